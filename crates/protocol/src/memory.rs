@@ -1,0 +1,157 @@
+//! The switch's memory as the controller sees it: words that it loads and compare-and-swaps while the data plane
+//! decides on packets. The layouts are those of `docs/protocol.md`, "A slot"; `dataplane/fission.h` has them in C.
+
+use core::net::SocketAddrV4;
+use wayside_wire::{NodeState, SlotState};
+
+/// w0 of a slot, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotWord {
+    /// Who decides.
+    pub state: SlotState,
+    /// The agency was handed over: a claim is not allowed.
+    pub transferred: bool,
+    /// Every hold of the slot is of the name in w1.
+    pub tryable: bool,
+    /// Handle of the agent's node; 0 when unheld.
+    pub agent: u16,
+    /// Shared grants by the switch in this tenure, 0 to 4,095.
+    pub joins: u16,
+    /// Changes of agency so far.
+    pub tenure: u32,
+}
+
+impl SlotWord {
+    /// An unheld slot of that tenure.
+    pub const fn unheld(tenure: u32) -> Self {
+        Self { state: SlotState::Unheld, transferred: false, tryable: false, agent: 0, joins: 0, tenure }
+    }
+
+    /// The word as the switch stores it: state 63..62, transferred 61, tryable 60, agent 59..44, joins 43..32,
+    /// tenure 31..0.
+    pub const fn pack(self) -> u64 {
+        (self.state as u64) << 62
+            | (self.transferred as u64) << 61
+            | (self.tryable as u64) << 60
+            | (self.agent as u64) << 44
+            | ((self.joins & 0xfff) as u64) << 32
+            | self.tenure as u64
+    }
+
+    /// The reverse of [`SlotWord::pack`].
+    pub const fn unpack(word: u64) -> Self {
+        Self {
+            state: match word >> 62 {
+                0 => SlotState::Unheld,
+                1 => SlotState::Open,
+                2 => SlotState::Managed,
+                _ => SlotState::Frozen,
+            },
+            transferred: word >> 61 & 1 != 0,
+            tryable: word >> 60 & 1 != 0,
+            agent: (word >> 44) as u16,
+            joins: (word >> 32) as u16 & 0xfff,
+            tenure: word as u32,
+        }
+    }
+
+    /// Whether some node is its agent: OPEN or MANAGED.
+    pub const fn held(self) -> bool {
+        matches!(self.state, SlotState::Open | SlotState::Managed)
+    }
+}
+
+/// A node's word at the switch: state (top 8 bits) and heartbeat sequence (56 bits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeWord {
+    /// Whether the session lives.
+    pub state: NodeState,
+    /// Highest heartbeat recorded.
+    pub sequence: u64,
+}
+
+impl NodeWord {
+    /// The word as the switch stores it.
+    pub const fn pack(self) -> u64 {
+        (self.state as u64) << 56 | (self.sequence & 0x00ff_ffff_ffff_ffff)
+    }
+
+    /// The reverse of [`NodeWord::pack`]; an unknown state counts as vacant.
+    pub const fn unpack(word: u64) -> Self {
+        Self {
+            state: match word >> 56 {
+                1 => NodeState::Live,
+                2 => NodeState::Expired,
+                _ => NodeState::Vacant,
+            },
+            sequence: word & 0x00ff_ffff_ffff_ffff,
+        }
+    }
+}
+
+/// What the switch must know of a node besides its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeEntry {
+    /// The agent port.
+    pub address: SocketAddrV4,
+    /// The namespace of its session: it may touch no other.
+    pub namespace: u16,
+    /// Count of enrolments; with its low 24 bits every request id of the session begins.
+    pub incarnation: u64,
+}
+
+/// Shared with the data plane, which changes slots and node words at any time: every change is a compare-and-swap.
+pub trait SwitchMemory {
+    /// The boot epoch; 0 as long as the memory is empty, before [`SwitchMemory::set_epoch`].
+    fn epoch(&self) -> u32;
+    /// Takes a new epoch: packets of another one are answered STALE.
+    fn set_epoch(&self, epoch: u32);
+    /// Whether slots are decided on; otherwise the answer is RECOVERING.
+    fn serving(&self) -> bool;
+    /// Starts or stops decisions on slots.
+    fn set_serving(&self, serving: bool);
+    /// How many slots a namespace has; 0 if the switch does not know it.
+    fn slot_count(&self, namespace: u16) -> u32;
+    /// w0 of a slot.
+    fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord;
+    /// w0 := `new` if it is `expected`; whether it was.
+    fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool;
+    /// w1 of a slot.
+    fn store_hint(&self, namespace: u16, slot: u32, hint: u64);
+    /// Handles go from 1 to this.
+    fn max_handle(&self) -> u16;
+    /// A node's word.
+    fn node_word(&self, handle: u16) -> NodeWord;
+    /// The word := `new` if it is `expected`; whether it was.
+    fn cas_node_word(&self, handle: u16, expected: NodeWord, new: NodeWord) -> bool;
+    /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
+    /// becomes the first request id of the incarnation.
+    fn set_node(&self, handle: u16, entry: &NodeEntry);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_word_keeps_its_fields() {
+        let word = SlotWord {
+            state: SlotState::Frozen,
+            transferred: true,
+            tryable: false,
+            agent: 0xabcd,
+            joins: 4095,
+            tenure: 0xdead_beef,
+        };
+        assert_eq!(word.pack(), 0xeabc_dfff_dead_beef);
+        assert_eq!(SlotWord::unpack(word.pack()), word);
+        assert_eq!(SlotWord::unpack(0), SlotWord::unheld(0));
+    }
+
+    #[test]
+    fn a_node_word_keeps_its_fields() {
+        let word = NodeWord { state: NodeState::Expired, sequence: 7 };
+        assert_eq!(word.pack(), 0x0200_0000_0000_0007);
+        assert_eq!(NodeWord::unpack(word.pack()), word);
+    }
+}
