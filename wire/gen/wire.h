@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Wayside's packets. Generated from wire/messages.toml by `cargo xtask wire`; do not edit. */
+#ifndef WAYSIDE_WIRE_H
+#define WAYSIDE_WIRE_H
+
+typedef __UINT8_TYPE__ ws_u8;
+typedef __UINT16_TYPE__ ws_u16;
+typedef __UINT32_TYPE__ ws_u32;
+typedef __UINT64_TYPE__ ws_u64;
+
+#define WS_INLINE static inline __attribute__((always_inline, unused))
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define WS_SWAP16(x) __builtin_bswap16(x)
+#define WS_SWAP32(x) __builtin_bswap32(x)
+#define WS_SWAP64(x) __builtin_bswap64(x)
+#else
+#define WS_SWAP16(x) (x)
+#define WS_SWAP32(x) (x)
+#define WS_SWAP64(x) (x)
+#endif
+
+/* A packet may start at any address. Natively the compiler must be told (packed). For BPF it must not be: it would
+ * load byte by byte, while the kernel accepts unaligned loads from packets where the CPU does. */
+#ifdef __bpf__
+#define WS_ANYWHERE __attribute__((may_alias))
+#else
+#define WS_ANYWHERE __attribute__((may_alias, packed))
+#endif
+struct ws_be16 { ws_u16 bits; } WS_ANYWHERE;
+struct ws_be32 { ws_u32 bits; } WS_ANYWHERE;
+struct ws_be64 { ws_u64 bits; } WS_ANYWHERE;
+
+WS_INLINE ws_u8 ws_load8(const void *p) { return *(const ws_u8 *)p; }
+WS_INLINE ws_u16 ws_load16(const void *p) { return WS_SWAP16(((const struct ws_be16 *)p)->bits); }
+WS_INLINE ws_u32 ws_load32(const void *p) { return WS_SWAP32(((const struct ws_be32 *)p)->bits); }
+WS_INLINE ws_u64 ws_load64(const void *p) { return WS_SWAP64(((const struct ws_be64 *)p)->bits); }
+WS_INLINE void ws_store8(void *p, ws_u8 x) { *(ws_u8 *)p = x; }
+WS_INLINE void ws_store16(void *p, ws_u16 x) { ((struct ws_be16 *)p)->bits = WS_SWAP16(x); }
+WS_INLINE void ws_store32(void *p, ws_u32 x) { ((struct ws_be32 *)p)->bits = WS_SWAP32(x); }
+WS_INLINE void ws_store64(void *p, ws_u64 x) { ((struct ws_be64 *)p)->bits = WS_SWAP64(x); }
+
+/* `width` (1 to 63) bits of a word, the lowest at `low`. Writing keeps the low bits of x. */
+WS_INLINE ws_u64 ws_bits(ws_u64 word, int low, int width) { return word >> low & ~(~0ull << width); }
+WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
+{
+	return (word & ~(~(~0ull << width) << low)) | (x & ~(~0ull << width)) << low;
+}
+
+/* The protocol. */
+#define WS_PORT 7600                         /* UDP, of the switch's address */
+#define WS_ADMIN_PORT 7601                   /* TCP: health and metrics */
+#define WS_MAGIC 0x5753                      /* first two bytes of a packet */
+#define WS_MAJOR 1                           /* another one is dropped: foreign_version */
+#define WS_MINOR 0                           /* any is accepted */
+#define WS_VERSION 0x10                      /* major << 4 | minor */
+
+/* Limits. */
+#define WS_HEADER_BYTES 32                   /* common header */
+#define WS_ENTRY_BYTES 32                    /* one lock entry */
+#define WS_MAX_ENTRIES 32                    /* lock entries in a packet */
+#define WS_MAX_PACKET_BYTES 1056             /* header and 32 entries: below an MTU of 1,280 with IPv6 and UDP */
+#define WS_MAX_HOPS 8                        /* bounces of a request before its holder is told BUSY with RETRY */
+#define WS_MAX_JOINS 4095                    /* joins of a tenure: 12 bits */
+#define WS_MAX_TENURE 4294967295u            /* a slot that reaches it is frozen */
+#define WS_MAX_EPOCH 8388607u                /* 23 bits of a token: one restart a second lasts 97 days, one a minute 15 years */
+#define WS_MAX_SEQUENCE 255                  /* exclusive grants of an agent within a tenure */
+#define WS_MAX_HANDLE 65535                  /* nodes at a time */
+#define WS_CONTROLLER_HANDLE 0               /* the controller */
+#define WS_ALL_SLOTS 4294967295u             /* slot of a census of the whole switch */
+#define WS_MAX_NAMESPACE_BYTES 24            /* name of a namespace */
+#define WS_MAX_HOST_BYTES 32                 /* host name that a node reports */
+#define WS_MAX_LOCK_NAME_BYTES 1024          /* a lock's name, checked by clients; packets carry its 64-bit id */
+#define WS_ENROL_BYTES 80                    /* Body of ENROL. */
+#define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
+#define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
+
+/* Services. */
+#define WS_SERVICE_FABRIC 0                  /* Sessions. */
+#define WS_SERVICE_LOCK 1                    /* Lock fission. */
+
+/* Kinds of the fabric service. */
+#define WS_FABRIC_ENROL 1                    /* node to controller: begin a session */
+#define WS_FABRIC_ENROLLED 2                 /* controller to node: the session, or why not */
+#define WS_FABRIC_HEARTBEAT 3                /* node to switch: alive */
+#define WS_FABRIC_HEARTBEAT_ACK 4            /* switch to node: recorded */
+#define WS_FABRIC_LEAVE 5                    /* node to controller: the session ends */
+#define WS_FABRIC_LEFT 6                     /* controller to node: it has ended */
+#define WS_FABRIC_DOWN 7                     /* controller to node: the handle in the header's position is dead */
+#define WS_FABRIC_DOWN_ACK 8                 /* node to controller */
+#define WS_FABRIC_STALE 9                    /* switch to node: the header's epoch is the current one */
+
+/* Kinds of the lock service. */
+#define WS_LOCK_ACQUIRE 1                    /* node to switch, switch to agent */
+#define WS_LOCK_GRANT 2                      /* switch or agent to holder */
+#define WS_LOCK_JOIN 3                       /* switch to agent: granted by the switch */
+#define WS_LOCK_RELEASE 4                    /* holder to switch to agent */
+#define WS_LOCK_CANCEL 5                     /* as release, of a request without a known grant */
+#define WS_LOCK_RELEASED 6                   /* agent or switch to holder */
+#define WS_LOCK_DOWNGRADE 7                  /* holder to switch to agent: exclusive to shared */
+#define WS_LOCK_RETENURE 8                   /* agent to switch: the one conditional change */
+#define WS_LOCK_RETENURED 9                  /* switch to agent: its outcome, with the slot as it is */
+#define WS_LOCK_BUSY 10                      /* switch or agent to holder: not now */
+#define WS_LOCK_RECOVERING 11                /* switch to node: ask again later */
+#define WS_LOCK_QUEUE 12                     /* old agent to new agent: more waiters */
+#define WS_LOCK_QUEUED 13                    /* new agent to old agent: all below position arrived */
+#define WS_LOCK_GAP 14                       /* to the controller: this slot needs a census */
+#define WS_LOCK_CENSUS 15                    /* controller to node: what do you hold here? */
+#define WS_LOCK_REPORT 16                    /* node to controller: a page of holds */
+#define WS_LOCK_ADOPT 17                     /* controller to node: be the agent of these holders */
+#define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
+#define WS_LOCK_INSPECT 19                   /* controller to node: list holds and waits */
+#define WS_LOCK_INSPECTION 20                /* node to controller: a page of them */
+
+/* Header flags. */
+#define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
+#define WS_HEADER_FLAG_APPLIED 0x0002        /* RETENURED: the change stands */
+#define WS_HEADER_FLAG_REFUSED 0x0004        /* RETENURED: joins differ, or DEAD; ENROLLED: no session */
+#define WS_HEADER_FLAG_STALE_TENURE 0x0008   /* RETENURED: the tenure is over */
+#define WS_HEADER_FLAG_LAST 0x0010           /* last page */
+#define WS_HEADER_FLAG_DEAD 0x0020           /* the node in question is not LIVE */
+#define WS_HEADER_FLAG_EXPIRED 0x0040        /* HEARTBEAT_ACK: the session is over */
+#define WS_HEADER_FLAG_CLEAN 0x0080          /* LEAVE: nothing is left to sweep */
+#define WS_HEADER_FLAG_RETRY 0x0100          /* BUSY: send it again after a pause */
+#define WS_HEADER_FLAG_AGENT_REPORT 0x0200   /* REPORT: the node has an agent of this slot, of the first entry's tenure */
+
+/* Entry flags. */
+#define WS_ENTRY_FLAG_EXCLUSIVE 0x01         /* mode: exclusive; otherwise shared */
+#define WS_ENTRY_FLAG_TRY 0x02               /* ACQUIRE: do not queue */
+#define WS_ENTRY_FLAG_AGENCY 0x04            /* GRANT: the slot's agent is the holder's node from now on */
+#define WS_ENTRY_FLAG_JOINED 0x08            /* GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits */
+#define WS_ENTRY_FLAG_HELD 0x10              /* REPORT, ADOPT, QUEUE: a hold; otherwise a wait */
+#define WS_ENTRY_FLAG_DEAD 0x20              /* JOIN: the ordinal's node is not LIVE: no holder */
+
+/* State of a slot: top two bits of w0 and of slot_bits. */
+#define WS_SLOT_STATE_UNHELD 0               /* nobody */
+#define WS_SLOT_STATE_OPEN 1                 /* the switch grants shared requests itself */
+#define WS_SLOT_STATE_MANAGED 2              /* the agent decides everything */
+#define WS_SLOT_STATE_FROZEN 3               /* the controller does */
+#define WS_SLOT_STATE_COUNT 4                /* one more than the highest */
+
+/* State in a node's word at the switch. */
+#define WS_NODE_STATE_VACANT 0               /* no such node */
+#define WS_NODE_STATE_LIVE 1                 /* enrolled */
+#define WS_NODE_STATE_EXPIRED 2              /* its session is over */
+#define WS_NODE_STATE_COUNT 3                /* one more than the highest */
+
+/* Who goes first. */
+#define WS_POLICY_FAIR 0                     /* first come, first served */
+#define WS_POLICY_READ_PREFERRING 1          /* shared requests join although an exclusive one waits */
+#define WS_POLICY_WRITE_PREFERRING 2         /* exclusive waiters before shared ones */
+#define WS_POLICY_COUNT 3                    /* one more than the highest */
+
+/* Reason in an ENROLLED with REFUSED. */
+#define WS_REFUSAL_NONE 0                    /* not refused */
+#define WS_REFUSAL_VERSION 1                 /* the switch speaks another major version */
+#define WS_REFUSAL_NAMESPACE 2               /* no such namespace */
+#define WS_REFUSAL_FULL 3                    /* no free handle */
+#define WS_REFUSAL_RECOVERING 4              /* the switch is recovering: ask again */
+#define WS_REFUSAL_COUNT 5                   /* one more than the highest */
+
+/* Why a packet was dropped; one counter each. */
+#define WS_DROP_REASON_NONE 0                /* not dropped */
+#define WS_DROP_REASON_TOO_SHORT 1           /* shorter than a header */
+#define WS_DROP_REASON_BAD_MAGIC 2           /* not a Wayside packet */
+#define WS_DROP_REASON_FOREIGN_VERSION 3     /* another major version */
+#define WS_DROP_REASON_UNKNOWN_SERVICE 4     /* no such service here */
+#define WS_DROP_REASON_UNKNOWN_KIND 5        /* no such kind, or not one for the switch */
+#define WS_DROP_REASON_BAD_LENGTH 6          /* length does not fit kind and count */
+#define WS_DROP_REASON_BAD_COUNT 7           /* no entries, or too many for the kind */
+#define WS_DROP_REASON_UNKNOWN_NAMESPACE 8   /* no such namespace */
+#define WS_DROP_REASON_BAD_SLOT 9            /* slot beyond the namespace */
+#define WS_DROP_REASON_UNKNOWN_SOURCE 10     /* source handle is vacant */
+#define WS_DROP_REASON_SOURCE_NOT_LIVE 11    /* source's session is over */
+#define WS_DROP_REASON_HOLDER_NOT_LIVE 12    /* holder is vacant or its session is over */
+#define WS_DROP_REASON_FOREIGN_HOLDER 13     /* holder of another tenant */
+#define WS_DROP_REASON_STALE_REQUEST 14      /* request older than the node's oldest, or of another incarnation */
+#define WS_DROP_REASON_STALE_EPOCH 15        /* epoch is not the switch's (the sender is told, where it is not a copy) */
+#define WS_DROP_REASON_DESTINATION_NOT_LIVE 16 /* destination is vacant or its session is over */
+#define WS_DROP_REASON_STALE_HEARTBEAT 17    /* heartbeat sequence not above the recorded one */
+#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD */
+#define WS_DROP_REASON_LOST_RACE 19          /* compare-and-swap lost 8 times in a row: the sender retransmits */
+#define WS_DROP_REASON_BAD_TAG 20            /* authentication failed */
+#define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */
+#define WS_DROP_REASON_COUNT 22              /* one more than the highest */
+
+/* header, 32 bytes. Precedes every packet. */
+#define WS_HEADER_MAGIC_AT 0                 /* 0x5753 */
+#define WS_HEADER_VERSION_AT 2               /* major in the high four bits, minor in the low four */
+#define WS_HEADER_SERVICE_AT 3               /* which service's kinds these are */
+#define WS_HEADER_KIND_AT 4                  /* the message */
+#define WS_HEADER_COUNT_AT 5                 /* lock entries that follow; 0 where the kind has a body of its own */
+#define WS_HEADER_FLAGS_AT 6                 /* header flags */
+#define WS_HEADER_SOURCE_AT 8                /* handle of the sender; of the agent in a switch's GRANT by join */
+#define WS_HEADER_DESTINATION_AT 10          /* handle of the receiver; 0 to the switch or the controller */
+#define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used) */
+#define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
+#define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
+#define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN */
+#define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet, 0 while authentication is off */
+WS_INLINE ws_u16 ws_header_magic(const void *header) { return ws_load16((const ws_u8 *)header + 0); }
+WS_INLINE void ws_header_set_magic(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 0, x); }
+WS_INLINE ws_u8 ws_header_version(const void *header) { return ws_load8((const ws_u8 *)header + 2); }
+WS_INLINE void ws_header_set_version(void *header, ws_u8 x) { ws_store8((ws_u8 *)header + 2, x); }
+WS_INLINE ws_u8 ws_header_service(const void *header) { return ws_load8((const ws_u8 *)header + 3); }
+WS_INLINE void ws_header_set_service(void *header, ws_u8 x) { ws_store8((ws_u8 *)header + 3, x); }
+WS_INLINE ws_u8 ws_header_kind(const void *header) { return ws_load8((const ws_u8 *)header + 4); }
+WS_INLINE void ws_header_set_kind(void *header, ws_u8 x) { ws_store8((ws_u8 *)header + 4, x); }
+WS_INLINE ws_u8 ws_header_count(const void *header) { return ws_load8((const ws_u8 *)header + 5); }
+WS_INLINE void ws_header_set_count(void *header, ws_u8 x) { ws_store8((ws_u8 *)header + 5, x); }
+WS_INLINE ws_u16 ws_header_flags(const void *header) { return ws_load16((const ws_u8 *)header + 6); }
+WS_INLINE void ws_header_set_flags(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 6, x); }
+WS_INLINE ws_u16 ws_header_source(const void *header) { return ws_load16((const ws_u8 *)header + 8); }
+WS_INLINE void ws_header_set_source(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 8, x); }
+WS_INLINE ws_u16 ws_header_destination(const void *header) { return ws_load16((const ws_u8 *)header + 10); }
+WS_INLINE void ws_header_set_destination(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 10, x); }
+WS_INLINE ws_u32 ws_header_epoch(const void *header) { return ws_load32((const ws_u8 *)header + 12); }
+WS_INLINE void ws_header_set_epoch(void *header, ws_u32 x) { ws_store32((ws_u8 *)header + 12, x); }
+WS_INLINE ws_u32 ws_header_shard_map(const void *header) { return ws_load32((const ws_u8 *)header + 16); }
+WS_INLINE void ws_header_set_shard_map(void *header, ws_u32 x) { ws_store32((ws_u8 *)header + 16, x); }
+WS_INLINE ws_u16 ws_header_namespace(const void *header) { return ws_load16((const ws_u8 *)header + 20); }
+WS_INLINE void ws_header_set_namespace(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 20, x); }
+WS_INLINE ws_u16 ws_header_position(const void *header) { return ws_load16((const ws_u8 *)header + 22); }
+WS_INLINE void ws_header_set_position(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 22, x); }
+WS_INLINE ws_u64 ws_header_tag(const void *header) { return ws_load64((const ws_u8 *)header + 24); }
+WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)header + 24, x); }
+
+/* entry, 32 bytes. One request, grant, hold, waiter or change of a slot. */
+#define WS_ENTRY_NAME_AT 0                   /* name id */
+#define WS_ENTRY_REQUEST_AT 8                /* request id; nonce of a RETENURE; id of a census */
+#define WS_ENTRY_SLOT_AT 16                  /* slot within the namespace */
+#define WS_ENTRY_TENURE_AT 20                /* tenure of the slot (of the grant, of the condition) */
+#define WS_ENTRY_HOLDER_AT 24                /* handle of the requester; the agent after a RETENURE */
+#define WS_ENTRY_REPLY_PORT_AT 26            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
+#define WS_ENTRY_SLOT_BITS_AT 28             /* state (2 bits), transferred (1), tryable (1), joins or ordinal (12) */
+#define WS_ENTRY_FLAGS_AT 30                 /* entry flags */
+#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token */
+WS_INLINE ws_u64 ws_entry_name(const void *entry) { return ws_load64((const ws_u8 *)entry + 0); }
+WS_INLINE void ws_entry_set_name(void *entry, ws_u64 x) { ws_store64((ws_u8 *)entry + 0, x); }
+WS_INLINE ws_u64 ws_entry_request(const void *entry) { return ws_load64((const ws_u8 *)entry + 8); }
+WS_INLINE void ws_entry_set_request(void *entry, ws_u64 x) { ws_store64((ws_u8 *)entry + 8, x); }
+WS_INLINE ws_u32 ws_entry_slot(const void *entry) { return ws_load32((const ws_u8 *)entry + 16); }
+WS_INLINE void ws_entry_set_slot(void *entry, ws_u32 x) { ws_store32((ws_u8 *)entry + 16, x); }
+WS_INLINE ws_u32 ws_entry_tenure(const void *entry) { return ws_load32((const ws_u8 *)entry + 20); }
+WS_INLINE void ws_entry_set_tenure(void *entry, ws_u32 x) { ws_store32((ws_u8 *)entry + 20, x); }
+WS_INLINE ws_u16 ws_entry_holder(const void *entry) { return ws_load16((const ws_u8 *)entry + 24); }
+WS_INLINE void ws_entry_set_holder(void *entry, ws_u16 x) { ws_store16((ws_u8 *)entry + 24, x); }
+WS_INLINE ws_u16 ws_entry_reply_port(const void *entry) { return ws_load16((const ws_u8 *)entry + 26); }
+WS_INLINE void ws_entry_set_reply_port(void *entry, ws_u16 x) { ws_store16((ws_u8 *)entry + 26, x); }
+WS_INLINE ws_u16 ws_entry_slot_bits(const void *entry) { return ws_load16((const ws_u8 *)entry + 28); }
+WS_INLINE void ws_entry_set_slot_bits(void *entry, ws_u16 x) { ws_store16((ws_u8 *)entry + 28, x); }
+WS_INLINE ws_u8 ws_entry_flags(const void *entry) { return ws_load8((const ws_u8 *)entry + 30); }
+WS_INLINE void ws_entry_set_flags(void *entry, ws_u8 x) { ws_store8((ws_u8 *)entry + 30, x); }
+WS_INLINE ws_u8 ws_entry_sequence(const void *entry) { return ws_load8((const ws_u8 *)entry + 31); }
+WS_INLINE void ws_entry_set_sequence(void *entry, ws_u8 x) { ws_store8((ws_u8 *)entry + 31, x); }
+
+/* enrol, 80 bytes. Body of ENROL. */
+#define WS_ENROL_NONCE_AT 0                  /* of this attempt; a repeated one gets the same answer */
+#define WS_ENROL_PID_AT 8                    /* process id, for people */
+#define WS_ENROL_LEASE_US_AT 12              /* us: lease asked for; 0: the namespace's */
+#define WS_ENROL_NAMESPACE_NAME_AT 16        /* 24 bytes: UTF-8, padded with zeros */
+#define WS_ENROL_HOST_AT 40                  /* 32 bytes: UTF-8, padded with zeros */
+#define WS_ENROL_RESERVED_AT 72              /* zero */
+WS_INLINE ws_u64 ws_enrol_nonce(const void *enrol) { return ws_load64((const ws_u8 *)enrol + 0); }
+WS_INLINE void ws_enrol_set_nonce(void *enrol, ws_u64 x) { ws_store64((ws_u8 *)enrol + 0, x); }
+WS_INLINE ws_u32 ws_enrol_pid(const void *enrol) { return ws_load32((const ws_u8 *)enrol + 8); }
+WS_INLINE void ws_enrol_set_pid(void *enrol, ws_u32 x) { ws_store32((ws_u8 *)enrol + 8, x); }
+WS_INLINE ws_u32 ws_enrol_lease_us(const void *enrol) { return ws_load32((const ws_u8 *)enrol + 12); }
+WS_INLINE void ws_enrol_set_lease_us(void *enrol, ws_u32 x) { ws_store32((ws_u8 *)enrol + 12, x); }
+
+/* enrolled, 40 bytes. Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
+#define WS_ENROLLED_NONCE_AT 0               /* of the ENROL */
+#define WS_ENROLLED_INCARNATION_AT 8         /* cluster-wide count of enrolments */
+#define WS_ENROLLED_LEASE_US_AT 16           /* us: lease of the session */
+#define WS_ENROLLED_GRACE_US_AT 20           /* us: what the controller adds to it */
+#define WS_ENROLLED_SLOTS_AT 24              /* slots of the namespace */
+#define WS_ENROLLED_POLICY_AT 28             /* 0 fair, 1 read-preferring, 2 write-preferring */
+#define WS_ENROLLED_REASON_AT 29             /* with REFUSED: why */
+#define WS_ENROLLED_VERSION_AT 30            /* version that the switch speaks */
+#define WS_ENROLLED_RESERVED_AT 31           /* zero */
+#define WS_ENROLLED_LIFELINE_AT 32           /* secret that ties the local connection to this session */
+WS_INLINE ws_u64 ws_enrolled_nonce(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 0); }
+WS_INLINE void ws_enrolled_set_nonce(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 0, x); }
+WS_INLINE ws_u64 ws_enrolled_incarnation(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 8); }
+WS_INLINE void ws_enrolled_set_incarnation(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 8, x); }
+WS_INLINE ws_u32 ws_enrolled_lease_us(const void *enrolled) { return ws_load32((const ws_u8 *)enrolled + 16); }
+WS_INLINE void ws_enrolled_set_lease_us(void *enrolled, ws_u32 x) { ws_store32((ws_u8 *)enrolled + 16, x); }
+WS_INLINE ws_u32 ws_enrolled_grace_us(const void *enrolled) { return ws_load32((const ws_u8 *)enrolled + 20); }
+WS_INLINE void ws_enrolled_set_grace_us(void *enrolled, ws_u32 x) { ws_store32((ws_u8 *)enrolled + 20, x); }
+WS_INLINE ws_u32 ws_enrolled_slots(const void *enrolled) { return ws_load32((const ws_u8 *)enrolled + 24); }
+WS_INLINE void ws_enrolled_set_slots(void *enrolled, ws_u32 x) { ws_store32((ws_u8 *)enrolled + 24, x); }
+WS_INLINE ws_u8 ws_enrolled_policy(const void *enrolled) { return ws_load8((const ws_u8 *)enrolled + 28); }
+WS_INLINE void ws_enrolled_set_policy(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 28, x); }
+WS_INLINE ws_u8 ws_enrolled_reason(const void *enrolled) { return ws_load8((const ws_u8 *)enrolled + 29); }
+WS_INLINE void ws_enrolled_set_reason(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 29, x); }
+WS_INLINE ws_u8 ws_enrolled_version(const void *enrolled) { return ws_load8((const ws_u8 *)enrolled + 30); }
+WS_INLINE void ws_enrolled_set_version(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 30, x); }
+WS_INLINE ws_u64 ws_enrolled_lifeline(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 32); }
+WS_INLINE void ws_enrolled_set_lifeline(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 32, x); }
+
+/* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
+#define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN */
+#define WS_HEARTBEAT_OLDEST_AT 8             /* oldest outstanding request id; of a DOWN: unused */
+#define WS_HEARTBEAT_SENT_US_AT 16           /* us: sender's clock, given back by the acknowledgement */
+#define WS_HEARTBEAT_INCARNATION_AT 24       /* of the session meant */
+WS_INLINE ws_u64 ws_heartbeat_sequence(const void *heartbeat) { return ws_load64((const ws_u8 *)heartbeat + 0); }
+WS_INLINE void ws_heartbeat_set_sequence(void *heartbeat, ws_u64 x) { ws_store64((ws_u8 *)heartbeat + 0, x); }
+WS_INLINE ws_u64 ws_heartbeat_oldest(const void *heartbeat) { return ws_load64((const ws_u8 *)heartbeat + 8); }
+WS_INLINE void ws_heartbeat_set_oldest(void *heartbeat, ws_u64 x) { ws_store64((ws_u8 *)heartbeat + 8, x); }
+WS_INLINE ws_u64 ws_heartbeat_sent_us(const void *heartbeat) { return ws_load64((const ws_u8 *)heartbeat + 16); }
+WS_INLINE void ws_heartbeat_set_sent_us(void *heartbeat, ws_u64 x) { ws_store64((ws_u8 *)heartbeat + 16, x); }
+WS_INLINE ws_u64 ws_heartbeat_incarnation(const void *heartbeat) { return ws_load64((const ws_u8 *)heartbeat + 24); }
+WS_INLINE void ws_heartbeat_set_incarnation(void *heartbeat, ws_u64 x) { ws_store64((ws_u8 *)heartbeat + 24, x); }
+
+/* slot_bits, 16 bits. The slot as an entry shows it. */
+/* state of the slot */
+WS_INLINE ws_u16 ws_slot_bits_state(ws_u16 word) { return (ws_u16)ws_bits(word, 14, 2); }
+WS_INLINE ws_u16 ws_slot_bits_with_state(ws_u16 word, ws_u64 x) { return (ws_u16)ws_with_bits(word, 14, 2, x); }
+/* the agency was handed over */
+WS_INLINE ws_u16 ws_slot_bits_transferred(ws_u16 word) { return (ws_u16)ws_bits(word, 13, 1); }
+WS_INLINE ws_u16 ws_slot_bits_with_transferred(ws_u16 word, ws_u64 x) { return (ws_u16)ws_with_bits(word, 13, 1, x); }
+/* a try may be refused by the switch */
+WS_INLINE ws_u16 ws_slot_bits_tryable(ws_u16 word) { return (ws_u16)ws_bits(word, 12, 1); }
+WS_INLINE ws_u16 ws_slot_bits_with_tryable(ws_u16 word, ws_u64 x) { return (ws_u16)ws_with_bits(word, 12, 1, x); }
+/* joins of the slot, or the ordinal of one */
+WS_INLINE ws_u16 ws_slot_bits_joins(ws_u16 word) { return (ws_u16)ws_bits(word, 0, 12); }
+WS_INLINE ws_u16 ws_slot_bits_with_joins(ws_u16 word, ws_u64 x) { return (ws_u16)ws_with_bits(word, 0, 12, x); }
+
+/* slot_w0, 64 bits. A slot's first word in the switch's memory: the one that decides. */
+/* state of the slot */
+WS_INLINE ws_u64 ws_slot_w0_state(ws_u64 word) { return ws_bits(word, 62, 2); }
+WS_INLINE ws_u64 ws_slot_w0_with_state(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 62, 2, x); }
+/* the agency was handed over: a claim is not allowed */
+WS_INLINE ws_u64 ws_slot_w0_transferred(ws_u64 word) { return ws_bits(word, 61, 1); }
+WS_INLINE ws_u64 ws_slot_w0_with_transferred(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 61, 1, x); }
+/* every hold is of the name in w1 */
+WS_INLINE ws_u64 ws_slot_w0_tryable(ws_u64 word) { return ws_bits(word, 60, 1); }
+WS_INLINE ws_u64 ws_slot_w0_with_tryable(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 60, 1, x); }
+/* handle of the agent's node, 0 when UNHELD */
+WS_INLINE ws_u64 ws_slot_w0_agent(ws_u64 word) { return ws_bits(word, 44, 16); }
+WS_INLINE ws_u64 ws_slot_w0_with_agent(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 44, 16, x); }
+/* joins of this tenure */
+WS_INLINE ws_u64 ws_slot_w0_joins(ws_u64 word) { return ws_bits(word, 32, 12); }
+WS_INLINE ws_u64 ws_slot_w0_with_joins(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 32, 12, x); }
+/* changes of the slot's agency */
+WS_INLINE ws_u64 ws_slot_w0_tenure(ws_u64 word) { return ws_bits(word, 0, 32); }
+WS_INLINE ws_u64 ws_slot_w0_with_tenure(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 32, x); }
+
+/* slot_w1, 64 bits. A slot's second word in the switch's memory: helps to answer BUSY. */
+/* low 20 bits of w0's tenure; otherwise a leftover */
+WS_INLINE ws_u64 ws_slot_w1_tenure(ws_u64 word) { return ws_bits(word, 44, 20); }
+WS_INLINE ws_u64 ws_slot_w1_with_tenure(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 44, 20, x); }
+/* mix(name id) >> 20 */
+WS_INLINE ws_u64 ws_slot_w1_name_hash(ws_u64 word) { return ws_bits(word, 0, 44); }
+WS_INLINE ws_u64 ws_slot_w1_with_name_hash(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 44, x); }
+
+/* node_word, 64 bits. A node's word in the switch's memory. */
+/* state of the node */
+WS_INLINE ws_u64 ws_node_word_state(ws_u64 word) { return ws_bits(word, 56, 8); }
+WS_INLINE ws_u64 ws_node_word_with_state(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 56, 8, x); }
+/* of its last heartbeat */
+WS_INLINE ws_u64 ws_node_word_sequence(ws_u64 word) { return ws_bits(word, 0, 56); }
+WS_INLINE ws_u64 ws_node_word_with_sequence(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 56, x); }
+
+/* token, 64 bits. Fencing token of a grant, as users see it. */
+/* so that it fits a signed 64-bit column */
+WS_INLINE ws_u64 ws_token_zero(ws_u64 word) { return ws_bits(word, 63, 1); }
+WS_INLINE ws_u64 ws_token_with_zero(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 63, 1, x); }
+/* boot epoch of the switch */
+WS_INLINE ws_u64 ws_token_epoch(ws_u64 word) { return ws_bits(word, 40, 23); }
+WS_INLINE ws_u64 ws_token_with_epoch(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 40, 23, x); }
+/* tenure of the slot */
+WS_INLINE ws_u64 ws_token_tenure(ws_u64 word) { return ws_bits(word, 8, 32); }
+WS_INLINE ws_u64 ws_token_with_tenure(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 8, 32, x); }
+/* agent's sequence, 0 by the switch */
+WS_INLINE ws_u64 ws_token_sequence(ws_u64 word) { return ws_bits(word, 0, 8); }
+WS_INLINE ws_u64 ws_token_with_sequence(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 8, x); }
+
+/* request_id, 64 bits. Names one attempt of one node. */
+/* of the node, modulo 2^24 */
+WS_INLINE ws_u64 ws_request_id_incarnation(ws_u64 word) { return ws_bits(word, 40, 24); }
+WS_INLINE ws_u64 ws_request_id_with_incarnation(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 40, 24, x); }
+/* of the node's attempts: 12 days at a million a second */
+WS_INLINE ws_u64 ws_request_id_counter(ws_u64 word) { return ws_bits(word, 0, 40); }
+WS_INLINE ws_u64 ws_request_id_with_counter(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 40, x); }
+
+/* Exact length of a packet of a known kind with `count` entries; 0 for a kind that is not known. */
+WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
+{
+	switch (service) {
+	case WS_SERVICE_FABRIC:
+		switch (kind) {
+		case WS_FABRIC_ENROL:
+			return WS_HEADER_BYTES + WS_ENROL_BYTES;
+		case WS_FABRIC_ENROLLED:
+			return WS_HEADER_BYTES + WS_ENROLLED_BYTES;
+		case WS_FABRIC_HEARTBEAT:
+		case WS_FABRIC_HEARTBEAT_ACK:
+		case WS_FABRIC_LEAVE:
+		case WS_FABRIC_LEFT:
+		case WS_FABRIC_DOWN:
+		case WS_FABRIC_DOWN_ACK:
+		case WS_FABRIC_STALE:
+			return WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
+		default:
+			return 0;
+		}
+	case WS_SERVICE_LOCK:
+		switch (kind) {
+		case WS_LOCK_ACQUIRE:
+		case WS_LOCK_GRANT:
+		case WS_LOCK_JOIN:
+		case WS_LOCK_RELEASE:
+		case WS_LOCK_CANCEL:
+		case WS_LOCK_RELEASED:
+		case WS_LOCK_DOWNGRADE:
+		case WS_LOCK_RETENURE:
+		case WS_LOCK_RETENURED:
+		case WS_LOCK_BUSY:
+		case WS_LOCK_RECOVERING:
+		case WS_LOCK_QUEUE:
+		case WS_LOCK_QUEUED:
+		case WS_LOCK_GAP:
+		case WS_LOCK_CENSUS:
+		case WS_LOCK_REPORT:
+		case WS_LOCK_ADOPT:
+		case WS_LOCK_ADOPTED:
+		case WS_LOCK_INSPECT:
+		case WS_LOCK_INSPECTION:
+			return WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES;
+		default:
+			return 0;
+		}
+	default:
+		return 0;
+	}
+}
+
+/* Whether a service's packets carry entries; otherwise a body of their own, and count is 0. */
+WS_INLINE int ws_has_entries(ws_u8 service)
+{
+	return service == WS_SERVICE_LOCK;
+}
+
+#ifndef __bpf__
+/* Names, for people. */
+WS_INLINE const char *ws_fabric_kind_name(ws_u8 fabric_kind)
+{
+	switch (fabric_kind) {
+	case WS_FABRIC_ENROL: return "enrol";
+	case WS_FABRIC_ENROLLED: return "enrolled";
+	case WS_FABRIC_HEARTBEAT: return "heartbeat";
+	case WS_FABRIC_HEARTBEAT_ACK: return "heartbeat_ack";
+	case WS_FABRIC_LEAVE: return "leave";
+	case WS_FABRIC_LEFT: return "left";
+	case WS_FABRIC_DOWN: return "down";
+	case WS_FABRIC_DOWN_ACK: return "down_ack";
+	case WS_FABRIC_STALE: return "stale";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
+{
+	switch (lock_kind) {
+	case WS_LOCK_ACQUIRE: return "acquire";
+	case WS_LOCK_GRANT: return "grant";
+	case WS_LOCK_JOIN: return "join";
+	case WS_LOCK_RELEASE: return "release";
+	case WS_LOCK_CANCEL: return "cancel";
+	case WS_LOCK_RELEASED: return "released";
+	case WS_LOCK_DOWNGRADE: return "downgrade";
+	case WS_LOCK_RETENURE: return "retenure";
+	case WS_LOCK_RETENURED: return "retenured";
+	case WS_LOCK_BUSY: return "busy";
+	case WS_LOCK_RECOVERING: return "recovering";
+	case WS_LOCK_QUEUE: return "queue";
+	case WS_LOCK_QUEUED: return "queued";
+	case WS_LOCK_GAP: return "gap";
+	case WS_LOCK_CENSUS: return "census";
+	case WS_LOCK_REPORT: return "report";
+	case WS_LOCK_ADOPT: return "adopt";
+	case WS_LOCK_ADOPTED: return "adopted";
+	case WS_LOCK_INSPECT: return "inspect";
+	case WS_LOCK_INSPECTION: return "inspection";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_slot_state_name(ws_u8 slot_state)
+{
+	switch (slot_state) {
+	case WS_SLOT_STATE_UNHELD: return "unheld";
+	case WS_SLOT_STATE_OPEN: return "open";
+	case WS_SLOT_STATE_MANAGED: return "managed";
+	case WS_SLOT_STATE_FROZEN: return "frozen";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_node_state_name(ws_u8 node_state)
+{
+	switch (node_state) {
+	case WS_NODE_STATE_VACANT: return "vacant";
+	case WS_NODE_STATE_LIVE: return "live";
+	case WS_NODE_STATE_EXPIRED: return "expired";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_policy_name(ws_u8 policy)
+{
+	switch (policy) {
+	case WS_POLICY_FAIR: return "fair";
+	case WS_POLICY_READ_PREFERRING: return "read_preferring";
+	case WS_POLICY_WRITE_PREFERRING: return "write_preferring";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_refusal_name(ws_u8 refusal)
+{
+	switch (refusal) {
+	case WS_REFUSAL_NONE: return "none";
+	case WS_REFUSAL_VERSION: return "version";
+	case WS_REFUSAL_NAMESPACE: return "namespace";
+	case WS_REFUSAL_FULL: return "full";
+	case WS_REFUSAL_RECOVERING: return "recovering";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
+{
+	switch (drop_reason) {
+	case WS_DROP_REASON_NONE: return "none";
+	case WS_DROP_REASON_TOO_SHORT: return "too_short";
+	case WS_DROP_REASON_BAD_MAGIC: return "bad_magic";
+	case WS_DROP_REASON_FOREIGN_VERSION: return "foreign_version";
+	case WS_DROP_REASON_UNKNOWN_SERVICE: return "unknown_service";
+	case WS_DROP_REASON_UNKNOWN_KIND: return "unknown_kind";
+	case WS_DROP_REASON_BAD_LENGTH: return "bad_length";
+	case WS_DROP_REASON_BAD_COUNT: return "bad_count";
+	case WS_DROP_REASON_UNKNOWN_NAMESPACE: return "unknown_namespace";
+	case WS_DROP_REASON_BAD_SLOT: return "bad_slot";
+	case WS_DROP_REASON_UNKNOWN_SOURCE: return "unknown_source";
+	case WS_DROP_REASON_SOURCE_NOT_LIVE: return "source_not_live";
+	case WS_DROP_REASON_HOLDER_NOT_LIVE: return "holder_not_live";
+	case WS_DROP_REASON_FOREIGN_HOLDER: return "foreign_holder";
+	case WS_DROP_REASON_STALE_REQUEST: return "stale_request";
+	case WS_DROP_REASON_STALE_EPOCH: return "stale_epoch";
+	case WS_DROP_REASON_DESTINATION_NOT_LIVE: return "destination_not_live";
+	case WS_DROP_REASON_STALE_HEARTBEAT: return "stale_heartbeat";
+	case WS_DROP_REASON_BAD_STATE: return "bad_state";
+	case WS_DROP_REASON_LOST_RACE: return "lost_race";
+	case WS_DROP_REASON_BAD_TAG: return "bad_tag";
+	case WS_DROP_REASON_NOT_GRANTED: return "not_granted";
+	default: return "unknown";
+	}
+}
+#endif
+
+#endif /* WAYSIDE_WIRE_H */

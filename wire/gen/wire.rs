@@ -1,0 +1,1391 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Wayside's packets. Generated from wire/messages.toml by `cargo xtask wire`; do not edit.
+
+/// A number that names nothing in an enum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown(pub u8);
+
+/// The `N` bytes at `at`.
+#[inline]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    bytes[at..].first_chunk().expect("long enough")
+}
+
+/// `width` (1 to 63) bits of a word, the lowest at `low`.
+const fn bits(word: u64, low: u32, width: u32) -> u64 {
+    word >> low & !(!0 << width)
+}
+
+const fn with_bits(word: u64, low: u32, width: u32, x: u64) -> u64 {
+    word & !(!(!0 << width) << low) | (x & !(!0 << width)) << low
+}
+
+/// UDP port of the switch's address.
+pub const PORT: u16 = 7600;
+
+/// TCP port for health and metrics.
+pub const ADMIN_PORT: u16 = 7601;
+
+/// First two bytes of a packet.
+pub const MAGIC: u16 = 0x5753;
+
+/// Version; packets of another are dropped.
+pub const MAJOR: u8 = 1;
+
+/// Minor version; any is accepted.
+pub const MINOR: u8 = 0;
+
+/// The version byte.
+pub const VERSION: u8 = MAJOR << 4 | MINOR;
+
+/// Limits.
+pub mod limits {
+
+    /// Common header.
+    pub const HEADER_BYTES: usize = 32;
+
+    /// One lock entry.
+    pub const ENTRY_BYTES: usize = 32;
+
+    /// Lock entries in a packet.
+    pub const MAX_ENTRIES: usize = 32;
+
+    /// Header and 32 entries: below an MTU of 1,280 with IPv6 and UDP.
+    pub const MAX_PACKET_BYTES: usize = 1056;
+
+    /// Bounces of a request before its holder is told BUSY with RETRY.
+    pub const MAX_HOPS: u16 = 8;
+
+    /// Joins of a tenure: 12 bits.
+    pub const MAX_JOINS: u16 = 4095;
+
+    /// A slot that reaches it is frozen.
+    pub const MAX_TENURE: u32 = 4294967295;
+
+    /// 23 bits of a token: one restart a second lasts 97 days, one a minute 15 years.
+    pub const MAX_EPOCH: u32 = 8388607;
+
+    /// Exclusive grants of an agent within a tenure.
+    pub const MAX_SEQUENCE: u8 = 255;
+
+    /// Nodes at a time.
+    pub const MAX_HANDLE: u16 = 65535;
+
+    /// The controller.
+    pub const CONTROLLER_HANDLE: u16 = 0;
+
+    /// Slot of a census of the whole switch.
+    pub const ALL_SLOTS: u32 = 4294967295;
+
+    /// Name of a namespace.
+    pub const MAX_NAMESPACE_BYTES: usize = 24;
+
+    /// Host name that a node reports.
+    pub const MAX_HOST_BYTES: usize = 32;
+
+    /// A lock's name, checked by clients; packets carry its 64-bit id.
+    pub const MAX_LOCK_NAME_BYTES: usize = 1024;
+}
+
+/// A service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Service {
+    /// Sessions.
+    Fabric = 0,
+    /// Lock fission.
+    Lock = 1,
+}
+
+impl Service {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Service; 2] = [Service::Fabric, Service::Lock];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Service::Fabric => "fabric",
+            Service::Lock => "lock",
+        }
+    }
+}
+
+impl TryFrom<u8> for Service {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Service::Fabric),
+            1 => Ok(Service::Lock),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Services by number.
+pub mod service {
+
+    /// Sessions.
+    pub const FABRIC: u8 = 0;
+
+    /// Lock fission.
+    pub const LOCK: u8 = 1;
+}
+
+/// Kinds by number, per service.
+pub mod kind {
+
+    /// Sessions.
+    pub mod fabric {
+
+        /// Node to controller: begin a session.
+        pub const ENROL: u8 = 1;
+
+        /// Controller to node: the session, or why not.
+        pub const ENROLLED: u8 = 2;
+
+        /// Node to switch: alive.
+        pub const HEARTBEAT: u8 = 3;
+
+        /// Switch to node: recorded.
+        pub const HEARTBEAT_ACK: u8 = 4;
+
+        /// Node to controller: the session ends.
+        pub const LEAVE: u8 = 5;
+
+        /// Controller to node: it has ended.
+        pub const LEFT: u8 = 6;
+
+        /// Controller to node: the handle in the header's position is dead.
+        pub const DOWN: u8 = 7;
+
+        /// Node to controller.
+        pub const DOWN_ACK: u8 = 8;
+
+        /// Switch to node: the header's epoch is the current one.
+        pub const STALE: u8 = 9;
+    }
+
+    /// Lock fission.
+    pub mod lock {
+
+        /// Node to switch, switch to agent.
+        pub const ACQUIRE: u8 = 1;
+
+        /// Switch or agent to holder.
+        pub const GRANT: u8 = 2;
+
+        /// Switch to agent: granted by the switch.
+        pub const JOIN: u8 = 3;
+
+        /// Holder to switch to agent.
+        pub const RELEASE: u8 = 4;
+
+        /// As release, of a request without a known grant.
+        pub const CANCEL: u8 = 5;
+
+        /// Agent or switch to holder.
+        pub const RELEASED: u8 = 6;
+
+        /// Holder to switch to agent: exclusive to shared.
+        pub const DOWNGRADE: u8 = 7;
+
+        /// Agent to switch: the one conditional change.
+        pub const RETENURE: u8 = 8;
+
+        /// Switch to agent: its outcome, with the slot as it is.
+        pub const RETENURED: u8 = 9;
+
+        /// Switch or agent to holder: not now.
+        pub const BUSY: u8 = 10;
+
+        /// Switch to node: ask again later.
+        pub const RECOVERING: u8 = 11;
+
+        /// Old agent to new agent: more waiters.
+        pub const QUEUE: u8 = 12;
+
+        /// New agent to old agent: all below position arrived.
+        pub const QUEUED: u8 = 13;
+
+        /// To the controller: this slot needs a census.
+        pub const GAP: u8 = 14;
+
+        /// Controller to node: what do you hold here?.
+        pub const CENSUS: u8 = 15;
+
+        /// Node to controller: a page of holds.
+        pub const REPORT: u8 = 16;
+
+        /// Controller to node: be the agent of these holders.
+        pub const ADOPT: u8 = 17;
+
+        /// Node to controller: page taken.
+        pub const ADOPTED: u8 = 18;
+
+        /// Controller to node: list holds and waits.
+        pub const INSPECT: u8 = 19;
+
+        /// Node to controller: a page of them.
+        pub const INSPECTION: u8 = 20;
+    }
+}
+
+/// Kinds of the fabric service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FabricKind {
+    /// Node to controller: begin a session.
+    Enrol = 1,
+    /// Controller to node: the session, or why not.
+    Enrolled = 2,
+    /// Node to switch: alive.
+    Heartbeat = 3,
+    /// Switch to node: recorded.
+    HeartbeatAck = 4,
+    /// Node to controller: the session ends.
+    Leave = 5,
+    /// Controller to node: it has ended.
+    Left = 6,
+    /// Controller to node: the handle in the header's position is dead.
+    Down = 7,
+    /// Node to controller.
+    DownAck = 8,
+    /// Switch to node: the header's epoch is the current one.
+    Stale = 9,
+}
+
+impl FabricKind {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [FabricKind; 9] = [
+        FabricKind::Enrol,
+        FabricKind::Enrolled,
+        FabricKind::Heartbeat,
+        FabricKind::HeartbeatAck,
+        FabricKind::Leave,
+        FabricKind::Left,
+        FabricKind::Down,
+        FabricKind::DownAck,
+        FabricKind::Stale,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FabricKind::Enrol => "enrol",
+            FabricKind::Enrolled => "enrolled",
+            FabricKind::Heartbeat => "heartbeat",
+            FabricKind::HeartbeatAck => "heartbeat_ack",
+            FabricKind::Leave => "leave",
+            FabricKind::Left => "left",
+            FabricKind::Down => "down",
+            FabricKind::DownAck => "down_ack",
+            FabricKind::Stale => "stale",
+        }
+    }
+}
+
+impl TryFrom<u8> for FabricKind {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            1 => Ok(FabricKind::Enrol),
+            2 => Ok(FabricKind::Enrolled),
+            3 => Ok(FabricKind::Heartbeat),
+            4 => Ok(FabricKind::HeartbeatAck),
+            5 => Ok(FabricKind::Leave),
+            6 => Ok(FabricKind::Left),
+            7 => Ok(FabricKind::Down),
+            8 => Ok(FabricKind::DownAck),
+            9 => Ok(FabricKind::Stale),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Kinds of the lock service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LockKind {
+    /// Node to switch, switch to agent.
+    Acquire = 1,
+    /// Switch or agent to holder.
+    Grant = 2,
+    /// Switch to agent: granted by the switch.
+    Join = 3,
+    /// Holder to switch to agent.
+    Release = 4,
+    /// As release, of a request without a known grant.
+    Cancel = 5,
+    /// Agent or switch to holder.
+    Released = 6,
+    /// Holder to switch to agent: exclusive to shared.
+    Downgrade = 7,
+    /// Agent to switch: the one conditional change.
+    Retenure = 8,
+    /// Switch to agent: its outcome, with the slot as it is.
+    Retenured = 9,
+    /// Switch or agent to holder: not now.
+    Busy = 10,
+    /// Switch to node: ask again later.
+    Recovering = 11,
+    /// Old agent to new agent: more waiters.
+    Queue = 12,
+    /// New agent to old agent: all below position arrived.
+    Queued = 13,
+    /// To the controller: this slot needs a census.
+    Gap = 14,
+    /// Controller to node: what do you hold here?.
+    Census = 15,
+    /// Node to controller: a page of holds.
+    Report = 16,
+    /// Controller to node: be the agent of these holders.
+    Adopt = 17,
+    /// Node to controller: page taken.
+    Adopted = 18,
+    /// Controller to node: list holds and waits.
+    Inspect = 19,
+    /// Node to controller: a page of them.
+    Inspection = 20,
+}
+
+impl LockKind {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [LockKind; 20] = [
+        LockKind::Acquire,
+        LockKind::Grant,
+        LockKind::Join,
+        LockKind::Release,
+        LockKind::Cancel,
+        LockKind::Released,
+        LockKind::Downgrade,
+        LockKind::Retenure,
+        LockKind::Retenured,
+        LockKind::Busy,
+        LockKind::Recovering,
+        LockKind::Queue,
+        LockKind::Queued,
+        LockKind::Gap,
+        LockKind::Census,
+        LockKind::Report,
+        LockKind::Adopt,
+        LockKind::Adopted,
+        LockKind::Inspect,
+        LockKind::Inspection,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LockKind::Acquire => "acquire",
+            LockKind::Grant => "grant",
+            LockKind::Join => "join",
+            LockKind::Release => "release",
+            LockKind::Cancel => "cancel",
+            LockKind::Released => "released",
+            LockKind::Downgrade => "downgrade",
+            LockKind::Retenure => "retenure",
+            LockKind::Retenured => "retenured",
+            LockKind::Busy => "busy",
+            LockKind::Recovering => "recovering",
+            LockKind::Queue => "queue",
+            LockKind::Queued => "queued",
+            LockKind::Gap => "gap",
+            LockKind::Census => "census",
+            LockKind::Report => "report",
+            LockKind::Adopt => "adopt",
+            LockKind::Adopted => "adopted",
+            LockKind::Inspect => "inspect",
+            LockKind::Inspection => "inspection",
+        }
+    }
+}
+
+impl TryFrom<u8> for LockKind {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            1 => Ok(LockKind::Acquire),
+            2 => Ok(LockKind::Grant),
+            3 => Ok(LockKind::Join),
+            4 => Ok(LockKind::Release),
+            5 => Ok(LockKind::Cancel),
+            6 => Ok(LockKind::Released),
+            7 => Ok(LockKind::Downgrade),
+            8 => Ok(LockKind::Retenure),
+            9 => Ok(LockKind::Retenured),
+            10 => Ok(LockKind::Busy),
+            11 => Ok(LockKind::Recovering),
+            12 => Ok(LockKind::Queue),
+            13 => Ok(LockKind::Queued),
+            14 => Ok(LockKind::Gap),
+            15 => Ok(LockKind::Census),
+            16 => Ok(LockKind::Report),
+            17 => Ok(LockKind::Adopt),
+            18 => Ok(LockKind::Adopted),
+            19 => Ok(LockKind::Inspect),
+            20 => Ok(LockKind::Inspection),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// What follows the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// As many entries as the header counts.
+    Entries,
+    /// One [`Enrol`](struct@Enrol).
+    Enrol,
+    /// One [`Enrolled`](struct@Enrolled).
+    Enrolled,
+    /// One [`Heartbeat`](struct@Heartbeat).
+    Heartbeat,
+}
+
+impl Body {
+    /// Bytes after the header.
+    pub const fn bytes(self, count: u8) -> usize {
+        match self {
+            Body::Entries => count as usize * Entry::BYTES,
+            Body::Enrol => Enrol::BYTES,
+            Body::Enrolled => Enrolled::BYTES,
+            Body::Heartbeat => Heartbeat::BYTES,
+        }
+    }
+}
+
+impl FabricKind {
+    /// What follows the header.
+    pub const fn body(self) -> Body {
+        match self {
+            FabricKind::Enrol => Body::Enrol,
+            FabricKind::Enrolled => Body::Enrolled,
+            FabricKind::Heartbeat
+            | FabricKind::HeartbeatAck
+            | FabricKind::Leave
+            | FabricKind::Left
+            | FabricKind::Down
+            | FabricKind::DownAck
+            | FabricKind::Stale => Body::Heartbeat,
+        }
+    }
+}
+
+impl LockKind {
+    /// What follows the header.
+    pub const fn body(self) -> Body {
+        Body::Entries
+    }
+}
+
+/// Header flags.
+pub mod header_flag {
+
+    /// RETENURE: a claim.
+    pub const CLAIM: u16 = 1 << 0;
+
+    /// RETENURED: the change stands.
+    pub const APPLIED: u16 = 1 << 1;
+
+    /// RETENURED: joins differ, or DEAD; ENROLLED: no session.
+    pub const REFUSED: u16 = 1 << 2;
+
+    /// RETENURED: the tenure is over.
+    pub const STALE_TENURE: u16 = 1 << 3;
+
+    /// Last page.
+    pub const LAST: u16 = 1 << 4;
+
+    /// The node in question is not LIVE.
+    pub const DEAD: u16 = 1 << 5;
+
+    /// HEARTBEAT_ACK: the session is over.
+    pub const EXPIRED: u16 = 1 << 6;
+
+    /// LEAVE: nothing is left to sweep.
+    pub const CLEAN: u16 = 1 << 7;
+
+    /// BUSY: send it again after a pause.
+    pub const RETRY: u16 = 1 << 8;
+
+    /// REPORT: the node has an agent of this slot, of the first entry's tenure.
+    pub const AGENT_REPORT: u16 = 1 << 9;
+}
+
+/// Entry flags.
+pub mod entry_flag {
+
+    /// Mode: exclusive; otherwise shared.
+    pub const EXCLUSIVE: u8 = 1 << 0;
+
+    /// ACQUIRE: do not queue.
+    pub const TRY: u8 = 1 << 1;
+
+    /// GRANT: the slot's agent is the holder's node from now on.
+    pub const AGENCY: u8 = 1 << 2;
+
+    /// GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits.
+    pub const JOINED: u8 = 1 << 3;
+
+    /// REPORT, ADOPT, QUEUE: a hold; otherwise a wait.
+    pub const HELD: u8 = 1 << 4;
+
+    /// JOIN: the ordinal's node is not LIVE: no holder.
+    pub const DEAD: u8 = 1 << 5;
+}
+
+/// State of a slot: top two bits of w0 and of slot_bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SlotState {
+    /// Nobody.
+    Unheld = 0,
+    /// The switch grants shared requests itself.
+    Open = 1,
+    /// The agent decides everything.
+    Managed = 2,
+    /// The controller does.
+    Frozen = 3,
+}
+
+impl SlotState {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [SlotState; 4] = [SlotState::Unheld, SlotState::Open, SlotState::Managed, SlotState::Frozen];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SlotState::Unheld => "unheld",
+            SlotState::Open => "open",
+            SlotState::Managed => "managed",
+            SlotState::Frozen => "frozen",
+        }
+    }
+}
+
+impl TryFrom<u8> for SlotState {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(SlotState::Unheld),
+            1 => Ok(SlotState::Open),
+            2 => Ok(SlotState::Managed),
+            3 => Ok(SlotState::Frozen),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// State in a node's word at the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum NodeState {
+    /// No such node.
+    Vacant = 0,
+    /// Enrolled.
+    Live = 1,
+    /// Its session is over.
+    Expired = 2,
+}
+
+impl NodeState {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [NodeState; 3] = [NodeState::Vacant, NodeState::Live, NodeState::Expired];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NodeState::Vacant => "vacant",
+            NodeState::Live => "live",
+            NodeState::Expired => "expired",
+        }
+    }
+}
+
+impl TryFrom<u8> for NodeState {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(NodeState::Vacant),
+            1 => Ok(NodeState::Live),
+            2 => Ok(NodeState::Expired),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Policy {
+    /// First come, first served.
+    Fair = 0,
+    /// Shared requests join although an exclusive one waits.
+    ReadPreferring = 1,
+    /// Exclusive waiters before shared ones.
+    WritePreferring = 2,
+}
+
+impl Policy {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Policy; 3] = [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Fair => "fair",
+            Policy::ReadPreferring => "read_preferring",
+            Policy::WritePreferring => "write_preferring",
+        }
+    }
+}
+
+impl TryFrom<u8> for Policy {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Policy::Fair),
+            1 => Ok(Policy::ReadPreferring),
+            2 => Ok(Policy::WritePreferring),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Reason in an ENROLLED with REFUSED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Refusal {
+    /// Not refused.
+    None = 0,
+    /// The switch speaks another major version.
+    Version = 1,
+    /// No such namespace.
+    Namespace = 2,
+    /// No free handle.
+    Full = 3,
+    /// The switch is recovering: ask again.
+    Recovering = 4,
+}
+
+impl Refusal {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Refusal; 5] =
+        [Refusal::None, Refusal::Version, Refusal::Namespace, Refusal::Full, Refusal::Recovering];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::None => "none",
+            Refusal::Version => "version",
+            Refusal::Namespace => "namespace",
+            Refusal::Full => "full",
+            Refusal::Recovering => "recovering",
+        }
+    }
+}
+
+impl TryFrom<u8> for Refusal {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Refusal::None),
+            1 => Ok(Refusal::Version),
+            2 => Ok(Refusal::Namespace),
+            3 => Ok(Refusal::Full),
+            4 => Ok(Refusal::Recovering),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Why a packet was dropped; one counter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropReason {
+    /// Not dropped.
+    None = 0,
+    /// Shorter than a header.
+    TooShort = 1,
+    /// Not a Wayside packet.
+    BadMagic = 2,
+    /// Another major version.
+    ForeignVersion = 3,
+    /// No such service here.
+    UnknownService = 4,
+    /// No such kind, or not one for the switch.
+    UnknownKind = 5,
+    /// Length does not fit kind and count.
+    BadLength = 6,
+    /// No entries, or too many for the kind.
+    BadCount = 7,
+    /// No such namespace.
+    UnknownNamespace = 8,
+    /// Slot beyond the namespace.
+    BadSlot = 9,
+    /// Source handle is vacant.
+    UnknownSource = 10,
+    /// Source's session is over.
+    SourceNotLive = 11,
+    /// Holder is vacant or its session is over.
+    HolderNotLive = 12,
+    /// Holder of another tenant.
+    ForeignHolder = 13,
+    /// Request older than the node's oldest, or of another incarnation.
+    StaleRequest = 14,
+    /// Epoch is not the switch's (the sender is told, where it is not a copy).
+    StaleEpoch = 15,
+    /// Destination is vacant or its session is over.
+    DestinationNotLive = 16,
+    /// Heartbeat sequence not above the recorded one.
+    StaleHeartbeat = 17,
+    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD.
+    BadState = 18,
+    /// Compare-and-swap lost 8 times in a row: the sender retransmits.
+    LostRace = 19,
+    /// Authentication failed.
+    BadTag = 20,
+    /// Won for a holder that had just expired: undone.
+    NotGranted = 21,
+}
+
+impl DropReason {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [DropReason; 22] = [
+        DropReason::None,
+        DropReason::TooShort,
+        DropReason::BadMagic,
+        DropReason::ForeignVersion,
+        DropReason::UnknownService,
+        DropReason::UnknownKind,
+        DropReason::BadLength,
+        DropReason::BadCount,
+        DropReason::UnknownNamespace,
+        DropReason::BadSlot,
+        DropReason::UnknownSource,
+        DropReason::SourceNotLive,
+        DropReason::HolderNotLive,
+        DropReason::ForeignHolder,
+        DropReason::StaleRequest,
+        DropReason::StaleEpoch,
+        DropReason::DestinationNotLive,
+        DropReason::StaleHeartbeat,
+        DropReason::BadState,
+        DropReason::LostRace,
+        DropReason::BadTag,
+        DropReason::NotGranted,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::None => "none",
+            DropReason::TooShort => "too_short",
+            DropReason::BadMagic => "bad_magic",
+            DropReason::ForeignVersion => "foreign_version",
+            DropReason::UnknownService => "unknown_service",
+            DropReason::UnknownKind => "unknown_kind",
+            DropReason::BadLength => "bad_length",
+            DropReason::BadCount => "bad_count",
+            DropReason::UnknownNamespace => "unknown_namespace",
+            DropReason::BadSlot => "bad_slot",
+            DropReason::UnknownSource => "unknown_source",
+            DropReason::SourceNotLive => "source_not_live",
+            DropReason::HolderNotLive => "holder_not_live",
+            DropReason::ForeignHolder => "foreign_holder",
+            DropReason::StaleRequest => "stale_request",
+            DropReason::StaleEpoch => "stale_epoch",
+            DropReason::DestinationNotLive => "destination_not_live",
+            DropReason::StaleHeartbeat => "stale_heartbeat",
+            DropReason::BadState => "bad_state",
+            DropReason::LostRace => "lost_race",
+            DropReason::BadTag => "bad_tag",
+            DropReason::NotGranted => "not_granted",
+        }
+    }
+}
+
+impl TryFrom<u8> for DropReason {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(DropReason::None),
+            1 => Ok(DropReason::TooShort),
+            2 => Ok(DropReason::BadMagic),
+            3 => Ok(DropReason::ForeignVersion),
+            4 => Ok(DropReason::UnknownService),
+            5 => Ok(DropReason::UnknownKind),
+            6 => Ok(DropReason::BadLength),
+            7 => Ok(DropReason::BadCount),
+            8 => Ok(DropReason::UnknownNamespace),
+            9 => Ok(DropReason::BadSlot),
+            10 => Ok(DropReason::UnknownSource),
+            11 => Ok(DropReason::SourceNotLive),
+            12 => Ok(DropReason::HolderNotLive),
+            13 => Ok(DropReason::ForeignHolder),
+            14 => Ok(DropReason::StaleRequest),
+            15 => Ok(DropReason::StaleEpoch),
+            16 => Ok(DropReason::DestinationNotLive),
+            17 => Ok(DropReason::StaleHeartbeat),
+            18 => Ok(DropReason::BadState),
+            19 => Ok(DropReason::LostRace),
+            20 => Ok(DropReason::BadTag),
+            21 => Ok(DropReason::NotGranted),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Precedes every packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Which service's kinds these are.
+    pub service: u8,
+    /// The message.
+    pub kind: u8,
+    /// Lock entries that follow; 0 where the kind has a body of its own.
+    pub count: u8,
+    /// Header flags.
+    pub flags: u16,
+    /// Handle of the sender; of the agent in a switch's GRANT by join.
+    pub source: u16,
+    /// Handle of the receiver; 0 to the switch or the controller.
+    pub destination: u16,
+    /// Boot epoch of the switch (23 bits used).
+    pub epoch: u32,
+    /// Version of the shard map that the sender used.
+    pub shard_map: u32,
+    /// Namespace of the slots.
+    pub namespace: u16,
+    /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN.
+    pub position: u16,
+    /// SipHash-2-4 over the packet, 0 while authentication is off.
+    pub tag: u64,
+}
+
+impl Header {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub(crate) fn read_fields(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Header {
+            service: bytes[3],
+            kind: bytes[4],
+            count: bytes[5],
+            flags: u16::from_be_bytes(*array(bytes, 6)),
+            source: u16::from_be_bytes(*array(bytes, 8)),
+            destination: u16::from_be_bytes(*array(bytes, 10)),
+            epoch: u32::from_be_bytes(*array(bytes, 12)),
+            shard_map: u32::from_be_bytes(*array(bytes, 16)),
+            namespace: u16::from_be_bytes(*array(bytes, 20)),
+            position: u16::from_be_bytes(*array(bytes, 22)),
+            tag: u64::from_be_bytes(*array(bytes, 24)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub(crate) fn write_fields(&self, packet: &mut [u8], at: usize) {
+        let bytes = &mut packet[at..at + Self::BYTES];
+        bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
+        bytes[2..3].copy_from_slice(&VERSION.to_be_bytes());
+        bytes[3..4].copy_from_slice(&self.service.to_be_bytes());
+        bytes[4..5].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[5..6].copy_from_slice(&self.count.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[8..10].copy_from_slice(&self.source.to_be_bytes());
+        bytes[10..12].copy_from_slice(&self.destination.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.shard_map.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.namespace.to_be_bytes());
+        bytes[22..24].copy_from_slice(&self.position.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.tag.to_be_bytes());
+    }
+}
+
+/// One request, grant, hold, waiter or change of a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Name id.
+    pub name: u64,
+    /// Request id; nonce of a RETENURE; id of a census.
+    pub request: u64,
+    /// Slot within the namespace.
+    pub slot: u32,
+    /// Tenure of the slot (of the grant, of the condition).
+    pub tenure: u32,
+    /// Handle of the requester; the agent after a RETENURE.
+    pub holder: u16,
+    /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
+    pub reply_port: u16,
+    /// State (2 bits), transferred (1), tryable (1), joins or ordinal (12).
+    pub slot_bits: u16,
+    /// Entry flags.
+    pub flags: u8,
+    /// Agent's sequence of the token.
+    pub sequence: u8,
+}
+
+impl Entry {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Entry {
+            name: u64::from_be_bytes(*array(bytes, 0)),
+            request: u64::from_be_bytes(*array(bytes, 8)),
+            slot: u32::from_be_bytes(*array(bytes, 16)),
+            tenure: u32::from_be_bytes(*array(bytes, 20)),
+            holder: u16::from_be_bytes(*array(bytes, 24)),
+            reply_port: u16::from_be_bytes(*array(bytes, 26)),
+            slot_bits: u16::from_be_bytes(*array(bytes, 28)),
+            flags: bytes[30],
+            sequence: bytes[31],
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes = &mut packet[at..at + Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.name.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.request.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.slot.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.tenure.to_be_bytes());
+        bytes[24..26].copy_from_slice(&self.holder.to_be_bytes());
+        bytes[26..28].copy_from_slice(&self.reply_port.to_be_bytes());
+        bytes[28..30].copy_from_slice(&self.slot_bits.to_be_bytes());
+        bytes[30..31].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[31..32].copy_from_slice(&self.sequence.to_be_bytes());
+    }
+}
+
+/// Body of ENROL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enrol {
+    /// Of this attempt; a repeated one gets the same answer.
+    pub nonce: u64,
+    /// Process id, for people.
+    pub pid: u32,
+    /// Lease asked for; 0: the namespace's. In us.
+    pub lease_us: u32,
+    /// UTF-8, padded with zeros.
+    pub namespace_name: [u8; 24],
+    /// UTF-8, padded with zeros.
+    pub host: [u8; 32],
+}
+
+impl Enrol {
+    /// Its length.
+    pub const BYTES: usize = 80;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 80] = array(packet, at);
+        Enrol {
+            nonce: u64::from_be_bytes(*array(bytes, 0)),
+            pid: u32::from_be_bytes(*array(bytes, 8)),
+            lease_us: u32::from_be_bytes(*array(bytes, 12)),
+            namespace_name: *array(bytes, 16),
+            host: *array(bytes, 40),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes = &mut packet[at..at + Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.pid.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.lease_us.to_be_bytes());
+        bytes[16..40].copy_from_slice(&self.namespace_name);
+        bytes[40..72].copy_from_slice(&self.host);
+        bytes[72..80].copy_from_slice(&[0; 8]);
+    }
+}
+
+/// Body of ENROLLED. The handle is the header's destination, the namespace's id in the header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enrolled {
+    /// Of the ENROL.
+    pub nonce: u64,
+    /// Cluster-wide count of enrolments.
+    pub incarnation: u64,
+    /// Lease of the session. In us.
+    pub lease_us: u32,
+    /// What the controller adds to it. In us.
+    pub grace_us: u32,
+    /// Slots of the namespace.
+    pub slots: u32,
+    /// 0 fair, 1 read-preferring, 2 write-preferring.
+    pub policy: u8,
+    /// With REFUSED: why.
+    pub reason: u8,
+    /// Version that the switch speaks.
+    pub version: u8,
+    /// Secret that ties the local connection to this session.
+    pub lifeline: u64,
+}
+
+impl Enrolled {
+    /// Its length.
+    pub const BYTES: usize = 40;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 40] = array(packet, at);
+        Enrolled {
+            nonce: u64::from_be_bytes(*array(bytes, 0)),
+            incarnation: u64::from_be_bytes(*array(bytes, 8)),
+            lease_us: u32::from_be_bytes(*array(bytes, 16)),
+            grace_us: u32::from_be_bytes(*array(bytes, 20)),
+            slots: u32::from_be_bytes(*array(bytes, 24)),
+            policy: bytes[28],
+            reason: bytes[29],
+            version: bytes[30],
+            lifeline: u64::from_be_bytes(*array(bytes, 32)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes = &mut packet[at..at + Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.incarnation.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.lease_us.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.grace_us.to_be_bytes());
+        bytes[24..28].copy_from_slice(&self.slots.to_be_bytes());
+        bytes[28..29].copy_from_slice(&self.policy.to_be_bytes());
+        bytes[29..30].copy_from_slice(&self.reason.to_be_bytes());
+        bytes[30..31].copy_from_slice(&self.version.to_be_bytes());
+        bytes[31..32].copy_from_slice(&[0; 1]);
+        bytes[32..40].copy_from_slice(&self.lifeline.to_be_bytes());
+    }
+}
+
+/// Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Of the heartbeat (56 bits), or of the DOWN.
+    pub sequence: u64,
+    /// Oldest outstanding request id; of a DOWN: unused.
+    pub oldest: u64,
+    /// Sender's clock, given back by the acknowledgement. In us.
+    pub sent_us: u64,
+    /// Of the session meant.
+    pub incarnation: u64,
+}
+
+impl Heartbeat {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Heartbeat {
+            sequence: u64::from_be_bytes(*array(bytes, 0)),
+            oldest: u64::from_be_bytes(*array(bytes, 8)),
+            sent_us: u64::from_be_bytes(*array(bytes, 16)),
+            incarnation: u64::from_be_bytes(*array(bytes, 24)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes = &mut packet[at..at + Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.oldest.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.sent_us.to_be_bytes());
+        bytes[24..32].copy_from_slice(&self.incarnation.to_be_bytes());
+    }
+}
+
+/// The slot as an entry shows it.
+pub mod slot_bits {
+    use super::{bits, with_bits};
+
+    /// State of the slot.
+    #[inline]
+    pub const fn state(word: u16) -> u8 {
+        bits(word as u64, 14, 2) as u8
+    }
+
+    /// The word with another state, of which it keeps the low 2 bits.
+    #[inline]
+    pub const fn with_state(word: u16, state: u8) -> u16 {
+        with_bits(word as u64, 14, 2, state as u64) as u16
+    }
+
+    /// The agency was handed over.
+    #[inline]
+    pub const fn transferred(word: u16) -> u8 {
+        bits(word as u64, 13, 1) as u8
+    }
+
+    /// The word with another transferred, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_transferred(word: u16, transferred: u8) -> u16 {
+        with_bits(word as u64, 13, 1, transferred as u64) as u16
+    }
+
+    /// A try may be refused by the switch.
+    #[inline]
+    pub const fn tryable(word: u16) -> u8 {
+        bits(word as u64, 12, 1) as u8
+    }
+
+    /// The word with another tryable, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_tryable(word: u16, tryable: u8) -> u16 {
+        with_bits(word as u64, 12, 1, tryable as u64) as u16
+    }
+
+    /// Joins of the slot, or the ordinal of one.
+    #[inline]
+    pub const fn joins(word: u16) -> u16 {
+        bits(word as u64, 0, 12) as u16
+    }
+
+    /// The word with another joins, of which it keeps the low 12 bits.
+    #[inline]
+    pub const fn with_joins(word: u16, joins: u16) -> u16 {
+        with_bits(word as u64, 0, 12, joins as u64) as u16
+    }
+}
+
+/// A slot's first word in the switch's memory: the one that decides.
+pub mod slot_w0 {
+    use super::{bits, with_bits};
+
+    /// State of the slot.
+    #[inline]
+    pub const fn state(word: u64) -> u8 {
+        bits(word, 62, 2) as u8
+    }
+
+    /// The word with another state, of which it keeps the low 2 bits.
+    #[inline]
+    pub const fn with_state(word: u64, state: u8) -> u64 {
+        with_bits(word, 62, 2, state as u64)
+    }
+
+    /// The agency was handed over: a claim is not allowed.
+    #[inline]
+    pub const fn transferred(word: u64) -> u8 {
+        bits(word, 61, 1) as u8
+    }
+
+    /// The word with another transferred, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_transferred(word: u64, transferred: u8) -> u64 {
+        with_bits(word, 61, 1, transferred as u64)
+    }
+
+    /// Every hold is of the name in w1.
+    #[inline]
+    pub const fn tryable(word: u64) -> u8 {
+        bits(word, 60, 1) as u8
+    }
+
+    /// The word with another tryable, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_tryable(word: u64, tryable: u8) -> u64 {
+        with_bits(word, 60, 1, tryable as u64)
+    }
+
+    /// Handle of the agent's node, 0 when UNHELD.
+    #[inline]
+    pub const fn agent(word: u64) -> u16 {
+        bits(word, 44, 16) as u16
+    }
+
+    /// The word with another agent, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_agent(word: u64, agent: u16) -> u64 {
+        with_bits(word, 44, 16, agent as u64)
+    }
+
+    /// Joins of this tenure.
+    #[inline]
+    pub const fn joins(word: u64) -> u16 {
+        bits(word, 32, 12) as u16
+    }
+
+    /// The word with another joins, of which it keeps the low 12 bits.
+    #[inline]
+    pub const fn with_joins(word: u64, joins: u16) -> u64 {
+        with_bits(word, 32, 12, joins as u64)
+    }
+
+    /// Changes of the slot's agency.
+    #[inline]
+    pub const fn tenure(word: u64) -> u32 {
+        bits(word, 0, 32) as u32
+    }
+
+    /// The word with another tenure, of which it keeps the low 32 bits.
+    #[inline]
+    pub const fn with_tenure(word: u64, tenure: u32) -> u64 {
+        with_bits(word, 0, 32, tenure as u64)
+    }
+}
+
+/// A slot's second word in the switch's memory: helps to answer BUSY.
+pub mod slot_w1 {
+    use super::{bits, with_bits};
+
+    /// Low 20 bits of w0's tenure; otherwise a leftover.
+    #[inline]
+    pub const fn tenure(word: u64) -> u32 {
+        bits(word, 44, 20) as u32
+    }
+
+    /// The word with another tenure, of which it keeps the low 20 bits.
+    #[inline]
+    pub const fn with_tenure(word: u64, tenure: u32) -> u64 {
+        with_bits(word, 44, 20, tenure as u64)
+    }
+
+    /// Mix(name id) >> 20.
+    #[inline]
+    pub const fn name_hash(word: u64) -> u64 {
+        bits(word, 0, 44)
+    }
+
+    /// The word with another name_hash, of which it keeps the low 44 bits.
+    #[inline]
+    pub const fn with_name_hash(word: u64, name_hash: u64) -> u64 {
+        with_bits(word, 0, 44, name_hash)
+    }
+}
+
+/// A node's word in the switch's memory.
+pub mod node_word {
+    use super::{bits, with_bits};
+
+    /// State of the node.
+    #[inline]
+    pub const fn state(word: u64) -> u8 {
+        bits(word, 56, 8) as u8
+    }
+
+    /// The word with another state, of which it keeps the low 8 bits.
+    #[inline]
+    pub const fn with_state(word: u64, state: u8) -> u64 {
+        with_bits(word, 56, 8, state as u64)
+    }
+
+    /// Of its last heartbeat.
+    #[inline]
+    pub const fn sequence(word: u64) -> u64 {
+        bits(word, 0, 56)
+    }
+
+    /// The word with another sequence, of which it keeps the low 56 bits.
+    #[inline]
+    pub const fn with_sequence(word: u64, sequence: u64) -> u64 {
+        with_bits(word, 0, 56, sequence)
+    }
+}
+
+/// Fencing token of a grant, as users see it.
+pub mod token {
+    use super::{bits, with_bits};
+
+    /// So that it fits a signed 64-bit column.
+    #[inline]
+    pub const fn zero(word: u64) -> u8 {
+        bits(word, 63, 1) as u8
+    }
+
+    /// The word with another zero, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_zero(word: u64, zero: u8) -> u64 {
+        with_bits(word, 63, 1, zero as u64)
+    }
+
+    /// Boot epoch of the switch.
+    #[inline]
+    pub const fn epoch(word: u64) -> u32 {
+        bits(word, 40, 23) as u32
+    }
+
+    /// The word with another epoch, of which it keeps the low 23 bits.
+    #[inline]
+    pub const fn with_epoch(word: u64, epoch: u32) -> u64 {
+        with_bits(word, 40, 23, epoch as u64)
+    }
+
+    /// Tenure of the slot.
+    #[inline]
+    pub const fn tenure(word: u64) -> u32 {
+        bits(word, 8, 32) as u32
+    }
+
+    /// The word with another tenure, of which it keeps the low 32 bits.
+    #[inline]
+    pub const fn with_tenure(word: u64, tenure: u32) -> u64 {
+        with_bits(word, 8, 32, tenure as u64)
+    }
+
+    /// Agent's sequence, 0 by the switch.
+    #[inline]
+    pub const fn sequence(word: u64) -> u8 {
+        bits(word, 0, 8) as u8
+    }
+
+    /// The word with another sequence, of which it keeps the low 8 bits.
+    #[inline]
+    pub const fn with_sequence(word: u64, sequence: u8) -> u64 {
+        with_bits(word, 0, 8, sequence as u64)
+    }
+}
+
+/// Names one attempt of one node.
+pub mod request_id {
+    use super::{bits, with_bits};
+
+    /// Of the node, modulo 2^24.
+    #[inline]
+    pub const fn incarnation(word: u64) -> u32 {
+        bits(word, 40, 24) as u32
+    }
+
+    /// The word with another incarnation, of which it keeps the low 24 bits.
+    #[inline]
+    pub const fn with_incarnation(word: u64, incarnation: u32) -> u64 {
+        with_bits(word, 40, 24, incarnation as u64)
+    }
+
+    /// Of the node's attempts: 12 days at a million a second.
+    #[inline]
+    pub const fn counter(word: u64) -> u64 {
+        bits(word, 0, 40)
+    }
+
+    /// The word with another counter, of which it keeps the low 40 bits.
+    #[inline]
+    pub const fn with_counter(word: u64, counter: u64) -> u64 {
+        with_bits(word, 0, 40, counter)
+    }
+}

@@ -1,0 +1,43 @@
+//! Everything that follows from `wire/messages.toml`: generated here, committed, and compared by CI.
+
+mod c;
+mod rust;
+mod schema;
+
+use std::fs;
+use std::path::Path;
+
+use schema::Schema;
+
+/// A generated file: its path in the repository, and its text.
+type Output = (&'static str, String);
+
+/// Writes every file that is not yet as it should be.
+pub fn generate(root: &Path) -> Result<(), String> {
+    for (path, text) in outputs(root)? {
+        let file = root.join(path);
+        if fs::read_to_string(&file).is_ok_and(|there| there == text) {
+            continue;
+        }
+        let folder = file.parent().expect("a path in the repository");
+        fs::create_dir_all(folder).and_then(|()| fs::write(&file, text)).map_err(|error| format!("{path}: {error}"))?;
+        println!("{path}: written");
+    }
+    Ok(())
+}
+
+/// Compares every file with what would be generated.
+pub fn check(root: &Path) -> Result<(), String> {
+    let differs = |(path, text): &Output| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text);
+    let stale: Vec<&str> = outputs(root)?.iter().filter(|output| differs(output)).map(|output| output.0).collect();
+    if stale.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not what wire/messages.toml says: {}; run `cargo xtask wire`", stale.join(", ")))
+}
+
+fn outputs(root: &Path) -> Result<Vec<Output>, String> {
+    let text = fs::read_to_string(root.join("wire/messages.toml")).map_err(|error| error.to_string())?;
+    let schema = Schema::parse(&text).map_err(|error| format!("wire/messages.toml: {error}"))?;
+    Ok(vec![("wire/gen/wire.h", c::emit(&schema)), ("wire/gen/wire.rs", rust::emit(&schema)?)])
+}
