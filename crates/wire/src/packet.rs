@@ -1,6 +1,6 @@
 //! Whole packets: what is read and written, and in which order a bad one is refused.
 
-use crate::{Body, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, Service, VERSION, limits, service};
+use crate::{Body, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, Service, VERSION, limits};
 
 /// Where the body, or the first entry, starts.
 pub const BODY: usize = limits::HEADER_BYTES;

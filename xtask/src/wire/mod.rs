@@ -1,8 +1,11 @@
 //! Everything that follows from `wire/messages.toml`: generated here, committed, and compared by CI.
 
 mod c;
+mod lua;
+mod markdown;
 mod rust;
 mod schema;
+mod vectors;
 
 use std::fs;
 use std::path::Path;
@@ -39,5 +42,12 @@ pub fn check(root: &Path) -> Result<(), String> {
 fn outputs(root: &Path) -> Result<Vec<Output>, String> {
     let text = fs::read_to_string(root.join("wire/messages.toml")).map_err(|error| error.to_string())?;
     let schema = Schema::parse(&text).map_err(|error| format!("wire/messages.toml: {error}"))?;
-    Ok(vec![("wire/gen/wire.h", c::emit(&schema)), ("wire/gen/wire.rs", rust::emit(&schema)?)])
+    Ok(vec![
+        ("wire/gen/wire.h", c::emit(&schema)),
+        ("wire/gen/wire.rs", rust::emit(&schema)?),
+        ("wire/gen/wayside.lua", lua::emit(&schema)),
+        ("wire/vectors/packets.json", vectors::json(&schema)),
+        ("wire/vectors/packets.h", vectors::c(&schema)),
+        ("docs/packets.md", markdown::emit(&schema)),
+    ])
 }

@@ -26,7 +26,6 @@ pub struct Schema {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {
-    pub name: String,
     pub port: u16,
     pub admin_port: u16,
     pub magic: u16,

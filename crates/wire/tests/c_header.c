@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire.h reads and writes the golden vectors byte for byte, at an odd address. Compiled and run by c_header.rs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../wire/gen/wire.h"
+#include "../../../wire/vectors/packets.h"
+
+static int failures;
+
+static void expect(const struct ws_vector *vector, const char *what, unsigned long long got, unsigned long long wanted)
+{
+	if (got == wanted)
+		return;
+	failures++;
+	printf("%s: %s is %#llx, not %#llx\n", vector->name, what, got, wanted);
+}
+
+/* Reads one field, and writes the wanted value to the copy. */
+#define FIELD(structure, field, from, to, wanted) do { \
+	expect(vector, #structure "." #field, ws_##structure##_##field(from), wanted); \
+	ws_##structure##_set_##field(to, (__typeof__(ws_##structure##_##field(from)))(wanted)); \
+} while (0)
+
+static void header(const struct ws_vector *vector, const ws_u8 *packet, ws_u8 *copy)
+{
+	const unsigned long long *wanted = vector->header;
+
+	FIELD(header, magic, packet, copy, wanted[0]);
+	FIELD(header, version, packet, copy, wanted[1]);
+	FIELD(header, service, packet, copy, wanted[2]);
+	FIELD(header, kind, packet, copy, wanted[3]);
+	FIELD(header, count, packet, copy, wanted[4]);
+	FIELD(header, flags, packet, copy, wanted[5]);
+	FIELD(header, source, packet, copy, wanted[6]);
+	FIELD(header, destination, packet, copy, wanted[7]);
+	FIELD(header, epoch, packet, copy, wanted[8]);
+	FIELD(header, shard_map, packet, copy, wanted[9]);
+	FIELD(header, namespace, packet, copy, wanted[10]);
+	FIELD(header, position, packet, copy, wanted[11]);
+	FIELD(header, tag, packet, copy, wanted[12]);
+}
+
+static void entry(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	ws_u16 bits = ws_entry_slot_bits(from);
+	ws_u16 rebuilt = 0;
+
+	FIELD(entry, name, from, to, wanted[0]);
+	FIELD(entry, request, from, to, wanted[1]);
+	FIELD(entry, slot, from, to, wanted[2]);
+	FIELD(entry, tenure, from, to, wanted[3]);
+	FIELD(entry, holder, from, to, wanted[4]);
+	FIELD(entry, reply_port, from, to, wanted[5]);
+	FIELD(entry, slot_bits, from, to, wanted[6]);
+	FIELD(entry, flags, from, to, wanted[7]);
+	FIELD(entry, sequence, from, to, wanted[8]);
+
+	expect(vector, "slot_bits.state", ws_slot_bits_state(bits), wanted[6] >> 14);
+	expect(vector, "slot_bits.transferred", ws_slot_bits_transferred(bits), wanted[6] >> 13 & 1);
+	expect(vector, "slot_bits.tryable", ws_slot_bits_tryable(bits), wanted[6] >> 12 & 1);
+	expect(vector, "slot_bits.joins", ws_slot_bits_joins(bits), wanted[6] & 4095);
+	rebuilt = ws_slot_bits_with_state(rebuilt, ws_slot_bits_state(bits));
+	rebuilt = ws_slot_bits_with_transferred(rebuilt, ws_slot_bits_transferred(bits));
+	rebuilt = ws_slot_bits_with_tryable(rebuilt, ws_slot_bits_tryable(bits));
+	rebuilt = ws_slot_bits_with_joins(rebuilt, ws_slot_bits_joins(bits));
+	expect(vector, "slot_bits rebuilt", rebuilt, bits);
+}
+
+/* Text is not in the table of numbers: copied as it is. */
+static void enrol(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(enrol, nonce, from, to, wanted[0]);
+	FIELD(enrol, pid, from, to, wanted[1]);
+	FIELD(enrol, lease_us, from, to, wanted[2]);
+	memcpy(to + WS_ENROL_NAMESPACE_NAME_AT, from + WS_ENROL_NAMESPACE_NAME_AT, WS_MAX_NAMESPACE_BYTES);
+	memcpy(to + WS_ENROL_HOST_AT, from + WS_ENROL_HOST_AT, WS_MAX_HOST_BYTES);
+}
+
+static void enrolled(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(enrolled, nonce, from, to, wanted[0]);
+	FIELD(enrolled, incarnation, from, to, wanted[1]);
+	FIELD(enrolled, lease_us, from, to, wanted[2]);
+	FIELD(enrolled, grace_us, from, to, wanted[3]);
+	FIELD(enrolled, slots, from, to, wanted[4]);
+	FIELD(enrolled, policy, from, to, wanted[5]);
+	FIELD(enrolled, reason, from, to, wanted[6]);
+	FIELD(enrolled, version, from, to, wanted[7]);
+	FIELD(enrolled, lifeline, from, to, wanted[8]);
+}
+
+static void heartbeat(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(heartbeat, sequence, from, to, wanted[0]);
+	FIELD(heartbeat, oldest, from, to, wanted[1]);
+	FIELD(heartbeat, sent_us, from, to, wanted[2]);
+	FIELD(heartbeat, incarnation, from, to, wanted[3]);
+}
+
+static void body(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
+{
+	switch (ws_header_kind(from - WS_HEADER_BYTES)) {
+	case WS_FABRIC_ENROL:
+		enrol(vector, from, to, vector->part[0]);
+		return;
+	case WS_FABRIC_ENROLLED:
+		enrolled(vector, from, to, vector->part[0]);
+		return;
+	default:
+		heartbeat(vector, from, to, vector->part[0]);
+	}
+}
+
+static void good(const struct ws_vector *vector, const ws_u8 *packet, ws_u8 *copy, unsigned long long length)
+{
+	ws_u8 service = ws_header_service(packet);
+	int index;
+
+	expect(vector, "length", ws_packet_bytes(service, ws_header_kind(packet), ws_header_count(packet)), length);
+	header(vector, packet, copy);
+	for (index = 0; index < vector->parts && ws_has_entries(service); index++) {
+		int at = WS_HEADER_BYTES + index * WS_ENTRY_BYTES;
+
+		entry(vector, packet + at, copy + at, vector->part[index]);
+	}
+	if (!ws_has_entries(service))
+		body(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
+	if (vector->canonical)
+		expect(vector, "difference of what was written", (unsigned long long)!!memcmp(packet, copy, length), 0);
+}
+
+/* In the order of docs/packets.md. */
+static int fault(const ws_u8 *packet, unsigned long long length)
+{
+	ws_u8 service, count;
+
+	if (length < WS_HEADER_BYTES)
+		return WS_DROP_REASON_TOO_SHORT;
+	if (ws_header_magic(packet) != WS_MAGIC)
+		return WS_DROP_REASON_BAD_MAGIC;
+	if (ws_header_version(packet) >> 4 != WS_MAJOR)
+		return WS_DROP_REASON_FOREIGN_VERSION;
+	service = ws_header_service(packet);
+	count = ws_header_count(packet);
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK)
+		return WS_DROP_REASON_UNKNOWN_SERVICE;
+	if (!ws_packet_bytes(service, ws_header_kind(packet), count))
+		return WS_DROP_REASON_UNKNOWN_KIND;
+	if (ws_has_entries(service) ? count < 1 || count > WS_MAX_ENTRIES : count != 0)
+		return WS_DROP_REASON_BAD_COUNT;
+	if (length != ws_packet_bytes(service, ws_header_kind(packet), count))
+		return WS_DROP_REASON_BAD_LENGTH;
+	return WS_DROP_REASON_NONE;
+}
+
+int main(void)
+{
+	size_t number, total = sizeof(ws_vectors) / sizeof(ws_vectors[0]);
+	static ws_u8 packets[2][1 + 2 * WS_MAX_PACKET_BYTES];
+
+	for (number = 0; number < total; number++) {
+		const struct ws_vector *vector = &ws_vectors[number];
+		size_t length = strlen(vector->hex) / 2, at;
+		ws_u8 *packet = packets[0] + 1, *copy = packets[1] + 1;
+
+		for (at = 0; at < length; at++) {
+			char digits[3] = { vector->hex[2 * at], vector->hex[2 * at + 1], 0 };
+
+			packet[at] = (ws_u8)strtoul(digits, 0, 16);
+		}
+		memset(copy, 0, length);
+		expect(vector, "drop reason", (unsigned)fault(packet, length), (unsigned)vector->drop);
+		if (vector->drop == WS_DROP_REASON_NONE)
+			good(vector, packet, copy, length);
+	}
+	printf("%zu vectors, %d failures\n", total, failures);
+	return failures != 0 || total == 0;
+}

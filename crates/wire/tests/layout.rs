@@ -1,0 +1,153 @@
+//! Places of fields and values of constants, written down by hand from docs/protocol.md: a slip in the schema or in
+//! its generator does not pass by being made everywhere at once.
+
+use wayside_wire::{
+    ADMIN_PORT, DropReason, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState, PORT, SlotBits, SlotState, entry_at,
+    entry_flag, header_flag, kind, limits, mix, name_hash, node_word, request_id, service, slot_of, slot_w0, slot_w1,
+    token,
+};
+
+/// The places that change when a field does.
+fn places(write: impl Fn(&mut [u8])) -> Vec<usize> {
+    let mut packet = [0; 128];
+    write(&mut packet);
+    packet.iter().enumerate().filter(|(_, byte)| **byte == 0xff).map(|(place, _)| place).collect()
+}
+
+fn header(header: Header) -> Vec<usize> {
+    places(|packet| header.write(packet))
+}
+
+fn entry(entry: Entry) -> Vec<usize> {
+    places(|packet| entry.write(packet, 0))
+}
+
+fn range(from: usize, to: usize) -> Vec<usize> {
+    (from..=to).collect()
+}
+
+#[test]
+fn header_is_32_bytes() {
+    let none = Header::default();
+    let mut packet = [0; 32];
+    none.write(&mut packet);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x10]);
+    assert_eq!(header(Header { service: 0xff, ..none }), [3]);
+    assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
+    assert_eq!(header(Header { count: 0xff, ..none }), [5]);
+    assert_eq!(header(Header { flags: 0xffff, ..none }), [6, 7]);
+    assert_eq!(header(Header { source: 0xffff, ..none }), [8, 9]);
+    assert_eq!(header(Header { destination: 0xffff, ..none }), [10, 11]);
+    assert_eq!(header(Header { epoch: u32::MAX, ..none }), range(12, 15));
+    assert_eq!(header(Header { shard_map: u32::MAX, ..none }), range(16, 19));
+    assert_eq!(header(Header { namespace: 0xffff, ..none }), [20, 21]);
+    assert_eq!(header(Header { position: 0xffff, ..none }), [22, 23]);
+    assert_eq!(header(Header { tag: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(Header::BYTES, 32);
+}
+
+#[test]
+fn entry_is_32_bytes() {
+    let none = Entry::default();
+    assert_eq!(entry(Entry { name: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(entry(Entry { request: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(entry(Entry { slot: u32::MAX, ..none }), range(16, 19));
+    assert_eq!(entry(Entry { tenure: u32::MAX, ..none }), range(20, 23));
+    assert_eq!(entry(Entry { holder: 0xffff, ..none }), [24, 25]);
+    assert_eq!(entry(Entry { reply_port: 0xffff, ..none }), [26, 27]);
+    assert_eq!(entry(Entry { slot_bits: 0xffff, ..none }), [28, 29]);
+    assert_eq!(entry(Entry { flags: 0xff, ..none }), [30]);
+    assert_eq!(entry(Entry { sequence: 0xff, ..none }), [31]);
+    assert_eq!((Entry::BYTES, entry_at(0), entry_at(31)), (32, 32, 1024));
+}
+
+#[test]
+fn bodies_of_the_fabric() {
+    let enrol = |enrol: Enrol| places(|packet| enrol.write(packet, 0));
+    let none = Enrol::default();
+    assert_eq!(enrol(Enrol { nonce: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(enrol(Enrol { pid: u32::MAX, ..none }), range(8, 11));
+    assert_eq!(enrol(Enrol { lease_us: u32::MAX, ..none }), range(12, 15));
+    assert_eq!(enrol(Enrol { namespace_name: [0xff; 24], ..none }), range(16, 39));
+    assert_eq!(enrol(Enrol { host: [0xff; 32], ..none }), range(40, 71));
+    assert_eq!(Enrol::BYTES, 80);
+
+    let enrolled = |enrolled: Enrolled| places(|packet| enrolled.write(packet, 0));
+    let none = Enrolled::default();
+    assert_eq!(enrolled(Enrolled { nonce: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(enrolled(Enrolled { incarnation: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(enrolled(Enrolled { lease_us: u32::MAX, ..none }), range(16, 19));
+    assert_eq!(enrolled(Enrolled { grace_us: u32::MAX, ..none }), range(20, 23));
+    assert_eq!(enrolled(Enrolled { slots: u32::MAX, ..none }), range(24, 27));
+    assert_eq!(enrolled(Enrolled { policy: 0xff, ..none }), [28]);
+    assert_eq!(enrolled(Enrolled { reason: 0xff, ..none }), [29]);
+    assert_eq!(enrolled(Enrolled { version: 0xff, ..none }), [30]);
+    assert_eq!(enrolled(Enrolled { lifeline: u64::MAX, ..none }), range(32, 39));
+    assert_eq!(Enrolled::BYTES, 40);
+
+    let heartbeat = |heartbeat: Heartbeat| places(|packet| heartbeat.write(packet, 0));
+    let none = Heartbeat::default();
+    assert_eq!(heartbeat(Heartbeat { sequence: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(heartbeat(Heartbeat { oldest: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(heartbeat(Heartbeat { sent_us: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(heartbeat(Heartbeat { incarnation: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(Heartbeat::BYTES, 32);
+}
+
+#[test]
+fn words_of_a_slot() {
+    assert_eq!(SlotBits { state: SlotState::Frozen, transferred: false, tryable: false, joins: 0 }.to_u16(), 0xc000);
+    assert_eq!(SlotBits { state: SlotState::Unheld, transferred: true, tryable: false, joins: 0 }.to_u16(), 0x2000);
+    assert_eq!(SlotBits { state: SlotState::Unheld, transferred: false, tryable: true, joins: 0 }.to_u16(), 0x1000);
+    assert_eq!(SlotBits { state: SlotState::Open, transferred: true, tryable: true, joins: 4095 }.to_u16(), 0x7fff);
+    for word in 0..=u16::MAX {
+        assert_eq!(SlotBits::from_u16(word).to_u16(), word);
+    }
+    assert_eq!(slot_w0::with_state(0, 3), 3 << 62);
+    assert_eq!(slot_w0::with_transferred(0, 1), 1 << 61);
+    assert_eq!(slot_w0::with_tryable(0, 1), 1 << 60);
+    assert_eq!(slot_w0::with_agent(0, u16::MAX), 0xffff << 44);
+    assert_eq!(slot_w0::with_joins(0, 4095), 0xfff << 32);
+    assert_eq!(slot_w0::with_tenure(0, u32::MAX), 0xffff_ffff);
+    assert_eq!(slot_w0::with_joins(u64::MAX, 0), !(0xfff << 32));
+    assert_eq!(slot_w1::with_tenure(0, 0xf_ffff), 0xf_ffff << 44);
+    assert_eq!(slot_w1::with_name_hash(0, u64::MAX), (1 << 44) - 1);
+    assert_eq!(node_word::with_state(0, NodeState::Live as u8), 1 << 56);
+    assert_eq!(node_word::sequence(u64::MAX), (1 << 56) - 1);
+}
+
+#[test]
+fn tokens_and_request_ids() {
+    let highest = token::with_epoch(token::with_tenure(token::with_sequence(0, 255), u32::MAX), limits::MAX_EPOCH);
+    assert_eq!(highest, i64::MAX as u64, "a token fits a signed 64-bit column");
+    assert!(token::with_epoch(0, 2) > token::with_tenure(token::with_epoch(0, 1), u32::MAX));
+    assert!(token::with_tenure(0, 2) > token::with_sequence(token::with_tenure(0, 1), 255));
+    assert_eq!(request_id::with_counter(request_id::with_incarnation(0, 5), 7), 5 << 40 | 7);
+}
+
+#[test]
+fn constants() {
+    assert_eq!((PORT, ADMIN_PORT), (7600, 7601));
+    assert_eq!((limits::MAX_ENTRIES, limits::MAX_PACKET_BYTES), (32, 32 + 32 * 32));
+    assert_eq!((limits::MAX_HOPS, limits::MAX_JOINS), (8, 4095));
+    assert_eq!((service::FABRIC, service::LOCK), (0, 1));
+    assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
+    assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::INSPECTION), (1, 8, 20));
+    assert_eq!((header_flag::CLAIM, header_flag::LAST, header_flag::AGENT_REPORT), (1, 16, 512));
+    assert_eq!((entry_flag::EXCLUSIVE, entry_flag::AGENCY, entry_flag::DEAD), (1, 4, 32));
+    assert_eq!((SlotState::Open as u8, SlotState::Managed as u8), (1, 2));
+    assert_eq!(DropReason::StaleEpoch.name(), "stale_epoch");
+    assert_eq!(DropReason::try_from(7), Ok(DropReason::BadCount));
+    assert!(DropReason::try_from(250).is_err());
+}
+
+/// The constants of MurmurHash3's finalizer, by values computed apart from this code.
+#[test]
+fn names_find_their_slots() {
+    assert_eq!(mix(0), 0);
+    assert_eq!(mix(1), 0xb456_bcfc_34c2_cb2c);
+    assert_eq!(mix(u64::MAX), 0x64b5_720b_4b82_5f21);
+    assert_eq!(name_hash(1), 0xb456_bcfc_34c2_cb2c >> 20);
+    assert_eq!(slot_of(7, 1024), 7);
+    assert_eq!(slot_of(u64::MAX, 1000), 615);
+}

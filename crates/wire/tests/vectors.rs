@@ -1,0 +1,151 @@
+//! The codec reads and writes the golden vectors byte for byte, and names the fault of each bad one.
+
+mod golden;
+
+use std::collections::HashSet;
+
+use golden::{Fields, Vector};
+use wayside_wire::{
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, check, entries, entry_at,
+    padded, service, text,
+};
+
+fn header(fields: &Fields) -> Header {
+    Header {
+        service: fields.as_u8("service"),
+        kind: fields.as_u8("kind"),
+        count: fields.as_u8("count"),
+        flags: fields.as_u16("flags"),
+        source: fields.as_u16("source"),
+        destination: fields.as_u16("destination"),
+        epoch: fields.as_u32("epoch"),
+        shard_map: fields.as_u32("shard_map"),
+        namespace: fields.as_u16("namespace"),
+        position: fields.as_u16("position"),
+        tag: fields.number("tag"),
+    }
+}
+
+fn entry(fields: &Fields) -> Entry {
+    Entry {
+        name: fields.number("name"),
+        request: fields.number("request"),
+        slot: fields.as_u32("slot"),
+        tenure: fields.as_u32("tenure"),
+        holder: fields.as_u16("holder"),
+        reply_port: fields.as_u16("reply_port"),
+        slot_bits: fields.as_u16("slot_bits"),
+        flags: fields.as_u8("flags"),
+        sequence: fields.as_u8("sequence"),
+    }
+}
+
+fn enrol(fields: &Fields) -> Enrol {
+    Enrol {
+        nonce: fields.number("nonce"),
+        pid: fields.as_u32("pid"),
+        lease_us: fields.as_u32("lease_us"),
+        namespace_name: padded(fields.text("namespace_name")).expect("fits"),
+        host: padded(fields.text("host")).expect("fits"),
+    }
+}
+
+fn enrolled(fields: &Fields) -> Enrolled {
+    Enrolled {
+        nonce: fields.number("nonce"),
+        incarnation: fields.number("incarnation"),
+        lease_us: fields.as_u32("lease_us"),
+        grace_us: fields.as_u32("grace_us"),
+        slots: fields.as_u32("slots"),
+        policy: fields.as_u8("policy"),
+        reason: fields.as_u8("reason"),
+        version: fields.as_u8("version"),
+        lifeline: fields.number("lifeline"),
+    }
+}
+
+fn heartbeat(fields: &Fields) -> Heartbeat {
+    Heartbeat {
+        sequence: fields.number("sequence"),
+        oldest: fields.number("oldest"),
+        sent_us: fields.number("sent_us"),
+        incarnation: fields.number("incarnation"),
+    }
+}
+
+/// Writes what the vector's fields say, over bytes that are not zero.
+fn written(vector: &Vector) -> Vec<u8> {
+    let mut packet = vec![0xee; vector.bytes.len()];
+    header(&vector.header).write(&mut packet);
+    for (index, fields) in vector.parts.iter().enumerate() {
+        match vector.part {
+            "entry" => entry(fields).write(&mut packet, entry_at(index)),
+            "enrol" => enrol(fields).write(&mut packet, BODY),
+            "enrolled" => enrolled(fields).write(&mut packet, BODY),
+            "heartbeat" => heartbeat(fields).write(&mut packet, BODY),
+            other => panic!("no struct {other}"),
+        }
+    }
+    packet
+}
+
+#[test]
+fn good_packets_are_read_field_by_field() {
+    for vector in golden::vectors().iter().filter(|vector| vector.drop == "none") {
+        assert_eq!(check(&vector.bytes), Ok(header(&vector.header)), "{}", vector.name);
+        let packet = &vector.bytes;
+        match vector.part {
+            "entry" => assert!(entries(packet).eq(vector.parts.iter().map(entry)), "{}", vector.name),
+            "enrol" => assert_eq!(Enrol::read(packet, BODY), enrol(&vector.parts[0]), "{}", vector.name),
+            "enrolled" => assert_eq!(Enrolled::read(packet, BODY), enrolled(&vector.parts[0]), "{}", vector.name),
+            "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{}", vector.name),
+            other => panic!("no struct {other}"),
+        }
+        if vector.part != "entry" {
+            assert_eq!(entries(packet).len(), 0, "{}", vector.name);
+        }
+    }
+}
+
+#[test]
+fn good_packets_are_written_byte_by_byte() {
+    let vectors = golden::vectors();
+    let canonical: Vec<_> = vectors.iter().filter(|vector| vector.canonical).collect();
+    assert!(canonical.len() >= 40);
+    for vector in canonical {
+        assert_eq!(written(vector), vector.bytes, "{}", vector.name);
+    }
+}
+
+#[test]
+fn bad_packets_are_dropped_by_name() {
+    let vectors = golden::vectors();
+    let mut reasons = HashSet::new();
+    for vector in vectors.iter().filter(|vector| vector.drop != "none") {
+        assert_eq!(check(&vector.bytes).map_err(DropReason::name), Err(vector.drop.as_str()), "{}", vector.name);
+        reasons.insert(vector.drop.clone());
+    }
+    assert_eq!(reasons.len(), 7, "every structural reason has a vector: {reasons:?}");
+}
+
+#[test]
+fn every_kind_has_a_vector() {
+    let vectors = golden::vectors();
+    let has = |wanted: u8, kind: u8| {
+        let good = vectors.iter().filter(|vector| vector.drop == "none");
+        good.map(|vector| header(&vector.header)).any(|header| header.service == wanted && header.kind == kind)
+    };
+    assert!(FabricKind::ALL.iter().all(|kind| has(service::FABRIC, *kind as u8)));
+    assert!(LockKind::ALL.iter().all(|kind| has(service::LOCK, *kind as u8)));
+}
+
+#[test]
+fn text_ends_at_its_padding() {
+    assert_eq!(padded::<4>("abcd"), Some(*b"abcd"));
+    assert_eq!(padded::<4>("abcde"), None);
+    assert_eq!(padded::<4>("a\0b"), None);
+    assert_eq!(text(b"ab\0\0"), Some("ab"));
+    assert_eq!(text(b"abcd"), Some("abcd"));
+    assert_eq!(text(b"a\0b\0"), None);
+    assert_eq!(text(b"\xff\0"), None);
+}
