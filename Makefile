@@ -1,0 +1,25 @@
+# Thin: each target is one script or command, which also works alone. `make` lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench lint spec
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what building and testing need; silent if it is all there
+	@scripts/setup.sh
+
+demo: ## a switch and four hosts move money under locks while things break
+	@cargo run --release --quiet -p wayside-daemon --bin wayside -- demo
+
+test: ## everything that must hold, one line a stage
+	@scripts/test.sh
+
+bench: ## an acquire through the switch against a bare UDP echo, and Redis if it is installed
+	@cargo run --release --quiet -p wayside-bench
+
+lint: ## formatting, clippy, generated files, scripts
+	@scripts/lint.sh
+
+spec: ## the models of the protocol, at their large scopes
+	@spec/run.sh full

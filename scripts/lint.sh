@@ -1,0 +1,21 @@
+#!/bin/sh
+# What a reviewer should not have to say.
+set -eu
+cd "$(dirname "$0")/.."
+
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+# Scripts parse, and say how they fail.
+for script in $(git ls-files '*.sh' .ci/run); do
+	sh -n "$script"
+	grep -q '^set -eu' "$script" || { echo "$script: no set -eu" >&2; exit 1; }
+done
+
+# Files that fit in a head (STYLE.md). Generated files and tables of cases may be longer.
+long=$(git ls-files '*.rs' '*.c' '*.h' '*.tla' '*.sh' '*.py' | grep -v '^wire/' | while read -r file; do
+	lines=$(wc -l <"$file")
+	[ "$lines" -le 600 ] || echo "$file: $lines lines, 600 are the most"
+done)
+[ -z "$long" ] || { echo "$long" >&2; exit 1; }

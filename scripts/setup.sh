@@ -1,0 +1,53 @@
+#!/bin/sh
+# Installs what building and testing need and this machine lacks. Says what it does; says nothing where nothing is to do.
+set -eu
+cd "$(dirname "$0")/.."
+
+complain() {
+	echo "setup: $*" >&2
+	exit 1
+}
+
+# Rust is the developer's own choice of toolchain, so it is asked for and not installed.
+rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+command -v cargo >/dev/null || complain "cargo is missing: install Rust $rust or later, as https://rustup.rs says"
+have=$(rustc --version | cut -d ' ' -f 2)
+oldest=$(printf '%s\n%s\n' "$rust" "$have" | sort -V | head -n 1)
+[ "$oldest" = "$rust" ] || complain "Rust is $have, $rust or later is needed: rustup update stable"
+for component in fmt clippy; do
+	cargo $component --version >/dev/null 2>&1 || complain "cargo $component is missing: rustup component add rustfmt clippy"
+done
+
+# What must be there, and the Debian package that brings it.
+missing=
+need() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ] ;;
+	esac || missing="$missing $2"
+}
+need cc gcc
+need clang-19 clang-19                   # the data plane as BPF
+need llvm-objdump-19 llvm-19
+need pkg-config pkg-config
+need /usr/include/libelf.h libelf-dev    # libbpf, which loads it
+need /usr/include/zlib.h zlib1g-dev
+need tshark tshark                       # the Wireshark dissector
+need redis-server redis-server           # compared with, in benchmarks and in the demo
+need jq jq                               # end-to-end tests read -o json
+need ip iproute2                         # network namespaces
+need java default-jre-headless           # TLC, which checks spec/
+need mvn maven                           # fetches it
+[ -n "$missing" ] || exit 0
+
+command -v apt-get >/dev/null || complain "this is no Debian; install what these packages bring:$missing"
+if [ "$(id -u)" != 0 ]; then
+	complain "run: sudo apt-get update && sudo apt-get install -y --no-install-recommends$missing"
+fi
+echo "setup: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+# Packages that were installed to be tested with do not start as services (RUNLEVEL 1).
+apt-get update -q >/dev/null
+# shellcheck disable=SC2086 # a list of packages
+RUNLEVEL=1 apt-get install -q -y --no-install-recommends $missing >/dev/null
+echo "setup: done"

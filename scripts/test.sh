@@ -1,0 +1,52 @@
+#!/bin/sh
+# Everything that must hold, stage by stage: one line each with its time, the log of one that fails, and a last line
+# `N passed, N failed`, which counts single tests where a stage tells them, and the stage otherwise.
+# `scripts/test.sh STAGE...` runs only those.
+set -eu
+cd "$(dirname "$0")/.."
+
+stages="setup lint wire rust simulation spec end-to-end"
+
+stage_setup() { scripts/setup.sh; }
+stage_lint() { scripts/lint.sh; }
+stage_wire() { cargo xtask wire --check; }
+# --show-output: a test that skips itself says so, and the summary below repeats it.
+stage_rust() { cargo test --workspace --no-fail-fast --quiet -- --show-output; }
+stage_simulation() { cargo run --release --quiet -p wayside-sim; }
+stage_spec() { spec/run.sh ci; }
+stage_end_to_end() { tests/run.sh; }
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+passed=0 failed=0
+
+run() {
+	stage=$1 log=$logs/$1
+	[ ! -t 1 ] || printf '%-11s ...\r' "$stage"
+	begun=$(date +%s)
+	status=0
+	(eval "stage_$(echo "$stage" | tr - _)") >"$log" 2>&1 </dev/null || status=$?
+	seconds=$(($(date +%s) - begun))
+	good=$(counted passed "$log") bad=$(counted failed "$log")
+	if [ "$status" = 0 ] && [ "$bad" = 0 ]; then
+		[ "$good" != 0 ] || good=1
+		printf '%-11s ok      %4d s  %d passed\n' "$stage" "$seconds" "$good"
+	else
+		[ "$bad" != 0 ] || bad=1
+		printf '%-11s FAILED  %4d s  %d failed\n' "$stage" "$seconds" "$bad"
+		tail -n 200 "$log" | sed 's/^/    /'
+	fi
+	sed -n 's/^ *\(skipped: .*\)/    \1/p' "$log" | sort -u
+	passed=$((passed + good)) failed=$((failed + bad))
+}
+
+# Sum of the numbers before `passed` or `failed` in lines such as cargo's and our own scripts' results.
+counted() {
+	grep -E '[0-9]+ passed[,;] [0-9]+ failed' "$2" | grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+for stage in ${*:-$stages}; do
+	run "$stage"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
