@@ -1,0 +1,150 @@
+//! What the operator decides.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use wayside_wire::{Policy, limits};
+
+/// While slots are swept or rebuilt, a tick comes this soon. Microseconds.
+pub(super) const BUSY_PERIOD: u64 = 1_000;
+
+/// A set of slots with rules of its own; a session belongs to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its id in packets; the switch must have slots for it.
+    pub id: u16,
+    /// What nodes ask for.
+    pub name: String,
+    /// Who goes first.
+    pub policy: Policy,
+    /// Lease of a session that asks for none, in microseconds.
+    pub lease: u32,
+}
+
+/// Times are in microseconds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// At least one.
+    pub namespaces: Vec<Namespace>,
+    /// A session that asks for less gets this.
+    pub shortest_lease: u32,
+    /// A session that asks for more gets this.
+    pub longest_lease: u32,
+    /// How far any clock may drift, in millionths: crystals stay below 100, virtual machines below 1,000.
+    pub drift_ppm: u32,
+    /// How often node words are polled.
+    pub poll_period: u64,
+    /// Pause before an unanswered packet is sent again.
+    pub retransmit: u64,
+    /// How long a handle rests before it is given again.
+    pub quarantine: u64,
+    /// Slots that a tick looks at: 65,536 take about 100 us.
+    pub slots_per_tick: u32,
+    /// Random: lifelines are made from it.
+    pub secret: u64,
+    /// A rule to break.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::Mutant>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            namespaces: Vec::new(),
+            shortest_lease: 20_000,
+            longest_lease: 3_600_000_000,
+            drift_ppm: 1_000,
+            poll_period: 10_000,
+            retransmit: 50_000,
+            quarantine: 60_000_000,
+            slots_per_tick: 65_536,
+            secret: 0,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No namespace at all.
+    NoNamespace,
+    /// Two namespaces share an id or a name.
+    Twice(String),
+    /// Longer than a packet carries, or empty.
+    BadName(String),
+    /// Leases of zero, or the shortest above the longest.
+    BadLeases,
+    /// A period of zero.
+    ZeroPeriod,
+    /// Clocks that drift by half cannot count leases.
+    BadDrift(u32),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::NoNamespace => write!(f, "there must be at least one namespace"),
+            ConfigError::Twice(name) => write!(f, "namespace {name:?}: another one has its name or id"),
+            ConfigError::BadName(name) => {
+                write!(f, "namespace {name:?}: a name has 1 to {} bytes", limits::MAX_NAMESPACE_BYTES)
+            }
+            ConfigError::BadLeases => write!(f, "the shortest lease must be above 0 and not above the longest"),
+            ConfigError::ZeroPeriod => write!(f, "poll period, retransmission and slots per tick must be above 0"),
+            ConfigError::BadDrift(ppm) => write!(f, "a clock drift of {ppm} ppm: must be below 500,000"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Whether it can work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.namespaces.is_empty() {
+            return Err(ConfigError::NoNamespace);
+        }
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            let name = &namespace.name;
+            if name.is_empty() || name.len() > limits::MAX_NAMESPACE_BYTES || name.contains('\0') {
+                return Err(ConfigError::BadName(name.clone()));
+            }
+            if self.namespaces[..index].iter().any(|other| other.id == namespace.id || other.name == *name) {
+                return Err(ConfigError::Twice(name.clone()));
+            }
+        }
+        if self.shortest_lease == 0 || self.shortest_lease > self.longest_lease {
+            return Err(ConfigError::BadLeases);
+        }
+        if self.poll_period == 0 || self.retransmit == 0 || self.slots_per_tick == 0 {
+            return Err(ConfigError::ZeroPeriod);
+        }
+        if self.drift_ppm >= 500_000 {
+            return Err(ConfigError::BadDrift(self.drift_ppm));
+        }
+        Ok(())
+    }
+
+    /// The lease of a session that asked for `asked` (0: the namespace's), and the grace on top. The node's lease
+    /// lasts at most `lease * (1 + drift)`, the controller's count at least `(lease + grace) * (1 - drift)`.
+    pub(super) fn lease(&self, namespace: &Namespace, asked: u32) -> (u32, u32) {
+        let asked = if asked == 0 { namespace.lease } else { asked };
+        let lease = asked.clamp(self.shortest_lease, self.longest_lease);
+        let drift = u64::from(self.drift_ppm);
+        let grace = (u64::from(lease) * 2 * drift).div_ceil(1_000_000 - drift) + self.poll_period;
+        (lease, grace.min(u32::MAX.into()) as u32)
+    }
+
+    /// Whether this rule is broken on purpose.
+    #[cfg(feature = "mutants")]
+    pub(super) fn is_broken(&self, rule: crate::Mutant) -> bool {
+        self.mutant == Some(rule)
+    }
+
+    /// No rule is broken in a product build.
+    #[cfg(not(feature = "mutants"))]
+    pub(super) const fn is_broken(&self, _: crate::Mutant) -> bool {
+        false
+    }
+}

@@ -1,0 +1,339 @@
+//! The controller: enrols nodes, counts their leases, recovers slots, raises the switch's epoch. It works on the
+//! switch's memory beside the data plane and sees only the packets that the switch hands to it.
+//!
+//! ```text
+//!   ENROL ──► enrolment ──► sessions ──lease over, LEAVE, closed──► dead ──► DOWN to every live node
+//!                              ▲ poll of node words                  │
+//!                              │                                     ▼
+//!   switch memory ◄────────── patrol: slots of the dead, frozen slots ──► recovery: freeze, census, adopt, unfreeze
+//!                                                       GAP ────────────────▲        ▲ all slots after a restart
+//! ```
+//!
+//! Invariants: what the store must know is durable before a packet or a word of the switch shows it. The switch serves
+//! only under the epoch in the store. A session's word at the switch is LIVE only if its record lives; a handle is
+//! given again only after its sweep, every DOWN_ACK and the quarantine. Every census has an id of its own, for ever:
+//! (starts of the controller, count).
+
+mod config;
+mod enrolment;
+mod inspection;
+mod patrol;
+mod recovery;
+mod sessions;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+use crate::memory::{NodeEntry, NodeWord, SwitchMemory};
+use crate::{Handle, Time};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use wayside_wire::{
+    BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries, entry_at,
+    limits, service,
+};
+
+pub use config::{Config, ConfigError, Namespace};
+pub use inspection::{Inspection, InspectionId};
+pub use sessions::{Ending, SessionView};
+pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
+
+use inspection::Asking;
+use patrol::Patrol;
+use recovery::Recovery;
+use sessions::Sessions;
+
+/// What happened, for logs, metrics and tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The switch has a new epoch; it answers RECOVERING until [`Notice::Serving`].
+    EpochRaised(u32),
+    /// The switch decides on slots.
+    Serving(u32),
+    /// A session began.
+    Enrolled(Handle),
+    /// A session is over.
+    Ended(Handle, Ending),
+    /// A slot was frozen for a census.
+    Frozen(u16, u32),
+    /// A slot works again: with this agent, or unheld.
+    Recovered(u16, u32, Option<Handle>),
+    /// The store failed: nothing that depends on the record has left the controller.
+    StoreFailed(String),
+}
+
+/// See the module's documentation. `M`: the switch's memory, `S`: the durable store.
+pub struct Controller<M, S> {
+    config: Config,
+    memory: M,
+    store: S,
+    counters: Counters,
+    /// Whether the epoch in the store is the switch's.
+    booted: bool,
+    sessions: Sessions,
+    patrol: Patrol,
+    recovery: Recovery,
+    inspections: BTreeMap<InspectionId, Asking>,
+    ids_given: u32,
+    next_tick: Time,
+    outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    notices: VecDeque<Notice>,
+}
+
+impl<M: SwitchMemory, S: Store> Controller<M, S> {
+    /// Takes up what the store knows. Nothing is sent before the first [`Controller::on_tick`].
+    pub fn new(config: Config, memory: M, mut store: S) -> Result<Self, StoreError> {
+        let records = store.load().map_err(|e| StoreError::Storage(e.to_string()))?;
+        let mut counters = Counters::default();
+        let mut sessions = Sessions::default();
+        for (key, bytes) in records {
+            let damaged = StoreError::Damaged(key);
+            if key == COUNTERS_KEY {
+                counters = Counters::decode(&bytes).ok_or(damaged)?;
+            } else {
+                let (Ok(handle), Some(record)) = (Handle::try_from(key), SessionRecord::decode(&bytes)) else {
+                    return Err(damaged);
+                };
+                sessions.insert(handle, record);
+            }
+        }
+        counters.starts += 1;
+        store.commit(&[counters.encode()]).map_err(|e| StoreError::Storage(e.to_string()))?;
+        Ok(Controller {
+            config,
+            memory,
+            store,
+            counters,
+            booted: false,
+            sessions,
+            patrol: Patrol::default(),
+            recovery: Recovery::default(),
+            inspections: BTreeMap::new(),
+            ids_given: 0,
+            next_tick: Time(0),
+            outbox: VecDeque::new(),
+            notices: VecDeque::new(),
+        })
+    }
+
+    /// A packet that the switch handed over, and who sent it.
+    pub fn on_packet(&mut self, now: Time, from: SocketAddrV4, packet: &[u8]) {
+        let header = match check(packet) {
+            Ok(header) => header,
+            Err(DropReason::ForeignVersion) => return self.on_foreign_version(from, packet),
+            Err(_) => return,
+        };
+        if !self.ensure_booted(now) {
+            return;
+        }
+        match Service::try_from(header.service) {
+            Ok(Service::Fabric) => self.on_fabric(now, from, &header, packet),
+            Ok(Service::Lock) => self.on_lock(now, &header, packet),
+            Err(_) => {}
+        }
+    }
+
+    fn on_fabric(&mut self, now: Time, from: SocketAddrV4, header: &Header, packet: &[u8]) {
+        match FabricKind::try_from(header.kind) {
+            Ok(FabricKind::Enrol) => self.on_enrol(now, from, &wayside_wire::Enrol::read(packet, BODY)),
+            Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
+            Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
+            _ => {}
+        }
+    }
+
+    fn on_lock(&mut self, now: Time, header: &Header, packet: &[u8]) {
+        match LockKind::try_from(header.kind) {
+            Ok(LockKind::Gap) => self.on_gap(now, header, entries(packet)),
+            Ok(LockKind::Report) => self.on_report(now, header, entries(packet)),
+            Ok(LockKind::Adopted) => self.on_adopted(now, header, entries(packet)),
+            Ok(LockKind::Inspection) => self.on_inspection(now, header, entries(packet)),
+            _ => {}
+        }
+    }
+
+    /// Polls words, sweeps slots, sends again what went unanswered.
+    pub fn on_tick(&mut self, now: Time) {
+        if now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + self.config.poll_period;
+        if !self.ensure_booted(now) {
+            return;
+        }
+        self.poll_sessions(now);
+        self.send_downs(now);
+        self.patrol(now);
+        self.recover(now);
+        self.tick_inspections(now);
+        if self.patrol.is_urgent() || self.recovery.is_writing() {
+            self.next_tick = now + self.config.poll_period.min(config::BUSY_PERIOD);
+        }
+    }
+
+    /// When [`Controller::on_tick`] wants to be called.
+    pub fn next_timer(&self) -> Time {
+        self.next_tick
+    }
+
+    /// The next packet to send, and where: from the switch's own address.
+    pub fn transmit(&mut self) -> Option<(SocketAddrV4, Vec<u8>)> {
+        self.outbox.pop_front()
+    }
+
+    /// What happened since the last call.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// The boot epoch.
+    pub fn epoch(&self) -> u32 {
+        self.counters.epoch
+    }
+
+    /// The store, for whoever starts the next controller on it.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    /// Whether the switch works under the stored epoch; if it does not, it is given one. False if the store failed.
+    fn ensure_booted(&mut self, now: Time) -> bool {
+        let epoch = self.memory.epoch();
+        if self.booted && epoch == self.counters.epoch {
+            return true;
+        }
+        self.booted = if !self.booted && epoch != 0 && epoch == self.counters.epoch && self.memory.serving() {
+            self.resume(now);
+            true
+        } else {
+            self.raise_epoch(now)
+        };
+        self.booted
+    }
+
+    /// Only the controller was away: the switch has gone on. What it was at is found by the patrol.
+    fn resume(&mut self, now: Time) {
+        self.adopt_words(now);
+        self.notices.push_back(Notice::Serving(self.counters.epoch));
+    }
+
+    /// A new epoch, under which every slot is recovered at once: the switch lost its memory, or a slot its tenures.
+    fn raise_epoch(&mut self, now: Time) -> bool {
+        let empty = self.memory.epoch() == 0;
+        let counters = Counters { epoch: self.counters.epoch.max(self.memory.epoch()) + 1, ..self.counters };
+        if counters.epoch > limits::MAX_EPOCH {
+            self.notices.push_back(Notice::StoreFailed("every epoch has been used: no token would be higher".into()));
+            return false;
+        }
+        if !self.commit(&[counters.encode()]) {
+            return false;
+        }
+        self.counters = counters;
+        self.memory.set_serving(false);
+        if empty {
+            self.install_sessions();
+        }
+        self.memory.set_epoch(counters.epoch);
+        self.booted = true;
+        self.notices.push_back(Notice::EpochRaised(counters.epoch));
+        self.recovery = Recovery::default();
+        self.patrol.restart();
+        self.adopt_words(now);
+        self.recover_everything(now);
+        true
+    }
+
+    /// Tells a switch with an empty memory of the sessions that live.
+    fn install_sessions(&mut self) {
+        for (handle, session) in self.sessions.living() {
+            self.memory.set_node(handle, &session.record.entry());
+        }
+    }
+
+    /// Takes the words at the switch as they are. Every lease is counted anew from here, every death told again.
+    fn adopt_words(&mut self, now: Time) {
+        for handle in 1..=self.memory.max_handle() {
+            if self.memory.node_word(handle).state == NodeState::Live && !self.sessions.is_live(handle) {
+                self.expire_word(handle);
+            }
+        }
+        let mut over = vec![];
+        for handle in self.sessions.live_handles() {
+            let word = self.memory.node_word(handle);
+            match word.state {
+                NodeState::Live => self.sessions.saw(now, handle, word.sequence),
+                _ => over.push(handle),
+            }
+        }
+        self.mourn_again(now);
+        self.end_sessions(now, &over, Ending::Expired);
+    }
+
+    /// Durable, or false and a notice.
+    fn commit(&mut self, batch: &[Record]) -> bool {
+        match self.store.commit(batch) {
+            Ok(()) => true,
+            Err(error) => {
+                self.notices.push_back(Notice::StoreFailed(error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// An id that no controller of this store has given before.
+    fn new_id(&mut self) -> u64 {
+        self.ids_given += 1;
+        u64::from(self.counters.starts) << 32 | u64::from(self.ids_given)
+    }
+
+    /// Sends a packet of entries to a live node; the first entry names what it is about.
+    fn send_entries(&mut self, to: Handle, header: Header, entries: impl Iterator<Item = Entry>) {
+        let Some(session) = self.sessions.get(to) else { return };
+        let mut packet = vec![0; limits::HEADER_BYTES];
+        for entry in entries {
+            packet.resize(packet.len() + Entry::BYTES, 0);
+            let at = packet.len() - Entry::BYTES;
+            entry.write(&mut packet, at);
+        }
+        let count = (packet.len() - BODY) / Entry::BYTES;
+        debug_assert_eq!(packet.len(), entry_at(count));
+        let header = Header {
+            service: service::LOCK,
+            count: count as u8,
+            destination: to,
+            epoch: self.counters.epoch,
+            namespace: session.record.namespace,
+            ..header
+        };
+        header.write(&mut packet);
+        self.outbox.push_back((session.record.address, packet));
+    }
+
+    fn send_fabric(&mut self, to: SocketAddrV4, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
+        let mut packet = vec![0; BODY + bytes];
+        Header { service: service::FABRIC, epoch: self.counters.epoch, ..header }.write(&mut packet);
+        body(&mut packet, BODY);
+        self.outbox.push_back((to, packet));
+    }
+
+    /// LIVE to EXPIRED, whatever heartbeats come meanwhile.
+    fn expire_word(&self, handle: Handle) {
+        loop {
+            let word = self.memory.node_word(handle);
+            let expired = NodeWord { state: NodeState::Expired, ..word };
+            if word.state != NodeState::Live || self.memory.cas_node_word(handle, word, expired) {
+                return;
+            }
+        }
+    }
+}
+
+impl SessionRecord {
+    fn entry(&self) -> NodeEntry {
+        NodeEntry { address: self.address, namespace: self.namespace, incarnation: self.incarnation }
+    }
+}

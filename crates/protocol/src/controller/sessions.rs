@@ -1,0 +1,331 @@
+//! Sessions from enrolment to the day their handle is given again: leases, deaths, and who has to hear of them.
+//!
+//! ```text
+//!   LIVE ──word unchanged for lease + grace, LEAVE, closed──► MOURNED ──swept, every DOWN_ACK──► AT REST ──quarantine──► reused
+//! ```
+//!
+//! Invariants: `live` and `mourned` hold exactly the handles of those lives. A session leaves LIVE only after its word
+//! at the switch did, by compare-and-swap: the data plane decides nothing for it any more. `untold` holds only live
+//! handles of the dead one's namespace.
+
+use super::store::{SessionRecord, Stage};
+use super::{Controller, Notice, Record, Store};
+use crate::memory::{NodeWord, SwitchMemory};
+use crate::{Handle, Mutant, Time};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use wayside_wire::{FabricKind, Header, Heartbeat, NodeState, header_flag, kind};
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// No heartbeat for lease + grace.
+    Expired,
+    /// It said so.
+    Left,
+    /// It said so, and that it held nothing.
+    LeftClean,
+    /// Its process is gone: the local connection closed.
+    Closed,
+}
+
+/// A session for `wayside status`.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionView<'a> {
+    /// Its handle.
+    pub handle: Handle,
+    /// What the store has.
+    pub record: &'a SessionRecord,
+    /// When its latest heartbeat was first seen; `None` if it is over.
+    pub seen: Option<Time>,
+}
+
+pub(super) struct Session {
+    pub record: SessionRecord,
+    life: Life,
+}
+
+enum Life {
+    Live {
+        /// The word's sequence, and when a poll first showed it.
+        sequence: u64,
+        seen: Time,
+    },
+    Mourned(Death),
+    AtRest {
+        since: Time,
+    },
+}
+
+struct Death {
+    since: Time,
+    /// The pass of the patrol after which no slot names it any more.
+    swept_by: u64,
+    untold: BTreeSet<Handle>,
+    next_down: Time,
+}
+
+#[derive(Default)]
+pub(super) struct Sessions {
+    by_handle: BTreeMap<Handle, Session>,
+    by_nonce: BTreeMap<u64, Handle>,
+    live: BTreeSet<Handle>,
+    mourned: BTreeSet<Handle>,
+}
+
+impl Sessions {
+    /// In the place of whoever had the handle. A dead one's clock starts at 0: see `mourn_again`.
+    pub fn insert(&mut self, handle: Handle, record: SessionRecord) {
+        if let Some(former) = self.by_handle.get(&handle) {
+            self.by_nonce.remove(&former.record.nonce);
+        }
+        self.live.remove(&handle);
+        self.mourned.remove(&handle);
+        let life = match record.stage {
+            Stage::Live => {
+                self.live.insert(handle);
+                Life::Live { sequence: 0, seen: Time(0) }
+            }
+            Stage::Mourned => {
+                self.mourned.insert(handle);
+                Life::Mourned(Death::new(Time(0), 0))
+            }
+            Stage::AtRest => Life::AtRest { since: Time(0) },
+        };
+        self.by_nonce.insert(record.nonce, handle);
+        self.by_handle.insert(handle, Session { record, life });
+    }
+
+    pub fn get(&self, handle: Handle) -> Option<&Session> {
+        self.by_handle.get(&handle)
+    }
+
+    pub fn by_nonce(&self, nonce: u64) -> Option<(Handle, &SessionRecord)> {
+        let handle = *self.by_nonce.get(&nonce)?;
+        Some((handle, &self.by_handle[&handle].record))
+    }
+
+    pub fn is_live(&self, handle: Handle) -> bool {
+        self.live.contains(&handle)
+    }
+
+    pub fn live_handles(&self) -> Vec<Handle> {
+        self.live.iter().copied().collect()
+    }
+
+    pub fn living(&self) -> impl Iterator<Item = (Handle, &Session)> {
+        self.live.iter().map(|handle| (*handle, &self.by_handle[handle]))
+    }
+
+    pub fn living_in(&self, namespace: u16) -> impl Iterator<Item = Handle> + '_ {
+        self.living().filter(move |(_, session)| session.record.namespace == namespace).map(|(handle, _)| handle)
+    }
+
+    /// A poll showed this sequence.
+    pub fn saw(&mut self, now: Time, handle: Handle, sequence: u64) {
+        if let Some(session) = self.by_handle.get_mut(&handle) {
+            session.life = Life::Live { sequence, seen: now };
+        }
+    }
+
+    /// Whether a new session may take the handle.
+    pub fn is_free(&self, now: Time, handle: Handle, quarantine: u64) -> bool {
+        match self.by_handle.get(&handle).map(|session| &session.life) {
+            None => true,
+            Some(Life::AtRest { since }) => now.since(*since) >= quarantine,
+            Some(_) => false,
+        }
+    }
+}
+
+impl Death {
+    fn new(since: Time, swept_by: u64) -> Self {
+        Death { since, swept_by, untold: BTreeSet::new(), next_down: since }
+    }
+}
+
+impl<M: SwitchMemory, S: Store> Controller<M, S> {
+    /// Every session of the store that is not over for everybody, and those at rest as well.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.by_handle.iter().map(|(&handle, session)| SessionView {
+            handle,
+            record: &session.record,
+            seen: match session.life {
+                Life::Live { seen, .. } => Some(seen),
+                _ => None,
+            },
+        })
+    }
+
+    /// The live session with this secret.
+    pub fn session_of_lifeline(&self, lifeline: u64) -> Option<Handle> {
+        self.sessions.living().find(|(_, session)| session.record.lifeline == lifeline).map(|(handle, _)| handle)
+    }
+
+    /// The local connection of this session closed: no process has it any more.
+    pub fn closed(&mut self, now: Time, handle: Handle) {
+        if self.sessions.is_live(handle) {
+            self.expire_word(handle);
+            self.end_sessions(now, &[handle], Ending::Closed);
+        }
+    }
+
+    /// Expires those whose word has not moved for lease + grace.
+    pub(super) fn poll_sessions(&mut self, now: Time) {
+        let mut over = Vec::new();
+        for handle in &self.sessions.live {
+            let session = self.sessions.by_handle.get_mut(handle).expect("live handles are in the table");
+            let Life::Live { sequence, seen } = &mut session.life else { continue };
+            let word = self.memory.node_word(*handle);
+            let grace = if self.config.is_broken(Mutant::NoGrace) { 0 } else { session.record.grace };
+            let patience = u64::from(session.record.lease) + u64::from(grace);
+            if word.state != NodeState::Live {
+                over.push(*handle);
+            } else if word.sequence != *sequence {
+                (*sequence, *seen) = (word.sequence, now);
+            } else if now.since(*seen) >= patience {
+                // A heartbeat that comes first wins: the next poll sees it.
+                let expired = NodeWord { state: NodeState::Expired, ..word };
+                if self.memory.cas_node_word(*handle, word, expired) {
+                    over.push(*handle);
+                }
+            }
+        }
+        self.end_sessions(now, &over, Ending::Expired);
+    }
+
+    /// These are dead: their words are not LIVE any more. Everybody is told, their slots are swept.
+    pub(super) fn end_sessions(&mut self, now: Time, handles: &[Handle], ending: Ending) {
+        let mut batch: Vec<Record> = Vec::new();
+        for &handle in handles {
+            if !self.sessions.live.remove(&handle) {
+                continue;
+            }
+            self.sessions.mourned.insert(handle);
+            let session = self.sessions.by_handle.get_mut(&handle).expect("live handles are in the table");
+            session.record.stage = Stage::Mourned;
+            session.life = Life::Mourned(Death::new(now, self.patrol.next_full_pass()));
+            batch.push(session.record.encode(handle));
+            self.notices.push_back(Notice::Ended(handle, ending));
+        }
+        if batch.is_empty() {
+            return;
+        }
+        // Should this fail, the next start finds them LIVE and lets them expire: late, but safe.
+        self.commit(&batch);
+        for &handle in handles {
+            self.announce(now, handle);
+        }
+        if ending != Ending::LeftClean {
+            self.patrol.hurry();
+        }
+        self.recover_without(now, handles);
+        self.inspect_without(handles);
+        self.send_downs(now);
+    }
+
+    /// After a restart of switch or controller nobody remembers who was told what.
+    pub(super) fn mourn_again(&mut self, now: Time) {
+        for session in self.sessions.by_handle.values_mut() {
+            match &mut session.life {
+                Life::Live { .. } => {}
+                Life::Mourned(death) => *death = Death::new(now, self.patrol.next_full_pass()),
+                Life::AtRest { since } => *since = now,
+            }
+        }
+        for handle in self.sessions.mourned.clone() {
+            self.announce(now, handle);
+        }
+    }
+
+    /// Every live node of the dead one's namespace has to hear of it; the dead hear nothing.
+    fn announce(&mut self, now: Time, dead: Handle) {
+        for handle in &self.sessions.mourned {
+            if let Some(Life::Mourned(death)) = self.sessions.by_handle.get_mut(handle).map(|s| &mut s.life) {
+                death.untold.remove(&dead);
+            }
+        }
+        let Some(namespace) = self.sessions.get(dead).map(|session| session.record.namespace) else { return };
+        let untold: BTreeSet<Handle> = self.sessions.living_in(namespace).collect();
+        if let Some(Life::Mourned(death)) = self.sessions.by_handle.get_mut(&dead).map(|s| &mut s.life) {
+            death.untold = untold;
+            death.next_down = now;
+        }
+    }
+
+    /// `heir` took over holds of these, maybe after it acknowledged the DOWN of one: of the dead it hears again.
+    pub(super) fn announce_again(&mut self, now: Time, heir: Handle, holders: &BTreeSet<Handle>) {
+        for handle in holders {
+            let Some(session) = self.sessions.by_handle.get_mut(handle) else { continue };
+            match &mut session.life {
+                Life::Live { .. } => {}
+                Life::Mourned(death) => {
+                    death.untold.insert(heir);
+                    death.next_down = now;
+                }
+                Life::AtRest { since } => {
+                    let untold = BTreeSet::from([heir]);
+                    session.life = Life::Mourned(Death { untold, next_down: now, ..Death::new(*since, 0) });
+                    self.sessions.mourned.insert(*handle);
+                }
+            }
+        }
+    }
+
+    /// Sends the DOWNs that are due; lays to rest whoever is swept and known to be dead by all.
+    pub(super) fn send_downs(&mut self, now: Time) {
+        let mut downs = Vec::new();
+        let mut batch = Vec::new();
+        for handle in self.sessions.mourned.clone() {
+            let session = self.sessions.by_handle.get_mut(&handle).expect("mourned handles are in the table");
+            let Life::Mourned(death) = &mut session.life else { continue };
+            if death.untold.is_empty() && self.patrol.passes() >= death.swept_by {
+                session.life = Life::AtRest { since: death.since };
+                session.record.stage = Stage::AtRest;
+                self.sessions.mourned.remove(&handle);
+                batch.push(session.record.encode(handle));
+            } else if now >= death.next_down {
+                death.next_down = now + self.config.retransmit;
+                downs.extend(death.untold.iter().map(|&to| (handle, session.record.incarnation, to)));
+            }
+        }
+        if !batch.is_empty() {
+            self.commit(&batch);
+        }
+        for (dead, incarnation, to) in downs {
+            self.send_beat(to, kind::fabric::DOWN, dead, incarnation);
+        }
+    }
+
+    pub(super) fn on_down_ack(&mut self, header: &Header, body: &Heartbeat) {
+        let Some(session) = self.sessions.by_handle.get_mut(&header.position) else { return };
+        if session.record.incarnation != body.incarnation {
+            return;
+        }
+        if let Life::Mourned(death) = &mut session.life {
+            death.untold.remove(&header.source);
+        }
+    }
+
+    pub(super) fn on_leave(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &Heartbeat) {
+        let session = self.sessions.get(header.source).filter(|s| s.record.incarnation == body.incarnation);
+        let address = session.map_or(from, |session| session.record.address);
+        if session.is_some() && self.sessions.is_live(header.source) {
+            self.expire_word(header.source);
+            let clean = header.flags & header_flag::CLEAN != 0;
+            self.end_sessions(now, &[header.source], if clean { Ending::LeftClean } else { Ending::Left });
+        }
+        // A session that is over, or was never known here, has left in any case.
+        let left = Header { kind: kind::fabric::LEFT, destination: header.source, ..Header::default() };
+        let body = *body;
+        self.send_fabric(address, left, FabricKind::Left.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+
+    fn send_beat(&mut self, to: Handle, kind: u8, position: u16, incarnation: u64) {
+        let Some(record) = self.sessions.get(to).map(|session| session.record) else { return };
+        let header = Header { kind, position, destination: to, namespace: record.namespace, ..Header::default() };
+        let body = Heartbeat { incarnation, ..Heartbeat::default() };
+        self.send_fabric(record.address, header, FabricKind::Down.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+}

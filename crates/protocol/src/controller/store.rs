@@ -1,0 +1,221 @@
+//! What the controller must not forget: a few numbers and one record per handle.
+//!
+//! A batch is durable before anything that follows from it leaves the controller: an epoch before a packet carries
+//! it, an incarnation before its ENROLLED. So neither can be given twice, whatever dies when.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use wayside_wire::limits;
+
+/// Key of the counters; sessions have their handle, 1 to 65,535.
+pub const COUNTERS_KEY: u32 = 0;
+
+/// A record to write: key and value.
+pub type Record = (u32, Vec<u8>);
+
+/// Durable storage of small records: at most 65,536 of about 100 bytes.
+pub trait Store {
+    /// Why it failed.
+    type Error: fmt::Display;
+    /// Every record written so far, the latest value of each key, in any order.
+    fn load(&mut self) -> Result<Vec<Record>, Self::Error>;
+    /// Writes all of these records or none; durable when it returns.
+    fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error>;
+}
+
+/// Why what was loaded cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// The storage itself failed.
+    Storage(alloc::string::String),
+    /// A record of this key is of another length or layout than this version writes.
+    Damaged(u32),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Storage(why) => write!(f, "the controller's store failed: {why}"),
+            StoreError::Damaged(key) => write!(f, "the controller's store holds a damaged record under key {key}"),
+        }
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+/// First byte of every record; another layout takes another.
+const LAYOUT: u8 = 1;
+
+/// Numbers that never go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Boot epoch in use.
+    pub epoch: u32,
+    /// Starts of the controller: the high half of census ids.
+    pub starts: u32,
+    /// Incarnation of the latest enrolment.
+    pub incarnation: u64,
+    /// Handle of the latest enrolment: the search for the next begins after it.
+    pub handle: u16,
+}
+
+impl Counters {
+    const BYTES: usize = 19;
+
+    /// The record.
+    pub fn encode(&self) -> Record {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        bytes.push(LAYOUT);
+        bytes.extend(self.epoch.to_be_bytes());
+        bytes.extend(self.starts.to_be_bytes());
+        bytes.extend(self.incarnation.to_be_bytes());
+        bytes.extend(self.handle.to_be_bytes());
+        (COUNTERS_KEY, bytes)
+    }
+
+    /// The reverse of [`Counters::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<Counters> {
+        let mut fields = Fields::of(bytes, Self::BYTES)?;
+        let counters = Counters {
+            epoch: u32::from_be_bytes(fields.take()),
+            starts: u32::from_be_bytes(fields.take()),
+            incarnation: u64::from_be_bytes(fields.take()),
+            handle: u16::from_be_bytes(fields.take()),
+        };
+        (counters.epoch <= limits::MAX_EPOCH).then_some(counters)
+    }
+}
+
+/// How far a session's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// It lives.
+    Live = 0,
+    /// It is over; its slots are being swept, the others being told.
+    Mourned = 1,
+    /// It is over for everybody. Its handle rests until the quarantine ends.
+    AtRest = 2,
+}
+
+impl Stage {
+    fn decode(byte: u8) -> Option<Stage> {
+        [Stage::Live, Stage::Mourned, Stage::AtRest].into_iter().find(|&stage| stage as u8 == byte)
+    }
+}
+
+/// A session, living or dead; a dead one is kept until its handle is given again, so that a late copy of its ENROL
+/// begins nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Count of enrolments.
+    pub incarnation: u64,
+    /// Of the ENROL that began it.
+    pub nonce: u64,
+    /// Secret that ties the local connection to it.
+    pub lifeline: u64,
+    /// The node's agent port.
+    pub address: SocketAddrV4,
+    /// The one namespace it may touch.
+    pub namespace: u16,
+    /// Lease in microseconds.
+    pub lease: u32,
+    /// What is added to it, in microseconds.
+    pub grace: u32,
+    /// Process id, for people.
+    pub pid: u32,
+    /// Host, for people: UTF-8, padded with zeros.
+    pub host: [u8; limits::MAX_HOST_BYTES],
+    /// How far its life has come.
+    pub stage: Stage,
+}
+
+impl SessionRecord {
+    const BYTES: usize = 78;
+
+    /// The record of `handle`.
+    pub fn encode(&self, handle: u16) -> Record {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        bytes.push(LAYOUT);
+        bytes.extend(self.incarnation.to_be_bytes());
+        bytes.extend(self.nonce.to_be_bytes());
+        bytes.extend(self.lifeline.to_be_bytes());
+        bytes.extend(self.address.ip().octets());
+        bytes.extend(self.address.port().to_be_bytes());
+        bytes.extend(self.namespace.to_be_bytes());
+        bytes.extend(self.lease.to_be_bytes());
+        bytes.extend(self.grace.to_be_bytes());
+        bytes.extend(self.pid.to_be_bytes());
+        bytes.extend(self.host);
+        bytes.push(self.stage as u8);
+        (handle.into(), bytes)
+    }
+
+    /// The reverse of [`SessionRecord::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<SessionRecord> {
+        let mut fields = Fields::of(bytes, Self::BYTES)?;
+        Some(SessionRecord {
+            incarnation: u64::from_be_bytes(fields.take()),
+            nonce: u64::from_be_bytes(fields.take()),
+            lifeline: u64::from_be_bytes(fields.take()),
+            address: SocketAddrV4::new(Ipv4Addr::from(fields.take::<4>()), u16::from_be_bytes(fields.take())),
+            namespace: u16::from_be_bytes(fields.take()),
+            lease: u32::from_be_bytes(fields.take()),
+            grace: u32::from_be_bytes(fields.take()),
+            pid: u32::from_be_bytes(fields.take()),
+            host: fields.take(),
+            stage: Stage::decode(fields.take::<1>()[0])?,
+        })
+    }
+}
+
+/// The rest of a record of known length.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8], length: usize) -> Option<Self> {
+        (bytes.len() == length && bytes[0] == LAYOUT).then(|| Fields(&bytes[1..]))
+    }
+
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().expect("the length was checked against the sum of the fields");
+        self.0 = rest;
+        *field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_the_store() {
+        let counters = Counters { epoch: 7, starts: 3, incarnation: 1 << 40, handle: 65_535 };
+        let (key, bytes) = counters.encode();
+        assert_eq!((key, Counters::decode(&bytes)), (COUNTERS_KEY, Some(counters)));
+
+        let session = SessionRecord {
+            incarnation: 9,
+            nonce: u64::MAX,
+            lifeline: 5,
+            address: SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 4711),
+            namespace: 2,
+            lease: 1_000_000,
+            grace: 12_345,
+            pid: 77,
+            host: [b'h'; 32],
+            stage: Stage::Mourned,
+        };
+        let (key, bytes) = session.encode(513);
+        assert_eq!((key, SessionRecord::decode(&bytes)), (513, Some(session)));
+    }
+
+    #[test]
+    fn a_damaged_record_is_refused() {
+        let (_, bytes) = Counters::default().encode();
+        assert_eq!(Counters::decode(&bytes[1..]), None);
+        assert_eq!(Counters::decode(&[2; 19]), None, "another layout");
+        assert_eq!(SessionRecord::decode(&bytes), None);
+    }
+}

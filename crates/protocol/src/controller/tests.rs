@@ -1,0 +1,386 @@
+//! The controller alone, against a switch memory and a store of a few lines. Whole clusters are the simulator's.
+
+use super::*;
+use crate::memory::SlotWord;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
+use wayside_wire::{Enrol, Enrolled, Policy, Refusal, SlotState, entry_flag, padded};
+
+const SLOTS: u32 = 64;
+const LEASE: u32 = 100_000;
+
+#[derive(Default)]
+struct Memory {
+    epoch: Cell<u32>,
+    serving: Cell<bool>,
+    slots: RefCell<BTreeMap<u32, SlotWord>>,
+    words: RefCell<BTreeMap<Handle, NodeWord>>,
+}
+
+impl SwitchMemory for Rc<Memory> {
+    fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+    fn set_epoch(&self, epoch: u32) {
+        self.epoch.set(epoch);
+    }
+    fn serving(&self) -> bool {
+        self.serving.get()
+    }
+    fn set_serving(&self, serving: bool) {
+        self.serving.set(serving);
+    }
+    fn slot_count(&self, namespace: u16) -> u32 {
+        if namespace == 1 { SLOTS } else { 0 }
+    }
+    fn load_slot(&self, _: u16, slot: u32) -> SlotWord {
+        self.slots.borrow().get(&slot).copied().unwrap_or(SlotWord::unheld(0))
+    }
+    fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
+        let same = self.load_slot(namespace, slot) == expected;
+        if same {
+            self.slots.borrow_mut().insert(slot, new);
+        }
+        same
+    }
+    fn store_hint(&self, _: u16, _: u32, _: u64) {}
+    fn max_handle(&self) -> u16 {
+        3
+    }
+    fn node_word(&self, handle: u16) -> NodeWord {
+        self.words.borrow().get(&handle).copied().unwrap_or(NodeWord::unpack(0))
+    }
+    fn cas_node_word(&self, handle: u16, expected: NodeWord, new: NodeWord) -> bool {
+        let same = self.node_word(handle) == expected;
+        if same {
+            self.words.borrow_mut().insert(handle, new);
+        }
+        same
+    }
+    fn set_node(&self, handle: u16, _: &NodeEntry) {
+        self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
+    }
+}
+
+#[derive(Clone, Default)]
+struct Disk {
+    records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
+    full: Rc<Cell<bool>>,
+}
+
+impl Store for Disk {
+    type Error = &'static str;
+    fn load(&mut self) -> Result<Vec<Record>, Self::Error> {
+        Ok(self.records.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
+    }
+    fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error> {
+        if self.full.get() {
+            return Err("no space");
+        }
+        self.records.borrow_mut().extend(batch.iter().cloned());
+        Ok(())
+    }
+}
+
+struct Bench {
+    memory: Rc<Memory>,
+    disk: Disk,
+    controller: Controller<Rc<Memory>, Disk>,
+    now: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (memory, disk) = (Rc::new(Memory::default()), Disk::default());
+        let controller = Controller::new(config(), memory.clone(), disk.clone()).expect("an empty store loads");
+        let mut bench = Bench { memory, disk, controller, now: 0 };
+        bench.pass(0);
+        bench
+    }
+
+    fn pass(&mut self, micros: u64) {
+        let end = self.now + micros;
+        loop {
+            self.controller.on_tick(Time(self.now));
+            let next = self.controller.next_timer().0;
+            if next > end {
+                break;
+            }
+            self.now = next;
+        }
+        self.now = end;
+    }
+
+    fn restart_controller(&mut self) {
+        self.controller =
+            Controller::new(config(), self.memory.clone(), self.disk.clone()).expect("its own store loads");
+        self.pass(0);
+    }
+
+    /// Another memory, as after a switch restart.
+    fn restart_switch(&mut self) {
+        self.memory.epoch.set(0);
+        self.memory.serving.set(false);
+        self.memory.slots.borrow_mut().clear();
+        self.memory.words.borrow_mut().clear();
+        self.pass(config().poll_period);
+    }
+
+    fn receive(&mut self, source: Handle, header: Header, body: impl FnOnce(&mut [u8]), bytes: usize) {
+        let mut packet = vec![0; BODY + bytes];
+        Header { source, epoch: self.memory.epoch(), namespace: 1, ..header }.write(&mut packet);
+        body(&mut packet);
+        self.controller.on_packet(Time(self.now), address(source), &packet);
+    }
+
+    fn enrol(&mut self, nonce: u64) -> Option<(Header, Enrolled)> {
+        let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        let header = Header { service: service::FABRIC, kind: wayside_wire::kind::fabric::ENROL, ..Header::default() };
+        self.receive(0, header, |packet| body.write(packet, BODY), Enrol::BYTES);
+        self.sent(wayside_wire::kind::fabric::ENROLLED).pop().map(|p| (check(&p).unwrap(), Enrolled::read(&p, BODY)))
+    }
+
+    fn beat(&mut self, handle: Handle) {
+        let mut words = self.memory.words.borrow_mut();
+        words.get_mut(&handle).expect("known").sequence += 1;
+    }
+
+    fn fabric(&mut self, source: Handle, kind: u8, position: u16, incarnation: u64) {
+        let body = Heartbeat { incarnation, ..Heartbeat::default() };
+        let header = Header { service: service::FABRIC, kind, position, ..Header::default() };
+        self.receive(source, header, |packet| body.write(packet, BODY), Heartbeat::BYTES);
+    }
+
+    fn lock(&mut self, source: Handle, kind: u8, flags: u16, position: u16, entries: &[Entry]) {
+        let count = entries.len() as u8;
+        let header = Header { service: service::LOCK, kind, flags, position, count, ..Header::default() };
+        let write = |packet: &mut [u8]| {
+            for (index, entry) in entries.iter().enumerate() {
+                entry.write(packet, entry_at(index));
+            }
+        };
+        self.receive(source, header, write, Entry::BYTES * entries.len());
+    }
+
+    /// What has been sent of this kind since the last call; the rest is forgotten.
+    fn sent(&mut self, kind: u8) -> Vec<Vec<u8>> {
+        let all = core::iter::from_fn(|| self.controller.transmit()).map(|(_, packet)| packet);
+        all.filter(|packet| check(packet).expect("well formed").kind == kind).collect()
+    }
+
+    fn slot(&self, slot: u32) -> SlotWord {
+        self.memory.load_slot(1, slot)
+    }
+
+    /// A node has this slot.
+    fn hold(&mut self, slot: u32, agent: Handle, tenure: u32) {
+        let word = SlotWord { state: SlotState::Managed, agent, ..SlotWord::unheld(tenure) };
+        self.memory.slots.borrow_mut().insert(slot, word);
+    }
+
+    fn id_of(packet: &[u8]) -> u64 {
+        Entry::read(packet, BODY).request
+    }
+}
+
+fn config() -> Config {
+    let namespace = Namespace { id: 1, name: "default".to_string(), policy: Policy::Fair, lease: LEASE };
+    Config { namespaces: vec![namespace], secret: 42, ..Config::default() }
+}
+
+fn address(handle: Handle) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, handle as u8), 7600)
+}
+
+use wayside_wire::kind::{fabric, lock};
+
+#[test]
+fn boots_an_empty_switch_under_a_fresh_epoch() {
+    let mut bench = Bench::new();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (1, true));
+    bench.restart_controller();
+    assert_eq!(bench.memory.epoch(), 1, "a controller's restart leaves the switch alone");
+    bench.restart_switch();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
+}
+
+#[test]
+fn an_epoch_is_durable_before_it_is_used() {
+    let mut bench = Bench::new();
+    bench.disk.full.set(true);
+    bench.restart_switch();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (0, false));
+    bench.disk.full.set(false);
+    bench.pass(config().poll_period);
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
+}
+
+#[test]
+fn a_repeated_enrol_gets_the_same_answer_even_from_the_next_controller() {
+    let mut bench = Bench::new();
+    let first = bench.enrol(7).expect("answered");
+    assert_eq!((first.0.destination, first.1.incarnation, first.1.lease_us), (1, 1, LEASE));
+    assert_eq!(bench.enrol(7), Some(first));
+    bench.restart_controller();
+    assert_eq!(bench.enrol(7), Some(first));
+    let second = bench.enrol(8).expect("answered");
+    assert_eq!((second.0.destination, second.1.incarnation), (2, 2));
+}
+
+#[test]
+fn enrols_nobody_that_it_cannot_write_down() {
+    let mut bench = Bench::new();
+    bench.disk.full.set(true);
+    assert_eq!(bench.enrol(7), None);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Vacant);
+}
+
+#[test]
+fn refuses_a_fourth_node_and_an_unknown_namespace() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        assert!(bench.enrol(nonce).is_some());
+    }
+    let (header, body) = bench.enrol(4).expect("answered");
+    assert_ne!(header.flags & wayside_wire::header_flag::REFUSED, 0);
+    assert_eq!(body.reason, Refusal::Full as u8);
+}
+
+#[test]
+fn expires_a_silent_session_after_lease_and_grace() {
+    let mut bench = Bench::new();
+    let (_, body) = bench.enrol(1).expect("answered");
+    let patience = u64::from(body.lease_us + body.grace_us);
+    bench.pass(LEASE.into());
+    bench.beat(1);
+    bench.pass(patience - 1);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
+    bench.pass(2 * config().poll_period);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired);
+}
+
+#[test]
+fn tells_the_living_of_a_death_until_they_know() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.sent(0);
+    bench.controller.closed(Time(bench.now), 1);
+    assert_eq!(bench.sent(fabric::DOWN).len(), 1);
+    bench.pass(config().retransmit + config().poll_period);
+    let down = bench.sent(fabric::DOWN).pop().expect("sent again");
+    let header = check(&down).unwrap();
+    assert_eq!((header.destination, header.position), (2, 1));
+    bench.fabric(2, fabric::DOWN_ACK, 1, 1);
+    bench.beat(2);
+    bench.pass(LEASE.into());
+    assert!(bench.sent(fabric::DOWN).is_empty());
+}
+
+#[test]
+fn a_handle_rests_before_it_is_given_again() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    for handle in 1..=3 {
+        bench.controller.closed(Time(bench.now), handle);
+    }
+    bench.pass(config().quarantine - 1);
+    let refused = bench.enrol(4).expect("answered").1.reason;
+    assert_eq!(refused, Refusal::Full as u8);
+    bench.pass(1);
+    assert_eq!(bench.enrol(4).expect("answered").1.incarnation, 4);
+}
+
+#[test]
+fn a_leave_is_confirmed_as_often_as_it_is_asked() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    for _ in 0..2 {
+        bench.fabric(1, fabric::LEAVE, 0, 1);
+        assert_eq!(bench.sent(fabric::LEFT).len(), 1);
+        assert_eq!(bench.memory.node_word(1).state, NodeState::Expired);
+    }
+}
+
+#[test]
+fn a_dead_agents_slot_goes_to_a_holder() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.hold(9, 1, 5);
+    bench.hold(10, 1, 6);
+    bench.sent(0);
+    bench.controller.closed(Time(bench.now), 1);
+    bench.pass(config().poll_period);
+    let census = bench.sent(lock::CENSUS).pop().expect("asked");
+    assert_eq!(entries(&census).map(|e| (e.slot, e.tenure)).collect::<Vec<_>>(), [(9, 6), (10, 7)]);
+    assert_eq!(bench.slot(9).state, SlotState::Frozen);
+
+    // Page 0 is not the last; a copy of it changes nothing.
+    let echo = Entry { request: Bench::id_of(&census), slot: 9, ..Entry::default() };
+    let held = Entry { name: 9, request: 2 << 40 | 1, slot: 9, tenure: 5, flags: entry_flag::HELD, ..Entry::default() };
+    bench.lock(2, lock::REPORT, 0, 0, &[echo, held]);
+    bench.lock(2, lock::REPORT, 0, 0, &[echo, held]);
+    assert_eq!(check(&bench.sent(lock::CENSUS).pop().expect("the next page")).unwrap().position, 1);
+    bench.lock(2, lock::REPORT, wayside_wire::header_flag::LAST, 1, &[echo]);
+    assert_eq!(bench.slot(10), SlotWord::unheld(8), "nobody has it");
+
+    let adopt = bench.sent(lock::ADOPT).pop().expect("an heir");
+    let books: Vec<Entry> = entries(&adopt).skip(1).collect();
+    assert_eq!(books.len(), 2);
+    assert_eq!((books[0].slot, books[0].tenure, books[0].flags), (9, 7, entry_flag::AGENCY));
+    assert_eq!(books[1], Entry { holder: 2, ..held });
+    bench.lock(2, lock::ADOPTED, 0, 0, &[echo]);
+    let word = bench.slot(9);
+    assert_eq!((word.state, word.agent, word.tenure, word.transferred), (SlotState::Managed, 2, 7, true));
+}
+
+#[test]
+fn a_gap_of_a_tenure_that_is_over_is_ignored() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.hold(9, 1, 5);
+    bench.lock(1, lock::GAP, 0, 0, &[Entry { slot: 9, tenure: 4, ..Entry::default() }]);
+    assert_eq!(bench.slot(9).state, SlotState::Managed);
+    bench.lock(1, lock::GAP, 0, 0, &[Entry { slot: 9, tenure: 5, ..Entry::default() }]);
+    assert_eq!(bench.slot(9).state, SlotState::Frozen);
+}
+
+#[test]
+fn an_exhausted_slot_raises_the_epoch() {
+    let mut bench = Bench::new();
+    let exhausted = SlotWord { state: SlotState::Frozen, ..SlotWord::unheld(limits::MAX_TENURE) };
+    bench.memory.slots.borrow_mut().insert(3, exhausted);
+    bench.pass(2 * config().poll_period);
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
+    assert_eq!(bench.slot(3), SlotWord::unheld(0));
+}
+
+#[test]
+fn after_a_restart_the_switch_serves_when_all_have_reported_or_expired() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    let (_, body) = bench.enrol(2).expect("answered");
+    bench.sent(0);
+    bench.restart_switch();
+    let census = bench.sent(lock::CENSUS).pop().expect("asked");
+    let echo = Entry { request: Bench::id_of(&census), slot: limits::ALL_SLOTS, ..Entry::default() };
+    let held = Entry { name: 9, request: 1 << 40 | 1, slot: 9, tenure: 5, flags: entry_flag::HELD, ..Entry::default() };
+    bench.lock(1, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[echo, held]);
+    let pulse = u64::from(body.lease_us) / 2;
+    for _ in 0..3 {
+        assert!(!bench.memory.serving(), "node 2 is silent");
+        bench.beat(1);
+        bench.pass(pulse);
+    }
+    let adopt = bench.sent(lock::ADOPT).pop().expect("an heir");
+    assert_eq!(entries(&adopt).nth(1).map(|e| (e.slot, e.tenure)), Some((9, 1)));
+    bench.lock(1, lock::ADOPTED, 0, 0, &[echo]);
+    bench.pass(config().poll_period);
+    assert!(bench.memory.serving());
+    assert_eq!((bench.slot(9).agent, bench.slot(9).tenure), (1, 1));
+}
