@@ -11,6 +11,11 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..].first_chunk().expect("long enough")
 }
 
+#[inline]
+fn array_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
+    bytes[at..].first_chunk_mut().expect("long enough")
+}
+
 /// `width` (1 to 63) bits of a word, the lowest at `low`.
 const fn bits(word: u64, low: u32, width: u32) -> u64 {
     word >> low & !(!0 << width)
@@ -897,7 +902,7 @@ impl Header {
     /// Writes it at `at`, all of its bytes; reserved ones as zero.
     #[inline]
     pub(crate) fn write_fields(&self, packet: &mut [u8], at: usize) {
-        let bytes = &mut packet[at..at + Self::BYTES];
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
         bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
         bytes[2..3].copy_from_slice(&VERSION.to_be_bytes());
         bytes[3..4].copy_from_slice(&self.service.to_be_bytes());
@@ -961,7 +966,7 @@ impl Entry {
     /// Writes it at `at`, all of its bytes; reserved ones as zero.
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
-        let bytes = &mut packet[at..at + Self::BYTES];
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
         bytes[0..8].copy_from_slice(&self.name.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.request.to_be_bytes());
         bytes[16..20].copy_from_slice(&self.slot.to_be_bytes());
@@ -1009,7 +1014,7 @@ impl Enrol {
     /// Writes it at `at`, all of its bytes; reserved ones as zero.
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
-        let bytes = &mut packet[at..at + Self::BYTES];
+        let bytes: &mut [u8; 80] = array_mut(packet, at);
         bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
         bytes[8..12].copy_from_slice(&self.pid.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.lease_us.to_be_bytes());
@@ -1066,7 +1071,7 @@ impl Enrolled {
     /// Writes it at `at`, all of its bytes; reserved ones as zero.
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
-        let bytes = &mut packet[at..at + Self::BYTES];
+        let bytes: &mut [u8; 40] = array_mut(packet, at);
         bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.incarnation.to_be_bytes());
         bytes[16..20].copy_from_slice(&self.lease_us.to_be_bytes());
@@ -1112,7 +1117,7 @@ impl Heartbeat {
     /// Writes it at `at`, all of its bytes; reserved ones as zero.
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
-        let bytes = &mut packet[at..at + Self::BYTES];
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
         bytes[0..8].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.oldest.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.sent_us.to_be_bytes());

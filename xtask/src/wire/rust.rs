@@ -20,6 +20,11 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
 bytes[at..].first_chunk().expect(\"long enough\")
 }
 
+#[inline]
+fn array_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
+bytes[at..].first_chunk_mut().expect(\"long enough\")
+}
+
 /// `width` (1 to 63) bits of a word, the lowest at `low`.
 const fn bits(word: u64, low: u32, width: u32) -> u64 {
 word >> low & !(!0 << width)
@@ -213,7 +218,8 @@ fn packed(out: &mut String, structure: &Struct) {
     }
     out.push_str(&format!(
         "}}\n}}\n\n/// Writes it at `at`, all of its bytes; reserved ones as zero.\n#[inline]\n\
-         {visibility} fn {write}(&self, packet: &mut [u8], at: usize) {{\nlet bytes = &mut packet[at..at + Self::BYTES];\n"
+         {visibility} fn {write}(&self, packet: &mut [u8], at: usize) {{\nlet bytes: &mut [u8; {}] = array_mut(packet, at);\n",
+        structure.bytes
     ));
     for (at, field) in structure.layout() {
         let end = at + field.size();
