@@ -1,0 +1,85 @@
+//! The layouts of `dataplane/memory.h` and `platform_native.h`, with atomics where the data plane changes words. The C
+//! side asserts the same sizes; `tests/layout.rs` compares what each side reads.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+/// Handles and namespaces have 16 bits: tables hold all of them.
+pub(crate) const NODES: usize = 65_536;
+pub(crate) const REGIONS: usize = 65_536;
+
+/// One slot: w0 decides, w1 hints.
+#[repr(C)]
+pub(crate) struct Slot {
+    pub(crate) w0: AtomicU64,
+    pub(crate) w1: AtomicU64,
+}
+
+/// One handle's node.
+#[repr(C)]
+pub(crate) struct Node {
+    pub(crate) word: AtomicU64,
+    pub(crate) oldest: AtomicU64,
+    pub(crate) incarnation: AtomicU64,
+    pub(crate) address: AtomicU32,
+    pub(crate) agent_port: AtomicU16,
+    pub(crate) namespace: AtomicU16,
+}
+
+/// Where a namespace's slots lie.
+#[repr(C)]
+pub(crate) struct Region {
+    pub(crate) base: AtomicU32,
+    pub(crate) count: AtomicU32,
+    pub(crate) policy: AtomicU32,
+    pub(crate) reserved: AtomicU32,
+}
+
+/// What is one for the switch.
+#[repr(C)]
+pub(crate) struct Globals {
+    pub(crate) epoch: AtomicU32,
+    pub(crate) serving: AtomicU32,
+    pub(crate) shard_map: AtomicU32,
+    pub(crate) reserved: AtomicU32,
+}
+
+/// `struct ws_switch`: the memory as one call of the core sees it.
+#[repr(C)]
+pub(crate) struct View {
+    pub(crate) slots: *const Slot,
+    pub(crate) regions: *const Region,
+    pub(crate) nodes: *const Node,
+    pub(crate) globals: *const Globals,
+    pub(crate) counters: *const AtomicU64,
+    pub(crate) slot_count: u32,
+    pub(crate) reserved: u32,
+}
+
+/// `struct ws_verdict`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawVerdict {
+    pub(crate) action: u8,
+    pub(crate) reason: u8,
+    pub(crate) handle: u16,
+    pub(crate) port: u16,
+    pub(crate) length: u16,
+    pub(crate) copy: u16,
+    pub(crate) reserved: u16,
+}
+
+const _: () = {
+    assert!(size_of::<Slot>() == 16);
+    assert!(size_of::<Node>() == 32);
+    assert!(size_of::<Region>() == 16);
+    assert!(size_of::<Globals>() == 16);
+    assert!(size_of::<View>() == 48 || size_of::<usize>() != 8);
+    assert!(size_of::<RawVerdict>() == 12);
+};
+
+unsafe extern "C" {
+    pub(crate) fn ws_process(view: *const View, packet: *mut u8, length: u32, from_port: u16) -> RawVerdict;
+    pub(crate) fn ws_process_copy(packet: *mut u8);
+    pub(crate) fn ws_counter_count() -> u32;
+    pub(crate) fn ws_counter_name(counter: u32) -> *const core::ffi::c_char;
+}

@@ -1,0 +1,82 @@
+//! The switch: the data plane's core (`dataplane/`, C) over memory that this crate owns.
+//!
+//! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads and
+//! changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and no
+//! clock: whoever calls it sends what it says to where it says.
+
+mod counters;
+mod layout;
+mod memory;
+mod verdict;
+mod zeroed;
+
+use std::net::SocketAddrV4;
+
+pub use memory::{RegionError, SwitchConfig};
+pub use verdict::{Action, Verdict};
+
+use layout::View;
+
+/// One switch: its memory, its counters, and the core that decides.
+pub struct Switch {
+    memory: memory::Memory,
+    counters: counters::Counters,
+}
+
+impl Switch {
+    /// An empty switch: no namespace, no node, epoch 0, not serving.
+    pub fn new(config: SwitchConfig) -> Switch {
+        Switch { memory: memory::Memory::new(config), counters: counters::Counters::new() }
+    }
+
+    /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place.
+    pub fn process(&self, packet: &mut [u8], from: SocketAddrV4) -> Verdict {
+        let view = self.view();
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        // SAFETY: the view points to tables of the lengths that memory.h states, which live as long as self and hold
+        // atomics only; the core touches at most `length` bytes of the packet, which is borrowed exclusively.
+        let raw = unsafe { layout::ws_process(&view, packet.as_mut_ptr(), length, from.port()) };
+        Verdict::from(raw)
+    }
+
+    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent.
+    ///
+    /// # Panics
+    /// If the packet is shorter than a header.
+    pub fn make_join(packet: &mut [u8]) {
+        assert!(packet.len() >= wayside_wire::limits::HEADER_BYTES, "not a packet");
+        // SAFETY: the header's bytes are there, and only they are touched.
+        unsafe { layout::ws_process_copy(packet.as_mut_ptr()) }
+    }
+
+    /// Where a node is to be reached: at its agent port, if `port` is 0. `None` if the handle was never given out.
+    pub fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
+        self.memory.address(handle, port)
+    }
+
+    /// Every counter and its name: drops by reason, then verdicts and outcomes.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.counters.iter()
+    }
+
+    /// One counter.
+    ///
+    /// # Panics
+    /// If there is none of that name: names are the program's own.
+    pub fn counter(&self, name: &str) -> u64 {
+        let found = self.counters.iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no counter is named {name}")).1
+    }
+
+    fn view(&self) -> View {
+        View {
+            slots: self.memory.slots.as_ptr(),
+            regions: self.memory.regions.as_ptr(),
+            nodes: self.memory.nodes.as_ptr(),
+            globals: self.memory.globals.as_ptr(),
+            counters: self.counters.lane(),
+            slot_count: u32::try_from(self.memory.slots.len()).expect("capacity is a u32"),
+            reserved: 0,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The switch's memory: allocated here, changed by the core and, through [`SwitchMemory`], by the controller.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_wire::{NodeState, Policy};
+
+use crate::Switch;
+use crate::layout::{Globals, NODES, Node, REGIONS, Region, Slot};
+use crate::zeroed::Zeroed;
+
+/// How large a switch is.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchConfig {
+    /// Slots of all namespaces together, 16 bytes each; untouched ones cost no memory.
+    pub slots: u32,
+    /// Handles go from 1 to this.
+    pub max_handle: u16,
+}
+
+/// Why a namespace got no slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    /// It has slots already.
+    Taken {
+        /// The namespace.
+        namespace: u16,
+    },
+    /// A namespace needs at least one slot.
+    Empty,
+    /// The switch has not that many slots left.
+    Full {
+        /// Slots asked for.
+        wanted: u32,
+        /// Slots that no namespace has.
+        left: u32,
+    },
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegionError::Taken { namespace } => write!(f, "namespace {namespace} has slots already"),
+            RegionError::Empty => write!(f, "a namespace needs at least one slot"),
+            RegionError::Full { wanted, left } => {
+                write!(f, "{wanted} slots do not fit: the switch has {left} left")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RegionError {}
+
+pub(crate) struct Memory {
+    pub(crate) slots: Zeroed<Slot>,
+    pub(crate) regions: Zeroed<Region>,
+    pub(crate) nodes: Zeroed<Node>,
+    pub(crate) globals: Zeroed<Globals>,
+    /// Slots that namespaces have so far: regions follow each other and stay.
+    taken: Mutex<u32>,
+    max_handle: u16,
+}
+
+impl Memory {
+    pub(crate) fn new(config: SwitchConfig) -> Memory {
+        Memory {
+            slots: Zeroed::new(config.slots as usize),
+            regions: Zeroed::new(REGIONS),
+            nodes: Zeroed::new(NODES),
+            globals: Zeroed::new(1),
+            taken: Mutex::new(0),
+            max_handle: config.max_handle,
+        }
+    }
+
+    pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
+        let node = &self.nodes[usize::from(handle)];
+        let agent_port = node.agent_port.load(Acquire);
+        let address = Ipv4Addr::from(node.address.load(Acquire));
+        (agent_port != 0).then(|| SocketAddrV4::new(address, if port == 0 { agent_port } else { port }))
+    }
+
+    /// # Panics
+    /// If the namespace has no such slot: the caller has asked for `slot_count`.
+    fn slot(&self, namespace: u16, slot: u32) -> &Slot {
+        let region = &self.regions[usize::from(namespace)];
+        assert!(slot < region.count.load(Acquire), "namespace {namespace} has no slot {slot}");
+        &self.slots[(region.base.load(Acquire) + slot) as usize]
+    }
+}
+
+impl Switch {
+    /// Gives a namespace its slots, all UNHELD.
+    pub fn add_namespace(&self, namespace: u16, slots: u32, policy: Policy) -> Result<(), RegionError> {
+        let mut taken = self.memory.taken.lock().expect("nobody panics while holding it");
+        let left = u32::try_from(self.memory.slots.len()).expect("capacity is a u32") - *taken;
+        let region = &self.memory.regions[usize::from(namespace)];
+        if region.count.load(Acquire) != 0 {
+            return Err(RegionError::Taken { namespace });
+        }
+        if slots == 0 {
+            return Err(RegionError::Empty);
+        }
+        if slots > left {
+            return Err(RegionError::Full { wanted: slots, left });
+        }
+        region.base.store(*taken, Release);
+        region.policy.store(policy as u32, Release);
+        region.count.store(slots, Release); // Last: from here on the data plane finds it.
+        *taken += slots;
+        Ok(())
+    }
+
+    /// Sets the version of the shard map that answers tell.
+    pub fn set_shard_map(&self, version: u32) {
+        self.memory.globals[0].shard_map.store(version, Release);
+    }
+
+    /// w1 of a slot, for people and tests.
+    pub fn hint(&self, namespace: u16, slot: u32) -> u64 {
+        self.memory.slot(namespace, slot).w1.load(Acquire)
+    }
+
+    /// The oldest request id that the switch still takes an ACQUIRE of, for people and tests.
+    pub fn oldest(&self, handle: u16) -> u64 {
+        self.memory.nodes[usize::from(handle)].oldest.load(Acquire)
+    }
+}
+
+impl SwitchMemory for Switch {
+    fn epoch(&self) -> u32 {
+        self.memory.globals[0].epoch.load(Acquire)
+    }
+
+    fn set_epoch(&self, epoch: u32) {
+        self.memory.globals[0].epoch.store(epoch, SeqCst);
+    }
+
+    fn serving(&self) -> bool {
+        self.memory.globals[0].serving.load(Acquire) != 0
+    }
+
+    fn set_serving(&self, serving: bool) {
+        self.memory.globals[0].serving.store(serving.into(), SeqCst);
+    }
+
+    fn slot_count(&self, namespace: u16) -> u32 {
+        self.memory.regions[usize::from(namespace)].count.load(Acquire)
+    }
+
+    fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord {
+        SlotWord::unpack(self.memory.slot(namespace, slot).w0.load(SeqCst))
+    }
+
+    fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
+        let slot = self.memory.slot(namespace, slot);
+        slot.w0.compare_exchange(expected.pack(), new.pack(), SeqCst, SeqCst).is_ok()
+    }
+
+    fn store_hint(&self, namespace: u16, slot: u32, hint: u64) {
+        self.memory.slot(namespace, slot).w1.store(hint, Release);
+    }
+
+    fn max_handle(&self) -> u16 {
+        self.memory.max_handle
+    }
+
+    fn node_word(&self, handle: u16) -> NodeWord {
+        NodeWord::unpack(self.memory.nodes[usize::from(handle)].word.load(SeqCst))
+    }
+
+    fn cas_node_word(&self, handle: u16, expected: NodeWord, new: NodeWord) -> bool {
+        let node = &self.memory.nodes[usize::from(handle)];
+        node.word.compare_exchange(expected.pack(), new.pack(), SeqCst, SeqCst).is_ok()
+    }
+
+    fn set_node(&self, handle: u16, entry: &NodeEntry) {
+        let node = &self.memory.nodes[usize::from(handle)];
+        node.oldest.store(entry.incarnation << 40, Release);
+        node.incarnation.store(entry.incarnation, Release);
+        node.address.store((*entry.address.ip()).into(), Release);
+        node.agent_port.store(entry.address.port(), Release);
+        node.namespace.store(entry.namespace, Release);
+        // Last: from here on the data plane takes its packets.
+        node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
+    }
+}

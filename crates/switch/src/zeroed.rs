@@ -1,0 +1,65 @@
+//! Large tables of atomics that start as zeros: the system maps their pages when they are first touched.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use crate::layout::{Globals, Node, Region, Slot};
+
+/// Types made of atomics alone, for which all zeros is a value.
+///
+/// # Safety
+/// All bytes zero must be a valid value, and the type must need no drop.
+pub(crate) unsafe trait Zeroable {}
+// SAFETY: they consist of atomic integers.
+unsafe impl Zeroable for Slot {}
+// SAFETY: as above.
+unsafe impl Zeroable for Node {}
+// SAFETY: as above.
+unsafe impl Zeroable for Region {}
+// SAFETY: as above.
+unsafe impl Zeroable for Globals {}
+// SAFETY: an atomic integer.
+unsafe impl Zeroable for AtomicU64 {}
+
+/// A table of fixed length. Begins on a cache line.
+pub(crate) struct Zeroed<T: Zeroable> {
+    start: NonNull<T>,
+    layout: Layout,
+    count: usize,
+}
+
+// SAFETY: it owns its memory, and its elements are atomics.
+unsafe impl<T: Zeroable + Send> Send for Zeroed<T> {}
+// SAFETY: as above.
+unsafe impl<T: Zeroable + Sync> Sync for Zeroed<T> {}
+
+impl<T: Zeroable> Zeroed<T> {
+    /// # Panics
+    /// If the table would be larger than the address space.
+    pub(crate) fn new(count: usize) -> Self {
+        let layout = Layout::array::<T>(count.max(1)).and_then(|layout| layout.align_to(64));
+        let layout = layout.expect("a table larger than the address space");
+        // SAFETY: the layout has at least one element, so it isn't empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
+        Self { start, layout, count }
+    }
+}
+
+impl<T: Zeroable> Deref for Zeroed<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `count` elements were allocated, zero is a value of them, and they live as long as self.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Zeroable> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `new`; the elements need no drop.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) }
+    }
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * The switch's memory: what one switch knows, and who may write it.
+ *
+ *   slots     w0, w1 of every slot of every namespace   data plane and controller, by compare-and-swap of w0
+ *   regions   where a namespace's slots lie             controller, before the namespace's first session
+ *   nodes     one entry a handle                        word: both, by compare-and-swap; the rest: controller while
+ *                                                       the word is not LIVE (`oldest` is raised by heartbeats)
+ *   globals   epoch, serving                            controller
+ *   counters  one for every outcome                     data plane
+ *
+ * The same layouts lie in BPF maps, in the memory that crates/switch allocates and in Rust (crates/switch/src/layout.rs).
+ */
+#ifndef WAYSIDE_MEMORY_H
+#define WAYSIDE_MEMORY_H
+
+#include "../wire/gen/wire.h"
+
+/* Words in docs/protocol.md, "A slot"; fields in wire.h: slot_w0, slot_w1. */
+struct ws_slot {
+	ws_u64 w0;
+	ws_u64 w1;
+};
+
+/* One handle's node. Two entries a cache line. */
+struct ws_node {
+	ws_u64 word;        /* wire.h: node_word */
+	ws_u64 oldest;      /* its oldest outstanding request id */
+	ws_u64 incarnation; /* an older session of this handle is not this node */
+	ws_u32 address;     /* IPv4, in the host's byte order */
+	ws_u16 agent_port;  /* UDP */
+	ws_u16 namespace;   /* of its session: it may touch no other, so a tenant's nodes stay within the tenant */
+};
+
+/* Slots of one namespace. `count` 0: no such namespace. */
+struct ws_region {
+	ws_u32 base; /* index of its slot 0 */
+	ws_u32 count;
+	ws_u32 policy; /* WS_POLICY_* */
+	ws_u32 reserved;
+};
+
+struct ws_globals {
+	ws_u32 epoch;     /* 0: the memory is empty, every packet of a node is dropped */
+	ws_u32 serving;   /* 0: requests are answered RECOVERING */
+	ws_u32 shard_map; /* version, told in every answer */
+	ws_u32 reserved;
+};
+
+/* Handles and namespaces have 16 bits: their tables hold all of them, so that no lookup can miss. */
+#define WS_NODES 65536
+#define WS_REGIONS 65536
+
+_Static_assert(sizeof(struct ws_slot) == 16, "slot");
+_Static_assert(sizeof(struct ws_node) == 32, "node");
+_Static_assert(sizeof(struct ws_region) == 16, "region");
+_Static_assert(sizeof(struct ws_globals) == 16, "globals");
+
+/* What is counted besides the drops, which are counted under their reason. One packet counts one verdict and, where it
+ * changed or asked a slot or a session, one outcome (a batch: one for every entry granted). */
+#define WS_OUTCOMES(X)                                                                     \
+	X(to_sender)         /* verdicts */                                                \
+	X(to_node)                                                                         \
+	X(to_controller)                                                                   \
+	X(copied)            /* JOINs sent to agents beside the verdict */                 \
+	X(granted)           /* ACQUIRE: slots granted with their agency */                \
+	X(joined)            /* ACQUIRE: shared grants on an OPEN slot */                  \
+	X(busy)              /* tries refused, and requests that hopped too often */       \
+	X(closed)            /* OPEN slots that an exclusive request made MANAGED */       \
+	X(forwarded)         /* requests sent on to the slot's agent */                    \
+	X(recovering)        /* requests told to come back later */                        \
+	X(released)          /* RELEASE, CANCEL, DOWNGRADE of an UNHELD slot */            \
+	X(freed)             /* RETENURE, by what it did */                                \
+	X(transferred)                                                                     \
+	X(transfer_repeated)                                                               \
+	X(renewed)                                                                         \
+	X(reopened)                                                                        \
+	X(claimed)                                                                         \
+	X(claim_repeated)                                                                  \
+	X(retenure_refused)                                                                \
+	X(retenure_stale)                                                                  \
+	X(gap)               /* slots handed to the controller by the switch itself */     \
+	X(relayed)           /* node to node, by destination */                            \
+	X(heartbeat)         /* heartbeats recorded */                                     \
+	X(session_over)      /* heartbeats of sessions that are over */
+
+#define WS_OUTCOME(name) WS_COUNTER_##name,
+enum ws_counter {
+	WS_COUNTER_last_reason = WS_DROP_REASON_COUNT - 1, /* counters below are drop reasons */
+	WS_OUTCOMES(WS_OUTCOME)
+	WS_COUNTERS
+};
+#undef WS_OUTCOME
+
+/* What to do with the packet, which has been rewritten in place. */
+enum ws_action {
+	WS_DROP,          /* `reason` says why */
+	WS_TO_SENDER,     /* back to the UDP address it came from */
+	WS_TO_NODE,       /* to `handle`'s address, at UDP port `port`; 0: its agent port */
+	WS_TO_CONTROLLER,
+};
+
+struct ws_verdict {
+	ws_u8 action; /* enum ws_action */
+	ws_u8 reason; /* WS_DROP_REASON_*: of a drop, or why the sender is told STALE or refused */
+	ws_u16 handle;
+	ws_u16 port;
+	ws_u16 length; /* of the packet now: at most what it was */
+	ws_u16 copy;   /* not 0: the same bytes as a JOIN to this agent (ws_make_join) */
+	ws_u16 reserved;
+};
+_Static_assert(sizeof(struct ws_verdict) == 12, "verdict");
+
+#endif

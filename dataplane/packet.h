@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * A packet's way through the switch: everything is checked before any state is touched, then one function decides.
+ *
+ *   ws_process -> ws_check_structure   length, magic, version, kind, count; nothing of the switch is read
+ *              -> fabric: HEARTBEAT -> ws_on_heartbeat; what is the controller's goes to the controller
+ *              -> lock:   ws_check_sender, then ws_check_requests for what a holder asks -> fission.h
+ *                                               or on to the destination, or to the controller
+ *
+ * Invariant: a packet that is dropped by a check leaves slots, node words and regions byte for byte as they were, and
+ * counts under its reason.
+ */
+#ifndef WAYSIDE_PACKET_H
+#define WAYSIDE_PACKET_H
+
+#include "fission.h"
+
+/* The drop reason of bytes that are no packet of this protocol, or 0. `end` bounds what may be read. */
+WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 length)
+{
+	if (length < WS_HEADER_BYTES || (const ws_u8 *)packet + WS_HEADER_BYTES > (const ws_u8 *)end)
+		return WS_DROP_REASON_TOO_SHORT;
+	if (ws_header_magic(packet) != WS_MAGIC)
+		return WS_DROP_REASON_BAD_MAGIC;
+	if (ws_header_version(packet) >> 4 != WS_MAJOR)
+		return WS_DROP_REASON_FOREIGN_VERSION;
+	ws_u8 service = ws_header_service(packet);
+	ws_u8 count = ws_header_count(packet);
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK)
+		return WS_DROP_REASON_UNKNOWN_SERVICE;
+	ws_u32 bytes = ws_packet_bytes(service, ws_header_kind(packet), count);
+	if (!bytes)
+		return WS_DROP_REASON_UNKNOWN_KIND;
+	if (ws_has_entries(service) ? count == 0 || count > WS_MAX_ENTRIES : count != 0)
+		return WS_DROP_REASON_BAD_COUNT;
+	/* An entry and the shortest body are equally long: whoever gets past here may read one. */
+	if (length != bytes || (const ws_u8 *)packet + WS_HEADER_BYTES + WS_ENTRY_BYTES > (const ws_u8 *)end)
+		return WS_DROP_REASON_BAD_LENGTH;
+	return WS_DROP_REASON_NONE;
+}
+_Static_assert(WS_ENTRY_BYTES == WS_HEARTBEAT_BYTES, "the shortest body is an entry's length");
+
+/* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
+ * more): the controller keeps the sessions, and judges. */
+WS_INLINE struct ws_verdict ws_on_fabric(struct ws_turn *turn)
+{
+	ws_u32 epoch = ws_half_load(&ws_globals(turn->sw)->epoch);
+
+	switch (ws_header_kind(turn->header)) {
+	case WS_FABRIC_ENROL:
+	case WS_FABRIC_LEAVE:
+	case WS_FABRIC_DOWN_ACK:
+		return ws_to_controller(turn);
+	case WS_FABRIC_HEARTBEAT:
+		if (!epoch || ws_header_epoch(turn->header) != epoch)
+			return ws_tell_stale(turn, epoch);
+		return ws_on_heartbeat(turn);
+	default:
+		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_KIND);
+	}
+}
+
+/* From one node of a namespace to another. An answer to a holder goes to the thread that waits for it. */
+WS_INLINE struct ws_verdict ws_on_relay(struct ws_turn *turn, ws_u16 port)
+{
+	ws_u16 destination = ws_header_destination(turn->header);
+	struct ws_node *node = ws_node_at(turn->sw, destination);
+
+	if (!node || !ws_is_live(ws_word_load(&node->word)))
+		return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);
+	if (node->namespace != ws_header_namespace(turn->header))
+		return ws_drop(turn->sw, WS_DROP_REASON_FOREIGN_HOLDER);
+	ws_count(turn->sw, WS_COUNTER_relayed);
+	return ws_to_node(turn, destination, port);
+}
+
+/* Checks every request of a packet and, where the holder itself sent it, stamps the port that the answer goes to.
+ * The drop reason, or 0 with `turn->slot` and `turn->direct` set. */
+WS_INLINE ws_u8 ws_check_requests(struct ws_turn *turn, ws_u8 count)
+{
+	ws_u16 holder = ws_entry_holder(turn->entry);
+	ws_u16 namespace = ws_header_namespace(turn->header);
+	int acquires = ws_header_kind(turn->header) == WS_LOCK_ACQUIRE;
+
+	turn->direct = holder == turn->source && ws_header_position(turn->header) == 0;
+	for (ws_u32 i = 0; i < WS_MAX_ENTRIES; i++) {
+		void *entry = (ws_u8 *)turn->entry + i * WS_ENTRY_BYTES;
+		if (i >= count || (const ws_u8 *)entry + WS_ENTRY_BYTES > (const ws_u8 *)turn->end)
+			break;
+		if (ws_entry_slot(entry) >= turn->region->count)
+			return WS_DROP_REASON_BAD_SLOT;
+		if (ws_entry_holder(entry) != holder)
+			return WS_DROP_REASON_FOREIGN_HOLDER;
+		ws_u8 reason = ws_check_request(turn->sw, holder, namespace, ws_entry_request(entry), acquires);
+		if (reason)
+			return reason;
+		if (turn->direct)
+			ws_entry_set_reply_port(entry, turn->from_port);
+	}
+	turn->slot = ws_slot_at(turn->sw, turn->region->base + ws_entry_slot(turn->entry));
+	return turn->slot ? WS_DROP_REASON_NONE : WS_DROP_REASON_BAD_SLOT;
+}
+
+/* What a holder asks. A release speaks of one slot: its agent is one node. */
+WS_INLINE struct ws_verdict ws_on_request(struct ws_turn *turn)
+{
+	ws_u8 count = ws_header_count(turn->header);
+	int acquires = ws_header_kind(turn->header) == WS_LOCK_ACQUIRE;
+
+	if (!acquires && count != 1)
+		return ws_drop(turn->sw, WS_DROP_REASON_BAD_COUNT);
+	ws_u8 reason = ws_check_requests(turn, count);
+	if (reason)
+		return ws_drop(turn->sw, reason);
+	if (!ws_half_load(&ws_globals(turn->sw)->serving))
+		return ws_tell_recovering(turn);
+	if (!acquires)
+		return ws_on_release(turn);
+	return count == 1 ? ws_on_acquire(turn) : ws_on_acquire_batch(turn, count);
+}
+
+/* What an agent changes. Entries after the first are waiters for the new agent, and none of the switch's business. */
+WS_INLINE struct ws_verdict ws_on_change(struct ws_turn *turn)
+{
+	ws_u32 slot = ws_entry_slot(turn->entry);
+
+	turn->slot = slot < turn->region->count ? ws_slot_at(turn->sw, turn->region->base + slot) : 0;
+	if (!turn->slot)
+		return ws_drop(turn->sw, WS_DROP_REASON_BAD_SLOT);
+	if (!ws_half_load(&ws_globals(turn->sw)->serving))
+		return ws_tell_recovering(turn);
+	return ws_on_retenure(turn);
+}
+
+WS_INLINE struct ws_verdict ws_on_lock(struct ws_turn *turn)
+{
+	ws_u32 epoch = ws_half_load(&ws_globals(turn->sw)->epoch);
+	ws_u16 namespace = ws_header_namespace(turn->header);
+
+	if (!epoch || ws_header_epoch(turn->header) != epoch)
+		return ws_tell_stale(turn, epoch);
+	ws_u8 reason = ws_check_source(turn->sw, turn->source, namespace);
+	if (reason)
+		return ws_drop(turn->sw, reason);
+	turn->region = ws_region_at(turn->sw, namespace);
+	if (!turn->region || !turn->region->count)
+		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_NAMESPACE);
+
+	switch (ws_header_kind(turn->header)) {
+	case WS_LOCK_ACQUIRE:
+	case WS_LOCK_RELEASE:
+	case WS_LOCK_CANCEL:
+	case WS_LOCK_DOWNGRADE:
+		return ws_on_request(turn);
+	case WS_LOCK_RETENURE:
+		return ws_on_change(turn);
+	case WS_LOCK_GRANT:
+	case WS_LOCK_BUSY:
+	case WS_LOCK_RELEASED:
+		return ws_on_relay(turn, ws_entry_reply_port(turn->entry));
+	case WS_LOCK_QUEUE:
+	case WS_LOCK_QUEUED:
+		return ws_on_relay(turn, 0);
+	case WS_LOCK_GAP:
+	case WS_LOCK_REPORT:
+	case WS_LOCK_ADOPTED:
+	case WS_LOCK_INSPECTION:
+		return ws_to_controller(turn);
+	default: /* JOIN, RETENURED, RECOVERING are the switch's; CENSUS, ADOPT, INSPECT the controller's. */
+		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_KIND);
+	}
+}
+
+/* Decides one packet, which lies between `packet` and `end`, and rewrites it in place. `length` is what the sender
+ * sent; `end` may lie behind it (a frame may be padded), and nothing beyond it is touched. */
+WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const void *end, ws_u32 length, ws_u16 from_port)
+{
+	ws_u8 reason = ws_check_structure(packet, end, length);
+	struct ws_turn turn = {
+		.sw = sw,
+		.header = packet,
+		.entry = (ws_u8 *)packet + WS_HEADER_BYTES,
+		.end = end,
+		.length = (ws_u16)length,
+		.from_port = from_port,
+	};
+
+	/* Only the controller can tell a node of another version which one is spoken here. */
+	if (reason == WS_DROP_REASON_FOREIGN_VERSION && ws_header_service(packet) == WS_SERVICE_FABRIC &&
+	    ws_header_kind(packet) == WS_FABRIC_ENROL && length <= WS_MAX_PACKET_BYTES) {
+		ws_count(sw, reason);
+		struct ws_verdict verdict = ws_to_controller(&turn);
+		verdict.reason = reason;
+		return verdict;
+	}
+	if (reason)
+		return ws_drop(sw, reason);
+	turn.source = ws_header_source(packet);
+	return ws_header_service(packet) == WS_SERVICE_LOCK ? ws_on_lock(&turn) : ws_on_fabric(&turn);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* All that differs between the native build and the BPF build: this file against platform_bpf.h. */
+#ifndef WAYSIDE_PLATFORM_H
+#define WAYSIDE_PLATFORM_H
+
+#include "memory.h"
+
+/* A switch as one thread sees it. */
+struct ws_switch {
+	struct ws_slot *slots;
+	struct ws_region *regions; /* WS_REGIONS of them */
+	struct ws_node *nodes;     /* WS_NODES of them */
+	struct ws_globals *globals;
+	ws_u64 *counters; /* WS_COUNTERS of them. Threads may share them, at the price of a cache line */
+	ws_u32 slot_count;
+	ws_u32 reserved;
+};
+
+WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x, __ATOMIC_RELEASE); }
+WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
+
+/* Sequentially consistent: a node's word read after a slot was won must not be an older one. */
+WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
+{
+	return __atomic_compare_exchange_n(word, &expected, x, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
+{
+	__atomic_fetch_add(&sw->counters[counter], 1, __ATOMIC_RELAXED);
+}
+
+WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globals; }
+WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->regions[namespace]; }
+WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
+
+/* 0 where the memory ends before the region does. */
+WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->slot_count ? &sw->slots[index] : 0;
+}
+
+#endif

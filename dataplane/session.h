@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * Sessions at the switch: node words, heartbeats, and the verdicts that every decision uses.
+ *
+ *   word    63       56 55                                0
+ *          | state     | sequence of the last heartbeat    |
+ *
+ *          set_node                heartbeat: sequence rises
+ *   VACANT ---------> LIVE, 0 --> LIVE, n --> ...
+ *     EXPIRED <-------------------- |  controller: the word did not move for lease + grace
+ *
+ * Invariants
+ *   - A word leaves LIVE by the controller's compare-and-swap alone: a heartbeat that comes too late finds it changed,
+ *     is told so, and the node's lease, which runs from acknowledged heartbeats, has ended before.
+ *   - Whoever wins a slot for a node reads the node's word *after* winning. The controller sweeps the slots after it has
+ *     expired the word. So either the winner sees EXPIRED or the sweep sees the slot.
+ *   - `oldest` never falls within a session.
+ */
+#ifndef WAYSIDE_SESSION_H
+#define WAYSIDE_SESSION_H
+
+/* Lost compare-and-swaps after which a packet is dropped as lost_race: its sender retransmits. */
+#define WS_MAX_TRIES 8
+
+/* One packet's turn at the switch. */
+struct ws_turn {
+	struct ws_switch *sw;
+	void *header;
+	void *entry;     /* what follows the header: the first entry, or the body */
+	const void *end; /* of the packet. At least one entry or body lies before it */
+	struct ws_region *region;
+	struct ws_slot *slot; /* of the first entry */
+	ws_u16 length;
+	ws_u16 source;
+	ws_u16 from_port; /* UDP source port */
+	ws_u16 direct;    /* the packet comes from the holder itself: it is no bounce */
+};
+
+WS_INLINE struct ws_verdict ws_drop(struct ws_switch *sw, ws_u8 reason)
+{
+	ws_count(sw, reason);
+	return (struct ws_verdict){ .action = WS_DROP, .reason = reason };
+}
+
+WS_INLINE struct ws_verdict ws_to_sender(struct ws_turn *turn)
+{
+	ws_count(turn->sw, WS_COUNTER_to_sender);
+	return (struct ws_verdict){ .action = WS_TO_SENDER, .length = turn->length };
+}
+
+WS_INLINE struct ws_verdict ws_to_controller(struct ws_turn *turn)
+{
+	ws_count(turn->sw, WS_COUNTER_to_controller);
+	return (struct ws_verdict){ .action = WS_TO_CONTROLLER, .length = turn->length };
+}
+
+WS_INLINE int ws_is_live(ws_u64 word) { return ws_node_word_state(word) == WS_NODE_STATE_LIVE; }
+
+/* Whether a handle's session lives at this moment. */
+WS_INLINE int ws_node_lives(struct ws_switch *sw, ws_u16 handle)
+{
+	struct ws_node *node = ws_node_at(sw, handle);
+	return node && ws_is_live(ws_word_load(&node->word));
+}
+
+/* Delivers to a node's agent port (0) or to the port of one of its threads. */
+WS_INLINE struct ws_verdict ws_to_node(struct ws_turn *turn, ws_u16 handle, ws_u16 port)
+{
+	ws_count(turn->sw, WS_COUNTER_to_node);
+	return (struct ws_verdict){ .action = WS_TO_NODE, .handle = handle, .port = port, .length = turn->length };
+}
+
+/* Turns the header into one of the switch's own: to a node, with none of what the request's sender put there. */
+WS_INLINE void ws_answer_with(struct ws_turn *turn, ws_u8 kind, ws_u16 flags, ws_u16 to)
+{
+	ws_header_set_version(turn->header, WS_VERSION);
+	ws_header_set_kind(turn->header, kind);
+	ws_header_set_flags(turn->header, flags);
+	ws_header_set_source(turn->header, WS_CONTROLLER_HANDLE);
+	ws_header_set_destination(turn->header, to);
+	ws_header_set_shard_map(turn->header, ws_half_load(&ws_globals(turn->sw)->shard_map));
+	ws_header_set_position(turn->header, 0);
+	ws_header_set_tag(turn->header, 0);
+}
+
+/* The sender lives in another epoch: tell it ours. A STALE is 64 bytes, as long as the shortest packet that gets here. */
+WS_INLINE struct ws_verdict ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
+{
+	int heartbeat = ws_header_service(turn->header) == WS_SERVICE_FABRIC;
+
+	if (!epoch) /* The memory is empty: there is no epoch to tell yet. */
+		return ws_drop(turn->sw, WS_DROP_REASON_STALE_EPOCH);
+	ws_answer_with(turn, WS_FABRIC_STALE, 0, turn->source);
+	ws_header_set_service(turn->header, WS_SERVICE_FABRIC);
+	ws_header_set_count(turn->header, 0);
+	ws_header_set_epoch(turn->header, epoch);
+	if (!heartbeat) { /* A heartbeat's body goes back as it is. */
+		ws_heartbeat_set_sequence(turn->entry, 0);
+		ws_heartbeat_set_oldest(turn->entry, 0);
+		ws_heartbeat_set_sent_us(turn->entry, 0);
+		ws_heartbeat_set_incarnation(turn->entry, 0);
+	}
+	turn->length = WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
+	ws_count(turn->sw, WS_DROP_REASON_STALE_EPOCH);
+	struct ws_verdict verdict = ws_to_sender(turn);
+	verdict.reason = WS_DROP_REASON_STALE_EPOCH;
+	return verdict;
+}
+
+/* The drop reason that forbids this handle to send in this namespace, or 0. */
+WS_INLINE ws_u8 ws_check_source(struct ws_switch *sw, ws_u16 handle, ws_u16 namespace)
+{
+	struct ws_node *node = ws_node_at(sw, handle);
+
+	if (!node)
+		return WS_DROP_REASON_UNKNOWN_SOURCE;
+	switch (ws_node_word_state(ws_word_load(&node->word))) {
+	case WS_NODE_STATE_LIVE:
+		return node->namespace == namespace ? WS_DROP_REASON_NONE : WS_DROP_REASON_UNKNOWN_NAMESPACE;
+	case WS_NODE_STATE_EXPIRED:
+		return WS_DROP_REASON_SOURCE_NOT_LIVE;
+	default:
+		return WS_DROP_REASON_UNKNOWN_SOURCE;
+	}
+}
+
+/* The drop reason that forbids a request of this holder, or 0.
+ *
+ * An ACQUIRE older than the node's oldest outstanding request is a replay: it would seize or close a slot for nobody.
+ * What ends a request may be older: a grant that nobody waits for any more is given back long after its request went. */
+WS_INLINE ws_u8 ws_check_request(struct ws_switch *sw, ws_u16 handle, ws_u16 namespace, ws_u64 request, int acquires)
+{
+	const ws_u64 session = 1ull << 40; /* request ids of one incarnation */
+	struct ws_node *node = ws_node_at(sw, handle);
+
+	if (!node || !ws_is_live(ws_word_load(&node->word)))
+		return WS_DROP_REASON_HOLDER_NOT_LIVE;
+	if (node->namespace != namespace)
+		return WS_DROP_REASON_FOREIGN_HOLDER;
+	ws_u64 age = request - ws_word_load(&node->oldest);
+	if (acquires ? age >= session : age + session >= 2 * session)
+		return WS_DROP_REASON_STALE_REQUEST;
+	return WS_DROP_REASON_NONE;
+}
+
+/* Raises `oldest`. Losing the race against a concurrent heartbeat is harmless: the next one raises it. */
+WS_INLINE void ws_raise_oldest(struct ws_node *node, ws_u64 oldest)
+{
+	ws_u64 before = ws_word_load(&node->oldest);
+
+	if (oldest - before < 1ull << 40)
+		ws_word_cas(&node->oldest, before, oldest);
+}
+
+/* HEARTBEAT: the word takes the sequence. Acknowledged only once the word has it: the lease hangs on that. */
+WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
+{
+	ws_u64 sequence = ws_heartbeat_sequence(turn->entry);
+	ws_u64 incarnation = ws_heartbeat_incarnation(turn->entry);
+	struct ws_node *node = ws_node_at(turn->sw, turn->source);
+
+	if (!node)
+		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_SOURCE);
+	for (int try = 0; try < WS_MAX_TRIES; try++) {
+		ws_u64 word = ws_word_load(&node->word);
+		if (!ws_is_live(word) || node->incarnation != incarnation) {
+			ws_count(turn->sw, WS_COUNTER_session_over);
+			ws_answer_with(turn, WS_FABRIC_HEARTBEAT_ACK, WS_HEADER_FLAG_EXPIRED, turn->source);
+			return ws_to_sender(turn);
+		}
+		/* More than 56 bits never come from a session; less or the same is a replay. */
+		if (sequence >> 56 || sequence <= ws_node_word_sequence(word))
+			return ws_drop(turn->sw, WS_DROP_REASON_STALE_HEARTBEAT);
+		if (ws_word_cas(&node->word, word, ws_node_word_with_sequence(word, sequence))) {
+			ws_raise_oldest(node, ws_heartbeat_oldest(turn->entry));
+			ws_count(turn->sw, WS_COUNTER_heartbeat);
+			ws_answer_with(turn, WS_FABRIC_HEARTBEAT_ACK, 0, turn->source);
+			return ws_to_sender(turn);
+		}
+	}
+	return ws_drop(turn->sw, WS_DROP_REASON_LOST_RACE);
+}
+
+#endif
