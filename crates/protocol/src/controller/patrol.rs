@@ -1,5 +1,5 @@
 //! The patrol walks over all slots, round after round, and finds what needs a census: slots whose agent is not LIVE,
-//! and frozen slots that nobody works at (the switch froze them at the last tenure, or a controller died over them).
+//! frozen slots that nobody works at (a controller died over them), and slots at the last tenure.
 //!
 //! A dead node's sweep is the next whole pass. Whoever wins a slot for a node reads the node's word after winning: so
 //! a slot that the pass found unheld is not won for the dead one afterwards, or is undone by the winner.
@@ -7,7 +7,7 @@
 use super::{Controller, Store};
 use crate::memory::SwitchMemory;
 use crate::{Mutant, Time};
-use wayside_wire::{NodeState, SlotState};
+use wayside_wire::{NodeState, SlotState, limits};
 
 #[derive(Default)]
 pub(super) struct Patrol {
@@ -78,6 +78,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn needs_census(&self, namespace: u16, slot: u32) -> bool {
         let word = self.memory.load_slot(namespace, slot);
         match word.state {
+            _ if word.tenure == limits::MAX_TENURE => true,
             SlotState::Unheld => false,
             SlotState::Frozen => !self.recovery.is_at(namespace, slot),
             SlotState::Open | SlotState::Managed => {

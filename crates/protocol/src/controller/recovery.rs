@@ -126,7 +126,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn on_gap(&mut self, now: Time, header: &Header, gaps: impl Iterator<Item = Entry>) {
         for gap in gaps.filter(|gap| gap.slot < self.memory.slot_count(header.namespace)) {
             let word = self.memory.load_slot(header.namespace, gap.slot);
-            if word.held() && word.tenure == gap.tenure && self.memory.serving() {
+            let stuck = word.held() || word.tenure == limits::MAX_TENURE;
+            if stuck && word.tenure == gap.tenure && self.memory.serving() {
                 self.recovery.queue(header.namespace, gap.slot);
             }
         }
@@ -190,7 +191,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn freeze(&mut self, namespace: u16, slot: u32) -> Option<u32> {
         loop {
             let word = self.memory.load_slot(namespace, slot);
-            if word.state == SlotState::Unheld {
+            if word.state == SlotState::Unheld && word.tenure < limits::MAX_TENURE {
                 return None;
             }
             // The heir needs a tenure that is not the last.

@@ -353,8 +353,7 @@ fn a_gap_of_a_tenure_that_is_over_is_ignored() {
 #[test]
 fn an_exhausted_slot_raises_the_epoch() {
     let mut bench = Bench::new();
-    let exhausted = SlotWord { state: SlotState::Frozen, ..SlotWord::unheld(limits::MAX_TENURE) };
-    bench.memory.slots.borrow_mut().insert(3, exhausted);
+    bench.memory.slots.borrow_mut().insert(3, SlotWord::unheld(limits::MAX_TENURE));
     bench.pass(2 * config().poll_period);
     assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
     assert_eq!(bench.slot(3), SlotWord::unheld(0));
