@@ -49,7 +49,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 
 /* The protocol. */
 #define WS_PORT 7600                         /* UDP, of the switch's address */
-#define WS_ADMIN_PORT 7601                   /* TCP: health and metrics */
+#define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
 #define WS_MINOR 0                           /* any is accepted */

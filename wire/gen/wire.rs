@@ -28,7 +28,7 @@ const fn with_bits(word: u64, low: u32, width: u32, x: u64) -> u64 {
 /// UDP port of the switch's address.
 pub const PORT: u16 = 7600;
 
-/// TCP port for health and metrics.
+/// TCP port of the control connection.
 pub const ADMIN_PORT: u16 = 7601;
 
 /// First two bytes of a packet.

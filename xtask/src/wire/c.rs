@@ -88,7 +88,7 @@ fn protocol(out: &mut String, schema: &Schema) {
     let p = &schema.protocol;
     heading(out, "The protocol.");
     define(out, "port", &p.port.to_string(), "UDP, of the switch's address");
-    define(out, "admin_port", &p.admin_port.to_string(), "TCP: health and metrics");
+    define(out, "admin_port", &p.admin_port.to_string(), "TCP: the control connection");
     define(out, "magic", &format!("0x{:04x}", p.magic), "first two bytes of a packet");
     define(out, "major", &p.major.to_string(), "another one is dropped: foreign_version");
     define(out, "minor", &p.minor.to_string(), "any is accepted");

@@ -79,7 +79,7 @@ fn sentence(doc: &str) -> String {
 fn protocol(out: &mut String, schema: &Schema) {
     let p = &schema.protocol;
     constant(out, "port", "u16", &p.port.to_string(), "UDP port of the switch's address");
-    constant(out, "admin_port", "u16", &p.admin_port.to_string(), "TCP port for health and metrics");
+    constant(out, "admin_port", "u16", &p.admin_port.to_string(), "TCP port of the control connection");
     constant(out, "magic", "u16", &format!("0x{:04x}", p.magic), "first two bytes of a packet");
     constant(out, "major", "u8", &p.major.to_string(), "version; packets of another are dropped");
     constant(out, "minor", "u8", &p.minor.to_string(), "minor version; any is accepted");
