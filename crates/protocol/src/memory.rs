@@ -1,6 +1,7 @@
 //! The switch's memory as the controller sees it: words that it loads and compare-and-swaps while the data plane
 //! decides on packets. The layouts are those of `docs/protocol.md`, "A slot"; `dataplane/fission.h` has them in C.
 
+use alloc::sync::Arc;
 use core::net::SocketAddrV4;
 use wayside_wire::{NodeState, SlotState};
 
@@ -127,6 +128,57 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+}
+
+/// Shared between threads: the data plane's and the controller's.
+impl<M: SwitchMemory> SwitchMemory for Arc<M> {
+    fn epoch(&self) -> u32 {
+        (**self).epoch()
+    }
+
+    fn set_epoch(&self, epoch: u32) {
+        (**self).set_epoch(epoch);
+    }
+
+    fn serving(&self) -> bool {
+        (**self).serving()
+    }
+
+    fn set_serving(&self, serving: bool) {
+        (**self).set_serving(serving);
+    }
+
+    fn slot_count(&self, namespace: u16) -> u32 {
+        (**self).slot_count(namespace)
+    }
+
+    fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord {
+        (**self).load_slot(namespace, slot)
+    }
+
+    fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
+        (**self).cas_slot(namespace, slot, expected, new)
+    }
+
+    fn store_hint(&self, namespace: u16, slot: u32, hint: u64) {
+        (**self).store_hint(namespace, slot, hint);
+    }
+
+    fn max_handle(&self) -> u16 {
+        (**self).max_handle()
+    }
+
+    fn node_word(&self, handle: u16) -> NodeWord {
+        (**self).node_word(handle)
+    }
+
+    fn cas_node_word(&self, handle: u16, expected: NodeWord, new: NodeWord) -> bool {
+        (**self).cas_node_word(handle, expected, new)
+    }
+
+    fn set_node(&self, handle: u16, entry: &NodeEntry) {
+        (**self).set_node(handle, entry);
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub struct Config {
     pub shortest_lease: u32,
     /// A session that asks for more gets this.
     pub longest_lease: u32,
+    /// No session has less grace than this, however short its lease. The rule for drift may give it more.
+    pub shortest_grace: u32,
     /// How far any clock may drift, in millionths: crystals stay below 100, virtual machines below 1,000.
     pub drift_ppm: u32,
     /// How often node words are polled.
@@ -53,6 +55,7 @@ impl Default for Config {
             namespaces: Vec::new(),
             shortest_lease: 20_000,
             longest_lease: 3_600_000_000,
+            shortest_grace: 0,
             drift_ppm: 1_000,
             poll_period: 10_000,
             retransmit: 50_000,
@@ -126,14 +129,19 @@ impl Config {
         Ok(())
     }
 
-    /// The lease of a session that asked for `asked` (0: the namespace's), and the grace on top. The node's lease
-    /// lasts at most `lease * (1 + drift)`, the controller's count at least `(lease + grace) * (1 - drift)`.
+    /// The lease of a session that asked for `asked` (0: the namespace's), and the grace on top.
     pub(super) fn lease(&self, namespace: &Namespace, asked: u32) -> (u32, u32) {
         let asked = if asked == 0 { namespace.lease } else { asked };
         let lease = asked.clamp(self.shortest_lease, self.longest_lease);
+        (lease, self.least_grace(lease).max(self.shortest_grace))
+    }
+
+    /// What clock drift asks for: the node's lease lasts at most `lease * (1 + drift)`, the controller's count at least
+    /// `(lease + grace) * (1 - drift)`.
+    pub fn least_grace(&self, lease: u32) -> u32 {
         let drift = u64::from(self.drift_ppm);
         let grace = (u64::from(lease) * 2 * drift).div_ceil(1_000_000 - drift) + self.poll_period;
-        (lease, grace.min(u32::MAX.into()) as u32)
+        grace.min(u32::MAX.into()) as u32
     }
 
     /// Whether this rule is broken on purpose.
