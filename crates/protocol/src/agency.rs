@@ -1,0 +1,149 @@
+//! What a node keeps about slots: their agents, packets in limbo, claims, queues on their way to the next agent.
+//!
+//! Invariants: a book exists only while it holds something; a used agent's memory is kept for the next one, so that a
+//! lock that comes and goes allocates nothing.
+
+use crate::agent::{Agent, Party};
+use crate::map::IdMap;
+use crate::{Handle, Stamp, Time};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wayside_wire::{Entry, SlotBits};
+
+/// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
+const LIMBO_MOST: usize = 64;
+/// Agents whose memory is kept for reuse.
+const SPARE_MOST: usize = 64;
+
+/// A packet that names this node as agent while it is not.
+#[derive(Clone, Copy)]
+pub struct Stray {
+    pub kind: u8,
+    pub entry: Entry,
+    pub hops: u16,
+}
+
+/// A RETENURE to oneself that is not answered yet.
+pub struct Claim {
+    pub nonce: u64,
+    pub tenure: u32,
+    pub due: Time,
+    pub pause: u64,
+}
+
+/// Waiters that the next agent has not acknowledged.
+pub struct Handing {
+    pub to: Handle,
+    pub stamp: Stamp,
+    pub waiters: Vec<Party>,
+    pub arrived: usize,
+    pub due: Time,
+    pub attempts: u32,
+}
+
+/// Everything about one slot.
+#[derive(Default)]
+pub struct Book {
+    pub agent: Option<Box<Agent>>,
+    /// Requests of this node that wait in this slot.
+    pub waits: u32,
+    pub limbo: Vec<Stray>,
+    pub limbo_due: Option<Time>,
+    /// The newest snapshot that named this node as agent while it was not.
+    pub seen: Option<(Stamp, SlotBits)>,
+    pub claim: Option<Claim>,
+    pub handing: Option<Box<Handing>>,
+    /// When a suspended agent that nobody adopts is forgotten.
+    pub forget: Option<Time>,
+    /// The time for which the slot's timer is set.
+    pub due: Option<Time>,
+}
+
+impl Book {
+    pub fn is_idle(&self) -> bool {
+        self.agent.is_none()
+            && self.waits == 0
+            && self.limbo.is_empty()
+            && self.claim.is_none()
+            && self.handing.is_none()
+    }
+
+    /// The highest stamp that this node has served in the slot and still knows of.
+    pub fn floor(&self) -> Stamp {
+        let handed = self.handing.as_ref().map_or(Stamp::default(), |h| h.stamp);
+        self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        let agent = self.agent.as_ref().map(|a| a.due()).filter(|due| due.0 != u64::MAX);
+        let claim = self.claim.as_ref().map(|c| c.due);
+        let handing = self.handing.as_ref().map(|h| h.due);
+        [agent, claim, handing, self.limbo_due, self.forget].into_iter().flatten().min()
+    }
+
+    /// Keeps a packet for later; false if there is no room, or it is there.
+    pub fn keep(&mut self, stray: Stray) -> bool {
+        let same = |s: &Stray| {
+            s.kind == stray.kind
+                && s.entry.request == stray.entry.request
+                && s.entry.holder == stray.entry.holder
+                && s.entry.slot_bits == stray.entry.slot_bits
+        };
+        if self.limbo.len() >= LIMBO_MOST || self.limbo.iter().any(same) {
+            return false;
+        }
+        self.limbo.push(stray);
+        true
+    }
+}
+
+/// All books of a node.
+#[derive(Default)]
+pub struct Agency {
+    pub books: IdMap<u32, Book>,
+    spare: Vec<Box<Agent>>,
+    dead: IdMap<Handle, Time>,
+}
+
+/// How long a dead handle's packets are ignored, in microseconds: handles rest 60 s before they are given again.
+const DEAD_FOR: u64 = 45_000_000;
+
+impl Agency {
+    pub fn new_agent(&mut self) -> Box<Agent> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub fn put_away(&mut self, agent: Box<Agent>) {
+        if self.spare.len() < SPARE_MOST {
+            self.spare.push(agent);
+        }
+    }
+
+    pub fn book(&mut self, slot: u32) -> &mut Book {
+        self.books.entry(slot).or_default()
+    }
+
+    pub fn get(&mut self, slot: u32) -> Option<&mut Book> {
+        self.books.get_mut(&slot)
+    }
+
+    pub fn slots(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> = self.books.keys().copied().collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    pub fn note_dead(&mut self, handle: Handle, now: Time) {
+        self.dead.retain(|_, since| now.since(*since) < DEAD_FOR);
+        self.dead.insert(handle, now);
+    }
+
+    pub fn is_dead(&self, handle: Handle, now: Time) -> bool {
+        !self.dead.is_empty() && self.dead.get(&handle).is_some_and(|since| now.since(*since) < DEAD_FOR)
+    }
+
+    pub fn clear(&mut self) {
+        self.books.clear();
+        self.dead.clear();
+    }
+}

@@ -1,0 +1,33 @@
+//! Wayside's protocol machines, without a clock, a socket or a random source: time, packets and seeds are handed in,
+//! packets and events are taken out. The same code runs in the client, in the daemon and in the simulator.
+//!
+//! * [`Node`]: what one process is to the cluster: its session, its lock requests and its agents.
+//! * [`controller`]: enrolment, leases, recovery.
+//! * [`memory`]: what the controller sees of a switch.
+//!
+//! `docs/protocol.md` is the contract: every handler is named after its message there.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod agency;
+mod agent;
+pub mod controller;
+mod joins;
+mod lock;
+mod map;
+pub mod memory;
+mod mutant;
+mod node;
+mod outbox;
+mod session;
+mod timers;
+mod types;
+
+pub use lock::{Acquire, AcquireError, Path};
+pub use mutant::Mutant;
+pub use node::{Event, Hold, Node, NodeConfig, Wait};
+pub use outbox::{Outbox, Transmit};
+pub use session::SessionInfo;
+pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -1,0 +1,44 @@
+//! Rules that can be broken on purpose, one at a time, so that the simulator can prove that it would notice.
+
+/// A broken rule. Has no effect unless the crate is built with the feature `mutants`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A grant is taken even if its stamp is at or below the request's floor.
+    IgnoreFloor,
+    /// A grant for a request that does not wait is kept instead of given back.
+    KeepUnwantedGrant,
+    /// The agent grants exclusively although joins are unknown.
+    IgnoreGaps,
+    /// A claim gives authority without its answer.
+    ClaimWithoutAnswer,
+    /// A claim is made although the agency was transferred.
+    ClaimTransferred,
+    /// The agent goes on granting after it has answered a census.
+    IgnoreSuspension,
+    /// A census does not raise floors.
+    CensusKeepsFloors,
+    /// A release frees whatever is held in the slot.
+    ReleaseAnything,
+    /// The agent does not raise its sequence.
+    SameSequence,
+    /// The node goes on although its lease has ended.
+    IgnoreLease,
+    /// The lease runs from the acknowledgement instead of the heartbeat.
+    LeaseFromAck,
+    /// An agent without a holder serves its queue without asking the switch.
+    ServeUnconfirmed,
+    /// Packets of dead nodes are believed.
+    BelieveTheDead,
+    /// The old agent forgets its queue before the new one has it.
+    ForgetQueue,
+    /// A retired request may be queued by a late copy of itself.
+    ForgetRetired,
+    /// The controller adds no grace to a lease.
+    NoGrace,
+    /// The controller does not sweep the slots of the dead.
+    NoSweep,
+    /// The controller does not wait for the last report of a census.
+    HastyCensus,
+    /// The controller's heirs hear of no holds.
+    ForgetHolds,
+}

@@ -1,0 +1,457 @@
+//! A node: what one process is to the cluster. Packets, time and wishes go in; packets and events come out.
+//!
+//! * `requests.rs`: the lock client's handlers (on_grant, on_busy, …) and the calls acquire, release, downgrade.
+//! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
+//! * `census.rs`: the node's part in recovery.
+
+mod agents;
+mod census;
+mod requests;
+
+use crate::agency::Agency;
+use crate::agent::{Desk, Party};
+use crate::lock::{Path, Request, Requests, State};
+use crate::mutant::Mutant;
+use crate::outbox::{Outbox, Transmit};
+use crate::session::{Change, Session, SessionInfo};
+use crate::timers::{Due, Timers};
+use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
+use alloc::collections::VecDeque;
+use wayside_wire::{
+    BODY, DropReason, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, entries,
+    kind, padded, service,
+};
+
+/// How a node behaves.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Name of the namespace, padded with zeros.
+    pub namespace: [u8; 24],
+    /// Name of the host, for people, padded with zeros.
+    pub host: [u8; 32],
+    /// Process id, for people.
+    pub pid: u32,
+    /// Lease to ask for, in microseconds; 0: the namespace's own.
+    pub lease_us: u32,
+    /// From a random source: nonces follow from it.
+    pub seed: u64,
+    /// First pause before an unanswered packet is sent again, in microseconds; doubled up to `retransmit_most_us`.
+    pub retransmit_us: u64,
+    /// Longest such pause, in microseconds.
+    pub retransmit_most_us: u64,
+    /// How long an unknown join is waited for before the controller is asked, in microseconds.
+    pub gap_us: u64,
+    /// First value of the request counter: 1, or more where a test wants its end to be near.
+    pub first_request: u64,
+    /// A rule to break, for the simulator's own tests.
+    pub mutant: Option<Mutant>,
+}
+
+impl NodeConfig {
+    /// The defaults, in the namespace `default`. `seed` must differ from that of every other node.
+    pub fn new(seed: u64) -> NodeConfig {
+        NodeConfig {
+            namespace: padded("default").unwrap_or_default(),
+            host: [0; 32],
+            pid: 0,
+            lease_us: 0,
+            seed,
+            retransmit_us: 5_000,
+            retransmit_most_us: 500_000,
+            gap_us: 20_000,
+            first_request: 1,
+            mutant: None,
+        }
+    }
+
+    /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.
+    #[inline]
+    pub fn is_broken(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.mutant == Some(mutant)
+    }
+}
+
+/// What a node tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The session has begun.
+    Enrolled(SessionInfo),
+    /// There will be no session, and why.
+    Refused(Refusal),
+    /// The request holds its name until released, lost, or the session's lease ends.
+    Granted {
+        /// Which.
+        request: RequestId,
+        /// Its fencing token.
+        token: Token,
+        /// Its mode.
+        mode: Mode,
+        /// Who decided: switch, another node's agent, this node's own.
+        path: Path,
+    },
+    /// A try was refused.
+    Busy {
+        /// Which.
+        request: RequestId,
+        /// The node whose agent keeps the slot; 0 if unknown.
+        agent: Handle,
+    },
+    /// The deadline came first.
+    TimedOut {
+        /// Which.
+        request: RequestId,
+    },
+    /// The hold is shared now, under the same token.
+    Downgraded {
+        /// Which.
+        request: RequestId,
+    },
+    /// The request, held or waiting, went down with the session.
+    Lost {
+        /// Which.
+        request: RequestId,
+    },
+    /// The session is over; every request was lost. A new node must enrol.
+    SessionLost,
+    /// The session ended as asked.
+    Left,
+}
+
+/// A hold, for display and for checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Which request.
+    pub request: RequestId,
+    /// Name id.
+    pub name: u64,
+    /// Slot of the name.
+    pub slot: u32,
+    /// Mode.
+    pub mode: Mode,
+    /// Token.
+    pub token: Token,
+    /// Since when.
+    pub since: Time,
+}
+
+/// A wait, for display and for checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Which request.
+    pub request: RequestId,
+    /// Name id.
+    pub name: u64,
+    /// Slot of the name.
+    pub slot: u32,
+    /// Mode.
+    pub mode: Mode,
+    /// Since when.
+    pub since: Time,
+}
+
+/// One process's session, requests and agents.
+pub struct Node {
+    config: NodeConfig,
+    session: Session,
+    requests: Requests,
+    agency: Agency,
+    timers: Timers,
+    session_timer: Time,
+    out: Outbox,
+    events: VecDeque<Event>,
+    local: VecDeque<Party>,
+    nonce: u64,
+    reports: census::Reports,
+    dropped: u64,
+}
+
+impl Node {
+    /// A node that has not begun to enrol.
+    pub fn new(config: NodeConfig) -> Node {
+        Node {
+            session: Session::new(config.clone()),
+            nonce: wayside_wire::mix(config.seed),
+            config,
+            requests: Requests::default(),
+            agency: Agency::default(),
+            timers: Timers::default(),
+            session_timer: Time(u64::MAX),
+            out: Outbox::new(),
+            events: VecDeque::new(),
+            local: VecDeque::new(),
+            reports: census::Reports::default(),
+            dropped: 0,
+        }
+    }
+
+    /// Begins to enrol.
+    pub fn start(&mut self, now: Time) {
+        self.session.start(now, &mut self.out);
+        self.set_session_timer();
+    }
+
+    /// The session, while it lives.
+    pub fn session(&self) -> Option<SessionInfo> {
+        self.session.info().copied()
+    }
+
+    /// Ends the session: LEAVE until LEFT. What is still held is lost.
+    pub fn leave(&mut self, now: Time) {
+        let clean = self.requests.is_empty() && self.agency.books.is_empty();
+        let change = self.session.leave(now, clean, &mut self.out);
+        self.on_change(change);
+        self.set_session_timer();
+    }
+
+    /// Whether nothing is held, awaited or kept for others: a good moment to leave.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.agency.books.is_empty()
+    }
+
+    /// A UDP payload from the switch, whichever local port it came to.
+    pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
+        if self.handle_packet(now, packet).is_err() {
+            self.dropped += 1;
+        }
+        self.drop_stale_timers();
+    }
+
+    /// Does what is due.
+    pub fn on_tick(&mut self, now: Time) {
+        while let Some((at, due)) = self.timers.due(now) {
+            match due {
+                Due::Session if at == self.session_timer => self.on_session_tick(now),
+                Due::Request(RequestId(id)) => self.on_request_tick(now, at, id),
+                Due::Slot(slot) => self.on_slot_tick(now, at, slot),
+                Due::Session => {}
+            }
+        }
+        self.drop_stale_timers();
+    }
+
+    /// When [`Node::on_tick`] is wanted.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The next packet to send to the switch.
+    pub fn transmit(&mut self) -> Option<Transmit<'_>> {
+        self.out.pop()
+    }
+
+    /// The next thing to tell the owner.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Packets that were dropped: malformed, stale, or not for this node.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What is held.
+    pub fn holds(&self) -> impl Iterator<Item = Hold> + '_ {
+        self.requests.iter().filter_map(|(request, r)| match r.state {
+            State::Held { token, .. } => {
+                Some(Hold { request, name: r.name, slot: r.slot, mode: r.mode, token, since: r.since })
+            }
+            _ => None,
+        })
+    }
+
+    /// What is awaited.
+    pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
+        self.requests.iter().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {
+            request,
+            name: r.name,
+            slot: r.slot,
+            mode: r.mode,
+            since: r.since,
+        })
+    }
+
+    // ---- packets ----
+
+    fn handle_packet(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
+        let header = check(packet)?;
+        if header.service == service::FABRIC {
+            return self.on_fabric(now, &header, packet);
+        }
+        let info = self.session.info().ok_or(DropReason::SourceNotLive)?;
+        if header.destination != info.handle {
+            return Err(DropReason::DestinationNotLive);
+        }
+        if header.namespace != info.namespace {
+            return Err(DropReason::UnknownNamespace);
+        }
+        if header.kind == kind::lock::CENSUS {
+            return self.on_census(now, &header, packet);
+        }
+        if header.epoch != info.epoch {
+            return Err(DropReason::StaleEpoch);
+        }
+        if entries(packet).any(|entry| entry.slot >= info.slots) {
+            return Err(DropReason::BadSlot);
+        }
+        self.on_lock(now, &header, packet)
+    }
+
+    fn on_fabric(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
+        let change = match FabricKind::try_from(header.kind).map_err(|_| DropReason::UnknownKind)? {
+            FabricKind::Enrolled => self.session.on_enrolled(now, header, &Enrolled::read(packet, BODY)),
+            FabricKind::HeartbeatAck => self.session.on_heartbeat_ack(now, header, &Heartbeat::read(packet, BODY)),
+            FabricKind::Left => self.session.on_left(&Heartbeat::read(packet, BODY)),
+            FabricKind::Down => {
+                self.on_down(now, header, &Heartbeat::read(packet, BODY));
+                None
+            }
+            // The census that follows a restart brings the new epoch; until then there is nothing to do.
+            FabricKind::Stale => None,
+            _ => return Err(DropReason::UnknownKind),
+        };
+        self.on_change(change);
+        self.set_session_timer();
+        Ok(())
+    }
+
+    fn on_lock(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
+        let first = Entry::read(packet, BODY);
+        match LockKind::try_from(header.kind).map_err(|_| DropReason::UnknownKind)? {
+            LockKind::Grant => self.on_grant(now, header, packet),
+            LockKind::Acquire | LockKind::Release | LockKind::Cancel | LockKind::Downgrade | LockKind::Join => {
+                self.on_forwarded(now, header, first);
+            }
+            LockKind::Released => self.on_released(first.request),
+            LockKind::Retenured => self.on_retenured(now, header, first),
+            LockKind::Busy => self.on_busy(now, header, &first),
+            LockKind::Recovering => {
+                for entry in entries(packet) {
+                    self.on_recovering(now, &entry);
+                }
+            }
+            LockKind::Queue => self.on_queue(now, header, packet),
+            LockKind::Queued => self.on_queued(now, header, first),
+            LockKind::Adopt => self.on_adopt(now, header, packet),
+            _ => return Err(DropReason::UnknownKind),
+        }
+        Ok(())
+    }
+
+    // ---- session ----
+
+    fn on_change(&mut self, change: Option<Change>) {
+        match change {
+            None => {}
+            Some(Change::Enrolled) => {
+                if let Some(&info) = self.session.info() {
+                    self.requests.start(info.incarnation, self.config.first_request);
+                    self.events.push_back(Event::Enrolled(info));
+                }
+            }
+            Some(Change::Refused(refusal)) => self.events.push_back(Event::Refused(refusal)),
+            Some(Change::Lost) => self.lose_everything(Event::SessionLost),
+            Some(Change::Left) => self.lose_everything(Event::Left),
+        }
+    }
+
+    /// The session is over, and with it every request and every agent.
+    fn lose_everything(&mut self, last: Event) {
+        let mut lost: alloc::vec::Vec<RequestId> = self
+            .requests
+            .drain()
+            .filter(|(_, r)| !matches!(r.state, State::Returning { .. }))
+            .map(|(id, _)| id)
+            .collect();
+        lost.sort_unstable();
+        self.events.extend(lost.into_iter().map(|request| Event::Lost { request }));
+        self.agency.clear();
+        self.timers.clear();
+        self.out.clear();
+        self.events.push_back(last);
+    }
+
+    fn on_session_tick(&mut self, now: Time) {
+        let oldest = self.requests.oldest();
+        let change = self.session.on_tick(now, oldest, &mut self.out);
+        self.on_change(change);
+        self.set_session_timer();
+    }
+
+    fn set_session_timer(&mut self) {
+        let due = self.session.due();
+        if due != self.session_timer && due.0 != u64::MAX {
+            self.timers.set(due, Due::Session);
+        }
+        self.session_timer = due;
+    }
+
+    fn drop_stale_timers(&mut self) {
+        let Node { timers, session_timer, requests, agency, .. } = self;
+        timers.drop_stale(|at, due| match due {
+            Due::Session => at == *session_timer,
+            Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
+            Due::Slot(slot) => agency.books.get(&slot).is_some_and(|b| b.due == Some(at)),
+        });
+    }
+
+    // ---- shared by the handlers ----
+
+    fn handle(&self) -> Handle {
+        self.session.info().map_or(0, |info| info.handle)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.session.info().map_or(0, |info| info.epoch)
+    }
+
+    /// The slot as a packet shows it.
+    fn snapshot(&self, entry: &Entry) -> (Stamp, SlotBits) {
+        (Stamp { epoch: self.epoch(), tenure: entry.tenure }, SlotBits::from_u16(entry.slot_bits))
+    }
+
+    fn send(&mut self, port: Port, kind: u8, destination: Handle, position: u16, entry: Entry) {
+        let header = Header { position, ..self.session.header(service::LOCK, kind, destination) };
+        self.out.entries(port, header, &[entry]);
+    }
+
+    /// Lets an agent (or whoever needs the desk) work, then passes on what it granted to this very node.
+    fn at_desk<R>(&mut self, now: Time, port: Port, work: impl FnOnce(&mut Agency, &mut Desk) -> R) -> R {
+        let mut desk = Desk {
+            me: self.session.info().map_or(0, |info| info.handle),
+            now,
+            port,
+            header: self.session.header(service::LOCK, 0, 0),
+            config: &self.config,
+            nonce: &mut self.nonce,
+            out: &mut self.out,
+            local: &mut self.local,
+        };
+        work(&mut self.agency, &mut desk)
+    }
+
+    fn set_request_timer(timers: &mut Timers, id: u64, request: &mut Request, at: Time) {
+        request.due = request.deadline.filter(|_| request.waits()).map_or(at, |deadline| deadline.min(at));
+        timers.set(request.due, Due::Request(RequestId(id)));
+    }
+
+    /// Sets the slot's timer to its next need, or drops a book that keeps nothing.
+    fn settle_book(&mut self, slot: u32) {
+        let Some(book) = self.agency.get(slot) else { return };
+        if book.is_idle() {
+            self.agency.books.remove(&slot);
+            return;
+        }
+        let due = book.next_due();
+        if due != book.due {
+            book.due = due;
+            if let Some(at) = due {
+                self.timers.set(at, Due::Slot(slot));
+            }
+        }
+    }
+}
+
+/// Who decided a grant that another node's agent sent, or the switch.
+fn decider(source: Handle, sequence: u8, flags_say_switch: bool) -> Path {
+    if flags_say_switch || (source == 0 && sequence == 0) { Path::Switch } else { Path::Agent }
+}

@@ -1,0 +1,138 @@
+//! Packets on their way out: a ring of frames that grows when it must and is never given back.
+
+use crate::Port;
+use alloc::vec::Vec;
+use wayside_wire::{BODY, Entry, Header, entry_at, limits};
+
+/// A packet for the switch.
+#[derive(Debug)]
+pub struct Transmit<'a> {
+    /// Local port to send it from; 0: the agent port.
+    pub port: Port,
+    /// UDP payload.
+    pub packet: &'a [u8],
+}
+
+struct Frame {
+    port: Port,
+    bytes: usize,
+    packet: [u8; limits::MAX_PACKET_BYTES],
+}
+
+/// First in, first out. `head..head + len` (modulo the ring's size) are waiting.
+pub struct Outbox {
+    ring: Vec<Frame>,
+    head: usize,
+    len: usize,
+}
+
+/// Enough for a node that answers as fast as it is asked.
+const FRAMES: usize = 16;
+
+impl Outbox {
+    /// An empty one.
+    pub fn new() -> Outbox {
+        Outbox { ring: empty_frames(FRAMES), head: 0, len: 0 }
+    }
+
+    /// A packet of entries; sets the header's count.
+    pub fn entries(&mut self, port: Port, mut header: Header, entries: &[Entry]) {
+        debug_assert!((1..=limits::MAX_ENTRIES).contains(&entries.len()));
+        header.count = entries.len() as u8;
+        let frame = self.push(port, entry_at(entries.len()));
+        header.write(frame);
+        for (index, entry) in entries.iter().enumerate() {
+            entry.write(frame, entry_at(index));
+        }
+    }
+
+    /// A packet with a body of its own, written by `body` behind the header.
+    pub fn body(&mut self, port: Port, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
+        let frame = self.push(port, BODY + bytes);
+        header.write(frame);
+        body(frame, BODY);
+    }
+
+    /// The packet that has waited longest.
+    pub fn pop(&mut self) -> Option<Transmit<'_>> {
+        if self.len == 0 {
+            return None;
+        }
+        let index = self.head;
+        self.head = (self.head + 1) % self.ring.len();
+        self.len -= 1;
+        let frame = &self.ring[index];
+        Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Forgets what waits.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn push(&mut self, port: Port, bytes: usize) -> &mut [u8] {
+        if self.len == self.ring.len() {
+            self.grow();
+        }
+        let index = (self.head + self.len) % self.ring.len();
+        self.len += 1;
+        let frame = &mut self.ring[index];
+        frame.port = port;
+        frame.bytes = bytes;
+        &mut frame.packet[..bytes]
+    }
+
+    /// Doubles the ring, the oldest packet first.
+    fn grow(&mut self) {
+        self.ring.rotate_left(self.head);
+        self.head = 0;
+        let more = empty_frames(self.ring.len());
+        self.ring.extend(more);
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox::new()
+    }
+}
+
+fn empty_frames(count: usize) -> Vec<Frame> {
+    (0..count).map(|_| Frame { port: 0, bytes: 0, packet: [0; limits::MAX_PACKET_BYTES] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn keeps_order_while_it_grows() {
+        let mut outbox = Outbox::new();
+        let mut next = 0;
+        let mut sent = 0;
+        let mut got = vec![];
+        for round in 1..8 {
+            for _ in 0..round * 5 {
+                outbox.entries(next, Header::default(), &[Entry::default()]);
+                next += 1;
+            }
+            for _ in 0..round * 3 {
+                got.push(outbox.pop().expect("more was pushed than popped").port);
+                sent += 1;
+            }
+        }
+        while let Some(out) = outbox.pop() {
+            got.push(out.port);
+            sent += 1;
+        }
+        assert_eq!(sent, usize::from(next));
+        assert!(got.is_sorted());
+        assert!(outbox.is_empty());
+    }
+}

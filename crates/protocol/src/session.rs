@@ -1,0 +1,283 @@
+//! The session of a node: enrolment, heartbeats, lease, leaving. Nothing here knows of locks.
+//!
+//! Invariants: `lease_end` is the *send* time of an acknowledged heartbeat (or of the answered ENROL) plus the lease,
+//! so it comes before the moment at which the controller may expire the session; it never moves back. Heartbeat
+//! sequences rise, across epochs too.
+
+use crate::mutant::Mutant;
+use crate::node::NodeConfig;
+use crate::outbox::Outbox;
+use crate::{Handle, Time};
+use wayside_wire::{Enrol, Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
+
+/// A session as its owner sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Name of the node at the switch.
+    pub handle: Handle,
+    /// Cluster-wide count of enrolments: with the handle, a name that is never given again.
+    pub incarnation: u64,
+    /// Boot epoch of the switch.
+    pub epoch: u32,
+    /// Id of the namespace.
+    pub namespace: u16,
+    /// Slots of the namespace.
+    pub slots: u32,
+    /// Lease in microseconds.
+    pub lease: u64,
+    /// What the controller adds to the lease, in microseconds.
+    pub grace: u64,
+    /// When every hold is lost unless a heartbeat is acknowledged before.
+    pub lease_end: Time,
+    /// Secret that ties a local connection to this session.
+    pub lifeline: u64,
+}
+
+/// What became of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has begun.
+    Enrolled,
+    /// There will be none, and why.
+    Refused(Refusal),
+    /// It is over: the lease ended, or the switch says so.
+    Lost,
+    /// The controller has confirmed that it ended as asked, or does not answer.
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Enrolling,
+    Live,
+    Leaving { clean: bool, attempts: u32 },
+    Over,
+}
+
+/// A heartbeat whose acknowledgement may still come.
+#[derive(Clone, Copy, Default)]
+struct Beat {
+    sequence: u64,
+    sent: Time,
+}
+
+/// First pause before an unanswered ENROL or LEAVE is sent again, doubled up to [`PAUSE_MOST`]. Microseconds.
+const PAUSE_FIRST: u64 = 5_000;
+const PAUSE_MOST: u64 = 500_000;
+/// Heartbeats in a lease: with a third of them lost each way, one lease in 1,600 passes without an acknowledgement.
+const BEATS_PER_LEASE: u64 = 8;
+/// LEAVEs that go unanswered before the node gives up; the lease ends the session then.
+const LEAVE_ATTEMPTS: u32 = 6;
+
+pub struct Session {
+    config: NodeConfig,
+    phase: Phase,
+    info: Option<SessionInfo>,
+    nonce: u64,
+    first_sent: Time,
+    pause: u64,
+    due: Time,
+    beats: [Beat; BEATS_PER_LEASE as usize],
+    sequence: u64,
+}
+
+impl Session {
+    pub fn new(config: NodeConfig) -> Session {
+        Session {
+            nonce: config.seed,
+            config,
+            phase: Phase::Idle,
+            info: None,
+            first_sent: Time(0),
+            pause: PAUSE_FIRST,
+            due: Time(u64::MAX),
+            beats: Default::default(),
+            sequence: 0,
+        }
+    }
+
+    pub fn info(&self) -> Option<&SessionInfo> {
+        self.info.as_ref().filter(|_| self.is_live())
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Leaving { .. })
+    }
+
+    /// When [`Session::on_tick`] wants to be called.
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Header of a packet to `destination` under this session.
+    pub fn header(&self, service: u8, kind: u8, destination: Handle) -> Header {
+        let info = self.info.as_ref();
+        Header {
+            service,
+            kind,
+            destination,
+            source: info.map_or(0, |i| i.handle),
+            epoch: info.map_or(0, |i| i.epoch),
+            namespace: info.map_or(0, |i| i.namespace),
+            ..Header::default()
+        }
+    }
+
+    pub fn start(&mut self, now: Time, out: &mut Outbox) {
+        self.phase = Phase::Enrolling;
+        self.first_sent = now;
+        self.send_enrol(now, out);
+    }
+
+    /// Asks for the end of the session; `clean` says that nothing is left to sweep.
+    pub fn leave(&mut self, now: Time, clean: bool, out: &mut Outbox) -> Option<Change> {
+        if self.phase != Phase::Live {
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Left);
+        }
+        self.phase = Phase::Leaving { clean, attempts: 0 };
+        self.pause = PAUSE_FIRST;
+        self.on_tick(now, 0, out)
+    }
+
+    /// A census of all slots came under a later epoch: the switch has restarted, and knows this session.
+    pub fn raise_epoch(&mut self, epoch: u32) {
+        if let Some(info) = &mut self.info {
+            info.epoch = info.epoch.max(epoch);
+        }
+    }
+
+    pub fn on_enrolled(&mut self, now: Time, header: &Header, body: &Enrolled) -> Option<Change> {
+        if self.phase != Phase::Enrolling || body.nonce != self.nonce {
+            return None;
+        }
+        if header.flags & header_flag::REFUSED != 0 {
+            let refusal = Refusal::try_from(body.reason).unwrap_or(Refusal::None);
+            if refusal == Refusal::Recovering {
+                return None;
+            }
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Refused(refusal));
+        }
+        if header.destination == 0 || body.slots == 0 {
+            return None;
+        }
+        let lease = u64::from(body.lease_us);
+        self.info = Some(SessionInfo {
+            handle: header.destination,
+            incarnation: body.incarnation,
+            epoch: header.epoch,
+            namespace: header.namespace,
+            slots: body.slots,
+            lease,
+            grace: u64::from(body.grace_us),
+            lease_end: self.first_sent + lease,
+            lifeline: body.lifeline,
+        });
+        self.phase = Phase::Live;
+        self.due = now;
+        Some(Change::Enrolled)
+    }
+
+    pub fn on_heartbeat_ack(&mut self, now: Time, header: &Header, body: &Heartbeat) -> Option<Change> {
+        let info = self.info.as_mut().filter(|i| i.incarnation == body.incarnation)?;
+        if header.flags & header_flag::EXPIRED != 0 {
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Lost);
+        }
+        let beat = self.beats.iter().find(|beat| beat.sequence == body.sequence && beat.sequence > 0)?;
+        let from = if self.config.is_broken(Mutant::LeaseFromAck) { now } else { beat.sent };
+        info.lease_end = info.lease_end.max(from + info.lease);
+        None
+    }
+
+    pub fn on_left(&mut self, body: &Heartbeat) -> Option<Change> {
+        let ours = self.info.is_some_and(|i| i.incarnation == body.incarnation);
+        if !ours || !matches!(self.phase, Phase::Leaving { .. }) {
+            return None;
+        }
+        self.phase = Phase::Over;
+        self.due = Time(u64::MAX);
+        Some(Change::Left)
+    }
+
+    /// Sends what is due. `oldest`: the oldest outstanding request id.
+    pub fn on_tick(&mut self, now: Time, oldest: u64, out: &mut Outbox) -> Option<Change> {
+        if self.is_live() && self.lease_is_over(now) {
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Lost);
+        }
+        if now < self.due {
+            return None;
+        }
+        match self.phase {
+            Phase::Idle | Phase::Over => self.due = Time(u64::MAX),
+            Phase::Enrolling => self.send_enrol(now, out),
+            Phase::Live => self.send_heartbeat(now, oldest, out),
+            Phase::Leaving { clean, attempts } => return self.send_leave(now, clean, attempts, out),
+        }
+        None
+    }
+
+    pub fn lease_is_over(&self, now: Time) -> bool {
+        self.info.is_some_and(|i| now >= i.lease_end) && !self.config.is_broken(Mutant::IgnoreLease)
+    }
+
+    /// An answer to this very ENROL must come within the lease it may start: each attempt has its own nonce once the
+    /// first has gone unanswered for so long that its session would be half over.
+    fn send_enrol(&mut self, now: Time, out: &mut Outbox) {
+        if now.since(self.first_sent) > 4 * PAUSE_MOST {
+            self.nonce = wayside_wire::mix(self.nonce.wrapping_add(1));
+            self.first_sent = now;
+            self.pause = PAUSE_FIRST;
+        }
+        let body = Enrol {
+            nonce: self.nonce,
+            pid: self.config.pid,
+            lease_us: self.config.lease_us,
+            namespace_name: self.config.namespace,
+            host: self.config.host,
+        };
+        let header = self.header(service::FABRIC, kind::fabric::ENROL, 0);
+        out.body(0, header, FabricKind::Enrol.body().bytes(0), |packet, at| body.write(packet, at));
+        self.back_off(now);
+    }
+
+    fn send_heartbeat(&mut self, now: Time, oldest: u64, out: &mut Outbox) {
+        let Some(info) = self.info else { return };
+        self.sequence += 1;
+        self.beats[(self.sequence % BEATS_PER_LEASE) as usize] = Beat { sequence: self.sequence, sent: now };
+        self.send_beat(now, kind::fabric::HEARTBEAT, 0, oldest, &info, out);
+        let next = now + info.lease / BEATS_PER_LEASE;
+        self.due = if self.config.is_broken(Mutant::IgnoreLease) { next } else { next.min(info.lease_end) };
+    }
+
+    fn send_leave(&mut self, now: Time, clean: bool, attempts: u32, out: &mut Outbox) -> Option<Change> {
+        let Some(info) = self.info.filter(|_| attempts < LEAVE_ATTEMPTS) else {
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Left);
+        };
+        self.phase = Phase::Leaving { clean, attempts: attempts + 1 };
+        let flags = if clean { header_flag::CLEAN } else { 0 };
+        self.send_beat(now, kind::fabric::LEAVE, flags, 0, &info, out);
+        self.back_off(now);
+        None
+    }
+
+    fn send_beat(&self, now: Time, kind: u8, flags: u16, oldest: u64, info: &SessionInfo, out: &mut Outbox) {
+        let body = Heartbeat { sequence: self.sequence, oldest, sent_us: now.0, incarnation: info.incarnation };
+        let header = Header { flags, ..self.header(service::FABRIC, kind, 0) };
+        out.body(0, header, FabricKind::Heartbeat.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+
+    fn back_off(&mut self, now: Time) {
+        self.due = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MOST);
+    }
+}
