@@ -43,12 +43,14 @@ impl Node {
             return;
         }
         let stray = Stray { kind: header.kind, entry, hops: header.position };
-        let (stamp, _) = self.snapshot(&entry);
+        let seen = stray.shows_slot().then(|| self.snapshot(&entry));
         let agent = self.agency.get(entry.slot).and_then(|book| book.agent.as_ref());
         match agent {
             Some(agent) if agent.suspended && !self.config.is_broken(Mutant::IgnoreSuspension) => {}
-            Some(agent) if !agent.is_pending() && stamp <= agent.stamp => self.at_agent(now, stray),
-            _ => self.keep_in_limbo(now, stray),
+            Some(agent) if !agent.is_pending() && seen.is_none_or(|(stamp, _)| stamp <= agent.stamp) => {
+                self.at_agent(now, stray);
+            }
+            _ => self.keep_in_limbo(now, stray, seen),
         }
     }
 
@@ -105,17 +107,16 @@ impl Node {
 
     // ---- limbo and claims ----
 
-    fn keep_in_limbo(&mut self, now: Time, stray: Stray) {
-        let seen = self.snapshot(&stray.entry);
+    fn keep_in_limbo(&mut self, now: Time, stray: Stray, seen: Option<(Stamp, SlotBits)>) {
         let slot = stray.entry.slot;
         let retransmit = self.config.retransmit_us;
         let book = self.agency.book(slot);
         book.keep(stray);
-        if book.seen.is_none_or(|(stamp, _)| seen.0 >= stamp) {
-            book.seen = Some(seen);
+        if let Some((stamp, bits)) = seen.filter(|(stamp, _)| book.seen.is_none_or(|(newest, _)| *stamp >= newest)) {
+            book.seen = Some((stamp, bits));
         }
         // A GRANT with the agency may be on its way behind this packet; without a waiting request it cannot be.
-        let at_once = book.agent.is_none() && book.waits == 0 && !seen.1.transferred;
+        let at_once = book.agent.is_none() && book.waits == 0 && seen.is_some_and(|(_, bits)| !bits.transferred);
         let due = if at_once { now } else { now + retransmit };
         book.limbo_due = Some(book.limbo_due.map_or(due, |earlier| earlier.min(due)));
         if at_once {
@@ -130,14 +131,22 @@ impl Node {
         let retransmit = self.config.retransmit_us;
         let Some(book) = self.agency.get(slot) else { return };
         book.limbo_due = None;
-        let Some((stamp, bits)) = book.seen.filter(|_| !book.limbo.is_empty()) else { return };
+        if book.limbo.is_empty() {
+            return;
+        }
         let agent = book.agent.as_ref().map(|a| (a.is_pending() || a.suspended, a.stamp));
-        match agent {
-            Some((true, _)) => book.limbo_due = Some(now + retransmit),
-            Some((false, acting)) if stamp <= acting => self.replay_limbo(now, slot),
-            _ if bits.transferred && !claim_anyway => self.bounce_limbo(slot),
-            _ if book.claim.is_none() => self.claim(now, slot, stamp, bits),
-            _ => book.limbo_due = Some(now + retransmit),
+        match (agent, book.seen) {
+            (Some((true, _)), _) => book.limbo_due = Some(now + retransmit),
+            (Some((false, _)), None) => self.replay_limbo(now, slot),
+            (Some((false, acting)), Some((stamp, _))) if stamp <= acting => self.replay_limbo(now, slot),
+            (_, Some((stamp, bits))) if !bits.transferred || claim_anyway => {
+                if book.claim.is_none() {
+                    self.claim(now, slot, stamp, bits);
+                } else {
+                    book.limbo_due = Some(now + retransmit);
+                }
+            }
+            _ => self.bounce_limbo(slot),
         }
         self.settle_book(slot);
     }
@@ -445,11 +454,16 @@ impl Node {
     }
 }
 
-/// The join of which a RELEASE speaks: with JOINED, `sequence` tenures before the slot's, as the switch has put it.
+/// The join of which a RELEASE speaks: it carries its own grant's tenure and ordinal.
 fn joined_at(entry: &Entry, stamp: Stamp, bits: SlotBits) -> Option<(Stamp, u16)> {
-    let joined = entry.flags & entry_flag::JOINED != 0;
-    let tenure = stamp.tenure.checked_sub(u32::from(entry.sequence))?;
-    joined.then_some((Stamp { tenure, ..stamp }, bits.joins))
+    (entry.flags & entry_flag::JOINED != 0).then_some((stamp, bits.joins))
+}
+
+impl Stray {
+    /// Whether the packet carries the slot as the switch saw it; RELEASE and DOWNGRADE speak of their grant instead.
+    fn shows_slot(&self) -> bool {
+        !matches!(self.kind, kind::lock::RELEASE | kind::lock::DOWNGRADE)
+    }
 }
 
 impl Book {
