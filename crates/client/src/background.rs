@@ -1,0 +1,131 @@
+//! The background thread of a session: it answers for the agents, reads for the tasks, drives the timers that nobody
+//! else does, keeps the lifeline, and begins a new session after one is lost.
+
+use crate::clock;
+use crate::control::Listed;
+use crate::core::Phase;
+use crate::engine::Engine;
+use crate::lifeline::Lifeline;
+use crate::request::Standing;
+use crate::socket::poll;
+use std::sync::Arc;
+use std::time::Duration;
+use wayside_protocol::{Mode, Time};
+
+/// Packets read from one socket before the other one and the timers have their turn.
+const TURN: u32 = 64;
+/// Without an answer for so long, the next endpoint is asked, and the name resolved anew.
+const ENDPOINT_PATIENCE: Duration = Duration::from_secs(1);
+/// Without a session it looks so often; and lets the tasks that wait for one look at their deadlines, so that no
+/// timer of a runtime is asked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs until the session is closed.
+pub(crate) fn run(engine: &Arc<Engine>) {
+    let mut background =
+        Background { engine, lifeline: Lifeline::default(), phase: Phase::Enrolling, phase_since: clock::now() };
+    while background.turn() {}
+    engine.visit(|core, _, errands| core.lose(Phase::Closed, errands));
+}
+
+struct Background<'a> {
+    engine: &'a Arc<Engine>,
+    lifeline: Lifeline,
+    phase: Phase,
+    phase_since: Time,
+}
+
+impl Background<'_> {
+    /// Sleeps until there is something to do, and does it. False: the session is closed.
+    fn turn(&mut self) -> bool {
+        let next = self.engine.next_wake_up().min(self.lifeline.due()).min(self.looks_again());
+        let [agent, reactor, rung, line] = poll(
+            [
+                self.engine.agent.socket.descriptor(),
+                self.engine.reactor.socket.descriptor(),
+                self.engine.agent.alarm.descriptor(),
+                self.lifeline.descriptor(),
+            ],
+            clock::until(next),
+        );
+        self.engine.is_up();
+        if rung {
+            self.engine.agent.alarm.silence();
+        }
+        if agent {
+            self.engine.drain(&self.engine.agent.socket, TURN);
+        }
+        if reactor {
+            self.engine.drain(&self.engine.reactor.socket, TURN);
+        }
+        if self.engine.timers_are_due() {
+            // What lies unread in a reply port may be the very answer that is about to be asked for again.
+            self.engine.sweep();
+            self.engine.tick();
+        }
+        if line {
+            self.lifeline.on_readable(|| listing(self.engine));
+        }
+        self.look_after_session()
+    }
+
+    fn look_after_session(&mut self) -> bool {
+        let now = clock::now();
+        let (phase, session) = self.engine.session();
+        if phase != self.phase {
+            self.phase = phase;
+            self.phase_since = now;
+        }
+        match phase {
+            Phase::Live => self.lifeline.keep(session, self.engine.switch()),
+            Phase::Enrolling if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) => {
+                self.phase_since = now;
+                self.engine.enrol_anew(true);
+            }
+            Phase::Enrolling => self.engine.call_newcomers(),
+            Phase::Lost => {
+                self.lifeline = Lifeline::default();
+                self.engine.enrol_anew(false);
+            }
+            // A namespace may be made and handles may be freed: ask again from time to time.
+            Phase::Refused(_) if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) => {
+                self.engine.enrol_anew(false)
+            }
+            Phase::Refused(_) => {}
+            Phase::Closed => return false,
+        }
+        now < self.engine.closes_at()
+    }
+
+    /// When the session needs a look although no timer of the protocol is due.
+    fn looks_again(&self) -> Time {
+        let look = match self.phase {
+            Phase::Live | Phase::Closed => Time(u64::MAX),
+            Phase::Enrolling | Phase::Lost | Phase::Refused(_) => clock::after(clock::now(), LOOK),
+        };
+        look.min(self.engine.closes_at())
+    }
+}
+
+/// Holds and waits with their names, for people.
+fn listing(engine: &Engine) -> Vec<Listed> {
+    engine.visit(|core, now, _| {
+        core.requests
+            .values()
+            .map(|entry| &entry.request)
+            .filter(|request| matches!(request.standing(), Standing::Held | Standing::Waiting))
+            .map(|request| {
+                let held = request.standing() == Standing::Held;
+                Listed {
+                    name: request.name.to_string(),
+                    name_id: format!("{:016x}", request.name.id),
+                    slot: request.slot,
+                    mode: if request.mode() == Mode::Shared { "shared" } else { "exclusive" }.into(),
+                    state: if held { "held" } else { "waiting" }.into(),
+                    since_us: now.since(request.since()),
+                    token: if held { request.token().to_string() } else { String::new() },
+                }
+            })
+            .collect()
+    })
+}

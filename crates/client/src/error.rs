@@ -1,0 +1,56 @@
+//! What can go wrong, each kind apart: a caller treats a lock that is busy otherwise than a switch that is gone.
+
+use std::time::Duration;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The hold, or the wait for it, ended with the session, with its deadline, or by force. The lock may be
+    /// somebody else's already: stop what it protects. The session enrols anew by itself; try again if you like.
+    #[error("lost: the session or the hold's own time ended, and the lock may be held by another now")]
+    Lost,
+    /// A try met a lock that is held, or awaited, by others.
+    #[error("busy: the lock is held by node {holder}")]
+    Busy {
+        /// Handle of the node that keeps the lock's books, usually that of the holder; 0 where it is not known.
+        holder: u16,
+    },
+    /// The wait's deadline passed. The request is taken back; if a grant was on its way, it is returned.
+    #[error("timed out waiting for the lock")]
+    TimedOut,
+    /// No switch answered in time.
+    #[error(
+        "unavailable: no Wayside switch answered at {endpoint} within {waited:?}{detail}; start one there with \
+         `wayside dev` or `wayside switch`, or set WAYSIDE_ENDPOINTS to where one runs"
+    )]
+    Unavailable {
+        /// Where it was sought.
+        endpoint: String,
+        /// For how long.
+        waited: Duration,
+        /// What the network said, if it said anything.
+        detail: String,
+    },
+    /// The switch answered, and refused the session.
+    #[error("refused by the switch: {0}")]
+    Refused(String),
+    /// The name is no lock's name.
+    #[error("invalid name: {0}")]
+    InvalidName(String),
+    /// The endpoint is no host and port, or leads to no address.
+    #[error("invalid endpoint: {0}")]
+    InvalidEndpoint(String),
+    /// The namespace's name cannot be one.
+    #[error("invalid namespace: {0}")]
+    InvalidNamespace(String),
+    /// This session has as many requests under way as it may: 4 million.
+    #[error("too many requests: this session has 4 million under way")]
+    TooMany,
+    /// The operating system refused a socket or a thread.
+    #[error("{0}")]
+    System(String),
+    /// The session was closed by this process.
+    #[error("closed: this session was closed")]
+    Closed,
+}

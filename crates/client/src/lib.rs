@@ -1,0 +1,62 @@
+//! Wayside for applications: locks that travel.
+//!
+//! A [`Session`] is a process's standing with the switch; [`Session::lock`] asks for a lock, exclusive or shared,
+//! blocking or as a future on any executor; a [`Guard`] holds it, knows its fencing token and until when it is safe,
+//! and gives it back when dropped.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use wayside_client::{Error, Session};
+//!
+//! let session = Session::builder().connect()?; // WAYSIDE_ENDPOINTS, or 127.0.0.1:7600
+//! match session.lock("orders/42").wait(Duration::from_secs(5)).acquire() {
+//!     Ok(guard) => println!("mine until {:?}, token {}", guard.deadline(), guard.token()),
+//!     Err(Error::TimedOut) => println!("somebody else is at it"),
+//!     Err(error) => return Err(error),
+//! }
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! As a future:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), wayside_client::Error> {
+//! # let session = wayside_client::Session::builder().begin()?;
+//! let mut guard = session.lock("orders/42").await?;
+//! guard.downgrade_async().await?;
+//! guard.release()
+//! # }
+//! ```
+//!
+//! Inside: `session.rs` and `lock.rs` are the calls; `engine.rs` is the protocol node with its sockets and the lock
+//! around it; `background.rs` is the one thread of its own. The protocol itself is `wayside-protocol`.
+
+mod background;
+mod clock;
+pub mod control;
+mod core;
+mod endpoint;
+mod engine;
+mod errands;
+mod error;
+mod guard;
+mod lifeline;
+mod lock;
+mod many;
+mod name;
+mod port;
+mod request;
+mod session;
+mod socket;
+mod wait;
+
+pub use crate::core::Grants;
+pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint, SOCKET_VARIABLE, control_socket};
+pub use error::Error;
+pub use guard::Guard;
+pub use lock::{Acquiring, LockRequest};
+pub use many::{AcquiringMany, Guards, ManyRequest};
+pub use name::Name;
+pub use session::{Builder, NAMESPACE_VARIABLE, Session};
+pub use wait::Wait;
+pub use wayside_protocol::{Mode, Path, SessionInfo, Token};

@@ -1,0 +1,241 @@
+//! Sessions: a process's standing with the switch, from enrolment to the end.
+
+use crate::background;
+use crate::core::Grants;
+use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
+use crate::engine::{Engine, system};
+use crate::lock::LockRequest;
+use crate::many::ManyRequest;
+use crate::{Error, Name, Wait, clock};
+use parking_lot::Mutex;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use wayside_protocol::SessionInfo;
+use wayside_wire::limits::MAX_NAMESPACE_BYTES;
+
+/// Names the namespace for every session that is not told otherwise.
+pub const NAMESPACE_VARIABLE: &str = "WAYSIDE_NAMESPACE";
+const NAMESPACE: &str = "default";
+/// Where `wayside dev` answers.
+const ENDPOINT: &str = "127.0.0.1:7600";
+/// For an answer to an enrolment, with room for a switch that is being restarted.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a session is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) namespace: String,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) wait: Wait,
+    pub(crate) patience: Duration,
+}
+
+/// Makes a [`Session`] otherwise than [`Session::connect`] does.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use wayside_client::{Session, Wait};
+///
+/// let session = Session::builder()
+///     .endpoint("switch.example:7600")
+///     .lease(Duration::from_secs(2))
+///     .wait(Wait::Spin)
+///     .connect()?;
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `connect`"]
+pub struct Builder {
+    endpoints: Option<String>,
+    namespace: Option<String>,
+    lease: Option<Duration>,
+    wait: Wait,
+    patience: Duration,
+}
+
+impl Builder {
+    /// Where the switch is: `host[:port]`, several separated by commas, all of the same switch. Without it,
+    /// `WAYSIDE_ENDPOINTS`, else `127.0.0.1:7600`.
+    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        self.endpoints = Some(endpoint.into());
+        self
+    }
+
+    /// The namespace of the locks, 1 to 24 bytes. Without it, `WAYSIDE_NAMESPACE`, else `default`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// How long the session outlives its last heartbeat; the namespace's own lease without it. A short one frees the
+    /// locks of a dead host sooner, and loses those of a slow one sooner. From 1 ms to 71 minutes; the switch may
+    /// narrow that down.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How threads wait for answers.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long [`Builder::connect`], and every acquire while there is no session, waits for the switch; 3 s without
+    /// it.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Enrols, and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
+    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], and [`Error::System`] without sockets or threads.
+    pub fn connect(self) -> Result<Session, Error> {
+        let session = self.begin()?;
+        session.connection.engine.await_session(None)?;
+        Ok(session)
+    }
+
+    /// Enrols without waiting: acquires wait for it. For tasks, which must not block.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`], but for those that only an answer brings.
+    pub fn begin(self) -> Result<Session, Error> {
+        let engine = Arc::new(Engine::new(self.config()?)?);
+        engine.start();
+        let run = {
+            let engine = engine.clone();
+            move || background::run(&engine)
+        };
+        let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
+        Ok(Session { connection: Arc::new(Connection { engine, thread: Mutex::new(Some(thread)) }) })
+    }
+
+    fn config(self) -> Result<Config, Error> {
+        let from = |variable: &str| std::env::var(variable).ok().filter(|value| !value.is_empty());
+        let endpoints = self.endpoints.or_else(|| from(ENDPOINTS_VARIABLE)).unwrap_or_else(|| ENDPOINT.into());
+        let namespace = self.namespace.or_else(|| from(NAMESPACE_VARIABLE)).unwrap_or_else(|| NAMESPACE.into());
+        if namespace.is_empty() || namespace.len() > MAX_NAMESPACE_BYTES || namespace.contains('\0') {
+            let why = format!("{namespace:?}: write 1 to {MAX_NAMESPACE_BYTES} bytes");
+            return Err(Error::InvalidNamespace(why));
+        }
+        Ok(Config {
+            endpoints: Endpoint::parse_list(&endpoints)?,
+            namespace,
+            lease: self.lease,
+            wait: self.wait,
+            patience: self.patience,
+        })
+    }
+}
+
+/// A process's standing with the switch. Cheap to clone; any number of threads and tasks may use it at once.
+///
+/// It lives as long as a clone of it, a guard or a pending acquire does; then it leaves, which takes at most a few
+/// tenths of a second. All its locks are kept by one heartbeat. If it is lost (the network was away for a lease, or
+/// the process paused), every guard is lost with it, and the session enrols anew by itself.
+///
+/// ```no_run
+/// use wayside_client::Session;
+///
+/// let session = Session::connect("127.0.0.1:7600")?;
+/// let guard = session.lock("orders/42").acquire()?;
+/// println!("fencing token {}", guard.token());
+/// drop(guard);
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) connection: Arc<Connection>,
+}
+
+impl Session {
+    /// Enrols with the switch at `endpoint`: `host` or `host:port`.
+    ///
+    /// # Errors
+    /// Those of [`Builder::connect`].
+    pub fn connect(endpoint: impl Into<String>) -> Result<Session, Error> {
+        Session::builder().endpoint(endpoint).connect()
+    }
+
+    /// For everything that [`Session::connect`] leaves at its default.
+    pub fn builder() -> Builder {
+        Builder { endpoints: None, namespace: None, lease: None, wait: Wait::default(), patience: PATIENCE }
+    }
+
+    /// Asks for a lock: exclusive, however long it takes, unless the result is told otherwise.
+    pub fn lock<'a>(&self, name: impl Into<Name<'a>>) -> LockRequest<'_, 'a> {
+        LockRequest::new(self, name.into())
+    }
+
+    /// Asks for several locks, all or none. They are taken in one order everywhere, so that two callers who want
+    /// some of the same locks never wait for each other in a circle. A name that occurs twice is taken once.
+    pub fn lock_many<'a, N: Into<Name<'a>>>(&self, names: impl IntoIterator<Item = N>) -> ManyRequest<'_, 'a> {
+        ManyRequest::new(self, names.into_iter().map(Into::into).collect())
+    }
+
+    /// Handle, incarnation, epoch and lease of the session; None while there is none.
+    #[must_use]
+    pub fn info(&self) -> Option<SessionInfo> {
+        self.connection.engine.session().1
+    }
+
+    /// Address of the switch.
+    #[must_use]
+    pub fn switch(&self) -> SocketAddrV4 {
+        self.connection.engine.switch()
+    }
+
+    /// Until when the locks of this session are safe unless another heartbeat is acknowledged; None without a session.
+    #[must_use]
+    pub fn lease_end(&self) -> Option<Instant> {
+        clock::instant(self.info()?.lease_end)
+    }
+
+    /// Grants so far, by who decided.
+    #[must_use]
+    pub fn grants(&self) -> Grants {
+        self.connection.engine.grants()
+    }
+
+    /// Ends the session now, for all its clones: what is held is lost. Takes at most a few tenths of a second.
+    pub fn close(self) {
+        self.connection.close();
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("switch", &self.switch()).field("info", &self.info()).finish()
+    }
+}
+
+/// What sessions, guards and pending acquires share; the last of them to go ends the session.
+pub(crate) struct Connection {
+    pub(crate) engine: Arc<Engine>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Connection {
+    fn close(&self) {
+        self.engine.close();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // It has logged its panic, if it ended by one.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

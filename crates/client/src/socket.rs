@@ -1,0 +1,172 @@
+//! Sockets to the switch, and what their readers sleep on.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+/// Longest packet and one byte more: a longer datagram arrives cut off at this length, which no kind has.
+pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES + 1;
+
+/// A UDP socket connected to the switch, never blocking. Any number of threads may use it at once.
+pub(crate) struct Socket {
+    udp: UdpSocket,
+    number: AtomicU16,
+}
+
+impl Socket {
+    pub(crate) fn open(switch: SocketAddrV4) -> io::Result<Socket> {
+        let udp = connected(switch)?;
+        let number = AtomicU16::new(udp.local_addr()?.port());
+        Ok(Socket { udp, number })
+    }
+
+    /// Connects to where the switch is now, from a new local port, so that nothing meant for the session before
+    /// arrives. The descriptor stays; a poll under way goes on with the old socket until it is woken.
+    pub(crate) fn reopen(&self, switch: SocketAddrV4) -> io::Result<()> {
+        let fresh = connected(switch)?;
+        // SAFETY: both descriptors are open and owned here; dup3 replaces ours in one step.
+        if unsafe { libc::dup3(fresh.as_raw_fd(), self.udp.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.number.store(fresh.local_addr()?.port(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Its local UDP port.
+    pub(crate) fn number(&self) -> u16 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.udp.as_raw_fd()
+    }
+
+    /// Sends, or loses the packet as the network might: the protocol sends it again. An error that an earlier
+    /// packet met is reported to the next one, so the first error means nothing.
+    pub(crate) fn send(&self, packet: &[u8]) {
+        if self.udp.send(packet).is_err() {
+            let _ = self.udp.send(packet);
+        }
+    }
+
+    /// The next packet, if there is one.
+    pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
+        match self.udp.recv(buffer) {
+            Ok(bytes) => Received::Packet(&buffer[..bytes]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) => Received::Error(error),
+        }
+    }
+}
+
+/// What a look into a socket brought.
+pub(crate) enum Received<'b> {
+    Packet(&'b [u8]),
+    Nothing,
+    /// Mostly: nobody listens at the switch's port. There may be more to read.
+    Error(io::Error),
+}
+
+fn connected(switch: SocketAddrV4) -> io::Result<UdpSocket> {
+    let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    udp.connect(switch)?;
+    udp.set_nonblocking(true)?;
+    Ok(udp)
+}
+
+/// Wakes a thread that sleeps in [`poll`]: an eventfd.
+pub(crate) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Alarm> {
+        // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        Ok(Alarm(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    pub(crate) fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes. It fails only if the count is at its maximum, and then it rings anyway.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    pub(crate) fn silence(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight writable bytes. It fails if it does not ring, which is what is wanted.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Sleeps until one of `descriptors` can be read, or `most` has passed. Negative descriptors are skipped. Says which.
+pub(crate) fn poll<const N: usize>(descriptors: [RawFd; N], most: Duration) -> [bool; N] {
+    let mut set = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let most = libc::timespec {
+        tv_sec: most.as_secs().min(LONGEST_SLEEP) as libc::time_t,
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    // SAFETY: `set` has N elements and outlives the call, as `most` does; no signal mask.
+    let ready = unsafe { libc::ppoll(set.as_mut_ptr(), N as libc::nfds_t, &most, std::ptr::null()) };
+    if ready <= 0 {
+        return [false; N];
+    }
+    set.map(|entry| entry.revents != 0)
+}
+
+/// A sleeper looks up at least so often (seconds), if only to keep `timespec` within its range.
+const LONGEST_SLEEP: u64 = 3_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> (UdpSocket, SocketAddrV4) {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let std::net::SocketAddr::V4(address) = udp.local_addr().unwrap() else { panic!("bound to IPv4") };
+        (udp, address)
+    }
+
+    #[test]
+    fn a_reopened_socket_speaks_to_the_new_switch_from_a_new_port() {
+        let (_, first) = peer();
+        let (second, address) = peer();
+        let socket = Socket::open(first).unwrap();
+        let number = socket.number();
+        socket.reopen(address).unwrap();
+        assert_ne!(socket.number(), number);
+        socket.send(b"x");
+        let (_, from) = second.recv_from(&mut [0; 8]).unwrap();
+        assert_eq!(from.port(), socket.number());
+    }
+
+    #[test]
+    fn a_rung_alarm_ends_a_sleep_once() {
+        let alarm = Alarm::new().unwrap();
+        alarm.ring();
+        assert_eq!(poll([alarm.descriptor(), -1], Duration::from_secs(60)), [true, false]);
+        alarm.silence();
+        assert_eq!(poll([alarm.descriptor()], Duration::ZERO), [false]);
+    }
+
+    #[test]
+    fn an_error_of_an_earlier_packet_does_not_cost_the_next_one() {
+        let (udp, address) = peer();
+        let socket = Socket::open(address).unwrap();
+        drop(udp);
+        socket.send(b"lost");
+        let udp = UdpSocket::bind(address).unwrap();
+        socket.send(b"kept");
+        let mut buffer = [0; 8];
+        let bytes = udp.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..bytes], b"kept");
+    }
+}
