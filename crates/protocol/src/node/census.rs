@@ -9,7 +9,7 @@ use crate::agent::{Party, mode_flag};
 use crate::lock::State;
 use crate::map::IdMap;
 use crate::mutant::Mutant;
-use crate::{Stamp, Time, Token};
+use crate::{Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use wayside_wire::{
@@ -51,7 +51,8 @@ enum Scope {
 impl Scope {
     fn stamp(&self, slot: u32, epoch: u32) -> Option<Stamp> {
         match self {
-            Scope::All => Some(Stamp { epoch, tenure: 0 }),
+            // Everything of earlier epochs; slots begin again at tenure 0.
+            Scope::All => Some(Stamp { epoch: epoch.saturating_sub(1), tenure: limits::MAX_TENURE }),
             Scope::Slots(slots) => slots.iter().find(|(of, _)| *of == slot).map(|(_, stamp)| *stamp),
         }
     }
@@ -136,8 +137,10 @@ impl Node {
             .requests
             .iter()
             .filter_map(|(id, request)| {
-                let State::Held { token, .. } = request.state else { return None };
+                let State::Held { token, downgrading, .. } = request.state else { return None };
                 scope.stamp(request.slot, epoch)?;
+                // The old agent may have admitted readers already.
+                let mode = if downgrading { Mode::Shared } else { request.mode };
                 Some(Entry {
                     name: request.name,
                     request: id.0,
@@ -146,7 +149,7 @@ impl Node {
                     holder: me,
                     reply_port: request.port,
                     slot_bits: 0,
-                    flags: entry_flag::HELD | mode_flag(request.mode),
+                    flags: entry_flag::HELD | mode_flag(mode),
                     sequence: token.sequence(),
                 })
             })
