@@ -368,6 +368,9 @@ impl Node {
     fn take(&mut self, now: Time, id: u64, token: Token, agent: Handle, ordinal: Option<u16>, path: Path) {
         if self.is_wanted(id, token.stamp()) {
             self.hold(now, id, token, agent, ordinal, path);
+            if let Some(slot) = self.requests.get(id).map(|r| r.slot) {
+                self.settle_book(slot);
+            }
         }
     }
 

@@ -1,0 +1,204 @@
+//! A switch (the real core) and some nodes on a network that loses nothing unless told to.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, RequestId, Time, Token};
+use wayside_switch::{Action, Switch, SwitchConfig};
+use wayside_wire::{BODY, Enrolled, FabricKind, Header, LockKind, Policy, check, kind, service};
+
+pub const SLOTS: u32 = 64;
+pub const LEASE: u64 = 1_000_000;
+const EPOCH: u32 = 7;
+
+/// A packet that may be delayed: from the switch to a node, or to the switch.
+pub struct Flying {
+    pub to: Option<usize>,
+    pub from: SocketAddrV4,
+    pub packet: Vec<u8>,
+}
+
+pub struct Bench {
+    pub now: Time,
+    pub switch: Switch,
+    pub nodes: Vec<Node>,
+    pub flying: VecDeque<Flying>,
+    /// Kinds that were delivered, in order: (to node or None, kind).
+    pub delivered: Vec<(Option<usize>, u8)>,
+    /// Packets for the controller.
+    pub to_controller: Vec<Vec<u8>>,
+}
+
+fn address(node: usize, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, node as u8 + 1), if port == 0 { 9_000 } else { port })
+}
+
+pub fn handle(node: usize) -> u16 {
+    node as u16 + 1
+}
+
+impl Bench {
+    pub fn new(nodes: usize) -> Bench {
+        let switch = Switch::new(SwitchConfig { slots: SLOTS, max_handle: 100 });
+        switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first namespace fits");
+        (&switch).set_epoch(EPOCH);
+        (&switch).set_serving(true);
+        let mut bench = Bench {
+            now: Time(1_000),
+            switch,
+            nodes: Vec::new(),
+            flying: VecDeque::new(),
+            delivered: Vec::new(),
+            to_controller: Vec::new(),
+        };
+        for index in 0..nodes {
+            bench.enrol(index);
+        }
+        bench.run();
+        bench
+    }
+
+    /// Plays the controller for one node.
+    fn enrol(&mut self, index: usize) {
+        let mut node = Node::new(NodeConfig::new(1 + index as u64));
+        node.start(self.now);
+        let enrol = node.transmit().expect("a node enrols").packet.to_vec();
+        let nonce = wayside_wire::Enrol::read(&enrol, BODY).nonce;
+        let incarnation = 100 + index as u64;
+        let entry = NodeEntry { address: address(index, 0), namespace: 1, incarnation };
+        (&self.switch).set_node(handle(index), &entry);
+        let header = Header {
+            service: service::FABRIC,
+            kind: kind::fabric::ENROLLED,
+            destination: handle(index),
+            epoch: EPOCH,
+            namespace: 1,
+            ..Header::default()
+        };
+        let body = Enrolled { nonce, incarnation, lease_us: LEASE as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
+        let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
+        header.write(&mut packet);
+        body.write(&mut packet, BODY);
+        node.on_packet(self.now, &packet);
+        assert!(matches!(node.event(), Some(Event::Enrolled(_))));
+        node.on_tick(self.now);
+        self.nodes.push(node);
+        self.collect(index);
+    }
+
+    pub fn collect(&mut self, index: usize) {
+        while let Some(out) = self.nodes[index].transmit() {
+            let from = address(index, out.port);
+            self.flying.push_back(Flying { to: None, from, packet: out.packet.to_vec() });
+        }
+    }
+
+    /// Delivers the oldest packet under way.
+    pub fn step(&mut self) -> bool {
+        let Some(flying) = self.flying.pop_front() else { return false };
+        self.deliver(flying);
+        true
+    }
+
+    pub fn deliver(&mut self, flying: Flying) {
+        let Flying { to, from, mut packet } = flying;
+        let header = check(&packet).expect("only whole packets fly here");
+        self.delivered.push((to, if header.service == service::LOCK { header.kind } else { 0 }));
+        if let Some(index) = to {
+            self.nodes[index].on_packet(self.now, &packet);
+            return self.collect(index);
+        }
+        let verdict = self.switch.process(&mut packet, from);
+        packet.truncate(verdict.length);
+        if let Some(agent) = verdict.copy {
+            let mut copy = packet.clone();
+            Switch::make_join(&mut copy);
+            self.fly_to_node(self.switch.address(agent, 0).expect("agents are known"), copy);
+        }
+        match verdict.action {
+            Action::Drop => {}
+            Action::ToSender => self.fly_to_node(from, packet),
+            Action::ToNode { handle, port } => {
+                self.fly_to_node(self.switch.address(handle, port).expect("receivers are known"), packet);
+            }
+            Action::ToController => self.to_controller.push(packet),
+        }
+    }
+
+    fn fly_to_node(&mut self, at: SocketAddrV4, packet: Vec<u8>) {
+        let to = usize::from(at.ip().octets()[3]) - 1;
+        self.flying.push_back(Flying { to: Some(to), from: at, packet });
+    }
+
+    /// Until nothing is under way.
+    pub fn run(&mut self) {
+        let mut steps = 0;
+        while self.step() {
+            steps += 1;
+            assert!(steps < 10_000, "packets go round in circles");
+        }
+    }
+
+    /// Time passes, timers fire, packets fly.
+    pub fn pass(&mut self, micros: u64) {
+        let end = self.now + micros;
+        loop {
+            let due = (0..self.nodes.len()).filter_map(|i| self.nodes[i].next_timer()).min().unwrap_or(end).min(end);
+            self.now = self.now.max(due);
+            for index in 0..self.nodes.len() {
+                self.nodes[index].on_tick(self.now);
+                self.collect(index);
+            }
+            self.run();
+            if self.now >= end {
+                return;
+            }
+        }
+    }
+
+    /// Drops packets of this kind that are under way; how many.
+    pub fn lose(&mut self, lost: u8) -> usize {
+        let before = self.flying.len();
+        self.flying.retain(|f| {
+            let header = check(&f.packet).expect("only whole packets fly here");
+            !(header.service == service::LOCK && header.kind == lost)
+        });
+        before - self.flying.len()
+    }
+
+    pub fn ask(&mut self, node: usize, name: u64, mode: Mode) -> RequestId {
+        self.ask_with(node, Acquire { name, mode, try_: false, deadline: None, port: 5_000 })
+    }
+
+    pub fn ask_with(&mut self, node: usize, want: Acquire) -> RequestId {
+        let id = self.nodes[node].acquire(self.now, want).expect("the session lives");
+        self.collect(node);
+        id
+    }
+
+    pub fn release(&mut self, node: usize, id: RequestId) {
+        self.nodes[node].release(self.now, id);
+        self.collect(node);
+    }
+
+    /// The next event of a node, which must be a grant of this request.
+    pub fn granted(&mut self, node: usize, id: RequestId) -> (Token, Path) {
+        match self.nodes[node].event() {
+            Some(Event::Granted { request, token, path, .. }) if request == id => (token, path),
+            other => panic!("node {node} got {other:?}, not the grant of {id:?}"),
+        }
+    }
+
+    pub fn quiet(&mut self, node: usize) {
+        assert_eq!(self.nodes[node].event(), None);
+    }
+
+    pub fn slot(&self, name: u64) -> SlotWord {
+        (&self.switch).load_slot(1, (name % u64::from(SLOTS)) as u32)
+    }
+
+    /// How often a kind was delivered since the last call.
+    pub fn count(&mut self, kind: LockKind) -> usize {
+        self.delivered.iter().filter(|(_, delivered)| *delivered == kind as u8).count()
+    }
+}
