@@ -251,8 +251,8 @@ WS_INLINE struct ws_verdict ws_on_acquire_batch(struct ws_turn *turn, ws_u8 coun
 	int deciding = 1;
 
 	for (ws_u32 i = 0; i < WS_MAX_ENTRIES; i++) {
-		void *entry = (ws_u8 *)turn->entry + i * WS_ENTRY_BYTES;
-		if (i >= count || (const ws_u8 *)entry + WS_ENTRY_BYTES > (const ws_u8 *)turn->end)
+		void *entry = ws_entry_at(turn->entry, turn->end, i);
+		if (i >= count || !entry)
 			break;
 		ws_entry_set_flags(entry, ws_wish(entry));
 		struct ws_slot *slot = ws_slot_at(turn->sw, turn->region->base + ws_entry_slot(entry));

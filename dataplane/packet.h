@@ -84,8 +84,8 @@ WS_INLINE ws_u8 ws_check_requests(struct ws_turn *turn, ws_u8 count)
 
 	turn->direct = holder == turn->source && ws_header_position(turn->header) == 0;
 	for (ws_u32 i = 0; i < WS_MAX_ENTRIES; i++) {
-		void *entry = (ws_u8 *)turn->entry + i * WS_ENTRY_BYTES;
-		if (i >= count || (const ws_u8 *)entry + WS_ENTRY_BYTES > (const ws_u8 *)turn->end)
+		void *entry = ws_entry_at(turn->entry, turn->end, i);
+		if (i >= count || !entry)
 			break;
 		if (ws_entry_slot(entry) >= turn->region->count)
 			return WS_DROP_REASON_BAD_SLOT;

@@ -35,6 +35,13 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globa
 WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->regions[namespace]; }
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
 
+/* Entry `index` of a packet, or 0 where it would end behind `end`. */
+WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
+{
+	void *entry = (ws_u8 *)first + index * WS_ENTRY_BYTES;
+	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
+}
+
 /* 0 where the memory ends before the region does. */
 WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
 {

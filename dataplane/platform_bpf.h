@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* All that differs between the BPF build and the native build: this file against platform_native.h.
+ *
+ * Needs -mcpu=v3 (64-bit compare-and-swap) and Linux 5.12. clang-19 compiles neither acquire nor release accesses for
+ * BPF; volatile ones keep the compiler honest, and the order that decisions rest on comes from the compare-and-swaps,
+ * which are full barriers. */
+#ifndef WAYSIDE_PLATFORM_H
+#define WAYSIDE_PLATFORM_H
+
+#include <linux/bpf.h>
+
+#include "memory.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define WS_UINT(name, value) int(*name)[value]
+#define WS_TYPE(name, type) type *name
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*const bpf_xdp_adjust_tail)(struct xdp_md *frame, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
+
+/* The loader sets max_entries of slots. All but counters and verdicts are mapped into the controller's memory, which
+ * compare-and-swaps the same words. */
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1 << 20);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_slot);
+} slots SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_REGIONS);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_region);
+} regions SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_NODES);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_node);
+} nodes SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_globals);
+} globals SEC(".maps");
+
+struct ws_counters {
+	ws_u64 of[WS_COUNTERS];
+};
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_counters);
+} counters SEC(".maps");
+
+/* A switch as one packet sees it: what is looked up once. */
+struct ws_switch {
+	struct ws_globals *globals;
+	struct ws_counters *counters;
+};
+
+WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return *(volatile ws_u64 *)word; }
+WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { *(volatile ws_u64 *)word = x; }
+WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return *(volatile ws_u32 *)half; }
+
+WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
+{
+	return __sync_val_compare_and_swap(word, expected, x) == expected;
+}
+
+/* One CPU counts in its own block, and a program is not interrupted by itself there. */
+WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter) { sw->counters->of[counter]++; }
+
+WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globals; }
+
+WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace)
+{
+	ws_u32 key = namespace;
+	return bpf_map_lookup_elem(&regions, &key);
+}
+
+WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle)
+{
+	ws_u32 key = handle;
+	return bpf_map_lookup_elem(&nodes, &key);
+}
+
+/* Entry `index` of a packet, or 0 where it would end behind `end`.
+ *
+ * The verifier learns from every bounds check how long the packet is, so that a loop over entries leaves it in 32 states,
+ * and a second loop after it in 32 * 32: more than it takes. Adding and subtracting a byte that it does not know hides
+ * the offset from it, and with it the length learned. */
+WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
+{
+	ws_u64 offset = index * WS_ENTRY_BYTES;
+	ws_u64 unknown = *(volatile ws_u8 *)first;
+
+	asm volatile("%0 += %1; %0 -= %1" : "+r"(offset) : "r"(unknown));
+	offset &= (WS_MAX_ENTRIES - 1) * WS_ENTRY_BYTES;
+	void *entry = (ws_u8 *)first + offset;
+	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
+}
+
+/* 0 where the memory ends before the region does. */
+WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
+{
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+#endif
