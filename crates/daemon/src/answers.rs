@@ -1,0 +1,134 @@
+//! What the daemon answers to a command's query: one JSON line each, printed as they are by `-o json`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A command's question, as a JSON line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "query", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Query {
+    /// Answered by [`Status`].
+    Status,
+    /// Answered by [`Locks`].
+    Locks,
+    /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
+    Node { handle: u16 },
+}
+
+/// From a process that has a node's session in its care, such as the command under `wayside lock`: `{"hold": ...}`.
+/// As long as the connection lives, the end of the node's own is not taken for the end of the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    pub handle: u16,
+    /// The session's secret, as 16 hexadecimal digits.
+    pub lifeline: String,
+}
+
+/// The answer to a line that makes no sense or can't be served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub error: String,
+}
+
+/// The switch, its sessions, its counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub listen: String,
+    pub mode: String,
+    pub threads: usize,
+    pub wait: String,
+    pub uptime_us: u64,
+    pub epoch: u32,
+    /// False while the switch recovers: requests are answered RECOVERING.
+    pub serving: bool,
+    pub namespaces: Vec<Namespace>,
+    pub sessions: Vec<Session>,
+    /// Packets by what was decided, those of the daemon's own sockets included.
+    pub packets: BTreeMap<String, u64>,
+    /// Dropped packets by reason; reasons that never occurred are left out.
+    pub drops: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    pub name: String,
+    pub slots: u32,
+    pub policy: String,
+}
+
+/// A node's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub handle: u16,
+    pub host: String,
+    pub pid: u32,
+    pub namespace: String,
+    pub incarnation: u64,
+    pub address: String,
+    pub lease_us: u64,
+    /// Whether its process is connected to this daemon on the same host, so that its death is noticed at once.
+    pub lifeline: bool,
+}
+
+/// Who holds and awaits what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locks {
+    pub locks: Vec<Lock>,
+    /// Sessions that did not say what they hold: not connected to this daemon, or too slow.
+    pub silent: Vec<Owner>,
+}
+
+/// A hold or a wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    pub name: String,
+    pub name_id: String,
+    pub namespace: String,
+    pub slot: u32,
+    /// `exclusive` or `shared`.
+    pub mode: String,
+    /// `held` or `waiting`.
+    pub state: String,
+    pub since_us: u64,
+    /// Fencing token of a hold, empty for a wait.
+    pub token: String,
+    pub owner: Owner,
+}
+
+/// A process with a session, as people know it: `host/pid`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub handle: u16,
+    pub host: String,
+    pub pid: u32,
+}
+
+impl Session {
+    pub fn owner(&self) -> Owner {
+        Owner { handle: self.handle, host: self.host.clone(), pid: self.pid }
+    }
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.host, self.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_the_documented_lines() {
+        for (query, line) in [
+            (Query::Status, r#"{"query":"status"}"#),
+            (Query::Locks, r#"{"query":"locks"}"#),
+            (Query::Node { handle: 7 }, r#"{"query":"node","handle":7}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&query).unwrap(), line);
+            assert_eq!(serde_json::from_str::<Query>(line).unwrap(), query);
+        }
+    }
+}

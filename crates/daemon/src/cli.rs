@@ -1,0 +1,140 @@
+//! What may be written after `wayside`.
+
+use crate::config::Settings;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use wayside_client::{ENDPOINTS_VARIABLE, Endpoint};
+
+/// Microsecond locks, decided by a switch on the packets' way
+#[derive(Debug, Parser)]
+#[command(name = "wayside", version, about, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Least level of the messages on stderr: off, error, warn, info, debug, trace
+    #[arg(long, global = true, env = "WAYSIDE_LOG", value_name = "LEVEL", default_value = "warn")]
+    pub log: tracing_subscriber::filter::LevelFilter,
+
+    /// How those messages look
+    #[arg(long, global = true, env = "WAYSIDE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a switch to develop against: on loopback, without root, without a configuration
+    Dev(Box<Settings>),
+    /// Run a switch
+    Switch(SwitchArgs),
+    /// Run a command while holding a lock
+    #[command(after_help = LOCK_EXIT_CODES)]
+    Lock(LockArgs),
+    /// List the locks that are held and awaited, by whom and since when
+    Locks(QueryArgs),
+    /// Show the switch, its sessions and its packet counters
+    Status(QueryArgs),
+    /// Check what this host offers Wayside, and say what to do about it
+    Doctor(QueryArgs),
+}
+
+const LOCK_EXIT_CODES: &str = "\
+COMMAND finds the fencing token in WAYSIDE_LOCK_TOKEN. It ends before the lock can be anybody else's.
+
+Exit codes: COMMAND's own (128 + signal if a signal ended it); 64 bad arguments, 69 no switch, 75 held by another or \
+timed out (see -E), 76 lost while COMMAND ran, 77 not allowed, 126 COMMAND can't be run, 127 COMMAND not found.";
+
+#[derive(Debug, Args)]
+pub struct SwitchArgs {
+    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and [[namespace]] tables (name, slots, policy)
+    #[arg(long, env = "WAYSIDE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Check the configuration, print what it amounts to, and end
+    #[arg(long)]
+    pub check_config: bool,
+
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Which switch to talk to.
+#[derive(Clone, Debug, Args)]
+pub struct EndpointArgs {
+    /// Where the switch is; several ways to it separated by commas
+    #[arg(
+        id = "endpoint",
+        long,
+        env = ENDPOINTS_VARIABLE,
+        value_name = "HOST:PORT",
+        value_parser = Endpoint::parse,
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7600"
+    )]
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct LockArgs {
+    /// Name of the lock: 1 to 1,024 bytes
+    pub name: String,
+
+    /// Hold it together with others that ask for it shared
+    #[arg(long)]
+    pub shared: bool,
+
+    /// Give up at once if another holds it
+    #[arg(long = "try", conflicts_with = "wait")]
+    pub try_: bool,
+
+    /// Give up after this time [default: wait as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub wait: Option<Duration>,
+
+    /// Hold it at most this long: COMMAND is ended before [default: as long as COMMAND runs]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub ttl: Option<Duration>,
+
+    /// After this time without contact to the switch COMMAND has been ended and the lock is free [default: the switch's]
+    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub lease: Option<Duration>,
+
+    /// Namespace of the name
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    /// Exit with this code instead of 75 when the lock is held by another or timed out
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub conflict_exit_code: Option<u8>,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// Command to run, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}

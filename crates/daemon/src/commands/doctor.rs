@@ -1,0 +1,345 @@
+//! `wayside doctor`: what this host offers Wayside, one finding per check, each with its fix.
+
+use super::query::ask;
+use super::table::table;
+use crate::answers::{Query, Status};
+use crate::cli::{EndpointArgs, Output, QueryArgs};
+use crate::failure::{Failure, exit};
+use crate::server::RECEIVE_BUFFER;
+use serde::Serialize;
+use std::fs;
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+use wayside_wire::limits::MAX_PACKET_BYTES;
+
+/// What a check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Ok,
+    /// Works, and could be better.
+    Note,
+    /// Does not work.
+    Problem,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    finding: String,
+    /// What to do about it; empty where there is nothing to do.
+    fix: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    findings: Vec<Finding>,
+    not_checked: &'static [&'static str],
+}
+
+const NOT_CHECKED: &[&str] = &[
+    "XDP support, queues and MTU limits of network drivers (Wayside does not load XDP programs yet)",
+    "firewalls between this host and others",
+    "the drift of other hosts' clocks",
+];
+
+fn ok(check: &'static str, finding: impl Into<String>) -> Finding {
+    Finding { check, level: Level::Ok, finding: finding.into(), fix: String::new() }
+}
+
+fn note(check: &'static str, finding: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding { check, level: Level::Note, finding: finding.into(), fix: fix.into() }
+}
+
+fn problem(check: &'static str, finding: impl Into<String>, fix: impl Into<String>) -> Finding {
+    Finding { check, level: Level::Problem, finding: finding.into(), fix: fix.into() }
+}
+
+/// `wayside doctor`.
+pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
+    let mut findings = switch_and_ports(&args.endpoint)?;
+    findings.extend([
+        socket_directory(&args.endpoint),
+        kernel(),
+        privileges(),
+        processors(),
+        wake_up(),
+        clock_source(),
+        clock_drift(),
+        receive_buffer(),
+        open_files(),
+        locked_memory(),
+    ]);
+    findings.extend(mtus());
+    let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
+    let report = Report { findings, not_checked: NOT_CHECKED };
+    match args.output {
+        Output::Json => println!("{}", serde_json::to_string(&report).expect("strings alone")),
+        Output::Text => print!("{}", text(&report)),
+    }
+    match problems {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            exit::UNAVAILABLE,
+            format!("{count} of these checks found a problem; its fix is beneath it"),
+        )),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let level = |level| match level {
+        Level::Ok => "ok",
+        Level::Note => "note",
+        Level::Problem => "PROBLEM",
+    };
+    let lines: Vec<Vec<String>> = report
+        .findings
+        .iter()
+        .flat_map(|finding| {
+            let line = vec![level(finding.level).into(), finding.check.into(), finding.finding.clone()];
+            let fix =
+                (!finding.fix.is_empty()).then(|| vec![String::new(), String::new(), format!("-> {}", finding.fix)]);
+            std::iter::once(line).chain(fix)
+        })
+        .collect();
+    let mut text = table(&lines);
+    for unchecked in report.not_checked {
+        text.push_str(&format!("not checked yet: {unchecked}\n"));
+    }
+    text
+}
+
+/// Whether a switch answers; where none does, whether one could be started here.
+fn switch_and_ports(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure> {
+    match ask::<Status>(endpoints, &Query::Status) {
+        Ok((_, status)) if status.serving => {
+            let Status { mode, listen, version, .. } = status;
+            return Ok(vec![ok("switch", format!("{mode} on {listen}, version {version}, serving"))]);
+        }
+        Ok((_, status)) => {
+            let fix = "wait for a lease and its grace; if it lasts, look at the daemon's log";
+            return Ok(vec![problem("switch", format!("on {}, recovering", status.listen), fix)]);
+        }
+        Err(failure) if failure.code == exit::USAGE => return Err(failure),
+        Err(_) => {}
+    }
+    let addresses = endpoints.endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok());
+    let mut findings: Vec<Finding> = addresses.map(ports).collect();
+    findings.insert(
+        0,
+        problem("switch", "none answers", "start one with `wayside dev`, or set WAYSIDE_ENDPOINTS to where one runs"),
+    );
+    Ok(findings)
+}
+
+fn ports(address: SocketAddrV4) -> Finding {
+    let admin = SocketAddrV4::new(*address.ip(), address.port().saturating_add(1));
+    match (UdpSocket::bind(address), TcpListener::bind(admin)) {
+        (Ok(_), Ok(_)) => ok("ports", format!("UDP {address} and TCP {admin} are free here")),
+        (Err(error), _) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            note("ports", format!("{address} is another host's"), "make sure that UDP and TCP reach it")
+        }
+        (Err(error), _) => {
+            problem("ports", format!("UDP {address}: {error}"), "end what has it, or use another --listen")
+        }
+        (_, Err(error)) => {
+            problem("ports", format!("TCP {admin}: {error}"), "end what has it, or use another --admin-listen")
+        }
+    }
+}
+
+/// Deaths of local processes are noticed at once through the Unix socket alone.
+fn socket_directory(endpoints: &EndpointArgs) -> Finding {
+    let resolved = endpoints.endpoints.iter().find_map(|endpoint| endpoint.resolve().ok());
+    let Some(path) = resolved.map(wayside_client::control_socket) else {
+        return problem("control socket", "no endpoint resolves", "write --endpoint host:port");
+    };
+    let shown = path.display();
+    // The socket, or else the nearest directory that exists, which must let this user make the rest.
+    let mut nearest = path.as_path();
+    while let (false, Some(parent)) = (nearest.exists(), nearest.parent()) {
+        nearest = parent;
+    }
+    match writable(nearest) {
+        true if nearest == path => ok("control socket", format!("{shown}")),
+        true => ok("control socket", format!("{shown} can be made")),
+        false => problem(
+            "control socket",
+            format!("{shown}: no permission to write {}", nearest.display()),
+            "set XDG_RUNTIME_DIR, or WAYSIDE_SOCKET for daemon and clients alike",
+        ),
+    }
+}
+
+fn writable(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: `path` is a C string.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+}
+
+fn kernel() -> Finding {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match version {
+        (0, _) => note("kernel", "unknown release", "Wayside is made for Linux 5.4 and newer"),
+        // close_range, the youngest call in use, has a fallback; what is older than 5.4 nobody tests.
+        old if old < (5, 4) => problem("kernel", format!("Linux {release}"), "use Linux 5.4 or newer"),
+        _ => ok("kernel", format!("Linux {release}")),
+    }
+}
+
+fn privileges() -> Finding {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    match unsafe { libc::geteuid() } {
+        0 => ok("privileges", "root; the userspace switch needs no privileges"),
+        user => ok("privileges", format!("user {user}; enough for the userspace switch")),
+    }
+}
+
+fn processors() -> Finding {
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => note(
+            "processors",
+            "1: switch and clients take turns",
+            "use wait = \"block\"; expect latencies of the scheduler's",
+        ),
+        count => ok("processors", format!("{count}")),
+    }
+}
+
+/// Median cost of waking another thread: what a blocking wait adds to every answer.
+fn wake_up() -> Finding {
+    const ROUNDS: usize = 201;
+    let (ask, asked) = sync_channel::<()>(1);
+    let (answer, answered) = sync_channel::<()>(1);
+    let echo = std::thread::spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
+    let mut rounds: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            // Long enough for the other side to fall asleep.
+            std::thread::sleep(Duration::from_micros(100));
+            let start = Instant::now();
+            let _ = ask.send(());
+            let _ = answered.recv();
+            start.elapsed()
+        })
+        .collect();
+    drop(ask);
+    let _ = echo.join();
+    rounds.sort();
+    let each = rounds[ROUNDS / 2].as_micros() / 2;
+    let finding = format!("{each} us to wake a sleeping thread (median of {ROUNDS})");
+    if each <= 15 {
+        return ok("halt latency", finding);
+    }
+    note(
+        "halt latency",
+        finding,
+        "processors sleep deeply: hold /dev/cpu_dma_latency open at 0 (root; tuned's latency-performance does), or use wait = \"spin\"",
+    )
+}
+
+fn clock_source() -> Finding {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match fs::read_to_string(path).unwrap_or_default().trim() {
+        "" => note("clock source", "unknown", "none needed if reading the clock takes less than 100 ns"),
+        slow @ ("hpet" | "acpi_pm" | "jiffies") => note(
+            "clock source",
+            format!("{slow}: reading the clock takes about a microsecond"),
+            "boot with clocksource=tsc if the processor's TSC is stable",
+        ),
+        source => ok("clock source", source),
+    }
+}
+
+/// Leases need clocks that run equally fast, not clocks that agree.
+fn clock_drift() -> Finding {
+    // SAFETY: a timex of zeros asks for nothing to be changed.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `clock` outlives the call.
+    if unsafe { libc::adjtimex(&raw mut clock) } < 0 {
+        return note("clock rate", "can't be read", "make sure that the clock is disciplined, for example by chrony");
+    }
+    // Parts per million, scaled by 2^16.
+    let ppm = clock.freq as f64 / 65_536.0;
+    if ppm.abs() < 490.0 {
+        return ok("clock rate", format!("corrected by {ppm:+.1} ppm; leases allow for 1000"));
+    }
+    note(
+        "clock rate",
+        format!("corrected by {ppm:+.1} ppm, the kernel's limit"),
+        "the oscillator may be off by more: raise grace",
+    )
+}
+
+fn receive_buffer() -> Finding {
+    let most =
+        fs::read_to_string("/proc/sys/net/core/rmem_max").ok().and_then(|text| text.trim().parse::<usize>().ok());
+    match most {
+        Some(most) if most < RECEIVE_BUFFER => note(
+            "receive buffer",
+            format!("at most {} KiB a socket", most >> 10),
+            format!(
+                "sysctl net.core.rmem_max={RECEIVE_BUFFER}, so that the switch takes bursts without loss (a root daemon does not need it)"
+            ),
+        ),
+        Some(_) => ok("receive buffer", format!("{} KiB can be had", RECEIVE_BUFFER >> 10)),
+        None => note("receive buffer", "limit unknown", "look at net.core.rmem_max"),
+    }
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives the call.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    limit.rlim_max
+}
+
+fn open_files() -> Finding {
+    match limit(libc::RLIMIT_NOFILE) {
+        few @ 0..4_096 => note(
+            "open files",
+            format!("{few} a process: the daemon has a connection per local node"),
+            "raise RLIMIT_NOFILE (systemd: LimitNOFILE=65536)",
+        ),
+        many => ok("open files", format!("{many} a process")),
+    }
+}
+
+fn locked_memory() -> Finding {
+    match limit(libc::RLIMIT_MEMLOCK) {
+        libc::RLIM_INFINITY => ok("locked memory", "unlimited"),
+        bytes => ok("locked memory", format!("{} KiB; the userspace switch locks none", bytes >> 10)),
+    }
+}
+
+/// Interfaces that cannot carry the largest packet whole.
+fn mtus() -> Vec<Finding> {
+    // IPv4 and UDP headers go before the packet.
+    const LEAST: usize = MAX_PACKET_BYTES + 28;
+    let mut interfaces: Vec<(String, usize)> = fs::read_dir("/sys/class/net")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let mtu = fs::read_to_string(entry.path().join("mtu")).ok()?.trim().parse().ok()?;
+            Some((entry.file_name().to_string_lossy().into_owned(), mtu))
+        })
+        .collect();
+    interfaces.sort();
+    let shown = |(name, mtu): &(String, usize)| format!("{name} {mtu}");
+    let (enough, small): (Vec<_>, Vec<_>) = interfaces.iter().partition(|(_, mtu)| *mtu >= LEAST);
+    let mut findings = Vec::new();
+    if !enough.is_empty() {
+        findings.push(ok("MTU", enough.into_iter().map(shown).collect::<Vec<_>>().join(", ")));
+    }
+    if !small.is_empty() {
+        let finding = small.into_iter().map(shown).collect::<Vec<_>>().join(", ");
+        findings.push(note("MTU", finding, format!("raise it to {LEAST} or more where Wayside's packets go")));
+    }
+    findings
+}

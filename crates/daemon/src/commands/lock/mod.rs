@@ -1,0 +1,199 @@
+//! `wayside lock`: runs COMMAND while it holds a lock, and ends it before the lock can be anybody else's.
+//!
+//! Four things see to that, each where the one before can't:
+//! 1. The main thread: SIGTERM to COMMAND's group a fifth of the lease before the hold's deadline, SIGKILL a tenth
+//!    before, and SIGKILL at once if the lock is found lost.
+//! 2. The guardian, if the main thread does not run (stopped, starved): SIGKILL at that same tenth.
+//! 3. The kernel and the guardian, if `wayside lock` is gone: SIGKILL (PR_SET_PDEATHSIG, the end of the pipe).
+//! 4. COMMAND has the session's lifeline too: the switch takes the session for dead only when COMMAND's processes
+//!    are, or after the lease.
+
+mod child;
+mod guardian;
+mod lifeline;
+mod signals;
+
+use super::query::ask;
+use super::table::{lasted, shown};
+use crate::answers::{Lock, Locks, Query, Session as SessionAnswer};
+use crate::cli::LockArgs;
+use crate::failure::{Failure, exit};
+use child::{Child, State};
+use guardian::Guardian;
+use lifeline::Lifeline;
+use signals::Signals;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use wayside_client::{Endpoint, Error, Guard, Name, Session};
+
+/// For the switch to answer an enrolment.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// `wayside lock`; returns COMMAND's exit code.
+pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
+    Name::Text(&args.name)
+        .id()
+        .map_err(|error| Failure::usage(format!("{error}; a lock's name has 1 to 1024 bytes")))?;
+    let guardian = Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
+    let signals = Signals::block();
+    let started = Instant::now();
+    let session = connect(args)?;
+    let guard = match signals.unblocked(|| acquire(args, &session, started)) {
+        Ok(guard) => guard,
+        Err(error) => return Err(refused(args, error)),
+    };
+    let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
+    let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
+    let child = Child::start(&args.command, &guard.token().to_string(), lifeline)?;
+    let outcome = Watch { args, guard: &guard, guardian: &guardian, signals: &signals, child: &child }.run(&session);
+    guardian.stand_down();
+    child.reap();
+    let released = guard.release();
+    session.close();
+    match (outcome, released) {
+        (Outcome::Exited(code), Ok(())) => Ok(code),
+        _ => Err(Failure::new(
+            exit::LOST,
+            format!(
+                "lost {} while the command ran: the command has been ended, and another may hold the lock; what it \
+                 protects must refuse tokens below the highest it has seen",
+                shown(&args.name)
+            ),
+        )),
+    }
+}
+
+fn connect(args: &LockArgs) -> Result<Session, Failure> {
+    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
+    let patience = args.wait.unwrap_or(PATIENCE).clamp(Duration::from_millis(100), PATIENCE);
+    let mut builder =
+        Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str()).patience(patience);
+    if let Some(lease) = args.lease {
+        builder = builder.lease(lease);
+    }
+    builder.connect().map_err(|error| failure(&error))
+}
+
+/// Waits as long as it was told to, through losses of the session too.
+fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard, Error> {
+    loop {
+        let mut request = session.lock(args.name.as_str());
+        if args.shared {
+            request = request.shared();
+        }
+        if let Some(wait) = args.wait {
+            request = request.wait(wait.saturating_sub(started.elapsed()));
+        }
+        if let Some(ttl) = args.ttl {
+            request = request.ttl(ttl);
+        }
+        match if args.try_ { request.try_lock() } else { request.acquire() } {
+            Err(Error::Lost) => {}
+            result => return result,
+        }
+    }
+}
+
+/// What became of COMMAND.
+enum Outcome {
+    Exited(u8),
+    /// Ended because the lock was, or was about to be.
+    Lost,
+}
+
+/// COMMAND and everything that looks after it.
+struct Watch<'a> {
+    args: &'a LockArgs,
+    guard: &'a Guard,
+    guardian: &'a Guardian,
+    signals: &'a Signals,
+    child: &'a Child,
+}
+
+impl Watch<'_> {
+    fn run(&self, session: &Session) -> Outcome {
+        let lease = session.info().map_or(Duration::from_millis(100), |info| Duration::from_micros(info.lease));
+        // A short --ttl must leave COMMAND most of it.
+        let lease = lease.min(self.args.ttl.unwrap_or(lease));
+        let (warning, margin) = (lease / 5, lease / 10);
+        let look = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let mut warned = false;
+        loop {
+            let deadline = self.guard.deadline();
+            let last = deadline.checked_sub(margin).unwrap_or(deadline);
+            self.guardian.watch(self.child.group, last);
+            match self.child.state() {
+                State::Ended(code) if !warned => return Outcome::Exited(code),
+                State::Ended(_) => return Outcome::Lost,
+                State::Stopped => self.child.stop_along(),
+                State::Running => {}
+            }
+            let left = last.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.guard.is_lost() {
+                self.child.signal(libc::SIGKILL);
+                self.await_end();
+                return Outcome::Lost;
+            }
+            if left <= warning - margin && !warned {
+                warned = true;
+                self.child.signal(libc::SIGTERM);
+                // What is stopped must see it.
+                self.child.signal(libc::SIGCONT);
+            }
+            match self.signals.next(look.min(left)) {
+                None | Some(libc::SIGCHLD) => {}
+                Some(signal) => self.child.signal(signal),
+            }
+        }
+    }
+
+    /// After SIGKILL: a process in uninterruptible sleep may take its time, and the lock goes without it.
+    fn await_end(&self) {
+        for _ in 0..1_000 {
+            if matches!(self.child.state(), State::Ended(_)) {
+                return;
+            }
+            self.signals.next(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Why there is no lock, for people: who has it, and since when.
+fn refused(args: &LockArgs, error: Error) -> Failure {
+    let (what, holder) = match error {
+        Error::Busy { holder } => ("busy", holder),
+        Error::TimedOut => ("timed out", 0),
+        error => return failure(&error),
+    };
+    let code = args.conflict_exit_code.unwrap_or(exit::BUSY);
+    Failure::plain(code, format!("{what}: {} is {}", shown(&args.name), describe(args, holder)))
+}
+
+fn describe(args: &LockArgs, agent: u16) -> String {
+    if let Ok((_, answer)) = ask::<Locks>(&args.endpoint, &Query::Locks) {
+        let ours = |lock: &&Lock| lock.name == args.name && lock.namespace == args.namespace;
+        let holders: Vec<&Lock> = answer.locks.iter().filter(ours).filter(|lock| lock.state == "held").collect();
+        if let Some(first) = holders.first() {
+            let time = lasted(Duration::from_micros(first.since_us));
+            let others = match holders.len() - 1 {
+                0 => String::new(),
+                others => format!(", and by {others} more"),
+            };
+            return format!("held by {} for {time}{others}", first.owner);
+        }
+    }
+    match ask::<SessionAnswer>(&args.endpoint, &Query::Node { handle: agent }) {
+        Ok((_, session)) => format!("held or awaited at {}", session.owner()),
+        Err(_) => "held by another".into(),
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let code = match error {
+        Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) => exit::USAGE,
+        Error::Busy { .. } | Error::TimedOut => exit::BUSY,
+        Error::Lost => exit::LOST,
+        _ => exit::UNAVAILABLE,
+    };
+    Failure::new(code, error.to_string())
+}

@@ -1,0 +1,86 @@
+//! `wayside locks` and `wayside status`.
+
+use super::query::ask;
+use super::table::{lasted, shown, table};
+use crate::answers::{Locks, Query, Status};
+use crate::cli::{Output, QueryArgs};
+use crate::failure::Failure;
+use std::time::Duration;
+
+/// `wayside locks`.
+pub fn locks(args: &QueryArgs) -> Result<(), Failure> {
+    let (line, locks) = ask::<Locks>(&args.endpoint, &Query::Locks)?;
+    match args.output {
+        Output::Json => println!("{line}"),
+        Output::Text => print!("{}", locks_text(&locks)),
+    }
+    Ok(())
+}
+
+fn locks_text(answer: &Locks) -> String {
+    let mut text = String::new();
+    if answer.locks.is_empty() {
+        text.push_str("no lock is held or awaited\n");
+    } else {
+        let heading = ["NAME", "NAMESPACE", "MODE", "STATE", "OWNER", "FOR", "TOKEN"].map(String::from).to_vec();
+        let lines = answer.locks.iter().map(|lock| {
+            vec![
+                shown(&lock.name),
+                lock.namespace.clone(),
+                lock.mode.clone(),
+                lock.state.clone(),
+                lock.owner.to_string(),
+                lasted(Duration::from_micros(lock.since_us)),
+                lock.token.clone(),
+            ]
+        });
+        text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+    }
+    for owner in &answer.silent {
+        text.push_str(&format!("{owner} (handle {}) did not say what it holds\n", owner.handle));
+    }
+    text
+}
+
+/// `wayside status`.
+pub fn status(args: &QueryArgs) -> Result<(), Failure> {
+    let (line, status) = ask::<Status>(&args.endpoint, &Query::Status)?;
+    match args.output {
+        Output::Json => println!("{line}"),
+        Output::Text => print!("{}", status_text(&status)),
+    }
+    Ok(())
+}
+
+fn status_text(status: &Status) -> String {
+    let uptime = lasted(Duration::from_micros(status.uptime_us));
+    let serving = if status.serving { "serving" } else { "recovering" };
+    let Status { version, listen, mode, threads, wait, epoch, .. } = status;
+    let plural = if *threads == 1 { "" } else { "s" };
+    let mut text = format!(
+        "switch: {mode} on {listen}, {serving}, up {uptime}, epoch {epoch}, {threads} thread{plural} ({wait}), version {version}\n"
+    );
+    for namespace in &status.namespaces {
+        text.push_str(&format!("namespace: {}, {} slots, {}\n", namespace.name, namespace.slots, namespace.policy));
+    }
+    text.push_str(&format!("sessions: {}\n", status.sessions.len()));
+    if !status.sessions.is_empty() {
+        let heading = ["HANDLE", "OWNER", "NAMESPACE", "ADDRESS", "LEASE", "LIFELINE"].map(String::from).to_vec();
+        let lines = status.sessions.iter().map(|session| {
+            vec![
+                session.handle.to_string(),
+                session.owner().to_string(),
+                session.namespace.clone(),
+                session.address.clone(),
+                lasted(Duration::from_micros(session.lease_us)),
+                if session.lifeline { "yes" } else { "no" }.into(),
+            ]
+        });
+        text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+    }
+    for (title, counters) in [("packets", &status.packets), ("drops", &status.drops)] {
+        let counted: Vec<String> = counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        text.push_str(&format!("{title}: {}\n", if counted.is_empty() { "none".into() } else { counted.join(", ") }));
+    }
+    text
+}

@@ -1,0 +1,47 @@
+//! `wayside switch` and `wayside dev`.
+
+use crate::cli::SwitchArgs;
+use crate::config::{Settings, Shown};
+use crate::failure::Failure;
+use crate::server;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+
+/// `wayside switch`.
+pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
+    let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+    let config = args.settings.over(file, args.config.as_deref())?;
+    if args.check_config {
+        println!("listen {}, admin_listen {}", config.listen, config.admin_listen);
+        println!("lease {}, grace {}, threads {}", Shown(config.lease), Shown(config.grace), config.threads);
+        for namespace in &config.namespaces {
+            println!("namespace {}, {} slots", namespace.name, namespace.slots);
+        }
+        println!("the configuration is in order");
+        return Ok(());
+    }
+    let state_dir = config.state_dir.clone();
+    server::run(&config, move |_| state_dir.map_or_else(default_state_dir, Ok))
+}
+
+/// `wayside dev`: a switch whose state is apart from that of a switch in earnest, and of others on other ports.
+pub fn dev(settings: Settings) -> Result<(), Failure> {
+    let config = settings.over(Settings::default(), None)?;
+    let state_dir = config.state_dir.clone();
+    server::run(&config, move |listen: SocketAddrV4| match state_dir {
+        Some(directory) => Ok(directory),
+        None => Ok(default_state_dir()?.join(format!("dev-{}", listen.port()))),
+    })
+}
+
+fn default_state_dir() -> Result<PathBuf, Failure> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        return Ok("/var/lib/wayside".into());
+    }
+    let from = |variable| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    from("XDG_STATE_HOME")
+        .or_else(|| Some(from("HOME")?.join(".local/state")))
+        .map(|base| base.join("wayside"))
+        .ok_or_else(|| Failure::usage("no place for the state: set --state-dir, XDG_STATE_HOME or HOME"))
+}

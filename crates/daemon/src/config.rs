@@ -1,0 +1,423 @@
+//! The switch daemon's configuration: flags over `WAYSIDE_*` over the file over defaults, checked in one place.
+//!
+//! `Settings` is what someone wrote, `Config` is what the daemon runs with. Every value that can't work ends in an
+//! error with its origin, its key and what is allowed.
+
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use wayside_protocol::controller;
+use wayside_wire::limits::MAX_NAMESPACE_BYTES;
+use wayside_wire::{PORT, Policy};
+
+/// Data ports from 1 to 65,534: the admin port is the next one by default.
+const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
+
+/// One receive queue feeds all workers: beyond 4 they mostly wait for its lock.
+const DEFAULT_MAX_THREADS: usize = 4;
+
+/// A pause of a second (garbage collection, a burst of other work) must not cost a session its locks.
+const DEFAULT_LEASE: Duration = Duration::from_secs(2);
+/// Twice the controller's poll period.
+const SHORTEST_LEASE: Duration = Duration::from_millis(20);
+const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
+/// 2^26 slots are 1 GiB.
+const MAX_SLOTS: i64 = 1 << 26;
+const DEFAULT_SLOTS: u32 = 1 << 16;
+
+/// Settings as flags, environment variables and the file give them.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// IPv4 address and UDP port that nodes send to [default: 127.0.0.1:7600]
+    #[arg(long, env = "WAYSIDE_LISTEN", value_name = "ADDR:PORT")]
+    listen: Option<String>,
+
+    /// Address and TCP port for commands from other hosts [default: that of --listen, the next port]
+    #[arg(long, env = "WAYSIDE_ADMIN_LISTEN", value_name = "ADDR:PORT")]
+    admin_listen: Option<String>,
+
+    /// Threads that decide on packets [default: half the processors, 1 to 4]
+    #[arg(long, env = "WAYSIDE_THREADS", value_name = "COUNT", allow_negative_numbers = true)]
+    threads: Option<i64>,
+
+    /// How they wait for packets: spin, block, or adaptive (spin for 50 us, then block) [default: adaptive]
+    #[arg(long, env = "WAYSIDE_WAIT", value_name = "HOW")]
+    wait: Option<String>,
+
+    /// Where epochs and sessions are kept over restarts [default: $XDG_STATE_HOME/wayside, /var/lib/wayside as root]
+    #[arg(long, env = "WAYSIDE_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// Unix socket for nodes and commands on this host [default: wayside/ADDR_PORT.sock in the runtime directory]
+    #[arg(long, env = "WAYSIDE_SOCKET", value_name = "PATH")]
+    control_socket: Option<PathBuf>,
+
+    /// How long a session lives without an acknowledged heartbeat, unless it asks for another time [default: 2s]
+    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME")]
+    lease: Option<String>,
+
+    /// What the switch adds before it gives a silent node's locks away [default: by the rule for clock drift]
+    #[arg(long, env = "WAYSIDE_GRACE", value_name = "TIME")]
+    grace: Option<String>,
+
+    #[arg(skip)]
+    #[serde(rename = "namespace")]
+    namespaces: Option<Vec<NamespaceSettings>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceSettings {
+    name: String,
+    slots: Option<i64>,
+    policy: Option<String>,
+}
+
+/// How a worker waits for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Never sleeps: the lowest latency, a processor each.
+    Spin,
+    /// Sleeps in the kernel at once: no processor while idle, a wake-up (5 to 50 us) per packet.
+    Block,
+    /// Spins for as long as a wake-up costs, then sleeps.
+    Adaptive,
+}
+
+const WAITS: [(&str, Wait); 3] = [("spin", Wait::Spin), ("block", Wait::Block), ("adaptive", Wait::Adaptive)];
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(word_of(&WAITS, *self))
+    }
+}
+
+/// As a file has them; `Policy`'s own names have underscores.
+const POLICIES: [(&str, Policy); 3] = [
+    ("fair", Policy::Fair),
+    ("read-preferring", Policy::ReadPreferring),
+    ("write-preferring", Policy::WritePreferring),
+];
+
+/// What is written for a value.
+fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    words.iter().find(|(_, of)| *of == value).map_or("?", |(word, _)| word)
+}
+
+/// What a written word stands for, or the words that may be written.
+fn value_of<T: Copy>(words: &[(&'static str, T)], written: &str) -> Result<T, String> {
+    words.iter().find(|(word, _)| *word == written).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        format!("must be {}", words.join(", "))
+    })
+}
+
+/// A namespace: names apart from those of others, with slots of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: String,
+    pub slots: u32,
+    pub policy: Policy,
+}
+
+impl Namespace {
+    /// What a file has for the policy.
+    pub fn policy_word(&self) -> &'static str {
+        word_of(&POLICIES, self.policy)
+    }
+}
+
+/// What the daemon runs with. Every value is possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub listen: SocketAddrV4,
+    pub admin_listen: SocketAddrV4,
+    pub threads: usize,
+    pub wait: Wait,
+    pub state_dir: Option<PathBuf>,
+    pub control_socket: Option<PathBuf>,
+    pub lease: Duration,
+    pub grace: Duration,
+    pub namespaces: Vec<Namespace>,
+}
+
+impl Settings {
+    /// Reads a file of settings.
+    pub fn read(path: &Path) -> Result<Settings, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::system(format_args!("can't read configuration {}", path.display()), &error))?;
+        toml::from_str(&text)
+            .map_err(|error| Failure::usage(format!("{}: {}", path.display(), error.to_string().trim())))
+    }
+
+    /// The configuration of these flags over `file`, which was read from `path`.
+    pub fn over(self, file: Settings, path: Option<&Path>) -> Result<Config, Failure> {
+        let layers = Layers { flags: self, file, path };
+        layers.config()
+    }
+}
+
+/// Two layers of settings, and how to name where a value came from.
+struct Layers<'a> {
+    flags: Settings,
+    file: Settings,
+    path: Option<&'a Path>,
+}
+
+impl Layers<'_> {
+    fn config(self) -> Result<Config, Failure> {
+        let listen = match self.pick(|s| s.listen.as_ref()) {
+            Some((text, flag)) => self.address("listen", text, flag)?,
+            None => DEFAULT_LISTEN,
+        };
+        let admin_listen = match self.pick(|s| s.admin_listen.as_ref()) {
+            Some((text, flag)) => self.address("admin_listen", text, flag)?,
+            None => next_port(listen).ok_or_else(|| {
+                self.wrong(
+                    "listen",
+                    &listen,
+                    self.flags.listen.is_some(),
+                    "port 65535 leaves none for admin_listen; name that too",
+                )
+            })?,
+        };
+        let threads = match self.pick(|s| s.threads.as_ref()) {
+            Some((&count, flag)) => self.number("threads", count, flag, 1, 64)? as usize,
+            None => default_threads(),
+        };
+        let wait = match self.pick(|s| s.wait.as_ref()) {
+            Some((text, flag)) => value_of(&WAITS, text).map_err(|rule| self.wrong("wait", text, flag, &rule))?,
+            None => Wait::Adaptive,
+        };
+        let lease = match self.pick(|s| s.lease.as_ref()) {
+            Some((text, flag)) => self.duration("lease", text, flag, SHORTEST_LEASE, LONGEST_LEASE)?,
+            None => DEFAULT_LEASE,
+        };
+        let grace = match self.pick(|s| s.grace.as_ref()) {
+            Some((text, flag)) => {
+                let grace = self.duration("grace", text, flag, Duration::ZERO, Duration::from_secs(3600))?;
+                if grace < least_grace(lease) {
+                    let rule = format!(
+                        "must be at least {} with a lease of {}: that is how far clocks may drift apart, and the poll period",
+                        Shown(least_grace(lease)),
+                        Shown(lease)
+                    );
+                    return Err(self.wrong("grace", text, flag, &rule));
+                }
+                grace
+            }
+            // Twice the least: scheduling delays of the daemon's own are not the node's fault.
+            None => least_grace(lease) * 2,
+        };
+        Ok(Config {
+            listen,
+            admin_listen,
+            threads,
+            wait,
+            lease,
+            grace,
+            namespaces: self.namespaces()?,
+            state_dir: self.pick(|s| s.state_dir.as_ref()).map(|(path, _)| path.clone()),
+            control_socket: self.pick(|s| s.control_socket.as_ref()).map(|(path, _)| path.clone()),
+        })
+    }
+
+    /// A setting and whether a flag or the environment gave it.
+    fn pick<'s, T>(&'s self, of: impl Fn(&'s Settings) -> Option<&'s T>) -> Option<(&'s T, bool)> {
+        of(&self.flags).map(|value| (value, true)).or_else(|| of(&self.file).map(|value| (value, false)))
+    }
+
+    fn wrong(&self, key: &str, value: &dyn std::fmt::Display, flag: bool, rule: &str) -> Failure {
+        let origin = match self.path {
+            Some(path) if !flag => format!("{}: {key}", path.display()),
+            _ => format!("--{} (or WAYSIDE_{})", key.replace('_', "-"), key.to_uppercase()),
+        };
+        Failure::usage(format!("{origin} = {value} {rule}"))
+    }
+
+    fn address(&self, key: &str, text: &str, flag: bool) -> Result<SocketAddrV4, Failure> {
+        let Ok(address) = SocketAddrV4::from_str(text) else {
+            return Err(self.wrong(key, &text, flag, "is not an IPv4 address and port such as 127.0.0.1:7600"));
+        };
+        if address.ip().is_unspecified() {
+            return Err(self.wrong(
+                key,
+                &text,
+                flag,
+                "must name one address of this host: nodes know the switch by it",
+            ));
+        }
+        if address.ip().is_multicast() || address.ip().is_broadcast() {
+            return Err(self.wrong(key, &text, flag, "must be the address of one host"));
+        }
+        Ok(address)
+    }
+
+    fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {
+        if (least..=most).contains(&value) {
+            return Ok(value);
+        }
+        Err(self.wrong(key, &value, flag, &format!("must be {least} to {most}")))
+    }
+
+    fn duration(
+        &self,
+        key: &str,
+        text: &str,
+        flag: bool,
+        least: Duration,
+        most: Duration,
+    ) -> Result<Duration, Failure> {
+        match humantime::parse_duration(text) {
+            Ok(duration) if (least..=most).contains(&duration) => Ok(duration),
+            Ok(_) => Err(self.wrong(key, &text, flag, &format!("must be {} to {}", Shown(least), Shown(most)))),
+            Err(_) => Err(self.wrong(key, &text, flag, "is not a time such as 250ms, 2s or 1m")),
+        }
+    }
+
+    fn namespaces(&self) -> Result<Vec<Namespace>, Failure> {
+        let Some((settings, _)) = self.pick(|s| s.namespaces.as_ref()) else {
+            return Ok(vec![Namespace { name: "default".into(), slots: DEFAULT_SLOTS, policy: Policy::Fair }]);
+        };
+        let mut names = HashSet::new();
+        let mut namespaces = Vec::new();
+        for NamespaceSettings { name, slots, policy } in settings {
+            if name.is_empty() || name.len() > MAX_NAMESPACE_BYTES || name.contains('\0') {
+                let rule = format!("must have 1 to {MAX_NAMESPACE_BYTES} bytes, none of them zero");
+                return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, &rule));
+            }
+            if !names.insert(name) {
+                return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, "is there twice"));
+            }
+            let slots =
+                self.number("namespace.slots", slots.unwrap_or(DEFAULT_SLOTS.into()), false, 1, MAX_SLOTS)? as u32;
+            let policy = policy.as_deref().unwrap_or("fair");
+            let policy = value_of(&POLICIES, policy)
+                .map_err(|rule| self.wrong("namespace.policy", &format_args!("{policy:?}"), false, &rule))?;
+            namespaces.push(Namespace { name: name.clone(), slots, policy });
+        }
+        if namespaces.is_empty() {
+            return Err(self.wrong("namespace", &"[]", false, "must have at least one entry"));
+        }
+        let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.slots)).sum();
+        self.number("namespace.slots of all namespaces", total, false, 1, MAX_SLOTS)?;
+        Ok(namespaces)
+    }
+}
+
+/// Port 0 asks the kernel for any port; so does the admin port then.
+fn next_port(listen: SocketAddrV4) -> Option<SocketAddrV4> {
+    let port = if listen.port() == 0 { 0 } else { listen.port().checked_add(1)? };
+    Some(SocketAddrV4::new(*listen.ip(), port))
+}
+
+fn default_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, DEFAULT_MAX_THREADS)
+}
+
+/// `docs/protocol.md`, Sessions: grace covers the drift of both clocks over a lease, and the poll.
+fn least_grace(lease: Duration) -> Duration {
+    let rule = controller::Config::default();
+    Duration::from_micros(rule.least_grace(lease.as_micros() as u32).into())
+}
+
+/// A duration in its largest unit that loses nothing: `2 s`, `250 ms`.
+pub struct Shown(pub Duration);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let micros = self.0.as_micros();
+        match micros {
+            _ if micros == 0 || micros % 1_000_000 == 0 => write!(f, "{} s", micros / 1_000_000),
+            _ if micros % 1_000 == 0 => write!(f, "{} ms", micros / 1_000),
+            _ => write!(f, "{micros} us"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Result<Config, Failure> {
+        let path = Path::new("w.toml");
+        let settings = toml::from_str(text).map_err(|error| Failure::usage(error.to_string()))?;
+        Settings::default().over(settings, Some(path))
+    }
+
+    #[test]
+    fn defaults_are_possible() {
+        let config = file("").unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
+        assert_eq!(config.admin_listen.to_string(), "127.0.0.1:7601");
+        assert!(config.grace >= least_grace(config.lease));
+        assert_eq!(config.namespaces.len(), 1);
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let flags = Settings { listen: Some("127.0.0.1:9000".into()), ..Settings::default() };
+        let settings: Settings = toml::from_str("listen = '127.0.0.1:8000'\nthreads = 3").unwrap();
+        let config = flags.over(settings, None).unwrap();
+        assert_eq!(config.listen.port(), 9000);
+        assert_eq!(config.admin_listen.port(), 9001);
+        assert_eq!(config.threads, 3);
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = file(
+            "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
+             control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
+             slots = 7\npolicy = 'read-preferring'",
+        )
+        .unwrap();
+        assert_eq!(config.wait, Wait::Spin);
+        assert_eq!(config.state_dir.as_deref(), Some(Path::new("/s")));
+        assert_eq!(config.control_socket.as_deref(), Some(Path::new("/c")));
+        assert_eq!((config.lease, config.grace), (Duration::from_secs(1), Duration::from_millis(300)));
+        assert_eq!(config.namespaces[1], Namespace { name: "b".into(), slots: 7, policy: Policy::ReadPreferring });
+    }
+
+    #[test]
+    fn impossible_values_name_their_key_and_what_is_allowed() {
+        for (text, expected) in [
+            ("treads = 1", "unknown field `treads`"),
+            ("threads = 'two'", "expected i64"),
+            ("threads = 0", "w.toml: threads = 0 must be 1 to 64"),
+            ("threads = 65", "must be 1 to 64"),
+            ("wait = 'nap'", "w.toml: wait = nap must be spin, block, adaptive"),
+            ("listen = 'localhost'", "is not an IPv4 address and port"),
+            ("listen = '[::1]:7600'", "is not an IPv4 address and port"),
+            ("listen = '0.0.0.0:7600'", "must name one address"),
+            ("listen = '224.0.0.1:7600'", "must be the address of one host"),
+            ("listen = '127.0.0.1:65535'", "leaves none for admin_listen"),
+            ("listen = '127.0.0.1:99999'", "is not an IPv4 address and port"),
+            ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
+            ("lease = 'long'", "is not a time"),
+            ("lease = '10s'\ngrace = '1ms'", "grace = 1ms must be at least 30"),
+            ("namespace = []", "at least one entry"),
+            ("[[namespace]]\nname = ''", "must have 1 to 24 bytes"),
+            ("[[namespace]]\nname = 'abcdefghijklmnopqrstuvwxy'", "must have 1 to 24 bytes"),
+            ("[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'a'", "is there twice"),
+            ("[[namespace]]\nname = 'a'\nslots = 0", "namespace.slots = 0 must be 1 to 67108864"),
+            ("[[namespace]]\nname = 'a'\nslots = 67108864\n[[namespace]]\nname = 'b'", "of all namespaces"),
+            ("[[namespace]]\nname = 'a'\npolicy = 'first'", "must be fair, read-preferring, write-preferring"),
+            ("[[namespace]]\nslots = 1", "missing field `name`"),
+        ] {
+            let failure = file(text).expect_err(text);
+            assert!(failure.message.contains(expected), "{text}: {failure}");
+            assert_eq!(failure.code, crate::failure::exit::USAGE);
+        }
+        let flags = Settings { threads: Some(0), ..Settings::default() };
+        let failure = flags.over(Settings::default(), None).unwrap_err();
+        assert_eq!(failure.message, "error: --threads (or WAYSIDE_THREADS) = 0 must be 1 to 64");
+    }
+}

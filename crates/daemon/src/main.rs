@@ -1,0 +1,56 @@
+//! `wayside`: the switch daemon and the commands around it.
+//!
+//! * [`server`]: the userspace switch, its controller, the control connection.
+//! * [`commands`]: one module for each; [`cli`] says what may be written.
+//! * [`config`]: what the daemon runs with; [`answers`]: what it answers; [`failure`]: how commands end.
+
+mod answers;
+mod cli;
+mod commands;
+mod config;
+mod failure;
+mod server;
+
+use clap::Parser;
+use cli::{Cli, Command, LogFormat};
+use failure::{Failure, exit};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody may be reading.
+            let _ = error.print();
+            // Help and version are asked for: no failure.
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+        }
+    };
+    log_to_stderr(&cli);
+    match run(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Dev(settings) => commands::switch::dev(*settings).map(|()| 0),
+        Command::Switch(args) => commands::switch::switch(args).map(|()| 0),
+        Command::Lock(args) => commands::lock::lock(&args),
+        Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
+        Command::Status(args) => commands::show::status(&args).map(|()| 0),
+        Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
+    }
+}
+
+fn log_to_stderr(cli: &Cli) {
+    let log = tracing_subscriber::fmt().with_max_level(cli.log).with_writer(std::io::stderr).with_target(false);
+    match cli.log_format {
+        LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}

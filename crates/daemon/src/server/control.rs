@@ -1,0 +1,369 @@
+//! The control connection: JSON lines over a Unix socket (this host) and TCP (others).
+//!
+//! Nodes greet on it and are then asked what they hold; commands query. A greeted connection on the Unix socket is its
+//! node's lifeline: the kernel closes it when the last process that has it is gone, and the controller is told.
+//!
+//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, at most 256 connections
+//! that have not greeted, and nobody is waited for: a peer that does not read is dropped, or skipped if it is a lifeline.
+
+use super::controller::Inbox;
+use super::status::Facts;
+use crate::answers::{Hold, Lock, Locks, Query, Refused, Session};
+use crate::failure::Failure;
+use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
+use wayside_client::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome};
+
+/// A greeting has about 120 bytes, a query 30.
+const STRANGER_LINE: usize = 4 << 10;
+/// A listing: about 100,000 holds of 160 bytes. A node with more is reported as silent.
+const NODE_LINE: usize = 16 << 20;
+/// Connections that have not greeted. Nodes are limited by handles and file descriptors alone.
+const STRANGERS: usize = 256;
+/// To the first line, and between a command's lines.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For a node to list what it holds.
+const LISTING: Duration = Duration::from_secs(1);
+/// For a peer to read what it asked for.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// What a stranger may write.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Greeting(Greeting),
+    Hold { hold: Hold },
+    Query(Query),
+}
+
+/// A question to a node, and where its answer goes.
+type Ask = oneshot::Sender<Vec<Listed>>;
+
+/// A connection whose greeting was accepted.
+struct Peer {
+    handle: u16,
+    lifeline: u64,
+    local: bool,
+    /// None of a connection that only holds.
+    asks: Option<mpsc::Sender<Ask>>,
+}
+
+/// What all connections share.
+pub struct Control {
+    inbox: Inbox,
+    facts: Facts,
+    peers: Mutex<HashMap<u64, Peer>>,
+    connections: AtomicU64,
+    strangers: Arc<Semaphore>,
+}
+
+impl Control {
+    pub fn new(inbox: Inbox, facts: Facts) -> Arc<Control> {
+        Arc::new(Control {
+            inbox,
+            facts,
+            peers: Mutex::default(),
+            connections: AtomicU64::new(0),
+            strangers: Arc::new(Semaphore::new(STRANGERS)),
+        })
+    }
+
+    /// Accepts from both listeners for ever.
+    pub async fn serve(self: Arc<Self>, unix: UnixListener, tcp: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                stream = unix.accept() => stream.map(|(stream, _)| self.start(stream.into_split(), true)),
+                stream = tcp.accept() => stream.map(|(stream, _)| self.start(stream.into_split(), false)),
+            };
+            if let Err(error) = accepted {
+                // Out of descriptors, or a peer that went away while it waited: the listeners are as good as before.
+                tracing::warn!(%error, "can't accept a control connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    fn start<R, W>(self: &Arc<Self>, (read, write): (R, W), local: bool)
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        // Without a permit the connection is closed at once, unheard.
+        let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() else {
+            tracing::warn!("more than {STRANGERS} control connections without a greeting: one closed");
+            return;
+        };
+        let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
+        let sink = FramedWrite::new(write, LinesCodec::new());
+        tokio::spawn(Arc::clone(self).stranger(lines, sink, local, permit));
+    }
+
+    /// Answers queries until the peer greets, ends, or stops making sense.
+    async fn stranger<R, W>(
+        self: Arc<Self>,
+        mut lines: FramedRead<R, LinesCodec>,
+        mut sink: FramedWrite<W, LinesCodec>,
+        local: bool,
+        permit: OwnedSemaphorePermit,
+    ) where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        while let Ok(Some(line)) = timeout(PATIENCE, lines.next()).await {
+            let (answer, go_on) = match line.map(|line| serde_json::from_str(&line)) {
+                Ok(Ok(Line::Greeting(Greeting { hello }))) => {
+                    if let Some(lifeline) = self.verified(hello.handle, &hello.lifeline).await {
+                        drop(permit);
+                        return self.node(hello, lifeline, lines, sink, local).await;
+                    }
+                    (json(&Welcome { ok: false }), false)
+                }
+                Ok(Ok(Line::Hold { hold })) => {
+                    if let Some(lifeline) = self.verified(hold.handle, &hold.lifeline).await {
+                        drop(permit);
+                        return self.hold(Peer { handle: hold.handle, lifeline, local, asks: None }, lines, sink).await;
+                    }
+                    (json(&Welcome { ok: false }), false)
+                }
+                Ok(Ok(Line::Query(query))) => (self.answer(query).await, true),
+                Ok(Err(_)) => (refusal("this line is neither a greeting nor a query"), false),
+                Err(LinesCodecError::MaxLineLengthExceeded) => (refusal("this line is longer than 4 KiB"), false),
+                Err(LinesCodecError::Io(_)) => (refusal("this line is not UTF-8"), false),
+            };
+            if !matches!(timeout(WRITE, sink.send(answer)).await, Ok(Ok(()))) || !go_on {
+                return;
+            }
+        }
+    }
+
+    /// The secret, if handle and secret belong to a live session.
+    async fn verified(&self, handle: u16, lifeline: &str) -> Option<u64> {
+        let lifeline = u64::from_str_radix(lifeline, 16).ok()?;
+        self.inbox.greet(handle, lifeline).await.then_some(lifeline)
+    }
+
+    /// Holds a node's connection until it ends, and asks it for its locks when someone wants to know.
+    async fn node<R, W>(
+        self: Arc<Self>,
+        hello: Hello,
+        lifeline: u64,
+        lines: FramedRead<R, LinesCodec>,
+        mut sink: FramedWrite<W, LinesCodec>,
+        local: bool,
+    ) where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let mut lines = lines.map_decoder(|_| LinesCodec::new_with_max_length(NODE_LINE));
+        let local = local && hello.local;
+        let (asks, mut asked) = mpsc::channel(8);
+        let id = self.enter(Peer { handle: hello.handle, lifeline, local, asks: Some(asks) }).await;
+
+        let mut open: HashMap<u64, Ask> = HashMap::new();
+        let mut next = 0;
+        let mut outgoing = Some(json(&Welcome { ok: true }));
+        loop {
+            if let Some(line) = outgoing.take() {
+                // A timeout leaves the rest in the sink's buffer; nothing more is written until that is gone.
+                let _ = timeout(LISTING, sink.send(line)).await;
+            }
+            tokio::select! {
+                line = lines.next() => match line {
+                    None | Some(Err(LinesCodecError::Io(_))) => break,
+                    Some(Ok(line)) => match serde_json::from_str::<Listing>(&line) {
+                        Ok(listing) => {
+                            if let Some(ask) = open.remove(&listing.id) {
+                                // Whoever asked may have given up.
+                                let _ = ask.send(listing.entries);
+                            }
+                        }
+                        Err(error) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
+                    },
+                    Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
+                        tracing::warn!(handle = hello.handle, "node holds more locks than a listing can carry");
+                    }
+                },
+                Some(ask) = asked.recv() => {
+                    open.retain(|_, ask| !ask.is_closed());
+                    if sink.write_buffer().is_empty() {
+                        open.insert(next, ask);
+                        outgoing = Some(json(&ListRequest { id: next, list: true }));
+                        next += 1;
+                    }
+                },
+            }
+        }
+
+        self.leave(id).await;
+    }
+
+    /// Waits for the end of a connection that only holds a session.
+    async fn hold<R, W>(&self, peer: Peer, mut lines: FramedRead<R, LinesCodec>, mut sink: FramedWrite<W, LinesCodec>)
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let id = self.enter(peer).await;
+        let _ = timeout(WRITE, sink.send(json(&Welcome { ok: true }))).await;
+        // It has nothing more to say.
+        while let Some(Ok(_) | Err(LinesCodecError::MaxLineLengthExceeded)) = lines.next().await {}
+        self.leave(id).await;
+    }
+
+    async fn enter(&self, peer: Peer) -> u64 {
+        tracing::debug!(handle = peer.handle, local = peer.local, "node connected");
+        let id = self.connections.fetch_add(1, Ordering::Relaxed);
+        self.peers.lock().await.insert(id, peer);
+        id
+    }
+
+    /// A connection ended: the session's end, if it was the last that holds it.
+    async fn leave(&self, id: u64) {
+        let mut peers = self.peers.lock().await;
+        let Some(peer) = peers.remove(&id) else { return };
+        let another = peers.values().any(|other| other.local && other.lifeline == peer.lifeline);
+        tracing::debug!(handle = peer.handle, local = peer.local, another, "node disconnected");
+        if peer.local && !another {
+            self.inbox.closed(peer.handle, peer.lifeline);
+        }
+    }
+
+    async fn answer(&self, query: Query) -> String {
+        match query {
+            Query::Status => json(&self.facts.status(self.sessions().await, self.inbox.overflowed())),
+            Query::Locks => json(&self.locks().await),
+            Query::Node { handle } => {
+                match self.sessions().await.into_iter().find(|session| session.handle == handle) {
+                    Some(session) => json(&session),
+                    None => refusal(&format!("no session has handle {handle}")),
+                }
+            }
+        }
+    }
+
+    async fn sessions(&self) -> Vec<Session> {
+        let mut sessions = self.inbox.sessions().await;
+        let peers = self.peers.lock().await;
+        let alive: std::collections::HashSet<u16> =
+            peers.values().filter(|peer| peer.local).map(|peer| peer.handle).collect();
+        for session in &mut sessions {
+            session.lifeline = alive.contains(&session.handle);
+        }
+        sessions
+    }
+
+    /// Asks every connected node at once and waits for the slowest, at most a second.
+    async fn locks(&self) -> Locks {
+        let sessions = self.sessions().await;
+        let mut asked: HashMap<u16, oneshot::Receiver<Vec<Listed>>> = HashMap::new();
+        for peer in self.peers.lock().await.values() {
+            let Some(asks) = &peer.asks else { continue };
+            let (ask, answer) = oneshot::channel();
+            if asks.try_send(ask).is_ok() {
+                asked.insert(peer.handle, answer);
+            }
+        }
+        let deadline = tokio::time::Instant::now() + LISTING;
+        let mut answer = Locks { locks: Vec::new(), silent: Vec::new() };
+        for session in sessions {
+            let owner = session.owner();
+            let listing = match asked.remove(&session.handle) {
+                Some(listing) => tokio::time::timeout_at(deadline, listing).await.ok().and_then(Result::ok),
+                None => None,
+            };
+            let Some(entries) = listing else {
+                answer.silent.push(owner);
+                continue;
+            };
+            answer.locks.extend(entries.into_iter().map(|entry| Lock {
+                name: entry.name,
+                name_id: entry.name_id,
+                namespace: session.namespace.clone(),
+                slot: entry.slot,
+                mode: entry.mode,
+                state: entry.state,
+                since_us: entry.since_us,
+                token: entry.token,
+                owner: owner.clone(),
+            }));
+        }
+        // Holders before waiters, those who have waited longest first.
+        answer.locks.sort_by(|a, b| {
+            (&a.namespace, &a.name, &a.state).cmp(&(&b.namespace, &b.name, &b.state)).then(b.since_us.cmp(&a.since_us))
+        });
+        answer
+    }
+}
+
+fn json(answer: &impl serde::Serialize) -> String {
+    serde_json::to_string(answer).expect("answers have string keys and finite numbers")
+}
+
+fn refusal(why: &str) -> String {
+    json(&Refused { error: why.into() })
+}
+
+/// The Unix socket's file, removed when the daemon ends in good order.
+pub struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// Binds `path`. A file left behind by a daemon that was killed is replaced, one that answers is not.
+    pub fn bind(path: &Path) -> Result<(SocketFile, UnixListener), Failure> {
+        let failed = |error: &io::Error| {
+            Failure::system(
+                format_args!("can't open control socket {} (choose another with --control-socket)", path.display()),
+                error,
+            )
+        };
+        if let Some(directory) = path.parent() {
+            make_directory(directory).map_err(|error| failed(&error))?;
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(Failure::unavailable(format!(
+                "control socket {} is in use by another Wayside daemon; end that one or choose another with --control-socket",
+                path.display()
+            )));
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(file) if !file.file_type().is_socket() => {
+                return Err(failed(&io::Error::new(io::ErrorKind::AlreadyExists, "a file of another kind is there")));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(|error| failed(&error))?,
+            Err(_) => {}
+        }
+        let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| failed(&error))?;
+        // A root daemon serves every user's processes, as its UDP port does. Greetings need the session's secret.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(|error| failed(&error))?;
+        let file = SocketFile(path.into());
+        listener.set_nonblocking(true).map_err(|error| failed(&error))?;
+        Ok((file, UnixListener::from_std(listener).map_err(|error| failed(&error))?))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Makes the runtime directory: /run/wayside for everyone to look into, any other for its user alone.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.as_os_str().is_empty() {
+        return Ok(());
+    }
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let mode = if unsafe { libc::geteuid() } == 0 { 0o755 } else { 0o700 };
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(directory)
+}

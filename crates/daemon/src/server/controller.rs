@@ -1,0 +1,203 @@
+//! The controller's thread: the sans-I/O `Controller` with a clock, the state directory and the switch's socket.
+//!
+//! Packets come from the workers through a bounded channel, which they never wait for; what the control connections
+//! ask comes through a list of its own, because a closed lifeline must not be lost. Both wake the thread.
+
+use super::clock;
+use super::store::StateDir;
+use crate::answers::Session;
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use wayside_protocol::controller::{Controller, Notice};
+use wayside_switch::Switch;
+use wayside_wire::limits::MAX_PACKET_BYTES;
+
+/// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
+const BACKLOG: usize = 1024;
+
+/// A packet for the controller, by value: the channel's memory is allocated once.
+pub struct Packet {
+    from: SocketAddrV4,
+    length: u16,
+    bytes: [u8; MAX_PACKET_BYTES],
+}
+
+/// What wakes the thread: a packet, or (None) a request.
+type Event = Option<Packet>;
+
+/// What the control connections want of the controller.
+enum Request {
+    Greet { handle: u16, lifeline: u64, accepted: oneshot::Sender<bool> },
+    Closed { handle: u16, lifeline: u64 },
+    Sessions(oneshot::Sender<Vec<Session>>),
+    Stop,
+}
+
+/// Where the controller is reached by the other threads.
+#[derive(Clone)]
+pub struct Inbox {
+    events: SyncSender<Event>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: Mutex<Vec<Request>>,
+    overflowed: AtomicU64,
+}
+
+impl Inbox {
+    /// Hands a packet over, or drops and counts it where the controller is too far behind.
+    pub fn packet(&self, from: SocketAddrV4, packet: &[u8]) {
+        let mut bytes = [0; MAX_PACKET_BYTES];
+        bytes[..packet.len()].copy_from_slice(packet);
+        let packet = Packet { from, length: packet.len() as u16, bytes };
+        if self.events.try_send(Some(packet)).is_err() {
+            self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Packets that found the channel full.
+    pub fn overflowed(&self) -> u64 {
+        self.shared.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Whether handle and secret belong to a live session.
+    pub async fn greet(&self, handle: u16, lifeline: u64) -> bool {
+        let (accepted, answer) = oneshot::channel();
+        self.request(Request::Greet { handle, lifeline, accepted });
+        answer.await.unwrap_or(false)
+    }
+
+    /// The lifeline of this session closed.
+    pub fn closed(&self, handle: u16, lifeline: u64) {
+        self.request(Request::Closed { handle, lifeline });
+    }
+
+    /// The live sessions, by handle.
+    pub async fn sessions(&self) -> Vec<Session> {
+        let (sessions, answer) = oneshot::channel();
+        self.request(Request::Sessions(sessions));
+        answer.await.unwrap_or_default()
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.request(Request::Stop);
+    }
+
+    fn request(&self, request: Request) {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        // A full channel wakes the thread as well.
+        if let Err(TrySendError::Disconnected(_)) = self.events.try_send(None) {
+            self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+}
+
+/// The thread's state.
+pub struct Desk {
+    controller: Controller<Arc<Switch>, StateDir>,
+    /// Names of namespaces by number, for people.
+    namespaces: Vec<(u16, String)>,
+    socket: Arc<UdpSocket>,
+    events: Receiver<Event>,
+    shared: Arc<Shared>,
+}
+
+impl Desk {
+    pub fn new(
+        controller: Controller<Arc<Switch>, StateDir>,
+        namespaces: Vec<(u16, String)>,
+        socket: Arc<UdpSocket>,
+    ) -> (Desk, Inbox) {
+        let (sender, events) = sync_channel(BACKLOG);
+        let shared = Arc::new(Shared::default());
+        let inbox = Inbox { events: sender, shared: Arc::clone(&shared) };
+        (Desk { controller, namespaces, socket, events, shared }, inbox)
+    }
+
+    /// Lets the controller do what is due and sends what it has to say.
+    pub fn settle(&mut self) {
+        self.controller.on_tick(clock::now());
+        while let Some((to, packet)) = self.controller.transmit() {
+            // Lost like any packet: the controller sends it again.
+            if let Err(error) = self.socket.send_to(&packet, to) {
+                tracing::debug!(%to, %error, "the controller's packet was not sent");
+            }
+        }
+        while let Some(notice) = self.controller.notice() {
+            log(&notice);
+        }
+    }
+
+    /// Runs until `Inbox::stop`.
+    pub fn run(mut self) {
+        loop {
+            let wait = Duration::from_micros(self.controller.next_timer().since(clock::now()));
+            match self.events.recv_timeout(wait) {
+                Ok(Some(packet)) => {
+                    let bytes = &packet.bytes[..packet.length.into()];
+                    self.controller.on_packet(clock::now(), packet.from, bytes);
+                }
+                Ok(None) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let requests = std::mem::take(&mut *self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner));
+            for request in requests {
+                match request {
+                    // Whoever asked may be gone.
+                    Request::Greet { handle, lifeline, accepted } => {
+                        let _ = accepted.send(self.controller.session_of_lifeline(lifeline) == Some(handle));
+                    }
+                    Request::Closed { handle, lifeline } => {
+                        if self.controller.session_of_lifeline(lifeline) == Some(handle) {
+                            self.controller.closed(clock::now(), handle);
+                        }
+                    }
+                    Request::Sessions(answer) => {
+                        let _ = answer.send(self.sessions());
+                    }
+                    Request::Stop => return,
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn sessions(&self) -> Vec<Session> {
+        let living = self.controller.sessions().filter(|view| view.seen.is_some());
+        living
+            .map(|view| Session {
+                handle: view.handle,
+                host: wayside_wire::text(&view.record.host).unwrap_or("?").to_owned(),
+                pid: view.record.pid,
+                namespace: self
+                    .namespaces
+                    .iter()
+                    .find(|(number, _)| *number == view.record.namespace)
+                    .map_or_else(|| view.record.namespace.to_string(), |(_, name)| name.clone()),
+                incarnation: view.record.incarnation,
+                address: view.record.address.to_string(),
+                lease_us: view.record.lease.into(),
+                lifeline: false,
+            })
+            .collect()
+    }
+}
+
+fn log(notice: &Notice) {
+    match notice {
+        Notice::StoreFailed(why) => tracing::error!(why, "the state directory can't be written: nothing new begins"),
+        Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
+        Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
+        Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
+        Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
+        Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
+        Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),
+    }
+}

@@ -1,0 +1,242 @@
+//! The userspace switch: the core behind one UDP socket, its controller, and the control connection.
+//!
+//! ```text
+//!   UDP ──► workers (Switch::process) ──► UDP        workers ──packets for it──► controller thread ──► UDP
+//!                        │ shared memory ▲                                           ▲     │
+//!                        └───────────────┴───────────── SwitchMemory ────────────────┼─────┤
+//!   Unix socket, TCP ──► control (main thread) ──greetings, lifelines, questions ────┘     └──► state directory
+//! ```
+//!
+//! One socket for all workers, not one each with SO_REUSEPORT: a second daemon of the same user could then bind the
+//! same port unnoticed, and two switches would decide on the same locks.
+
+mod batch;
+mod clock;
+mod control;
+mod controller;
+mod sockets;
+mod status;
+mod store;
+mod worker;
+
+use crate::config::{Config, Shown};
+use crate::failure::Failure;
+use control::{Control, SocketFile};
+use controller::{Desk, Inbox};
+pub use sockets::RECEIVE_BUFFER;
+use sockets::{bind_tcp, bind_udp, raise_open_files};
+use status::Facts;
+use std::io::{self, Write};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use store::StateDir;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use wayside_protocol::controller::Controller;
+use wayside_protocol::memory::SwitchMemory;
+use wayside_switch::{Switch, SwitchConfig};
+use worker::{Traffic, Worker};
+
+/// A bound, stated and running switch.
+struct Server {
+    listen: SocketAddrV4,
+    started: Instant,
+    switch: Arc<Switch>,
+    socket: Arc<UdpSocket>,
+    inbox: Inbox,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    accepting: tokio::task::JoinHandle<()>,
+    /// A thread that ends before it is told to says so here.
+    ended: mpsc::UnboundedReceiver<&'static str>,
+    socket_file: SocketFile,
+}
+
+/// Runs a switch until SIGINT, SIGTERM or SIGHUP. `state_dir` is asked where the state lies, once the address is known.
+pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathBuf, Failure>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system("can't start the control connection", &error))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut server = Server::start(config, state_dir)?;
+        server.say_ready(config);
+        let outcome = tokio::select! {
+            name = signals.next() => {
+                tracing::info!(signal = name, "ending");
+                Ok(())
+            }
+            Some(thread) = server.ended.recv() => Err(Failure::unavailable(format!("the {thread} thread failed; see the log"))),
+        };
+        server.end();
+        outcome
+    })
+}
+
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let on = |kind| signal(kind).map_err(|error| Failure::system("can't wait for signals", &error));
+        Ok(Signals {
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+            hangup: on(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hangup.recv() => "SIGHUP",
+        }
+    }
+}
+
+impl Server {
+    fn start(
+        config: &Config,
+        state_dir: impl FnOnce(SocketAddrV4) -> Result<PathBuf, Failure>,
+    ) -> Result<Server, Failure> {
+        let started = Instant::now();
+        raise_open_files();
+        let (socket, listen) = bind_udp(config.listen)?;
+        let (tcp, admin_listen) = bind_tcp(config.admin_listen)?;
+        let mut state = StateDir::open(&state_dir(listen)?)?;
+        let numbers = state.number(&config.namespaces)?;
+        let path = config.control_socket.clone().unwrap_or_else(|| wayside_client::control_socket(listen));
+        let (socket_file, unix) = SocketFile::bind(&path)?;
+        tracing::info!(%listen, %admin_listen, control_socket = %path.display(), "listening");
+
+        let switch = Arc::new(new_switch(config, &numbers)?);
+        let controller = Controller::new(controller_config(config, &numbers)?, Arc::clone(&switch), state)
+            .map_err(|error| Failure::unavailable(error.to_string()))?;
+        let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
+        let (mut desk, inbox) = Desk::new(controller, names.collect(), Arc::clone(&socket));
+        // The first tick takes an epoch: nothing is answered before it is on disk.
+        desk.settle();
+
+        let traffic = Arc::new(Traffic::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let worker = Worker {
+            switch: Arc::clone(&switch),
+            socket: Arc::clone(&socket),
+            inbox: inbox.clone(),
+            wait: config.wait,
+            traffic: Arc::clone(&traffic),
+            stop: Arc::clone(&stop),
+        };
+        let (end, ended) = mpsc::unbounded_channel();
+        let mut threads = vec![spawn("controller", end.clone(), move || desk.run())?];
+        for _ in 0..config.threads {
+            let worker = worker.clone();
+            threads.push(spawn("switch", end.clone(), move || {
+                if let Err(error) = worker.run() {
+                    tracing::error!(%error, "can't receive");
+                }
+            })?);
+        }
+        let facts = Facts { config: config.clone(), listen, started, switch: Arc::clone(&switch), traffic };
+        let control = Control::new(inbox.clone(), facts);
+        let accepting = tokio::spawn(control.serve(unix, tcp));
+        Ok(Server { listen, started, switch, socket, inbox, stop, threads, accepting, ended, socket_file })
+    }
+
+    /// The line that says which home the core has found, and that it answers.
+    fn say_ready(&self, config: &Config) {
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        let root = unsafe { libc::geteuid() } == 0;
+        let xdp = if root { "XDP is not built in yet" } else { "XDP needs root" };
+        let seconds = self.started.elapsed().as_secs_f64();
+        let mut out = io::stdout().lock();
+        // Nobody may be reading: the switch is as good without.
+        let _ = writeln!(out, "switch: userspace on {} ({xdp}), ready in {seconds:.1} s", self.listen);
+        if !self.switch.serving() {
+            let most = Shown(config.lease + config.grace);
+            let _ = writeln!(out, "switch: recovering the locks of earlier sessions, at most about {most}");
+        }
+        let _ = out.flush();
+    }
+
+    fn end(self) {
+        self.accepting.abort();
+        // First the file, then the port: a successor binds the port first, so it never loses its own file.
+        drop(self.socket_file);
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the workers that sleep. Linux says ENOTCONN and does it.
+        // SAFETY: shuts down a descriptor that `self` owns.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RD) };
+        self.inbox.stop();
+        for thread in self.threads {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(
+    name: &'static str,
+    ended: mpsc::UnboundedSender<&'static str>,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Failure> {
+    /// Says so when the thread returns or panics.
+    struct Ended(&'static str, mpsc::UnboundedSender<&'static str>);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            // The daemon is ending if nobody listens.
+            let _ = self.1.send(self.0);
+        }
+    }
+    let guard = Ended(name, ended);
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || {
+            let _guard = guard;
+            run();
+        })
+        .map_err(|error| Failure::system(format_args!("can't start the {name} thread"), &error))
+}
+
+fn new_switch(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
+    let slots = config.namespaces.iter().map(|namespace| namespace.slots).sum();
+    let switch = Switch::new(SwitchConfig { slots, max_handle: wayside_wire::limits::MAX_HANDLE });
+    for (namespace, &number) in config.namespaces.iter().zip(numbers) {
+        switch
+            .add_namespace(number, namespace.slots, namespace.policy)
+            .map_err(|error| Failure::unavailable(error.to_string()))?;
+    }
+    Ok(switch)
+}
+
+fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {
+    let mut secret = [0; 8];
+    // SAFETY: the buffer has the length that is given.
+    let filled = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };
+    if filled != secret.len() as isize {
+        return Err(Failure::system("no random numbers", &io::Error::last_os_error()));
+    }
+    let namespaces =
+        config.namespaces.iter().zip(numbers).map(|(namespace, &id)| wayside_protocol::controller::Namespace {
+            id,
+            name: namespace.name.clone(),
+            policy: namespace.policy,
+            lease: config.lease.as_micros() as u32,
+        });
+    Ok(wayside_protocol::controller::Config {
+        namespaces: namespaces.collect(),
+        shortest_grace: config.grace.as_micros() as u32,
+        secret: u64::from_ne_bytes(secret),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,78 @@
+//! The daemon's ports: bound, sized, and explained where they can't be had.
+
+use crate::failure::Failure;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Room for 2,000 packets at the kernel's accounting of about 2 KiB each: a burst of 32 from each of 60 nodes.
+pub const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// The socket of the data path, and its address: port 0 becomes whichever the kernel chose.
+pub fn bind_udp(address: SocketAddrV4) -> Result<(Arc<UdpSocket>, SocketAddrV4), Failure> {
+    let socket = UdpSocket::bind(address).map_err(|error| unbound("UDP", address, "--listen", &error))?;
+    let size = RECEIVE_BUFFER as libc::c_int;
+    // Root may go beyond net.core.rmem_max; anybody else gets as much of it as there is.
+    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+        // SAFETY: the option's value is an int that outlives the call.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const size).cast(),
+                size_of::<libc::c_int>() as u32,
+            )
+        };
+    }
+    let listen = local(socket.local_addr())?;
+    Ok((Arc::new(socket), listen))
+}
+
+/// The listener for commands from other hosts, and its address.
+pub fn bind_tcp(address: SocketAddrV4) -> Result<(TcpListener, SocketAddrV4), Failure> {
+    let failed = |error: io::Error| Failure::system("can't listen for control connections", &error);
+    let listener =
+        std::net::TcpListener::bind(address).map_err(|error| unbound("TCP", address, "--admin-listen", &error))?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let listen = local(listener.local_addr())?;
+    Ok((listener, listen))
+}
+
+fn local(address: io::Result<SocketAddr>) -> Result<SocketAddrV4, Failure> {
+    match address {
+        Ok(SocketAddr::V4(address)) => Ok(address),
+        Ok(SocketAddr::V6(_)) => unreachable!("bound to an IPv4 address"),
+        Err(error) => Err(Failure::system("can't read a socket's address", &error)),
+    }
+}
+
+fn unbound(protocol: &str, address: SocketAddrV4, flag: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::AddrInUse => Failure::unavailable(format!(
+            "{protocol} port {address} is in use; end what has it (ss -lnp finds it), or choose another with {flag}"
+        )),
+        ErrorKind::AddrNotAvailable => Failure::usage(format!(
+            "{address} is not an address of this host; choose one that `ip -4 address` lists with {flag}"
+        )),
+        ErrorKind::PermissionDenied => Failure::denied(format!(
+            "no permission to bind {protocol} port {address}; choose one above 1023 with {flag}"
+        )),
+        _ => Failure::system(format_args!("can't bind {protocol} port {address}"), error),
+    }
+}
+
+/// The daemon has a connection per local node: as many as the host allows.
+pub fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What `wayside status` says of the switch.
+
+use super::worker::Traffic;
+use crate::answers::{Namespace, Session, Status};
+use crate::config::Config;
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use wayside_protocol::memory::SwitchMemory;
+use wayside_switch::Switch;
+use wayside_wire::DropReason;
+
+/// Everything that a status is made of, but for what the controller knows.
+pub struct Facts {
+    pub config: Config,
+    /// As bound.
+    pub listen: SocketAddrV4,
+    pub started: Instant,
+    pub switch: Arc<Switch>,
+    pub traffic: Arc<Traffic>,
+}
+
+type Counts = BTreeMap<String, u64>;
+
+impl Facts {
+    /// The status now. `overflowed`: packets that the controller was too busy for.
+    pub fn status(&self, sessions: Vec<Session>, overflowed: u64) -> Status {
+        let (drops, mut packets) = self.counters();
+        let traffic = &self.traffic;
+        packets.extend(
+            [
+                ("received", traffic.received.load(Ordering::Relaxed)),
+                ("sent", traffic.sent.load(Ordering::Relaxed)),
+                ("unsent", traffic.unsent.load(Ordering::Relaxed)),
+                ("controller_backlog_full", overflowed),
+            ]
+            .map(|(name, count)| (name.to_owned(), count)),
+        );
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            listen: self.listen.to_string(),
+            mode: "userspace".into(),
+            threads: self.config.threads,
+            wait: self.config.wait.to_string(),
+            uptime_us: self.started.elapsed().as_micros() as u64,
+            epoch: self.switch.epoch(),
+            serving: self.switch.serving(),
+            namespaces: self.namespaces(),
+            sessions,
+            packets,
+            drops,
+        }
+    }
+
+    fn namespaces(&self) -> Vec<Namespace> {
+        let namespaces = self.config.namespaces.iter();
+        namespaces
+            .map(|namespace| Namespace {
+                name: namespace.name.clone(),
+                slots: namespace.slots,
+                policy: namespace.policy_word().into(),
+            })
+            .collect()
+    }
+
+    /// The switch's counters: drops that occurred, by reason, and everything else.
+    fn counters(&self) -> (Counts, Counts) {
+        let counters = self.switch.counters().map(|(name, count)| (name.to_owned(), count));
+        let (drops, packets): (Counts, Counts) =
+            counters.partition(|(name, _)| DropReason::ALL.iter().any(|reason| reason.name() == name));
+        (drops.into_iter().filter(|(_, count)| *count > 0).collect(), packets)
+    }
+}

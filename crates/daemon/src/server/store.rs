@@ -1,0 +1,163 @@
+//! The controller's records on disk, and which number each namespace has had ever since.
+//!
+//! Invariants
+//! * One daemon at a time has the directory open: redb locks its file.
+//! * `commit` returns after the transaction is on disk; a daemon killed in between finds all of a batch or none.
+//! * A namespace keeps its number and its count of slots for as long as the directory lives: sessions outlive the
+//!   daemon, and two nodes that disagree about a name's slot would both hold it.
+
+use crate::config::Namespace;
+use crate::failure::Failure;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use std::io::ErrorKind;
+use std::path::Path;
+use wayside_protocol::controller::{Record, Store};
+
+const FILE: &str = "controller.redb";
+/// Handle (0: the counters) to the controller's record.
+const RECORDS: TableDefinition<u32, &[u8]> = TableDefinition::new("records");
+/// Name of a namespace to its number and count of slots.
+const NAMESPACES: TableDefinition<&str, (u16, u32)> = TableDefinition::new("namespaces");
+
+/// An open state directory.
+pub struct StateDir {
+    database: Database,
+}
+
+impl StateDir {
+    /// Opens `directory`, which is made if it is missing.
+    pub fn open(directory: &Path) -> Result<StateDir, Failure> {
+        let shown = directory.display();
+        std::fs::create_dir_all(directory).map_err(|error| {
+            Failure::system(
+                format_args!("can't make state directory {shown} (choose another with --state-dir)"),
+                &error,
+            )
+        })?;
+        let database = Database::create(directory.join(FILE)).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => Failure::unavailable(format!(
+                "state directory {shown} is in use by another Wayside daemon; end that one or choose another with --state-dir"
+            )),
+            DatabaseError::Storage(StorageError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                Failure::denied(format!("can't open state directory {shown}: {error}; choose another with --state-dir"))
+            }
+            error => Failure::unavailable(format!(
+                "can't open {shown}/{FILE}: {error}; restore it from a copy, or choose an empty --state-dir \
+                 (tokens then start over: resources that remember higher ones will refuse them)"
+            )),
+        })?;
+        Ok(StateDir { database })
+    }
+
+    /// The number of each of `namespaces`, in their order.
+    pub fn number(&mut self, namespaces: &[Namespace]) -> Result<Vec<u16>, Failure> {
+        let failed = |error: redb::Error| Failure::unavailable(format!("can't write the state directory: {error}"));
+        let mut numbers = Vec::with_capacity(namespaces.len());
+        let transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
+        {
+            let mut table = transaction.open_table(NAMESPACES).map_err(|error| failed(error.into()))?;
+            for Namespace { name, slots, .. } in namespaces {
+                let known = table.get(name.as_str()).map_err(|error| failed(error.into()))?.map(|entry| entry.value());
+                let number = match known {
+                    Some((number, before)) if before == *slots => number,
+                    Some((_, before)) => {
+                        return Err(Failure::usage(format!(
+                            "namespace {name:?} has {before} slots in this state directory, not {slots}: nodes that \
+                             still know the old count would hold the same locks; give it a new name, or an empty --state-dir"
+                        )));
+                    }
+                    None => {
+                        let number =
+                            redb::ReadableTableMetadata::len(&table).map_err(|error| failed(error.into()))? as u16;
+                        table.insert(name.as_str(), (number, *slots)).map_err(|error| failed(error.into()))?;
+                        number
+                    }
+                };
+                numbers.push(number);
+            }
+        }
+        transaction.commit().map_err(|error| failed(error.into()))?;
+        Ok(numbers)
+    }
+}
+
+impl Store for StateDir {
+    type Error = redb::Error;
+
+    fn load(&mut self) -> Result<Vec<Record>, redb::Error> {
+        let transaction = self.database.begin_read()?;
+        let table = match transaction.open_table(RECORDS) {
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table?,
+        };
+        let mut records = Vec::new();
+        for record in table.iter()? {
+            let (key, value) = record?;
+            records.push((key.value(), value.value().to_vec()));
+        }
+        Ok(records)
+    }
+
+    fn commit(&mut self, batch: &[Record]) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(RECORDS)?;
+            for (key, value) in batch {
+                table.insert(key, value.as_slice())?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::exit;
+    use wayside_wire::Policy;
+
+    fn namespace(name: &str, slots: u32) -> Namespace {
+        Namespace { name: name.into(), slots, policy: Policy::Fair }
+    }
+
+    #[test]
+    fn records_survive_and_the_latest_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(directory.path()).unwrap();
+        assert_eq!(state.load().unwrap(), []);
+        state.commit(&[(0, vec![1]), (7, vec![2, 3])]).unwrap();
+        state.commit(&[(7, vec![4])]).unwrap();
+        drop(state);
+        let mut state = StateDir::open(directory.path()).unwrap();
+        assert_eq!(state.load().unwrap(), [(0, vec![1]), (7, vec![4])]);
+    }
+
+    #[test]
+    fn one_daemon_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let _first = StateDir::open(directory.path()).unwrap();
+        let failure = StateDir::open(directory.path()).err().unwrap();
+        assert_eq!(failure.code, exit::UNAVAILABLE);
+        assert!(failure.message.contains("in use by another Wayside daemon"), "{failure}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_that_says_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE), [7; 5000]).unwrap();
+        let failure = StateDir::open(directory.path()).err().unwrap();
+        assert!(failure.message.contains("choose an empty --state-dir"), "{failure}");
+    }
+
+    #[test]
+    fn namespaces_keep_their_numbers_and_slots() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(directory.path()).unwrap();
+        assert_eq!(state.number(&[namespace("a", 4), namespace("b", 8)]).unwrap(), [0, 1]);
+        assert_eq!(state.number(&[namespace("c", 2), namespace("b", 8)]).unwrap(), [2, 1]);
+        let failure = state.number(&[namespace("a", 5)]).unwrap_err();
+        assert_eq!(failure.code, exit::USAGE);
+        assert!(failure.message.contains("has 4 slots"), "{failure}");
+    }
+}
