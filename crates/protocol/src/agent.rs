@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! * An agent acts only while it is confirmed, not suspended and has no pending change. Everything it tells the switch
-//!   is conditional on its own tenure and on the joins it knows.
+//!   is conditional on its own tenure and on the joins it knows; with a gap it tells it nothing, as a new tenure would
+//!   forget the gap and the holder in it.
 //! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
 //! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
 //! * In OPEN no exclusive request is in `queue`.
@@ -447,7 +448,11 @@ impl Agent {
                 continue;
             }
             if self.tryable && party.name != self.name {
-                self.start(Change::Renew { tryable: false }, desk);
+                if self.joins_are_known(desk) {
+                    self.start(Change::Renew { tryable: false }, desk);
+                } else {
+                    self.note_gap(desk);
+                }
                 break;
             }
             if party.mode == Mode::Exclusive && self.sequence == limits::MAX_SEQUENCE {
@@ -529,6 +534,7 @@ impl Agent {
     // ---- changes at the switch ----
 
     fn start(&mut self, change: Change, desk: &mut Desk) {
+        debug_assert!(self.joins_are_known(desk), "a new tenure would forget the gap");
         let pause = desk.config.retransmit_us;
         let nonce = desk.next_nonce();
         self.pending = Some(Pending { change, nonce, joins: self.joins.expected, pause, due: desk.now + pause });

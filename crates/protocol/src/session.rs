@@ -139,6 +139,8 @@ impl Session {
         }
         self.phase = Phase::Leaving { clean, attempts: 0 };
         self.pause = PAUSE_FIRST;
+        // Now, not when the next heartbeat would have been due.
+        self.due = now;
         self.on_tick(now, 0, out)
     }
 

@@ -5,7 +5,7 @@ mod bench;
 
 use bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::{Acquire, Event, Mode, Path, Time};
-use wayside_wire::{LockKind, SlotState};
+use wayside_wire::{LockKind, SlotState, check, kind, service};
 
 const NAME: u64 = 5;
 
@@ -395,4 +395,41 @@ fn a_session_without_acknowledged_heartbeats_loses_everything_at_its_lease() {
     assert_eq!(node.event(), Some(Event::SessionLost));
     assert!(node.acquire(end, exclusive(NAME)).is_err());
     assert!(end <= Time(1_000) + 2 * LEASE);
+}
+
+#[test]
+fn a_leave_goes_out_at_once() {
+    let mut bench = Bench::new(1);
+    bench.nodes[0].leave(bench.now);
+    bench.collect(0);
+    bench.run();
+    let leaves = bench.to_controller.iter().filter_map(|packet| check(packet).ok());
+    let leaves = leaves.filter(|header| (header.service, header.kind) == (service::FABRIC, kind::fabric::LEAVE));
+    assert_eq!(leaves.map(|header| header.source).collect::<Vec<_>>(), [handle(0)]);
+}
+
+#[test]
+fn a_gap_is_not_forgotten_by_a_new_tenure() {
+    let other = NAME + u64::from(SLOTS);
+    let mut bench = Bench::new(3);
+    let agent = bench.ask(0, NAME, Mode::Shared);
+    bench.run();
+    bench.granted(0, agent);
+    let unknown = bench.ask(1, NAME, Mode::Shared);
+    bench.step();
+    assert_eq!(bench.lose(LockKind::Join as u8), 1);
+    bench.run();
+    bench.granted(1, unknown);
+    // A second name wants the slot renewed, an exclusive request for the first wants everyone gone.
+    let second = bench.ask(2, other, Mode::Exclusive);
+    bench.run();
+    let writer = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.release(0, agent);
+    bench.pass(10_000);
+    bench.quiet(0);
+    bench.release(1, unknown);
+    bench.pass(10_000);
+    bench.granted(2, second);
+    bench.granted(0, writer);
 }

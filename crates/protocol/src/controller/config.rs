@@ -1,5 +1,6 @@
 //! What the operator decides.
 
+use crate::Mutant;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -44,9 +45,8 @@ pub struct Config {
     pub slots_per_tick: u32,
     /// Random: lifelines are made from it.
     pub secret: u64,
-    /// A rule to break.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<crate::Mutant>,
+    /// A rule to break, for the simulator's own tests.
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for Config {
@@ -62,7 +62,6 @@ impl Default for Config {
             quarantine: 60_000_000,
             slots_per_tick: 65_536,
             secret: 0,
-            #[cfg(feature = "mutants")]
             mutant: None,
         }
     }
@@ -144,15 +143,8 @@ impl Config {
         grace.min(u32::MAX.into()) as u32
     }
 
-    /// Whether this rule is broken on purpose.
-    #[cfg(feature = "mutants")]
-    pub(super) fn is_broken(&self, rule: crate::Mutant) -> bool {
-        self.mutant == Some(rule)
-    }
-
-    /// No rule is broken in a product build.
-    #[cfg(not(feature = "mutants"))]
-    pub(super) const fn is_broken(&self, _: crate::Mutant) -> bool {
-        false
+    /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.
+    pub(super) fn is_broken(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.mutant == Some(mutant)
     }
 }

@@ -39,6 +39,10 @@ pub fn handle(node: usize) -> u16 {
 
 impl Bench {
     pub fn new(nodes: usize) -> Bench {
+        Bench::with_lease(nodes, LEASE)
+    }
+
+    pub fn with_lease(nodes: usize, lease: u64) -> Bench {
         let switch = Switch::new(SwitchConfig { slots: SLOTS, max_handle: 100 });
         switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first namespace fits");
         (&switch).set_epoch(EPOCH);
@@ -52,14 +56,14 @@ impl Bench {
             to_controller: Vec::new(),
         };
         for index in 0..nodes {
-            bench.enrol(index);
+            bench.enrol(index, lease);
         }
         bench.run();
         bench
     }
 
     /// Plays the controller for one node.
-    fn enrol(&mut self, index: usize) {
+    fn enrol(&mut self, index: usize, lease: u64) {
         let mut node = Node::new(NodeConfig::new(1 + index as u64));
         node.start(self.now);
         let enrol = node.transmit().expect("a node enrols").packet.to_vec();
@@ -75,7 +79,7 @@ impl Bench {
             namespace: 1,
             ..Header::default()
         };
-        let body = Enrolled { nonce, incarnation, lease_us: LEASE as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
+        let body = Enrolled { nonce, incarnation, lease_us: lease as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
         let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
         header.write(&mut packet);
         body.write(&mut packet, BODY);
@@ -103,6 +107,9 @@ impl Bench {
     pub fn deliver(&mut self, flying: Flying) {
         let Flying { to, from, mut packet } = flying;
         let header = check(&packet).expect("only whole packets fly here");
+        if std::env::var_os("BENCH_TRACE").is_some() && header.service == service::LOCK {
+            trace(self.now, to, &header, &packet);
+        }
         self.delivered.push((to, if header.service == service::LOCK { header.kind } else { 0 }));
         if let Some(index) = to {
             self.nodes[index].on_packet(self.now, &packet);
@@ -200,5 +207,20 @@ impl Bench {
     /// How often a kind was delivered since the last call.
     pub fn count(&mut self, kind: LockKind) -> usize {
         self.delivered.iter().filter(|(_, delivered)| *delivered == kind as u8).count()
+    }
+}
+
+/// One line for a packet that arrives, for finding out what happened.
+fn trace(now: Time, to: Option<usize>, header: &Header, packet: &[u8]) {
+    let kind = LockKind::try_from(header.kind).map_or("?", LockKind::name);
+    let at = to.map_or("switch".to_string(), |node| format!("node {node}"));
+    for entry in wayside_wire::entries(packet) {
+        let bits = wayside_wire::SlotBits::from_u16(entry.slot_bits);
+        println!(
+            "{:>9} {at:>7} <- {} {kind:10} flags {:#x} pos {} | name {} req {:x} ten {} seq {} holder {} {:?} x{} t{} j{} f{:#x}",
+            now.0, header.source, header.flags, header.position, entry.name, entry.request & 0xff_ffff_ffff,
+            entry.tenure, entry.sequence, entry.holder, bits.state, u8::from(bits.transferred),
+            u8::from(bits.tryable), bits.joins, entry.flags
+        );
     }
 }
