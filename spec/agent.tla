@@ -1,0 +1,111 @@
+------------------------------- MODULE agent -------------------------------
+(* The bookkeeper of the slot (crates/protocol/src/agent.rs, node/agents.rs).                                        *)
+(* Limbo: a packet that a node can't handle yet stays in `net`, where it may be taken later, here or by the switch.  *)
+EXTENDS node
+
+ModeFor(a, r) == IF r \in a.shared THEN "S" ELSE Wish(r).mode
+Usable(a)   == a.on /\ a.confirmed /\ (~a.suspended \/ ~Use("Suspend")) /\ a.pending.op = "none"
+AtWork(a)   == a.on /\ (~a.suspended \/ ~Use("Suspend")) /\ a.pending.op = "none"
+Complete(a) == a.known = 1..a.expected \/ ~Use("Ordinals")
+OfName(a, r) == {h \in a.holders : Wish(h).name = Wish(r).name}
+IsDead(n, r) == NodeOf(r) \in downs[n] /\ Use("DeadSet")
+
+StartTenure(a, at, open, joins) ==
+  [a EXCEPT !.at = at, !.joinsAt = at, !.open = open, !.expected = joins, !.known = {}, !.retired = {}, !.sequence = 0]
+Fresh(at, open, joins) == StartTenure([NoAgent EXCEPT !.on = TRUE], at, open, joins)
+
+(* The switch said that an exclusive request has closed the slot: its joins are final. *)
+Learn(a) == IF slot.at = a.at /\ slot.state = "MANAGED"
+            THEN [a EXCEPT !.open = FALSE, !.expected = IF a.joinsAt = a.at THEN Max(@, slot.joins) ELSE @]
+            ELSE a
+
+(* ACQUIRE, forwarded by the switch or from this very node. *)
+on_acquire(n) ==
+  \E m \in net :
+    /\ m.kind = "ACQUIRE" /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
+    /\ LET r == m.r
+           a == Learn(agent[n])
+           known == r \in a.holders \cup Range(a.queue) \cup (IF Use("Retired") THEN a.retired ELSE {})
+       IN /\ ~IsDead(n, r) /\ (NodeOf(r) = n => Waits(r))
+          /\ IF known \/ (a.open /\ Wish(r).mode = "X")
+             THEN a # agent[n] /\ agent' = [agent EXCEPT ![n] = a]
+             ELSE agent' = [agent EXCEPT ![n] = [a EXCEPT !.queue = Append(@, r)]]
+    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+
+(* RELEASE or CANCEL: this (holder, request) is over; its ordinal closes a gap. *)
+Removed(a, r) == [a EXCEPT !.holders = IF Use("OwnRequest") THEN @ \ {r} ELSE {}, !.queue = Without(@, {r})]
+on_release(n) ==
+  \E m \in net :
+    /\ m.kind = "RELEASE" /\ n \in alive /\ m.epoch = epochs[n] /\ agent[n].on
+    /\ AtWork(agent[n]) \/ (NodeOf(m.r) = n /\ ~agent[n].suspended)
+    /\ LET a == agent[n]
+           learns == m.ordinal # 0 /\ (m.grantAt = a.joinsAt \/ ~Use("JoinsOfTenure"))
+           b == [Removed(a, m.r) EXCEPT !.retired = @ \cup {m.r},
+                                        !.known = IF learns THEN @ \cup {m.ordinal} ELSE @,
+                                        !.expected = IF learns THEN Max(@, m.ordinal) ELSE @]
+       IN b # a /\ agent' = [agent EXCEPT ![n] = b]
+    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+
+(* JOIN: the switch has granted a shared request in this tenure. *)
+on_join(n) ==
+  \E m \in net :
+    /\ m.kind = "JOIN" /\ m.to = n /\ n \in alive /\ Epoch(m.at) = epochs[n] /\ AtWork(agent[n])
+    /\ LET a == agent[n]
+           counts == ~m.dead /\ ~IsDead(n, m.r) /\ ~(m.r \in a.retired /\ Use("Retired"))
+       IN /\ m.at = a.joinsAt /\ m.ordinal \notin a.known
+          /\ agent' = [agent EXCEPT ![n] = [a EXCEPT !.known = @ \cup {m.ordinal}, !.expected = Max(@, m.ordinal),
+                         !.holders = IF counts THEN @ \cup {m.r} ELSE @, !.queue = Without(@, {m.r})]]
+    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+
+on_downgrade(n) ==
+  \E m \in net :
+    /\ m.kind = "DOWNGRADE" /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
+    /\ m.r \in agent[n].holders \ agent[n].shared
+    /\ agent' = [agent EXCEPT ![n].shared = @ \cup {m.r}]
+    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+
+(* Nobody holds, all wait for one name, the first of them elsewhere: the agency goes there. *)
+FirstTakesOver(n, a) ==
+  /\ a.queue # <<>> /\ NodeOf(Head(a.queue)) # n /\ ~a.open /\ a.holders = {} /\ Complete(a)
+  /\ \A r \in Range(a.queue) : Wish(r).name = Wish(Head(a.queue)).name
+
+CanGrant(a, r) ==
+  IF Wish(r).mode = "S" THEN \A h \in OfName(a, r) : ModeFor(a, h) = "S"
+  ELSE ~a.open /\ OfName(a, r) = {} /\ Complete(a)
+
+(* Grants the first waiter of some name. *)
+grant(n) ==
+  /\ n \in alive /\ agent[n].on /\ (Usable(agent[n]) \/ (AtWork(agent[n]) /\ ~Use("Confirm")))
+  /\ ~FirstTakesOver(n, agent[n])
+  /\ \E i \in DOMAIN agent[n].queue :
+       LET a == agent[n]
+           r == a.queue[i]
+           sequence == IF Wish(r).mode = "X" /\ Use("Sequence") THEN a.sequence + 1 ELSE a.sequence
+       IN /\ \A j \in 1..(i - 1) : Wish(a.queue[j]).name # Wish(r).name
+          /\ CanGrant(a, r) /\ sequence <= MaxSequence
+          /\ agent' = [agent EXCEPT ![n] = [a EXCEPT !.holders = @ \cup {r}, !.queue = Without(@, {r}), !.sequence = sequence]]
+          /\ IF NodeOf(r) # n THEN Send({Grant(r, a.at, sequence, 0)}) /\ UNCHANGED <<req, history>>
+             ELSE Waits(r) /\ Hold(r, a.at, sequence, 0) /\ UNCHANGED net
+  /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census>>
+
+(* What the agent asks the switch to change now, if anything. *)
+Change(a, op) == [NoChange EXCEPT !.op = op, !.joins = a.expected]
+Due(n, a) ==
+  LET exhausted == \E r \in Range(a.queue) : Wish(r).mode = "X" /\ CanGrant(a, r) /\ a.sequence = MaxSequence
+  IN IF ~a.confirmed /\ Use("Confirm") THEN {Change(a, IF a.holders = {} /\ a.queue = <<>> THEN "free" ELSE "renew")}
+     ELSE IF FirstTakesOver(n, a)
+     THEN {[Change(a, "transfer") EXCEPT !.heir = Head(a.queue), !.queue = Tail(a.queue)]}
+     ELSE IF exhausted THEN {Change(a, "renew")}
+     ELSE IF a.queue # <<>> \/ ~Complete(a) THEN {}
+     ELSE IF a.holders = {} THEN {Change(a, "free")}
+     ELSE IF ~a.open /\ \A h \in a.holders : ModeFor(a, h) = "S" THEN {Change(a, "reopen")}
+     ELSE {}
+
+start(n) ==
+  /\ n \in alive /\ AtWork(agent[n])
+  /\ \E c \in Due(n, agent[n]) :
+       /\ Send({Retenure(n, agent[n].at, c)})
+       /\ agent' = [agent EXCEPT ![n] = IF ~Use("KeepState") THEN NoAgent ELSE
+                      [@ EXCEPT !.pending = c, !.queue = IF c.op = "transfer" THEN c.queue ELSE @]]
+  /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
+=============================================================================

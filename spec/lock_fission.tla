@@ -1,0 +1,27 @@
+---------------------------- MODULE lock_fission ----------------------------
+(* The whole protocol, and what must hold. *)
+EXTENDS agency
+
+Next == SwitchNext \/ NodeNext \/ AgentNext
+Spec == Init /\ [][Next]_vars
+
+Bounded == slot.at % 100 <= MaxTenure
+
+(* S1: conflicting holds of a name never overlap. *)
+S1 == \A r, q \in Requests : (r # q /\ Wish(r).name = Wish(q).name /\ Holds(r) /\ Holds(q)) => req[r].mode = "S" /\ req[q].mode = "S"
+(* S2: an exclusive token exceeds every earlier token of its name. *)
+S2 == history.ordered
+(* S3: only its own release ends a hold; so whoever could let others in knows of it. *)
+S3 == \A r \in Requests : Holds(r) /\ serving =>
+        /\ slot.state # "UNHELD"
+        /\ \A n \in alive : Usable(agent[n]) /\ agent[n].at = slot.at /\ slot.agent = n /\ ~agent[n].open /\ Complete(agent[n])
+                            => r \in agent[n].holders
+(* I2: at most one node acts as agent under a stamp. *)
+I2 == \A n, m \in alive : n # m /\ Usable(agent[n]) /\ Usable(agent[m]) => agent[n].at # agent[m].at
+(* I3: joins counts the ordinals granted in this tenure; a claim keeps the count of the one before. *)
+Ordinals(at) == {m.ordinal : m \in {x \in net : x.kind = "JOIN" /\ x.at = at}}
+I3 == slot.state \in {"OPEN", "MANAGED"} => \/ slot.joins = Cardinality(Ordinals(slot.at))
+                                            \/ slot.transferred /\ slot.joins = Cardinality(Ordinals(slot.at - 1))
+(* I1: the stamp of the slot never falls. *)
+I1 == [][slot'.at >= slot.at]_vars
+=============================================================================
