@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-cargo fmt --all --check
+cargo fmt --all --check -- --color never
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 

@@ -5,13 +5,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-stages="setup lint wire rust simulation spec end-to-end"
+stages="setup lint wire rust bpf simulation spec end-to-end"
 
 stage_setup() { scripts/setup.sh; }
 stage_lint() { scripts/lint.sh; }
 stage_wire() { cargo xtask wire --check; }
 # --show-output: a test that skips itself says so, and the summary below repeats it.
 stage_rust() { cargo test --workspace --no-fail-fast --quiet -- --show-output; }
+# The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
+stage_bpf() { cargo test --release --quiet -p wayside-switch --features bpf -- --show-output; }
 stage_simulation() { cargo run --release --quiet -p wayside-sim; }
 stage_spec() { spec/run.sh ci; }
 stage_end_to_end() { tests/run.sh; }
