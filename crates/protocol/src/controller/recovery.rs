@@ -396,7 +396,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             flags: if last { header_flag::LAST } else { 0 },
             ..Header::default()
         };
-        let about = Entry { request: id, slot: limits::ALL_SLOTS, ..Entry::default() };
+        let about = Entry { request: id, ..Entry::default() };
         let page = heir.entries.iter().skip(usize::from(heir.page) * PAGE).take(PAGE).copied();
         let entries: Vec<Entry> = core::iter::once(about).chain(page).collect();
         self.send_entries(to, header, entries.into_iter());

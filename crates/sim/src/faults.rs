@@ -1,0 +1,97 @@
+//! The fault mix: what can go wrong in a run, and how often. A seed draws its own (a swarm): most faults are absent
+//! from a given run, so that those present can do their worst undisturbed.
+
+use crate::dice::Dice;
+
+/// Chances are in millionths per packet; `…_every` in packets on average, 0: never. Times in microseconds.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// A packet, or one copy of it, is lost.
+    pub loss: u32,
+    /// A packet arrives twice.
+    pub duplication: u32,
+    /// A packet of any age, from any time of the run, arrives again.
+    pub replay: u32,
+    /// A packet arrives truncated, padded or with a broken header. (What UDP's checksum catches never arrives.)
+    pub corruption: u32,
+    /// Every packet takes this long at least.
+    pub delay: u64,
+    /// On top, evenly up to this: reorders.
+    pub jitter: u64,
+    /// A packet takes up to `late_by` longer.
+    pub late: u32,
+    /// Up to ten times every time-out.
+    pub late_by: u64,
+    /// One direction of a host's link, or both, stops.
+    pub partition_every: u64,
+    /// For so long at most.
+    pub partition_for: u64,
+    /// A process dies; another one starts in its place, at the same address.
+    pub crash_every: u64,
+    /// A process stops and goes on, maybe after its lease.
+    pub pause_every: u64,
+    /// For so long at most.
+    pub pause_for: u64,
+    /// A session leaves and comes back.
+    pub leave_every: u64,
+    /// A local connection closes: the controller is told of a crash at once.
+    pub lifelines: bool,
+    /// The controller restarts from its store.
+    pub controller_every: u64,
+    /// The switch restarts with an empty memory.
+    pub switch_every: u64,
+    /// No clock is wrong by more than this rate.
+    pub drift_ppm: u32,
+    /// Slots start this close to their last tenure; 0: at tenure 0.
+    pub tenures_left: u32,
+}
+
+impl Faults {
+    /// A seed's own mix.
+    pub fn draw(dice: &mut Dice, lease: u64) -> Faults {
+        let mut sometimes = |percent: u32, low: u64, high: u64| {
+            let value = dice.magnitude(low, high);
+            if dice.percent(percent) { value } else { 0 }
+        };
+        Faults {
+            loss: sometimes(60, 1_000, 300_000) as u32,
+            duplication: sometimes(50, 1_000, 500_000) as u32,
+            replay: sometimes(50, 1_000, 100_000) as u32,
+            corruption: sometimes(30, 1_000, 50_000) as u32,
+            delay: sometimes(100, 5, 500),
+            jitter: sometimes(80, 1, 2_000),
+            late: sometimes(50, 500, 50_000) as u32,
+            late_by: sometimes(100, 1_000, 10 * lease),
+            partition_every: sometimes(50, 500, 8_000),
+            partition_for: sometimes(100, 1_000, 3 * lease),
+            crash_every: sometimes(60, 500, 8_000),
+            pause_every: sometimes(50, 500, 8_000),
+            pause_for: sometimes(100, 1_000, 3 * lease),
+            leave_every: sometimes(30, 1_000, 8_000),
+            lifelines: sometimes(50, 1, 1) == 1,
+            controller_every: sometimes(40, 500, 8_000),
+            // Every run has one.
+            switch_every: sometimes(100, 600, 12_000),
+            drift_ppm: sometimes(60, 10, 100_000) as u32,
+            tenures_left: sometimes(15, 2, 64) as u32,
+        }
+    }
+
+    /// What is left once the network heals: distance and drift.
+    pub fn healed(&self) -> Faults {
+        Faults {
+            loss: 0,
+            duplication: 0,
+            replay: 0,
+            corruption: 0,
+            late: 0,
+            partition_every: 0,
+            crash_every: 0,
+            pause_every: 0,
+            leave_every: 0,
+            controller_every: 0,
+            switch_every: 0,
+            ..self.clone()
+        }
+    }
+}

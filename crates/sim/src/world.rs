@@ -1,0 +1,870 @@
+//! The world: one switch, its controller, hosts with processes, a network, and one queue of events in the order of a
+//! virtual time. Nothing here reads a clock, a file or a random source: a seed decides everything.
+//!
+//! ```text
+//!   SAFETY: load and faults, until enough packets and a switch restart ──► HEALED: load without faults
+//!     ──► CALM: nobody asks for anything new, whoever holds gives back ──► checked: nobody waits, all slots UNHELD
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddrV4;
+
+use wayside_protocol::controller::{Config, Controller, Namespace, Notice};
+use wayside_protocol::memory::{SlotWord, SwitchMemory};
+use wayside_protocol::{Event, NodeConfig, Path, RequestId};
+use wayside_switch::{Action, Switch};
+use wayside_wire::{Policy, SlotState, limits, mix};
+
+use crate::Options;
+use crate::apps::{self, Habits, Stage};
+use crate::chart;
+use crate::checker::{Checker, Owner, Process};
+use crate::clock::Clock;
+use crate::dice::Dice;
+use crate::faults::Faults;
+use crate::host::{Host, Running};
+use crate::network::{Flight, Network, Way};
+use crate::report::{Counts, Outcome};
+use crate::switch::{Disk, NAMESPACE, SharedSwitch};
+
+/// Packets that a run needs at least.
+const PACKETS: u64 = 10_000;
+/// A run that has not got so far by then never will. World time.
+const LONGEST_SAFETY: u64 = 300_000_000;
+/// Load after the network healed. World time.
+const HEALED_LOAD: u64 = 300_000;
+
+enum Happening {
+    Arrival(Flight),
+    Timer(usize),
+    Controller,
+    /// A task of a process wakes up: process, task, alarm.
+    Alarm(Process, usize, u64),
+    Resume(usize),
+    Start(usize),
+    ControllerStart,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Safety,
+    Healed,
+    Calm,
+}
+
+/// See the module's documentation.
+pub struct World {
+    options: Options,
+    dice: Dice,
+    now: u64,
+    phase: Phase,
+    /// Sleeping happenings: time, order of planning, place in `happenings`.
+    queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    happenings: Vec<Option<Happening>>,
+    vacant: Vec<usize>,
+    planned: u64,
+    faults: Faults,
+    habits: Habits,
+    lease: u64,
+    node: NodeConfig,
+    config: Config,
+    switch: SharedSwitch,
+    disk: Disk,
+    controller: Option<Controller<SharedSwitch, Disk>>,
+    controller_clock: Clock,
+    controller_timer: Option<u64>,
+    hosts: Vec<Host>,
+    network: Network,
+    checker: Checker,
+    out: Outcome,
+    hash: u64,
+    calm_by: u64,
+}
+
+impl World {
+    /// Everything that the seed decides beforehand.
+    pub fn new(seed: u64, options: Options) -> World {
+        let mut dice = Dice::new(seed);
+        let lease = dice.magnitude(30_000, 400_000);
+        let faults = Faults::draw(&mut dice, lease);
+        let habits = Habits::draw(&mut dice);
+        let hosts = dice.between(2, 7) as usize;
+        let node = NodeConfig {
+            retransmit_us: dice.between(500, 5_000),
+            retransmit_most_us: dice.between(10_000, 100_000),
+            gap_us: dice.between(2_000, 50_000),
+            mutant: options.mutant,
+            ..NodeConfig::new(0)
+        };
+        let config = Config {
+            namespaces: vec![Namespace {
+                id: NAMESPACE,
+                name: "default".to_string(),
+                policy: Policy::Fair,
+                lease: lease as u32,
+            }],
+            drift_ppm: faults.drift_ppm,
+            poll_period: dice.between(1_000, 10_000),
+            retransmit: dice.between(5_000, 50_000),
+            secret: dice.any(),
+            mutant: options.mutant,
+            ..Config::default()
+        };
+        let switch = SharedSwitch::new(habits.slots, 4_096);
+        World {
+            controller_clock: clock(&mut dice, &faults),
+            options,
+            now: 0,
+            phase: Phase::Safety,
+            queue: BinaryHeap::new(),
+            happenings: Vec::new(),
+            vacant: Vec::new(),
+            planned: 0,
+            faults,
+            habits,
+            lease,
+            node,
+            config,
+            switch,
+            disk: Disk::default(),
+            controller: None,
+            controller_timer: None,
+            hosts: (0..hosts).map(Host::new).collect(),
+            network: Network::new(hosts),
+            checker: Checker::default(),
+            out: Outcome { seed, ..Outcome::default() },
+            hash: seed,
+            calm_by: u64::MAX,
+            dice,
+        }
+    }
+
+    /// Lives through all phases.
+    pub fn run(mut self) -> Outcome {
+        self.chart(|world| format!("{:?}\n{:?}", world.faults, world.habits));
+        self.start_controller();
+        self.age_slots();
+        for host in 0..self.hosts.len() {
+            self.start_process(host);
+        }
+        while self.checker.failure().is_none() {
+            let Some(Reverse((at, _, place))) = self.queue.pop() else { break };
+            self.now = at;
+            let happening = self.happenings[place].take().expect("planned once, happens once");
+            self.vacant.push(place);
+            self.happen(happening);
+            if self.is_over() {
+                break;
+            }
+        }
+        self.conclude()
+    }
+
+    /// Moves on to the next phase when it is time. True at the end of the last.
+    fn is_over(&mut self) -> bool {
+        match self.phase {
+            Phase::Safety => {
+                let restarts = self.out.faults.get("switch restart").copied().unwrap_or(0);
+                let enough = self.network.packets >= PACKETS && restarts > 0;
+                if enough || self.now > LONGEST_SAFETY {
+                    self.heal();
+                }
+                false
+            }
+            Phase::Healed => {
+                if self.now > self.calm_by {
+                    self.phase = Phase::Calm;
+                    self.calm_by = self.now + self.patience();
+                    self.chart(|_| "---- calm ----".to_string());
+                }
+                false
+            }
+            Phase::Calm => self.now > self.calm_by || self.is_calm(),
+        }
+    }
+
+    /// Lease + grace, a switch's whole recovery, and retransmissions of everybody who waits in the longest queue.
+    fn patience(&self) -> u64 {
+        let holders = self.hosts.len() as u64 * self.habits.tasks * 5;
+        let turn = self.habits.hold + self.node.retransmit_most_us * 2 + 10 * (self.faults.delay + self.faults.jitter);
+        3 * (self.lease + self.grace()) + 10 * self.config.retransmit + holders * turn + 1_000_000
+    }
+
+    fn grace(&self) -> u64 {
+        let drift = u64::from(self.faults.drift_ppm);
+        self.lease * 2 * drift / (1_000_000 - drift) + self.config.poll_period
+    }
+
+    fn is_calm(&self) -> bool {
+        self.checker.waits() == 0
+            && self.hosts.iter().all(|host| host.running.as_ref().is_some_and(|running| running.node.is_idle()))
+            && self.held_slots().next().is_none()
+            && self.switch.serving()
+    }
+
+    fn held_slots(&self) -> impl Iterator<Item = (u32, SlotWord)> + '_ {
+        (0..self.switch.slots())
+            .map(|slot| (slot, self.switch.load_slot(NAMESPACE, slot)))
+            .filter(|(_, word)| word.state != SlotState::Unheld)
+    }
+
+    fn conclude(mut self) -> Outcome {
+        if self.checker.failure().is_none() {
+            self.checker.nobody_waits(self.now);
+            let held = self.held_slots().next();
+            if let Some((slot, word)) = held {
+                let story = format!("slot {slot} is {word:?} though nobody wants it");
+                self.checker.fail("L2", self.now, story);
+            }
+            let restarts = self.out.faults.get("switch restart").copied().unwrap_or(0);
+            if self.network.packets < PACKETS || restarts == 0 || self.out.operations < 100 {
+                let (packets, operations) = (self.network.packets, self.out.operations);
+                let story = format!("{packets} packets, {operations} operations, {restarts} switch restarts");
+                self.checker.fail("vacuous", self.now, story);
+            }
+        }
+        self.switch.collect(&mut self.out.verdicts);
+        Outcome {
+            trace_hash: self.hash,
+            packets: self.network.packets,
+            duration: self.now,
+            failure: self.checker.failure().cloned(),
+            ..self.out
+        }
+    }
+
+    // ---- events ----
+
+    fn plan(&mut self, at: u64, happening: Happening) {
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.happenings.push(None);
+            self.happenings.len() - 1
+        });
+        self.happenings[place] = Some(happening);
+        self.planned += 1;
+        self.queue.push(Reverse((at.max(self.now), self.planned, place)));
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrival(flight) => self.arrive(flight),
+            Happening::Timer(host) => self.ring(host),
+            Happening::Controller => self.tick_controller(),
+            Happening::Alarm(process, task, alarm) => self.wake(process, task, alarm),
+            Happening::Resume(host) => self.resume(host),
+            Happening::Start(host) => self.start_process(host),
+            Happening::ControllerStart => self.start_controller(),
+        }
+    }
+
+    fn count(&mut self, name: &'static str) {
+        count(&mut self.out.outcomes, name);
+    }
+
+    fn fault(&mut self, name: &'static str) {
+        count(&mut self.out.faults, name);
+    }
+
+    fn chart(&self, line: impl FnOnce(&World) -> String) {
+        if self.options.chart {
+            use std::io::Write;
+            // A reader that has seen enough closes the pipe: no reason to stop.
+            let _ = writeln!(std::io::stdout(), "{:>12.6} {}", self.now as f64 / 1e6, line(self));
+        }
+    }
+
+    fn trace(&mut self, what: u64, bytes: &[u8]) {
+        self.hash = mix(self.hash ^ self.now ^ what << 48);
+        for word in bytes.chunks(8) {
+            let mut number = [0; 8];
+            number[..word.len()].copy_from_slice(word);
+            self.hash = mix(self.hash ^ u64::from_le_bytes(number));
+        }
+    }
+
+    // ---- packets ----
+
+    fn send(&mut self, flight: Flight) {
+        let World { network, faults, dice, out, now, .. } = self;
+        let mut arrivals = Vec::new();
+        network.send(*now, flight, faults, dice, &mut out.faults, |at, flight| arrivals.push((at, flight)));
+        for (at, flight) in arrivals {
+            self.plan(at, Happening::Arrival(flight));
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        self.draw_faults();
+        self.trace(flight.way as u64, &flight.packet);
+        match flight.way {
+            Way::Up => self.at_switch(flight),
+            Way::Down => self.at_host(flight),
+        }
+    }
+
+    fn at_switch(&mut self, flight: Flight) {
+        let Flight { socket, mut packet, .. } = flight;
+        self.chart(|_| format!("{:>9} > switch   {}", chart::place(socket), chart::packet(&packet)));
+        let verdict = self.switch.with(|switch| switch.process(&mut packet, socket));
+        if verdict.action == Action::Drop {
+            return self.chart(|_| format!("{:>9}            dropped: {}", "", verdict.reason.name()));
+        }
+        packet.truncate(verdict.length);
+        if let Some(agent) = verdict.copy {
+            let mut join = packet.clone();
+            Switch::make_join(&mut join);
+            self.send_to_node(agent, 0, join);
+        }
+        match verdict.action {
+            Action::Drop => {}
+            Action::ToSender => self.send_down(socket, packet),
+            Action::ToNode { handle, port } => self.send_to_node(handle, port, packet),
+            Action::ToController => self.at_controller(socket, &packet),
+        }
+    }
+
+    fn send_to_node(&mut self, handle: u16, port: u16, packet: Vec<u8>) {
+        if let Some(address) = self.switch.with(|switch| switch.address(handle, port)) {
+            self.send_down(address, packet);
+        }
+    }
+
+    fn send_down(&mut self, socket: SocketAddrV4, packet: Vec<u8>) {
+        self.send(Flight { host: Host::of(socket), way: Way::Down, socket, packet });
+    }
+
+    fn at_host(&mut self, flight: Flight) {
+        let Flight { host: index, socket, packet, .. } = flight;
+        self.chart(|_| format!("   switch > {:<8} {}", chart::place(socket), chart::packet(&packet)));
+        let host = &mut self.hosts[index];
+        if host.stopped_until.is_some() {
+            return host.keep(packet);
+        }
+        if let Some(running) = &mut host.running {
+            let time = running.time(self.now);
+            running.node.on_packet(time, &packet);
+            self.settle(index);
+        }
+    }
+
+    // ---- the controller ----
+
+    fn start_controller(&mut self) {
+        let made = Controller::new(self.config.clone(), self.switch.clone(), self.disk.clone());
+        self.controller = Some(made.expect("what a controller wrote another can read"));
+        self.controller_clock = clock(&mut self.dice, &self.faults);
+        self.controller_timer = None;
+        self.tick_controller_now();
+    }
+
+    fn tick_controller(&mut self) {
+        if self.controller_timer == Some(self.now) {
+            self.controller_timer = None;
+            self.tick_controller_now();
+        }
+    }
+
+    fn tick_controller_now(&mut self) {
+        let now = self.controller_clock.at(self.now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_tick(now);
+            self.settle_controller();
+        }
+    }
+
+    fn at_controller(&mut self, from: SocketAddrV4, packet: &[u8]) {
+        let now = self.controller_clock.at(self.now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_packet(now, from, packet);
+            self.settle_controller();
+        }
+    }
+
+    /// Sends what the controller says, and sets its timer.
+    fn settle_controller(&mut self) {
+        while let Some((address, packet)) = self.controller.as_mut().and_then(Controller::transmit) {
+            self.send_down(address, packet);
+        }
+        while let Some(notice) = self.controller.as_mut().and_then(Controller::notice) {
+            self.chart(|_| format!("controller: {notice:?}"));
+            match notice {
+                Notice::EpochRaised(_) => self.count("epoch raised"),
+                Notice::Serving(_) => self.count("serving"),
+                Notice::Enrolled(_) => self.count("enrolled"),
+                Notice::Ended(..) => self.count("session ended"),
+                Notice::Frozen(..) => self.count("slot frozen"),
+                Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
+                Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),
+                Notice::StoreFailed(_) => self.count("store failed"),
+            }
+        }
+        let timer = self.controller.as_ref().and_then(|c| self.controller_clock.world(c.next_timer()));
+        if let Some(at) = timer.map(|at| at.max(self.now)).filter(|at| self.controller_timer.is_none_or(|t| *at < t)) {
+            self.controller_timer = Some(at);
+            self.plan(at, Happening::Controller);
+        }
+    }
+
+    // ---- processes ----
+
+    fn start_process(&mut self, index: usize) {
+        if self.hosts[index].running.is_some() {
+            return;
+        }
+        let config = NodeConfig {
+            seed: self.dice.any(),
+            first_request: if self.dice.percent(3) { (1 << 40) - self.dice.between(2, 2_000) } else { 1 },
+            ..self.node.clone()
+        };
+        let clock = clock(&mut self.dice, &self.faults);
+        self.hosts[index].generation += 1;
+        self.hosts[index].start(config, clock, self.habits.tasks, self.now);
+        self.settle(index);
+    }
+
+    fn ring(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        let Some(running) = host.running.as_mut().filter(|running| running.timer == Some(self.now)) else { return };
+        running.timer = None;
+        if host.stopped_until.is_none() {
+            let time = running.time(self.now);
+            running.node.on_tick(time);
+            self.settle(index);
+        }
+    }
+
+    fn resume(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        if host.stopped_until.is_none_or(|until| until > self.now) {
+            return;
+        }
+        host.stopped_until = None;
+        let inbox = std::mem::take(&mut host.inbox);
+        let Some(running) = &mut host.running else { return };
+        running.lapsed |= running.node.session().is_some() && !running.believes(self.now);
+        let time = running.time(self.now);
+        let timer_first = self.dice.percent(50);
+        self.chart(|_| format!("host {index} goes on, {}", if timer_first { "timers first" } else { "packets first" }));
+        let Some(running) = &mut self.hosts[index].running else { return };
+        if timer_first {
+            running.node.on_tick(time);
+        }
+        for packet in &inbox {
+            running.node.on_packet(time, packet);
+        }
+        running.node.on_tick(time);
+        self.settle(index);
+    }
+
+    /// Passes on what the process says, and sets its timer.
+    fn settle(&mut self, index: usize) {
+        self.take_events(index);
+        self.take_packets(index);
+        let process = self.hosts[index].process();
+        let Some(running) = &mut self.hosts[index].running else { return };
+        let believes = running.believes(self.now);
+        if running.lapsed && believes {
+            self.checker.resurrected(self.now, process);
+        }
+        running.lapsed = running.node.session().is_some() && !believes;
+        let timer = running.node.next_timer().and_then(|local| running.clock.world(local));
+        if let Some(at) = timer.map(|at| at.max(self.now)).filter(|at| running.timer.is_none_or(|t| *at < t)) {
+            running.timer = Some(at);
+            self.plan(at, Happening::Timer(index));
+        }
+    }
+
+    fn take_packets(&mut self, index: usize) {
+        loop {
+            let host = &mut self.hosts[index];
+            let Some(running) = &mut host.running else { return };
+            let Some(transmit) = running.node.transmit() else { return };
+            let (port, packet) = (transmit.port, transmit.packet.to_vec());
+            let socket = host.socket(port);
+            self.send(Flight { host: index, way: Way::Up, socket, packet });
+        }
+    }
+
+    fn take_events(&mut self, index: usize) {
+        while let Some(event) = self.hosts[index].running.as_mut().and_then(|running| running.node.event()) {
+            self.chart(|world| format!("{:?} is told {event:?}", world.hosts[index].process()));
+            self.trace(3, format!("{event:?}").as_bytes());
+            self.tell(index, event);
+        }
+    }
+
+    fn owner(&self, index: usize, request: RequestId) -> Owner {
+        Owner { process: self.hosts[index].process(), request }
+    }
+
+    /// Whether a task still cares for this request.
+    fn asks(&self, index: usize, request: RequestId) -> bool {
+        self.hosts[index].running.as_ref().is_some_and(|running| running.askers.contains_key(&request))
+    }
+
+    fn tell(&mut self, index: usize, event: Event) {
+        match event {
+            Event::Enrolled(_) => {
+                self.count("session begun");
+                for task in 0..self.habits.tasks as usize {
+                    self.pause_task(index, task);
+                }
+            }
+            Event::Refused(_) => {
+                self.count("refused");
+                self.end_process(index);
+            }
+            // Given back between the grant and this event.
+            Event::Granted { request, .. } if !self.asks(index, request) => self.count("granted too late"),
+            Event::Granted { request, token, mode, path } => {
+                self.count(match path {
+                    Path::Switch => "granted by switch",
+                    Path::Agent => "granted by agent",
+                    Path::Local => "granted locally",
+                });
+                let (owner, now) = (self.owner(index, request), self.now);
+                let hosts = &self.hosts;
+                self.checker.granted(now, owner, mode, token, |process| hosts[process.host].believes(process, now));
+                self.on_granted(index, request);
+            }
+            Event::Busy { request, .. } => self.on_refused(index, request, "busy"),
+            Event::TimedOut { request } => self.on_refused(index, request, "timed out"),
+            Event::Lost { request } => self.on_refused(index, request, "lost with the session"),
+            Event::Downgraded { .. } => self.count("downgraded"),
+            Event::SessionLost => {
+                self.count("session lost");
+                self.end_process(index);
+            }
+            Event::Left => {
+                self.count("left");
+                self.end_process(index);
+            }
+        }
+    }
+
+    /// The session is over; the application makes a new one, with a new node.
+    fn end_process(&mut self, index: usize) {
+        self.checker.died(self.hosts[index].process());
+        self.hosts[index].running = None;
+        let at = self.now + self.dice.magnitude(1, 20_000);
+        self.plan(at, Happening::Start(index));
+    }
+
+    // ---- tasks ----
+
+    fn set_alarm(&mut self, index: usize, task: usize, after: u64) {
+        let process = self.hosts[index].process();
+        let Some(running) = &mut self.hosts[index].running else { return };
+        running.tasks[task].alarm += 1;
+        let alarm = running.tasks[task].alarm;
+        self.plan(self.now + after, Happening::Alarm(process, task, alarm));
+    }
+
+    fn pause_task(&mut self, index: usize, task: usize) {
+        let after = self.dice.below(self.habits.think + 1);
+        self.set_alarm(index, task, after);
+    }
+
+    fn wake(&mut self, process: Process, task: usize, alarm: u64) {
+        let index = process.host;
+        let host = &self.hosts[index];
+        if host.process() != process {
+            return;
+        }
+        if let Some(until) = host.stopped_until {
+            return self.plan(until + 1, Happening::Alarm(process, task, alarm));
+        }
+        let Some(running) = &mut self.hosts[index].running else { return };
+        if running.tasks[task].alarm != alarm {
+            return;
+        }
+        match std::mem::take(&mut running.tasks[task].stage) {
+            Stage::Idle => self.begin(index, task),
+            Stage::Asking(requests) => {
+                self.count("cancelled");
+                self.give_back(index, task, &requests);
+            }
+            Stage::Using(requests) => self.finish(index, task, requests),
+        }
+        self.settle(index);
+    }
+
+    fn begin(&mut self, index: usize, task: usize) {
+        if self.phase == Phase::Calm {
+            return;
+        }
+        let World { hosts, habits, dice, now, .. } = self;
+        let Some(running) = &mut hosts[index].running else { return };
+        let port = if dice.percent(10) { 0 } else { 8_001 + task as u16 };
+        let wishes = apps::wishes(habits, dice, port, &running.clock, *now);
+        let time = running.time(*now);
+        let mut requests = Vec::new();
+        let asked = match wishes[..] {
+            [wish] => running.node.acquire(time, wish).map(|request| requests.push(request)),
+            _ => running.node.acquire_many(time, &wishes, &mut requests),
+        };
+        if asked.is_err() {
+            self.count("not asked");
+            return self.set_alarm(index, task, 10_000);
+        }
+        self.out.operations += 1;
+        for (request, wish) in requests.iter().zip(&wishes) {
+            let owner = self.owner(index, *request);
+            self.checker.asked(self.now, owner, wish.name);
+        }
+        let Some(running) = &mut self.hosts[index].running else { return };
+        running.askers.extend(requests.iter().map(|request| (*request, task)));
+        running.tasks[task].stage = Stage::Asking(requests);
+        running.tasks[task].granted = 0;
+        running.tasks[task].exclusive = None;
+        running.tasks[task].alarm += 1;
+        if self.dice.percent(self.habits.cancels) {
+            let after = self.dice.magnitude(1, 100_000);
+            self.set_alarm(index, task, after);
+        }
+    }
+
+    fn on_granted(&mut self, index: usize, request: RequestId) {
+        let Some(running) = &mut self.hosts[index].running else { return };
+        let Some(&task) = running.askers.get(&request) else { return };
+        let mode = running.node.holds().find(|hold| hold.request == request).map(|hold| hold.mode);
+        let state = &mut running.tasks[task];
+        state.granted += 1;
+        if mode == Some(wayside_protocol::Mode::Exclusive) {
+            state.exclusive = Some(request);
+        }
+        if let Stage::Asking(requests) = &mut state.stage
+            && state.granted == requests.len()
+        {
+            state.stage = Stage::Using(std::mem::take(requests));
+            let stuck = self.phase == Phase::Safety && self.dice.percent(self.habits.stuck);
+            let longest = if stuck { 3 * self.lease } else { self.habits.hold };
+            let after = self.dice.below(longest + 1);
+            self.set_alarm(index, task, after);
+        }
+    }
+
+    fn on_refused(&mut self, index: usize, request: RequestId, why: &'static str) {
+        self.count(why);
+        let owner = self.owner(index, request);
+        self.checker.answered(owner);
+        let Some(running) = &mut self.hosts[index].running else { return };
+        let Some(&task) = running.askers.get(&request) else { return };
+        // One of several: the others are of no use.
+        match std::mem::take(&mut running.tasks[task].stage) {
+            Stage::Idle => {}
+            Stage::Asking(requests) | Stage::Using(requests) => self.give_back(index, task, &requests),
+        }
+    }
+
+    fn finish(&mut self, index: usize, task: usize, requests: Vec<RequestId>) {
+        let World { hosts, dice, habits, now, .. } = self;
+        let Some(running) = &mut hosts[index].running else { return };
+        let exclusive = running.tasks[task].exclusive.take();
+        if let Some(request) = exclusive.filter(|_| dice.percent(habits.downgrades)) {
+            let time = running.time(*now);
+            let after = dice.below(habits.hold + 1);
+            running.node.downgrade(time, request);
+            running.tasks[task].stage = Stage::Using(requests);
+            let owner = self.owner(index, request);
+            self.checker.downgraded(owner);
+            return self.set_alarm(index, task, after);
+        }
+        self.give_back(index, task, &requests);
+    }
+
+    /// Releases what is held of these, cancels the rest; then the task does something else.
+    fn give_back(&mut self, index: usize, task: usize, requests: &[RequestId]) {
+        for &request in requests {
+            let owner = self.owner(index, request);
+            self.checker.gave_back(owner);
+            let Some(running) = &mut self.hosts[index].running else { return };
+            let time = running.time(self.now);
+            running.node.release(time, request);
+            running.askers.remove(&request);
+        }
+        self.check_accounts(index);
+        self.pause_task(index, task);
+    }
+
+    fn check_accounts(&mut self, index: usize) {
+        self.take_events(index);
+        let process = self.hosts[index].process();
+        if let Some(running) = self.hosts[index].running.as_ref().filter(|running| running.believes(self.now)) {
+            let own = running.node.holds().map(|hold| hold.request).collect();
+            self.checker.accounts(self.now, process, own);
+        }
+    }
+
+    // ---- faults ----
+
+    /// Between any two packets anything may break.
+    fn draw_faults(&mut self) {
+        if self.phase != Phase::Safety {
+            return;
+        }
+        let mut every = |packets: u64| packets > 0 && self.dice.below(packets) == 0;
+        let faults = &self.faults;
+        let [cut, crash, pause, leave, controller, switch] = [
+            every(faults.partition_every),
+            every(faults.crash_every),
+            every(faults.pause_every),
+            every(faults.leave_every),
+            every(faults.controller_every),
+            every(faults.switch_every),
+        ];
+        let host = self.dice.below(self.hosts.len() as u64) as usize;
+        if cut {
+            self.cut(host);
+        }
+        if crash {
+            self.crash(host);
+        }
+        if pause {
+            self.stop(host);
+        }
+        if leave {
+            self.leave(host);
+        }
+        if controller {
+            self.restart_controller();
+        }
+        if switch {
+            self.restart_switch();
+        }
+    }
+
+    fn cut(&mut self, host: usize) {
+        self.fault("partition");
+        let ways = self.dice.pick(&[[true, true], [true, false], [false, true]]);
+        let until = self.now + self.dice.below(self.faults.partition_for + 1);
+        self.network.cut(host, ways, until);
+        self.chart(|_| format!("host {host} is cut off (up, down: {ways:?}) until {until}"));
+    }
+
+    /// The process dies, and knows nothing when it starts again at the same address.
+    fn crash(&mut self, host: usize) {
+        let process = self.hosts[host].process();
+        let Some(running) = self.hosts[host].running.take() else { return };
+        self.fault("crash");
+        self.chart(|_| format!("{process:?} crashes"));
+        self.trace(4, &[host as u8]);
+        self.checker.died(process);
+        self.hosts[host].stopped_until = None;
+        let handle = running.node.session().map(|session| session.handle);
+        if let Some(handle) = handle.filter(|_| self.faults.lifelines) {
+            let now = self.controller_clock.at(self.now);
+            if let Some(controller) = &mut self.controller {
+                controller.closed(now, handle);
+                self.settle_controller();
+            }
+        }
+        let at = self.now + self.dice.magnitude(1, 2 * self.lease);
+        self.plan(at, Happening::Start(host));
+    }
+
+    fn stop(&mut self, host: usize) {
+        let until = self.now + self.dice.below(self.faults.pause_for + 1);
+        if self.hosts[host].running.is_none() || self.hosts[host].stopped_until.is_some() {
+            return;
+        }
+        self.fault("pause");
+        self.chart(|_| format!("host {host} stops until {until}"));
+        self.hosts[host].stopped_until = Some(until);
+        self.plan(until, Happening::Resume(host));
+    }
+
+    fn leave(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        let process = host.process();
+        let Some(running) = host.running.as_mut().filter(|_| host.stopped_until.is_none()) else { return };
+        if running.leaving || running.node.session().is_none() {
+            return;
+        }
+        running.leaving = true;
+        let time = running.time(self.now);
+        running.node.leave(time);
+        self.checker.died(process);
+        self.fault("leave");
+        self.chart(|_| format!("{process:?} leaves"));
+        for task in 0..self.habits.tasks as usize {
+            self.quiet_task(index, task);
+        }
+        self.settle(index);
+    }
+
+    fn quiet_task(&mut self, index: usize, task: usize) {
+        if let Some(Running { tasks, .. }) = &mut self.hosts[index].running {
+            tasks[task].alarm += 1;
+        }
+    }
+
+    /// Its packets that were not sent yet are lost with it.
+    fn restart_controller(&mut self) {
+        if self.controller.take().is_none() {
+            return;
+        }
+        self.fault("controller restart");
+        self.chart(|_| "the controller dies".to_string());
+        self.trace(5, &[]);
+        let at = self.now + self.dice.magnitude(1, 50_000);
+        self.plan(at, Happening::ControllerStart);
+    }
+
+    fn restart_switch(&mut self) {
+        self.fault("switch restart");
+        self.chart(|_| "the switch restarts with an empty memory".to_string());
+        self.trace(6, &[]);
+        self.switch.restart(&mut self.out.verdicts);
+        // One process in the daemon: usually both start again.
+        if self.dice.percent(70) && self.controller.take().is_some() {
+            let at = self.now + self.dice.magnitude(1, 50_000);
+            self.plan(at, Happening::ControllerStart);
+        }
+    }
+
+    /// Slots near their last tenure, as after billions of hand-overs.
+    fn age_slots(&mut self) {
+        if self.faults.tenures_left == 0 {
+            return;
+        }
+        for slot in 0..self.switch.slots() {
+            let left = self.dice.below(u64::from(self.faults.tenures_left) + 1) as u32;
+            let word = self.switch.load_slot(NAMESPACE, slot);
+            self.switch.cas_slot(NAMESPACE, slot, word, SlotWord::unheld(limits::MAX_TENURE - left));
+        }
+    }
+
+    fn heal(&mut self) {
+        self.chart(|_| "---- healed ----".to_string());
+        self.phase = Phase::Healed;
+        self.faults = self.faults.healed();
+        self.network.heal();
+        for host in &mut self.hosts {
+            if let Some(until) = &mut host.stopped_until {
+                *until = self.now;
+            }
+        }
+        for index in 0..self.hosts.len() {
+            self.resume(index);
+        }
+        // Whatever the last fault was, its recovery may begin with a lease that runs out.
+        self.calm_by = self.now + 2 * (self.lease + self.grace()) + HEALED_LOAD;
+    }
+}
+
+fn count(counts: &mut Counts, name: &'static str) {
+    *counts.entry(name).or_default() += 1;
+}
+
+/// A clock that is as wrong as it may be at most.
+fn clock(dice: &mut Dice, faults: &Faults) -> Clock {
+    let bound = i64::from(faults.drift_ppm);
+    let ppm = match dice.below(3) {
+        0 => bound,
+        1 => -bound,
+        _ => dice.below(2 * bound as u64 + 1) as i64 - bound,
+    };
+    Clock::new(dice.below(1 << 40), ppm)
+}
