@@ -164,9 +164,8 @@ WS_INLINE struct ws_verdict ws_on_lock(struct ws_turn *turn)
 	case WS_LOCK_GAP:
 	case WS_LOCK_REPORT:
 	case WS_LOCK_ADOPTED:
-	case WS_LOCK_INSPECTION:
 		return ws_to_controller(turn);
-	default: /* JOIN, RETENURED, RECOVERING are the switch's; CENSUS, ADOPT, INSPECT the controller's. */
+	default: /* JOIN, RETENURED, RECOVERING are the switch's; CENSUS, ADOPT the controller's. */
 		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_KIND);
 	}
 }

@@ -8,7 +8,7 @@ local names = {}
 
 names.service = { [0] = "fabric", [1] = "lock" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
-names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "inspection" }
+names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
@@ -30,7 +30,6 @@ f.header_flags_dead = ProtoField.bool("wayside.flags.dead", "dead", 16, nil, 0x2
 f.header_flags_expired = ProtoField.bool("wayside.flags.expired", "expired", 16, nil, 0x40, "HEARTBEAT_ACK: the session is over")
 f.header_flags_clean = ProtoField.bool("wayside.flags.clean", "clean", 16, nil, 0x80, "LEAVE: nothing is left to sweep")
 f.header_flags_retry = ProtoField.bool("wayside.flags.retry", "retry", 16, nil, 0x100, "BUSY: send it again after a pause")
-f.header_flags_agent_report = ProtoField.bool("wayside.flags.agent_report", "agent_report", 16, nil, 0x200, "REPORT: the node has an agent of this slot, of the first entry's tenure")
 f.header_source = ProtoField.uint16("wayside.source", "source", base.DEC, nil, nil, "handle of the sender; of the agent in a switch's GRANT by join")
 f.header_destination = ProtoField.uint16("wayside.destination", "destination", base.DEC, nil, nil, "handle of the receiver; 0 to the switch or the controller")
 f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used)")
@@ -107,7 +106,6 @@ function dissect.header(buffer, tree)
   branch:add(f.header_flags_expired, buffer(6, 2))
   branch:add(f.header_flags_clean, buffer(6, 2))
   branch:add(f.header_flags_retry, buffer(6, 2))
-  branch:add(f.header_flags_agent_report, buffer(6, 2))
   tree:add(f.header_source, buffer(8, 2))
   tree:add(f.header_destination, buffer(10, 2))
   tree:add(f.header_epoch, buffer(12, 4))
@@ -201,8 +199,6 @@ local body_of = {
     [16] = { name = "REPORT", entries = true },
     [17] = { name = "ADOPT", entries = true },
     [18] = { name = "ADOPTED", entries = true },
-    [19] = { name = "INSPECT", entries = true },
-    [20] = { name = "INSPECTION", entries = true },
   },
 }
 

@@ -109,8 +109,6 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_REPORT 16                    /* node to controller: a page of holds */
 #define WS_LOCK_ADOPT 17                     /* controller to node: be the agent of these holders */
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
-#define WS_LOCK_INSPECT 19                   /* controller to node: list holds and waits */
-#define WS_LOCK_INSPECTION 20                /* node to controller: a page of them */
 
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
@@ -122,7 +120,6 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_FLAG_EXPIRED 0x0040        /* HEARTBEAT_ACK: the session is over */
 #define WS_HEADER_FLAG_CLEAN 0x0080          /* LEAVE: nothing is left to sweep */
 #define WS_HEADER_FLAG_RETRY 0x0100          /* BUSY: send it again after a pause */
-#define WS_HEADER_FLAG_AGENT_REPORT 0x0200   /* REPORT: the node has an agent of this slot, of the first entry's tenure */
 
 /* Entry flags. */
 #define WS_ENTRY_FLAG_EXCLUSIVE 0x01         /* mode: exclusive; otherwise shared */
@@ -425,8 +422,6 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_LOCK_REPORT:
 		case WS_LOCK_ADOPT:
 		case WS_LOCK_ADOPTED:
-		case WS_LOCK_INSPECT:
-		case WS_LOCK_INSPECTION:
 			return WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES;
 		default:
 			return 0;
@@ -480,8 +475,6 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	case WS_LOCK_REPORT: return "report";
 	case WS_LOCK_ADOPT: return "adopt";
 	case WS_LOCK_ADOPTED: return "adopted";
-	case WS_LOCK_INSPECT: return "inspect";
-	case WS_LOCK_INSPECTION: return "inspection";
 	default: return "unknown";
 	}
 }

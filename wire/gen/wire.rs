@@ -227,12 +227,6 @@ pub mod kind {
 
         /// Node to controller: page taken.
         pub const ADOPTED: u8 = 18;
-
-        /// Controller to node: list holds and waits.
-        pub const INSPECT: u8 = 19;
-
-        /// Node to controller: a page of them.
-        pub const INSPECTION: u8 = 20;
     }
 }
 
@@ -349,15 +343,11 @@ pub enum LockKind {
     Adopt = 17,
     /// Node to controller: page taken.
     Adopted = 18,
-    /// Controller to node: list holds and waits.
-    Inspect = 19,
-    /// Node to controller: a page of them.
-    Inspection = 20,
 }
 
 impl LockKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [LockKind; 20] = [
+    pub const ALL: [LockKind; 18] = [
         LockKind::Acquire,
         LockKind::Grant,
         LockKind::Join,
@@ -376,8 +366,6 @@ impl LockKind {
         LockKind::Report,
         LockKind::Adopt,
         LockKind::Adopted,
-        LockKind::Inspect,
-        LockKind::Inspection,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -401,8 +389,6 @@ impl LockKind {
             LockKind::Report => "report",
             LockKind::Adopt => "adopt",
             LockKind::Adopted => "adopted",
-            LockKind::Inspect => "inspect",
-            LockKind::Inspection => "inspection",
         }
     }
 }
@@ -430,8 +416,6 @@ impl TryFrom<u8> for LockKind {
             16 => Ok(LockKind::Report),
             17 => Ok(LockKind::Adopt),
             18 => Ok(LockKind::Adopted),
-            19 => Ok(LockKind::Inspect),
-            20 => Ok(LockKind::Inspection),
             _ => Err(Unknown(number)),
         }
     }
@@ -515,9 +499,6 @@ pub mod header_flag {
 
     /// BUSY: send it again after a pause.
     pub const RETRY: u16 = 1 << 8;
-
-    /// REPORT: the node has an agent of this slot, of the first entry's tenure.
-    pub const AGENT_REPORT: u16 = 1 << 9;
 }
 
 /// Entry flags.

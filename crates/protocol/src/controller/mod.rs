@@ -16,7 +16,6 @@
 
 mod config;
 mod enrolment;
-mod inspection;
 mod patrol;
 mod recovery;
 mod sessions;
@@ -27,7 +26,7 @@ mod tests;
 
 use crate::memory::{NodeEntry, NodeWord, SwitchMemory};
 use crate::{Handle, Time};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,11 +37,9 @@ use wayside_wire::{
 };
 
 pub use config::{Config, ConfigError, Namespace};
-pub use inspection::{Inspection, InspectionId};
 pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
-use inspection::Asking;
 use patrol::Patrol;
 use recovery::Recovery;
 use sessions::Sessions;
@@ -77,7 +74,6 @@ pub struct Controller<M, S> {
     sessions: Sessions,
     patrol: Patrol,
     recovery: Recovery,
-    inspections: BTreeMap<InspectionId, Asking>,
     ids_given: u32,
     next_tick: Time,
     outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
@@ -112,7 +108,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             sessions,
             patrol: Patrol::default(),
             recovery: Recovery::default(),
-            inspections: BTreeMap::new(),
             ids_given: 0,
             next_tick: Time(0),
             outbox: VecDeque::new(),
@@ -151,7 +146,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             Ok(LockKind::Gap) => self.on_gap(now, header, entries(packet)),
             Ok(LockKind::Report) => self.on_report(now, header, entries(packet)),
             Ok(LockKind::Adopted) => self.on_adopted(now, header, entries(packet)),
-            Ok(LockKind::Inspection) => self.on_inspection(now, header, entries(packet)),
             _ => {}
         }
     }
@@ -169,7 +163,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_downs(now);
         self.patrol(now);
         self.recover(now);
-        self.tick_inspections(now);
         if self.patrol.is_urgent() || self.recovery.is_writing() {
             self.next_tick = now + self.config.poll_period.min(config::BUSY_PERIOD);
         }

@@ -221,7 +221,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.patrol.hurry();
         }
         self.recover_without(now, handles);
-        self.inspect_without(handles);
         self.send_downs(now);
     }
 

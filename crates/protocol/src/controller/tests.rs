@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::SlotWord;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::{Cell, RefCell};

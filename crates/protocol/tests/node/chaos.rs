@@ -1,9 +1,7 @@
 //! Nodes and switch under loss, duplication and reordering, without a controller: safety of the lock path alone.
 //! The simulator (crates/sim) does this with every fault; this one is small and quick.
 
-mod bench;
-
-use bench::{Bench, SLOTS};
+use crate::bench::{Bench, SLOTS};
 use std::collections::BTreeMap;
 use wayside_protocol::{Acquire, Event, Mode, RequestId, Token};
 
@@ -66,7 +64,7 @@ fn run(seed: u64, loss: u64, duplicates: u64) -> (usize, usize) {
         {
             if dice.chance(duplicates) {
                 let (to, from, copy) = (packet.to, packet.from, packet.packet.clone());
-                bench.flying.push_back(bench::Flying { to, from, packet: copy });
+                bench.flying.push_back(crate::bench::Flying { to, from, packet: copy });
             }
             if !dice.chance(loss) {
                 bench.deliver(packet);

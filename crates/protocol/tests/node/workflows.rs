@@ -1,9 +1,7 @@
 //! The nine workflows of lock fission (paper 004, 4.1, figure 5) and what packet loss makes of them (4.2),
 //! through the real core.
 
-mod bench;
-
-use bench::{Bench, LEASE, SLOTS, handle};
+use crate::bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::{Acquire, Event, Mode, Path, Time};
 use wayside_wire::{LockKind, SlotState, check, kind, service};
 

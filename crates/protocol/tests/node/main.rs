@@ -1,0 +1,5 @@
+//! Nodes against the real core.
+
+mod bench;
+mod chaos;
+mod workflows;
