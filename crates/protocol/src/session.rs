@@ -97,8 +97,9 @@ impl Session {
         }
     }
 
+    /// The session, until it ends or asks to end.
     pub fn info(&self) -> Option<&SessionInfo> {
-        self.info.as_ref().filter(|_| self.is_live())
+        self.info.as_ref().filter(|_| self.phase == Phase::Live)
     }
 
     pub fn is_live(&self) -> bool {

@@ -195,10 +195,14 @@ impl Node {
         self.session.info().copied()
     }
 
-    /// Ends the session: LEAVE until LEFT. What is still held is lost.
+    /// Ends the session: LEAVE until LEFT. What is still held or awaited is lost at once: the controller gives it to
+    /// others when the first LEAVE arrives, whether its answer does or not.
     pub fn leave(&mut self, now: Time) {
-        let clean = self.requests.is_empty() && self.agency.books.is_empty();
+        let clean = self.is_idle();
         let change = self.session.leave(now, clean, &mut self.out);
+        if change.is_none() {
+            self.lose_requests();
+        }
         self.on_change(change);
         self.set_session_timer();
     }
@@ -210,6 +214,10 @@ impl Node {
 
     /// A UDP payload from the switch, whichever local port it came to.
     pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
+        // A process that was stopped may find packets from before the end of its lease.
+        if self.session.is_live() && self.session.lease_is_over(now) {
+            self.on_session_tick(now);
+        }
         if self.handle_packet(now, packet).is_err() {
             self.dropped += 1;
         }
@@ -356,6 +364,12 @@ impl Node {
 
     /// The session is over, and with it every request and every agent.
     fn lose_everything(&mut self, last: Event) {
+        self.lose_requests();
+        self.out.clear();
+        self.events.push_back(last);
+    }
+
+    fn lose_requests(&mut self) {
         let mut lost: alloc::vec::Vec<RequestId> = self
             .requests
             .drain()
@@ -366,8 +380,7 @@ impl Node {
         self.events.extend(lost.into_iter().map(|request| Event::Lost { request }));
         self.agency.clear();
         self.timers.clear();
-        self.out.clear();
-        self.events.push_back(last);
+        self.session_timer = Time(u64::MAX);
     }
 
     fn on_session_tick(&mut self, now: Time) {
