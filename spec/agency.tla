@@ -5,13 +5,13 @@ EXTENDS agent
 (* GRANT with the agency: fresh, or handed over with the waiters. A grant that nobody waits for makes an agent that   *)
 (* may do nothing before the switch has confirmed it.                                                                *)
 on_agency ==
-  \E m \in net :
+  \E m \in net["AGENCY"] :
     LET r == m.r
         n == NodeOf(r)
         wanted == IsWanted(r, m.at)
-        queue == SelectSeq(m.queue, LAMBDA q : ~(NodeOf(q) \in downs[n] /\ Use("DeadQueue")))
+        queue == Living(n, m.queue)
         fresh == [Fresh(m.at, \A q \in {r} \cup Range(m.queue) : Wish(q).mode = "S", 0) EXCEPT !.queue = queue]
-    IN /\ m.kind = "AGENCY" /\ n \in alive /\ Epoch(m.at) = epochs[n]
+    IN /\ n \in alive /\ Epoch(m.at) = epochs[n]
        /\ ~(agent[n].on /\ agent[n].at >= m.at)
        /\ agent' = [agent EXCEPT ![n] = [fresh EXCEPT !.confirmed = wanted, !.holders = IF wanted THEN {r} ELSE {}]]
        /\ claim' = [claim EXCEPT ![n].nonce = 0]
@@ -21,8 +21,8 @@ on_agency ==
 
 (* Stamps under which a forwarded packet may have named this node as an agent that nothing was handed over to. *)
 Named(n) ==
-  {m.at : m \in {x \in net : x.kind = "AGENCY" /\ NodeOf(x.r) = n /\ (x.from = Nobody \/ ~Use("TransferredNoClaim"))}}
-  \cup {m.now.at : m \in {x \in net : x.kind = "RETENURED" /\ x.to = n /\ x.outcome = "applied" /\ x.change.op # "free"}}
+  {m.at : m \in {x \in net["AGENCY"] : NodeOf(x.r) = n /\ (x.from = Nobody \/ ~Use("TransferredNoClaim"))}}
+  \cup {m.now.at : m \in {x \in net["RETENURED"] : x.to = n /\ x.outcome = "applied" /\ x.change.op # "free"}}
 
 send_claim(n) ==
   /\ n \in alive /\ claim[n].made < MaxClaims
@@ -34,8 +34,8 @@ send_claim(n) ==
 
 (* RETENURED for a claim: authority, over joins of the tenure before. *)
 on_claimed(n) ==
-  \E m \in net :
-    /\ m.kind = "CLAIMED" /\ m.to = n /\ n \in alive /\ Epoch(m.now.at) = epochs[n]
+  \E m \in net["CLAIMED"] :
+    /\ m.to = n /\ n \in alive /\ Epoch(m.now.at) = epochs[n]
     /\ Use("ClaimNonce") => claim[n].nonce = m.nonce
     /\ ~(agent[n].on /\ agent[n].at >= m.now.at)
     /\ agent' = [agent EXCEPT ![n] = [Fresh(m.now.at, FALSE, m.now.joins) EXCEPT !.joinsAt = m.now.at - 1]]
@@ -47,18 +47,18 @@ End(n) == agent' = [agent EXCEPT ![n] = NoAgent] /\ req' = Floored(n, agent[n].a
 
 (* RETENURED: the outcome of the pending change. *)
 on_retenured(n) ==
-  \E m \in net :
+  \E m \in net["RETENURED"] :
     LET a == agent[n]
         c == a.pending
         told == [a EXCEPT !.pending = NoChange, !.confirmed = TRUE]
         mine == m.now.agent = n /\ m.now.at = a.at + 1
-    IN /\ m.kind = "RETENURED" /\ m.to = n /\ n \in alive
+    IN /\ m.to = n /\ n \in alive
        /\ a.on /\ ~a.suspended /\ c.op # "none" /\ m.at = a.at /\ m.change = c
        /\ CASE m.outcome = "refused" ->
                  /\ agent' = [agent EXCEPT ![n] = [told EXCEPT
                        !.open = @ /\ m.now.state = "OPEN",
                        !.expected = IF a.joinsAt = a.at THEN Max(@, m.now.joins) ELSE @,
-                       !.queue = IF c.op = "transfer" THEN <<c.heir>> \o @ ELSE @]]
+                       !.queue = IF c.op = "transfer" THEN Living(n, <<c.heir>> \o @) ELSE @]]
                  /\ UNCHANGED req
             [] m.outcome = "dead" ->
                  /\ agent' = [agent EXCEPT ![n] = [told EXCEPT !.queue = SelectSeq(@, LAMBDA q : NodeOf(q) # NodeOf(c.heir))]]
@@ -71,7 +71,7 @@ on_retenured(n) ==
 
 (* QUEUED: the new agent has the agency and the waiters; only now may the old one forget. *)
 on_queued(n) ==
-  /\ \E m \in net : /\ m.kind = "QUEUED" /\ m.to = n /\ n \in alive
+  /\ \E m \in net["QUEUED"] : /\ m.to = n /\ n \in alive
                     /\ agent[n].pending.op = "transfer" /\ m.at = agent[n].at + 1
   /\ End(n)
   /\ UNCHANGED <<switchVars, net, claim, alive, epochs, downs, census, history>>
@@ -79,6 +79,5 @@ on_queued(n) ==
 AgentNext ==
   \/ on_agency
   \/ \E n \in Nodes : \/ on_acquire(n) \/ on_release(n) \/ on_join(n) \/ on_downgrade(n)
-                      \/ grant(n) \/ start(n) \/ send_claim(n)
-                      \/ on_claimed(n) \/ on_retenured(n) \/ on_queued(n)
+                      \/ send_claim(n) \/ on_claimed(n) \/ on_retenured(n) \/ on_queued(n)
 =============================================================================

@@ -10,6 +10,9 @@ Complete(a) == a.known = 1..a.expected \/ ~Use("Ordinals")
 OfName(a, r) == {h \in a.holders : Wish(h).name = Wish(r).name}
 IsDead(n, r) == NodeOf(r) \in downs[n] /\ Use("DeadSet")
 
+(* Whoever comes into the books by another way than a packet of its own may be known to be dead. *)
+Living(n, queue) == SelectSeq(queue, LAMBDA r : ~(NodeOf(r) \in downs[n] /\ Use("DeadQueue")))
+
 StartTenure(a, at, open, joins) ==
   [a EXCEPT !.at = at, !.joinsAt = at, !.open = open, !.expected = joins, !.known = {}, !.retired = {}, !.sequence = 0]
 Fresh(at, open, joins) == StartTenure([NoAgent EXCEPT !.on = TRUE], at, open, joins)
@@ -21,8 +24,8 @@ Learn(a) == IF slot.at = a.at /\ slot.state = "MANAGED"
 
 (* ACQUIRE, forwarded by the switch or from this very node. *)
 on_acquire(n) ==
-  \E m \in net :
-    /\ m.kind = "ACQUIRE" /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
+  \E m \in net["ACQUIRE"] :
+    /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
     /\ LET r == m.r
            a == Learn(agent[n])
            known == r \in a.holders \cup Range(a.queue) \cup (IF Use("Retired") THEN a.retired ELSE {})
@@ -35,8 +38,8 @@ on_acquire(n) ==
 (* RELEASE or CANCEL: this (holder, request) is over; its ordinal closes a gap. *)
 Removed(a, r) == [a EXCEPT !.holders = IF Use("OwnRequest") THEN @ \ {r} ELSE {}, !.queue = Without(@, {r})]
 on_release(n) ==
-  \E m \in net :
-    /\ m.kind = "RELEASE" /\ n \in alive /\ m.epoch = epochs[n] /\ agent[n].on
+  \E m \in net["RELEASE"] :
+    /\ n \in alive /\ m.epoch = epochs[n] /\ agent[n].on
     /\ AtWork(agent[n]) \/ (NodeOf(m.r) = n /\ ~agent[n].suspended)
     /\ LET a == agent[n]
            learns == m.ordinal # 0 /\ (m.grantAt = a.joinsAt \/ ~Use("JoinsOfTenure"))
@@ -48,8 +51,8 @@ on_release(n) ==
 
 (* JOIN: the switch has granted a shared request in this tenure. *)
 on_join(n) ==
-  \E m \in net :
-    /\ m.kind = "JOIN" /\ m.to = n /\ n \in alive /\ Epoch(m.at) = epochs[n] /\ AtWork(agent[n])
+  \E m \in net["JOIN"] :
+    /\ m.to = n /\ n \in alive /\ Epoch(m.at) = epochs[n] /\ AtWork(agent[n])
     /\ LET a == agent[n]
            counts == ~m.dead /\ ~IsDead(n, m.r) /\ ~(m.r \in a.retired /\ Use("Retired"))
        IN /\ m.at = a.joinsAt /\ m.ordinal \notin a.known
@@ -58,8 +61,8 @@ on_join(n) ==
     /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
 
 on_downgrade(n) ==
-  \E m \in net :
-    /\ m.kind = "DOWNGRADE" /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
+  \E m \in net["DOWNGRADE"] :
+    /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
     /\ m.r \in agent[n].holders \ agent[n].shared
     /\ agent' = [agent EXCEPT ![n].shared = @ \cup {m.r}]
     /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
@@ -73,19 +76,24 @@ CanGrant(a, r) ==
   IF Wish(r).mode = "S" THEN \A h \in OfName(a, r) : ModeFor(a, h) = "S"
   ELSE ~a.open /\ OfName(a, r) = {} /\ Complete(a)
 
-(* Grants the first waiter of some name. *)
+(* The first waiters of some name that may have it. *)
+Grantable(n, a) ==
+  IF ~(a.on /\ (Usable(a) \/ (AtWork(a) /\ ~Use("Confirm")))) \/ FirstTakesOver(n, a) THEN {}
+  ELSE {r \in Range(a.queue) : /\ CanGrant(a, r) /\ (Wish(r).mode = "X" => a.sequence < MaxSequence)
+                               /\ \A i, j \in DOMAIN a.queue :
+                                    (a.queue[j] = r /\ i < j) => Wish(a.queue[i]).name # Wish(r).name}
+
 grant(n) ==
-  /\ n \in alive /\ agent[n].on /\ (Usable(agent[n]) \/ (AtWork(agent[n]) /\ ~Use("Confirm")))
-  /\ ~FirstTakesOver(n, agent[n])
-  /\ \E i \in DOMAIN agent[n].queue :
-       LET a == agent[n]
-           r == a.queue[i]
+  /\ n \in alive
+  /\ \E r \in Grantable(n, agent[n]) :
+       LET a == [agent[n] EXCEPT !.queue = Without(@, {r})]
            sequence == IF Wish(r).mode = "X" /\ Use("Sequence") THEN a.sequence + 1 ELSE a.sequence
-       IN /\ \A j \in 1..(i - 1) : Wish(a.queue[j]).name # Wish(r).name
-          /\ CanGrant(a, r) /\ sequence <= MaxSequence
-          /\ agent' = [agent EXCEPT ![n] = [a EXCEPT !.holders = @ \cup {r}, !.queue = Without(@, {r}), !.sequence = sequence]]
-          /\ IF NodeOf(r) # n THEN Send({Grant(r, a.at, sequence, 0)}) /\ UNCHANGED <<req, history>>
-             ELSE Waits(r) /\ Hold(r, a.at, sequence, 0) /\ UNCHANGED net
+           granted == [a EXCEPT !.holders = @ \cup {r}, !.sequence = sequence]
+       IN IF NodeOf(r) # n
+          THEN agent' = [agent EXCEPT ![n] = granted] /\ Send({Grant(r, a.at, sequence, 0)}) /\ UNCHANGED <<req, history>>
+          ELSE IF Waits(r)
+          THEN agent' = [agent EXCEPT ![n] = granted] /\ Hold(r, a.at, sequence, 0) /\ UNCHANGED net
+          ELSE agent' = [agent EXCEPT ![n] = a] /\ UNCHANGED <<net, req, history>>
   /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census>>
 
 (* What the agent asks the switch to change now, if anything. *)
@@ -108,4 +116,7 @@ start(n) ==
        /\ agent' = [agent EXCEPT ![n] = IF ~Use("KeepState") THEN NoAgent ELSE
                       [@ EXCEPT !.pending = c, !.queue = IF c.op = "transfer" THEN c.queue ELSE @]]
   /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
+(* An agent does what it can before it takes the next packet. *)
+Busy(n) == n \in alive /\ AtWork(agent[n]) /\ (Grantable(n, agent[n]) # {} \/ Due(n, agent[n]) # {})
+serve == \E n \in Nodes : grant(n) \/ (Grantable(n, agent[n]) = {} /\ start(n))
 =============================================================================

@@ -59,16 +59,19 @@ NoCensus == [phase |-> "none", at |-> 0, asked |-> {}, holds |-> {}, agents |-> 
              gap |-> FALSE, swept |-> {}]
 Holding(r, mode) == [r |-> r, mode |-> mode]
 
+Kinds == {"ACQUIRE", "RELEASE", "DOWNGRADE", "GRANT", "AGENCY", "JOIN", "RETENURE", "RETENURED", "CLAIM", "CLAIMED", "QUEUED",
+          "CENSUS", "REPORT", "ADOPT", "ADOPTED"}
+
 Init ==
   /\ slot = Unheld(Stamp(1, 0)) /\ serving = TRUE /\ live = Nodes
-  /\ net = {}
+  /\ net = [kind \in Kinds |-> {}]
   /\ req = [r \in Requests |-> [state |-> "idle", mode |-> Wish(r).mode, floor |-> 0, token |-> 0, ordinal |-> 0]]
   /\ agent = [n \in Nodes |-> NoAgent] /\ claim = [n \in Nodes |-> NoClaim]
   /\ alive = Nodes /\ epochs = [n \in Nodes |-> 1] /\ downs = [n \in Nodes |-> {}]
   /\ census = NoCensus
   /\ history = [top |-> [x \in Names |-> 0], ordered |-> TRUE, lawful |-> TRUE]
 
-Send(messages) == net' = net \cup messages
+Send(messages) == net' = [kind \in Kinds |-> net[kind] \cup {m \in messages : m.kind = kind}]
 
 (* What a packet of each kind says that a decision depends on. `at` is its stamp. *)
 Acquire(r, epoch)   == [kind |-> "ACQUIRE", r |-> r, epoch |-> epoch]

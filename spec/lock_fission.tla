@@ -1,8 +1,8 @@
 ---------------------------- MODULE lock_fission ----------------------------
 (* The whole protocol, and what must hold. *)
-EXTENDS agency
+EXTENDS controller
 
-Next == SwitchNext \/ NodeNext \/ AgentNext
+Next == IF \E n \in Nodes : Busy(n) THEN serve ELSE SwitchNext \/ NodeNext \/ AgentNext \/ ControllerNext
 Spec == Init /\ [][Next]_vars
 
 Bounded == slot.at % 100 <= MaxTenure
@@ -19,9 +19,13 @@ S3 == \A r \in Requests : Holds(r) /\ serving =>
 (* I2: at most one node acts as agent under a stamp. *)
 I2 == \A n, m \in alive : n # m /\ Usable(agent[n]) /\ Usable(agent[m]) => agent[n].at # agent[m].at
 (* I3: joins counts the ordinals granted in this tenure; a claim keeps the count of the one before. *)
-Ordinals(at) == {m.ordinal : m \in {x \in net : x.kind = "JOIN" /\ x.at = at}}
+Ordinals(at) == {m.ordinal : m \in {x \in net["JOIN"] : x.at = at}}
 I3 == slot.state \in {"OPEN", "MANAGED"} => \/ slot.joins = Cardinality(Ordinals(slot.at))
                                             \/ slot.transferred /\ slot.joins = Cardinality(Ordinals(slot.at - 1))
+(* L2, as far as a state can tell: no living agent counts those that it knows to be dead, ... *)
+NoGhosts == \A n \in alive : \A r \in agent[n].holders \cup Range(agent[n].queue) : AtWork(agent[n]) => NodeOf(r) \notin downs[n]
+(* ... and nobody is left with a dead agent without the controller's knowing. *)
+NoOrphans == slot.agent \in census.swept => census.gap
 (* I1: the stamp of the slot never falls. *)
 I1 == [][slot'.at >= slot.at]_vars
 =============================================================================

@@ -36,8 +36,8 @@ ask(r) ==
 (* What is unanswered is sent again; that changes something only under another epoch. *)
 ask_again(r) ==
   /\ NodeOf(r) \in alive
-  /\ \/ Waits(r) /\ Acquire(r, EpochOf(r)) \notin net /\ Send({Acquire(r, EpochOf(r))})
-     \/ /\ req[r].state = "gone" /\ ~\E m \in net : m.kind = "RELEASE" /\ m.r = r /\ m.epoch = EpochOf(r)
+  /\ \/ Waits(r) /\ Acquire(r, EpochOf(r)) \notin net["ACQUIRE"] /\ Send({Acquire(r, EpochOf(r))})
+     \/ /\ req[r].state = "gone" /\ ~\E m \in net["RELEASE"] : m.r = r /\ m.epoch = EpochOf(r)
         /\ Send({Release(r, EpochOf(r), 0, 0)})
   /\ UNCHANGED <<switchVars, nodeVars, census>>
 
@@ -64,8 +64,8 @@ downgrade(r) ==
 
 (* GRANT without the agency: a join, or by the agent. *)
 on_grant ==
-  \E m \in net :
-    /\ m.kind = "GRANT" /\ NodeOf(m.r) \in alive /\ Epoch(m.at) = EpochOf(m.r)
+  \E m \in net["GRANT"] :
+    /\ NodeOf(m.r) \in alive /\ Epoch(m.at) = EpochOf(m.r)
     /\ UNCHANGED <<switchVars, agent, claim, alive, epochs, downs, census>>
     /\ IF IsWanted(m.r, m.at)
        THEN Hold(m.r, m.at, m.sequence, m.ordinal) /\ UNCHANGED net

@@ -31,9 +31,10 @@ on_acquire_open(m) ==
              /\ slot' = [slot EXCEPT !.state = "MANAGED"] /\ UNCHANGED net
 
 on_acquire_at_switch ==
-  \E m \in net : /\ m.kind = "ACQUIRE" /\ Current(m) /\ Decides
-                 /\ on_acquire_unheld(m) \/ on_acquire_open(m)
-                 /\ UNCHANGED <<serving, live, nodeVars>>
+  \E m \in net["ACQUIRE"] :
+    /\ Current(m) /\ Decides
+    /\ (on_acquire_unheld(m) \/ on_acquire_open(m))
+    /\ UNCHANGED <<serving, live, nodeVars>>
 
 (* RETENURE: the one conditional change of the slot, by its agent. *)
 Changed(m) ==
@@ -56,8 +57,8 @@ Answer(m, outcome) ==
   IN Send({Retenured(m.from, m.at, m.change, outcome, IF mine THEN slot ELSE Unheld(m.at + 1))})
 
 on_retenure ==
-  \E m \in net :
-    /\ m.kind = "RETENURE" /\ Epoch(m.at) = Epoch(slot.at) /\ Decides
+  \E m \in net["RETENURE"] :
+    /\ Epoch(m.at) = Epoch(slot.at) /\ Decides
     /\ UNCHANGED <<serving, live, nodeVars>>
     /\ LET transfers == m.change.op = "transfer"
            heir == NodeOf(m.change.heir)
@@ -79,8 +80,8 @@ on_retenure ==
 
 (* CLAIM: by the named agent that never heard of its agency. The joins stay: their ordinals are what it must learn. *)
 on_claim ==
-  \E m \in net :
-    /\ m.kind = "CLAIM" /\ Epoch(m.at) = Epoch(slot.at) /\ Decides
+  \E m \in net["CLAIM"] :
+    /\ Epoch(m.at) = Epoch(slot.at) /\ Decides
     /\ slot.state # "UNHELD" /\ slot.agent = m.from
     /\ IF slot.at = m.at /\ (~slot.transferred \/ ~Use("TransferredNoClaim"))
        THEN /\ slot' = [slot EXCEPT !.state = "MANAGED", !.transferred = TRUE, !.at = @ + 1,
