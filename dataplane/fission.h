@@ -113,7 +113,7 @@ WS_INLINE struct ws_verdict ws_forward(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_u16 agent = (ws_u16)ws_slot_w0_agent(w0);
 
-	if (ws_header_position(turn->header) > WS_MAX_HOPS)
+	if (ws_header_position(turn->header) >= WS_MAX_HOPS)
 		return ws_tell_busy(turn, w0, WS_HEADER_FLAG_RETRY);
 	if (!ws_node_lives(turn->sw, agent)) /* Its slots are about to be swept; the sender tries again. */
 		return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);

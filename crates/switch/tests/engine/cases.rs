@@ -1,0 +1,500 @@
+//! Cases of `dataplane/cases/*.cases`, as its README.md describes them: read, and run on an engine.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::str::SplitWhitespace;
+
+use wayside_protocol::memory::{NodeWord, SlotWord};
+use wayside_wire::{
+    DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Policy, SlotBits, SlotState, entry_at,
+    entry_flag, header_flag, kind, name_hash, packet_bytes, service,
+};
+
+use super::{ACTIONS, DROP, Engine, Race, State, TO_NODE, Verdict, counter_names, join_of};
+
+/// One case: a slot and its surroundings, one packet, and what becomes of both.
+#[derive(Clone)]
+pub struct Case {
+    pub file: PathBuf,
+    pub line: usize,
+    pub title: String,
+    pub race: Option<Race>,
+    before: State,
+    after: State,
+    packet: Packet,
+    from_port: u16,
+    verdict: Verdict,
+    out: Packet,
+    copy: bool,
+    counts: Vec<(String, u64)>,
+}
+
+/// A packet, before it is bytes.
+#[derive(Clone, Default)]
+struct Packet {
+    header: Header,
+    entries: Vec<Entry>,
+    heartbeat: Option<Heartbeat>,
+    /// Bytes that differ from what the header's fields say: offset and value.
+    patches: Vec<(usize, u8)>,
+    /// Cut or padded with zeros to this length.
+    length: Option<usize>,
+}
+
+impl Packet {
+    fn bytes(&self) -> Vec<u8> {
+        let body = if self.heartbeat.is_some() { 1 } else { self.entries.len() };
+        let mut bytes = vec![0; entry_at(body)];
+        self.header.write(&mut bytes);
+        for (index, entry) in self.entries.iter().enumerate() {
+            entry.write(&mut bytes, entry_at(index));
+        }
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.write(&mut bytes, entry_at(0));
+        }
+        for &(offset, value) in &self.patches {
+            bytes[offset] = value;
+        }
+        bytes.resize(self.length.unwrap_or(bytes.len()), 0);
+        bytes
+    }
+}
+
+/// Every case, in the order of files and lines.
+pub fn all() -> Vec<Case> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dataplane/cases");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "cases"));
+    files.sort();
+    assert!(!files.is_empty(), "no cases in {}", directory.display());
+    files.iter().flat_map(|file| read(file, &directory.join("given"))).collect()
+}
+
+impl Case {
+    /// Runs it. What differs, in words, or nothing.
+    pub fn run(&self, engine: &mut dyn Engine) -> Option<String> {
+        engine.set(&self.before);
+        let before = engine.counters();
+        let (verdict, out) = engine.process(&self.packet.bytes(), self.from_port, self.race);
+        let mut wrong = String::new();
+        let mut compare = |what: &str, is: String, expected: String| {
+            if is != expected {
+                let _ = writeln!(wrong, "  {what}\n    is       {is}\n    expected {expected}");
+            }
+        };
+        let mut expected = self.verdict;
+        if expected.action != DROP {
+            let expected_out = self.out.bytes();
+            expected.length = expected_out.len() as u16;
+            compare("packet out", hex(&out), hex(&expected_out));
+        }
+        compare("verdict", format!("{verdict:?}"), format!("{expected:?}"));
+        if self.copy && out.len() >= 64 {
+            let mut join = self.out.clone();
+            join.header.kind = kind::lock::JOIN;
+            join.header.source = self.out.header.destination;
+            join.header.destination = self.out.header.source;
+            compare("copy", hex(&join_of(&out)), hex(&join.bytes()));
+        }
+        let is = engine.get();
+        for index in 0..is.slots.len() {
+            compare(&format!("slot {index}"), slot(&is, index), slot(&self.after, index));
+        }
+        for index in 0..is.nodes.len() {
+            compare(&format!("node {index}"), node(&is, index), node(&self.after, index));
+        }
+        compare("regions", format!("{:?}", is.regions), format!("{:?}", self.after.regions));
+        compare("globals", format!("{:?}", is.globals), format!("{:?}", self.after.globals));
+        let counted = counter_names().into_iter().zip(before.iter().zip(engine.counters()));
+        let counted = counted.filter(|(_, (before, after))| **before != *after);
+        let mut counted: Vec<_> = counted.map(|(name, (before, after))| (name.to_string(), after - before)).collect();
+        counted.sort();
+        compare("counted", format!("{counted:?}"), format!("{:?}", self.counts));
+        let place = format!("{}:{}", self.file.file_name().unwrap().to_string_lossy(), self.line);
+        (!wrong.is_empty()).then(|| format!("{place} on {}: {}\n{wrong}", engine.name(), self.title))
+    }
+
+    /// What it shows: the kind that comes in, and the drop reason or the counters that go up.
+    pub fn reaches(&self) -> impl Iterator<Item = &str> {
+        self.counts.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+fn slot(state: &State, index: usize) -> String {
+    let slot = state.slots[index];
+    format!("{:?} hint {:#018x}", SlotWord::unpack(slot.w0), slot.w1)
+}
+
+fn node(state: &State, index: usize) -> String {
+    format!("{:?} {:?}", NodeWord::unpack(state.nodes[index].word), state.nodes[index])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.chunks(8).map(|chunk| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + " ").collect()
+}
+
+/// Reads a file of cases, which start from what is given.
+fn read(file: &Path, given: &Path) -> Vec<Case> {
+    let given = read_given(given);
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut cases: Vec<Case> = Vec::new();
+    let mut reader = Reader::default();
+    for (number, word, rest) in lines(&text) {
+        let place = format!("{}:{number}", file.display());
+        if word == "case" {
+            reader = Reader::default();
+            cases.push(new_case(file, number, rest, &given));
+        } else {
+            let case = cases.last_mut().unwrap_or_else(|| panic!("{place}: no case begins before this line"));
+            reader.line(case, word, &mut Words::new(rest, &place));
+        }
+    }
+    for case in &mut cases {
+        assert!(!case.counts.is_empty(), "{}:{}: a case ends in a verdict", file.display(), case.line);
+        case.counts.sort();
+    }
+    cases
+}
+
+fn read_given(file: &Path) -> State {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut given = State::default();
+    for (number, word, rest) in lines(&text) {
+        set_state(&mut given, word, &mut Words::new(rest, &format!("{}:{number}", file.display())));
+    }
+    given
+}
+
+/// Number, first word and rest of every line that says something.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    text.lines().enumerate().filter_map(|(index, line)| {
+        let line = line.split('#').next().expect("split gives at least one").trim();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        (!word.is_empty()).then_some((index + 1, word, rest))
+    })
+}
+
+fn new_case(file: &Path, line: usize, title: &str, given: &State) -> Case {
+    Case {
+        file: file.to_path_buf(),
+        line,
+        title: title.into(),
+        race: None,
+        before: given.clone(),
+        after: given.clone(),
+        packet: Packet::default(),
+        from_port: 20_001,
+        verdict: Verdict::default(),
+        out: Packet::default(),
+        copy: false,
+        counts: Vec::new(),
+    }
+}
+
+/// Where in a case we are: entries belong to the last packet.
+#[derive(Default)]
+struct Reader {
+    out: bool,
+    entries_out: usize,
+}
+
+impl Reader {
+    fn line(&mut self, case: &mut Case, word: &str, words: &mut Words) {
+        match word {
+            "race" => case.race = Some(Race { expires: words.take("expires"), joined: words.flag("joined") }),
+            "in" => self.packet_in(case, words),
+            "out" => self.packet_out(case, words),
+            "entry" if self.out => {
+                set_entry(&mut case.out.entries[self.entries_out], words);
+                self.entries_out += 1;
+            }
+            "entry" => {
+                case.packet.entries.push(Entry::default());
+                set_entry(case.packet.entries.last_mut().expect("just pushed"), words);
+                case.packet.header.count = case.packet.entries.len() as u8;
+            }
+            "body" => {
+                let packet = if self.out { &mut case.out } else { &mut case.packet };
+                let body = packet.heartbeat.get_or_insert_default();
+                words.take_into("sequence", &mut body.sequence);
+                words.take_into("oldest", &mut body.oldest);
+                words.take_into("sent_us", &mut body.sent_us);
+                words.take_into("incarnation", &mut body.incarnation);
+            }
+            "patch" => {
+                let packet = if self.out { &mut case.out } else { &mut case.packet };
+                let offset = words.take("offset");
+                packet.patches.push((offset, words.take("value")));
+            }
+            "drop" => {
+                self.out = true;
+                case.verdict.reason = words.reason();
+                case.counts.push((case.verdict.reason().name().into(), 1));
+            }
+            "copy" => {
+                case.copy = true;
+                case.verdict.copy = words.take("agent");
+            }
+            "count" => {
+                while let Some((name, value)) = words.any() {
+                    case.counts.push((name, value.map_or(1, |value| number(&value).unwrap())));
+                }
+            }
+            "then" => {
+                let word = words.bare();
+                set_state(&mut case.after, &word, words);
+            }
+            _ => {
+                set_state(&mut case.before, word, words);
+                case.after = case.before.clone();
+                return;
+            }
+        }
+        words.end();
+    }
+
+    fn packet_in(&mut self, case: &mut Case, words: &mut Words) {
+        let name = words.bare();
+        let header = &mut case.packet.header;
+        header.epoch = 7;
+        header.namespace = 1;
+        (header.service, header.kind) = kind_of(&name).unwrap_or_else(|| panic!("{}: no kind {name}", words.place));
+        words.take_into("from", &mut case.from_port);
+        if let Some(length) = words.maybe("length") {
+            case.packet.length = Some(length);
+        }
+        set_header(header, words);
+    }
+
+    /// The packet as it came in, and what is different.
+    fn packet_out(&mut self, case: &mut Case, words: &mut Words) {
+        self.out = true;
+        let action = words.bare();
+        let known = ACTIONS.iter().position(|known| *known == action);
+        case.verdict.action = known.unwrap_or_else(|| panic!("{}: no action {action}", words.place)) as u8;
+        case.counts.push((action, 1));
+        if case.verdict.action == TO_NODE {
+            case.verdict.handle = words.take("handle");
+            case.verdict.port = words.take("port");
+        }
+        if words.flag("because") {
+            case.verdict.reason = words.reason();
+            case.counts.push((case.verdict.reason().name().into(), 1));
+        }
+        case.out = case.packet.clone();
+        if words.flag("unchanged") {
+            return;
+        }
+        let name = words.bare();
+        let header = &mut case.out.header;
+        (header.service, header.kind) = kind_of(&name).unwrap_or_else(|| panic!("{}: no kind {name}", words.place));
+        set_header(header, words);
+        case.out.length = None;
+        if let Ok(length) = packet_bytes(header.service, header.kind, header.count) {
+            case.out.length = Some(length);
+        }
+    }
+}
+
+impl Verdict {
+    fn reason(&self) -> DropReason {
+        DropReason::ALL[usize::from(self.reason)]
+    }
+}
+
+fn kind_of(name: &str) -> Option<(u8, u8)> {
+    if let Some((service, kind)) = name.split_once('/') {
+        return Some((number(service)? as u8, number(kind)? as u8));
+    }
+    let fabric = (0..=u8::MAX).filter_map(|kind| FabricKind::try_from(kind).ok()).find(|kind| kind.name() == name);
+    let lock = (0..=u8::MAX).filter_map(|kind| LockKind::try_from(kind).ok()).find(|kind| kind.name() == name);
+    fabric.map(|kind| (service::FABRIC, kind as u8)).or(lock.map(|kind| (service::LOCK, kind as u8)))
+}
+
+fn set_header(header: &mut Header, words: &mut Words) {
+    words.take_into("service", &mut header.service);
+    words.take_into("kind", &mut header.kind);
+    words.take_into("count", &mut header.count);
+    words.take_into("source", &mut header.source);
+    words.take_into("destination", &mut header.destination);
+    words.take_into("epoch", &mut header.epoch);
+    words.take_into("shard_map", &mut header.shard_map);
+    words.take_into("namespace", &mut header.namespace);
+    words.take_into("position", &mut header.position);
+    words.take_into("tag", &mut header.tag);
+    let flags = [
+        ("claim", header_flag::CLAIM),
+        ("applied", header_flag::APPLIED),
+        ("refused", header_flag::REFUSED),
+        ("stale_tenure", header_flag::STALE_TENURE),
+        ("last", header_flag::LAST),
+        ("dead", header_flag::DEAD),
+        ("expired", header_flag::EXPIRED),
+        ("retry", header_flag::RETRY),
+        ("no_flags", 0),
+    ];
+    let named: Vec<u16> = flags.into_iter().filter(|(name, _)| words.flag(name)).map(|(_, flag)| flag).collect();
+    if !named.is_empty() {
+        header.flags = named.iter().sum();
+    }
+}
+
+fn set_entry(entry: &mut Entry, words: &mut Words) {
+    words.take_into("name", &mut entry.name);
+    words.take_into("request", &mut entry.request);
+    words.take_into("slot", &mut entry.slot);
+    words.take_into("tenure", &mut entry.tenure);
+    words.take_into("holder", &mut entry.holder);
+    words.take_into("reply_port", &mut entry.reply_port);
+    words.take_into("sequence", &mut entry.sequence);
+    if let Some(state) = words.state() {
+        let joins = words.maybe("joins").unwrap_or(0);
+        let (transferred, tryable) = (words.flag("transferred"), words.flag("tryable"));
+        entry.slot_bits = SlotBits { state, transferred, tryable, joins }.to_u16();
+    }
+    let flags = [
+        ("exclusive", entry_flag::EXCLUSIVE),
+        ("try", entry_flag::TRY),
+        ("agency", entry_flag::AGENCY),
+        ("joined", entry_flag::JOINED),
+        ("held", entry_flag::HELD),
+        ("dead", entry_flag::DEAD),
+        ("no_flags", 0),
+    ];
+    let named: Vec<u8> = flags.into_iter().filter(|(name, _)| words.flag(name)).map(|(_, flag)| flag).collect();
+    if !named.is_empty() {
+        entry.flags = named.iter().sum();
+    }
+}
+
+fn set_state(state: &mut State, word: &str, words: &mut Words) {
+    match word {
+        "globals" => {
+            words.take_into("epoch", &mut state.globals.epoch);
+            words.take_into("shard_map", &mut state.globals.shard_map);
+            words.take_into("serving", &mut state.globals.serving);
+        }
+        "region" => {
+            let region = &mut state.regions[words.index()];
+            words.take_into("base", &mut region.base);
+            words.take_into("count", &mut region.count);
+            let policies = [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
+            for policy in policies.into_iter().filter(|policy| words.flag(policy.name())) {
+                region.policy = policy as u32;
+            }
+        }
+        "node" => {
+            let node = &mut state.nodes[words.index()];
+            let mut word = NodeWord::unpack(node.word);
+            let states = [NodeState::Vacant, NodeState::Live, NodeState::Expired];
+            if let Some(state) = states.into_iter().find(|state| words.flag(state.name())) {
+                word.state = state;
+            }
+            words.take_into("sequence", &mut word.sequence);
+            node.word = word.pack();
+            words.take_into("oldest", &mut node.oldest);
+            words.take_into("incarnation", &mut node.incarnation);
+            words.take_into("address", &mut node.address);
+            words.take_into("port", &mut node.agent_port);
+            words.take_into("namespace", &mut node.namespace);
+        }
+        "slot" => {
+            let slot = &mut state.slots[words.index()];
+            let state = words.state().unwrap_or_else(|| panic!("{}: a slot has a state", words.place));
+            let mut word = SlotWord { state, ..SlotWord::unheld(words.take("tenure")) };
+            words.take_into("agent", &mut word.agent);
+            words.take_into("joins", &mut word.joins);
+            word.transferred = words.flag("transferred");
+            word.tryable = words.flag("tryable");
+            slot.w0 = word.pack();
+        }
+        "hint" => {
+            let tenure: u64 = words.take("tenure");
+            state.slots[words.index()].w1 = tenure << 44 | name_hash(words.take("name"));
+        }
+        other => panic!("{}: what is {other}?", words.place),
+    }
+    words.end();
+}
+
+/// The words of a line, `name=value` or bare, taken in any order.
+struct Words {
+    words: Vec<(String, Option<String>)>,
+    place: String,
+}
+
+impl Words {
+    fn new(rest: &str, place: &str) -> Words {
+        let split: SplitWhitespace = rest.split_whitespace();
+        let pair = |word: &str| match word.split_once('=') {
+            Some((name, value)) => (name.to_string(), Some(value.to_string())),
+            None => (word.to_string(), None),
+        };
+        Words { words: split.map(pair).collect(), place: place.into() }
+    }
+
+    fn any(&mut self) -> Option<(String, Option<String>)> {
+        (!self.words.is_empty()).then(|| self.words.remove(0))
+    }
+
+    fn bare(&mut self) -> String {
+        let at = self.words.iter().position(|(_, value)| value.is_none());
+        self.words.remove(at.unwrap_or_else(|| panic!("{}: a word is missing", self.place))).0
+    }
+
+    fn index(&mut self) -> usize {
+        let at = self.words.iter().position(|(word, value)| value.is_none() && number(word).is_some());
+        let at = at.unwrap_or_else(|| panic!("{}: which one?", self.place));
+        number(&self.words.remove(at).0).expect("just seen") as usize
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let at = self.words.iter().position(|(word, value)| word == name && value.is_none());
+        at.map(|at| self.words.remove(at)).is_some()
+    }
+
+    fn maybe<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
+        let at = self.words.iter().position(|(word, value)| word == name && value.is_some())?;
+        let value = self.words.remove(at).1.expect("just seen");
+        let value = number(&value).unwrap_or_else(|| panic!("{}: {value} is no number", self.place));
+        Some(T::try_from(value).unwrap_or_else(|_| panic!("{}: {value} is too large", self.place)))
+    }
+
+    fn take<T: TryFrom<u64>>(&mut self, name: &str) -> T {
+        self.maybe(name).unwrap_or_else(|| panic!("{}: {name}= is missing", self.place))
+    }
+
+    fn take_into<T: TryFrom<u64>>(&mut self, name: &str, field: &mut T) {
+        if let Some(value) = self.maybe(name) {
+            *field = value;
+        }
+    }
+
+    fn state(&mut self) -> Option<SlotState> {
+        SlotState::ALL.into_iter().find(|state| self.flag(state.name()))
+    }
+
+    fn reason(&mut self) -> u8 {
+        let name = self.bare();
+        let reason = DropReason::ALL.into_iter().find(|reason| reason.name() == name);
+        reason.unwrap_or_else(|| panic!("{}: no reason {name}", self.place)) as u8
+    }
+
+    fn end(&self) {
+        assert!(self.words.is_empty(), "{}: what is {:?}?", self.place, self.words);
+    }
+}
+
+/// Decimal, 0x hexadecimal, an address, or `incarnation:counter` of a request id.
+fn number(text: &str) -> Option<u64> {
+    if let Some((incarnation, counter)) = text.split_once(':') {
+        return Some(number(incarnation)? << 40 | number(counter)?);
+    }
+    if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
+        return Some(u64::from(u32::from(address)));
+    }
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,222 @@
+//! The core as tests run it: raw memory in, one packet through, raw memory out. Natively here, as BPF in `bpf`.
+//!
+//! The layouts stand here once more, so that a slip in `src/layout.rs` or `dataplane/memory.h` shows.
+#![allow(dead_code)] // Every test file uses its own part.
+
+#[cfg(feature = "bpf")]
+pub mod bpf;
+pub mod cases;
+
+use std::ffi::{CStr, c_char};
+use std::mem::size_of;
+
+/// `struct ws_slot`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    pub w0: u64,
+    pub w1: u64,
+}
+
+/// `struct ws_node`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub word: u64,
+    pub oldest: u64,
+    pub incarnation: u64,
+    pub address: u32,
+    pub agent_port: u16,
+    pub namespace: u16,
+}
+
+/// `struct ws_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    pub base: u32,
+    pub count: u32,
+    pub policy: u32,
+    pub reserved: u32,
+}
+
+/// `struct ws_globals`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Globals {
+    pub epoch: u32,
+    pub serving: u32,
+    pub shard_map: u32,
+    pub reserved: u32,
+}
+
+/// `struct ws_verdict`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    pub action: u8,
+    pub reason: u8,
+    pub handle: u16,
+    pub port: u16,
+    pub length: u16,
+    pub copy: u16,
+    pub reserved: u16,
+}
+
+pub const DROP: u8 = 0;
+pub const TO_SENDER: u8 = 1;
+pub const TO_NODE: u8 = 2;
+pub const TO_CONTROLLER: u8 = 3;
+pub const ACTIONS: [&str; 4] = ["drop", "to_sender", "to_node", "to_controller"];
+
+/// Slots of a test's memory; indexes beyond are beyond the memory.
+pub const SLOTS: usize = 16;
+/// Handles and namespaces from 0 that tests set. The tables behind hold all 65,536, the others empty.
+pub const NODES: usize = 16;
+pub const REGIONS: usize = 4;
+const TABLE: usize = 65_536;
+
+/// What a switch knows.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct State {
+    pub slots: [Slot; SLOTS],
+    pub nodes: [Node; NODES],
+    pub regions: [Region; REGIONS],
+    pub globals: Globals,
+}
+
+/// A node that expires right after the packet's first successful compare-and-swap: `race.h` in `dataplane/cases`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Race {
+    pub expires: u16,
+    /// The slot takes a join in the same moment.
+    pub joined: bool,
+}
+
+/// One home of the core.
+pub trait Engine {
+    fn name(&self) -> &'static str;
+    fn set(&mut self, state: &State);
+    fn get(&self) -> State;
+    /// All counters so far.
+    fn counters(&self) -> Vec<u64>;
+    /// Decides one packet, which comes out as long as the verdict says; a dropped one as it is.
+    fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>);
+}
+
+#[repr(C)]
+struct View {
+    slots: *mut Slot,
+    regions: *mut Region,
+    nodes: *mut Node,
+    globals: *mut Globals,
+    counters: *mut u64,
+    slot_count: u32,
+    reserved: u32,
+}
+
+unsafe extern "C" {
+    fn ws_process(view: *mut View, packet: *mut u8, length: u32, from_port: u16) -> Verdict;
+    fn ws_process_racing(view: *mut View, packet: *mut u8, length: u32, from_port: u16, race: u32) -> Verdict;
+    fn ws_process_copy(packet: *mut u8);
+    fn ws_counter_count() -> u32;
+    fn ws_counter_name(counter: u32) -> *const c_char;
+}
+
+/// Names of the counters, by number.
+pub fn counter_names() -> Vec<&'static str> {
+    // SAFETY: constants, and string constants.
+    (0..unsafe { ws_counter_count() })
+        .map(|counter| unsafe { CStr::from_ptr(ws_counter_name(counter)) }.to_str().unwrap())
+        .collect()
+}
+
+/// The JOIN that goes with a GRANT by join.
+pub fn join_of(grant: &[u8]) -> Vec<u8> {
+    let mut join = grant.to_vec();
+    assert!(join.len() >= 64);
+    // SAFETY: the header's bytes are there.
+    unsafe { ws_process_copy(join.as_mut_ptr()) };
+    join
+}
+
+/// The native build.
+pub struct Native {
+    slots: Vec<Slot>,
+    nodes: Vec<Node>,
+    regions: Vec<Region>,
+    globals: Box<Globals>,
+    counters: Vec<u64>,
+}
+
+impl Native {
+    pub fn new() -> Native {
+        // Links the core's library, of which nothing else is used here.
+        const { assert!(size_of::<wayside_switch::Verdict>() > 0) };
+        Native {
+            slots: vec![Slot::default(); SLOTS],
+            nodes: vec![Node::default(); TABLE],
+            regions: vec![Region::default(); TABLE],
+            globals: Box::default(),
+            counters: vec![0; counter_names().len()],
+        }
+    }
+}
+
+impl Engine for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn set(&mut self, state: &State) {
+        self.slots.copy_from_slice(&state.slots);
+        self.nodes[..NODES].copy_from_slice(&state.nodes);
+        self.regions[..REGIONS].copy_from_slice(&state.regions);
+        *self.globals = state.globals;
+    }
+
+    fn get(&self) -> State {
+        State {
+            slots: self.slots[..].try_into().unwrap(),
+            nodes: self.nodes[..NODES].try_into().unwrap(),
+            regions: self.regions[..REGIONS].try_into().unwrap(),
+            globals: *self.globals,
+        }
+    }
+
+    fn counters(&self) -> Vec<u64> {
+        self.counters.clone()
+    }
+
+    fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
+        let mut packet = packet.to_vec();
+        let mut view = View {
+            slots: self.slots.as_mut_ptr(),
+            regions: self.regions.as_mut_ptr(),
+            nodes: self.nodes.as_mut_ptr(),
+            globals: &mut *self.globals,
+            counters: self.counters.as_mut_ptr(),
+            slot_count: SLOTS as u32,
+            reserved: 0,
+        };
+        let (start, length) = (packet.as_mut_ptr(), packet.len() as u32);
+        // SAFETY: the view's tables have the lengths that memory.h states, the packet is `length` bytes long.
+        let verdict = unsafe {
+            match race {
+                None => ws_process(&mut view, start, length, from_port),
+                Some(race) => ws_process_racing(&mut view, start, length, from_port, race.word()),
+            }
+        };
+        if verdict.action != DROP {
+            packet.truncate(verdict.length.into());
+        }
+        (verdict, packet)
+    }
+}
+
+impl Race {
+    /// As `race.h` reads it.
+    pub fn word(self) -> u32 {
+        u32::from(self.expires) | u32::from(self.joined) << 16
+    }
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The XDP program with a race in it: race.h. The race word lies in the globals' reserved field. */
+#include "../platform_bpf.h"
+
+WS_INLINE struct ws_globals *ws_race_globals(void)
+{
+	ws_u32 key = 0;
+	return bpf_map_lookup_elem(&globals, &key);
+}
+
+WS_INLINE ws_u32 ws_race(void)
+{
+	struct ws_globals *found = ws_race_globals();
+	return found ? found->reserved : 0;
+}
+
+WS_INLINE void ws_race_over(void)
+{
+	struct ws_globals *found = ws_race_globals();
+	if (found)
+		found->reserved = 0;
+}
+
+WS_INLINE struct ws_node *ws_race_node(ws_u16 handle)
+{
+	ws_u32 key = handle;
+	return bpf_map_lookup_elem(&nodes, &key);
+}
+
+#include "race.h"
+#include "../wayside.bpf.c"

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The native core with a race in it: race.h. */
+#include "../platform_native.h"
+
+static _Thread_local ws_u32 race;
+static _Thread_local struct ws_node *nodes;
+
+WS_INLINE ws_u32 ws_race(void) { return race; }
+WS_INLINE void ws_race_over(void) { race = 0; }
+WS_INLINE struct ws_node *ws_race_node(ws_u16 handle) { return &nodes[handle]; }
+
+#include "race.h"
+#include "../packet.h"
+
+struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port, ws_u32 race_word);
+
+struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port, ws_u32 race_word)
+{
+	race = race_word;
+	nodes = sw->nodes;
+	return ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port);
+}
