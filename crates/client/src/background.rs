@@ -2,7 +2,7 @@
 //! else does, keeps the lifeline, and begins a new session after one is lost.
 
 use crate::clock;
-use crate::control::Listed;
+use crate::control::{LISTING_MOST, Listed};
 use crate::core::Phase;
 use crate::engine::Engine;
 use crate::lifeline::Lifeline;
@@ -114,6 +114,7 @@ fn listing(engine: &Engine) -> Vec<Listed> {
             .values()
             .map(|entry| &entry.request)
             .filter(|request| matches!(request.standing(), Standing::Held | Standing::Waiting))
+            .take(LISTING_MOST)
             .map(|request| {
                 let held = request.standing() == Standing::Held;
                 Listed {

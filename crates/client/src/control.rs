@@ -44,12 +44,15 @@ pub struct ListRequest {
     pub list: bool,
 }
 
+/// Entries that a listing has at most: nobody reads more, and the thread that writes it has agents to run.
+pub const LISTING_MOST: usize = 1_000;
+
 /// Node to daemon: the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Of the request.
     pub id: u64,
-    /// Holds and waits, in no particular order.
+    /// Holds and waits, in no particular order, the first [`LISTING_MOST`].
     pub entries: Vec<Listed>,
 }
 

@@ -51,7 +51,7 @@ mod socket;
 mod wait;
 
 pub use crate::core::Grants;
-pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint, SOCKET_VARIABLE, control_socket};
+pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint, SOCKET_VARIABLE, control_socket, own_control_socket};
 pub use error::Error;
 pub use guard::Guard;
 pub use lock::{Acquiring, LockRequest};

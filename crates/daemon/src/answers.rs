@@ -77,6 +77,8 @@ pub struct Locks {
     pub locks: Vec<Lock>,
     /// Sessions that did not say what they hold: not connected to this daemon, or too slow.
     pub silent: Vec<Owner>,
+    /// Sessions that hold or await more than is listed.
+    pub partial: Vec<Owner>,
 }
 
 /// A hold or a wait.

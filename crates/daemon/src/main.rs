@@ -14,6 +14,7 @@ mod server;
 use clap::Parser;
 use cli::{Cli, Command, LogFormat};
 use failure::{Failure, exit};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("{failure}");
+            // Whoever closed stderr does not want to know.
+            let _ = writeln!(std::io::stderr(), "{failure}");
             ExitCode::from(failure.code)
         }
     }
@@ -48,7 +50,12 @@ fn run(command: Command) -> Result<u8, Failure> {
 }
 
 fn log_to_stderr(cli: &Cli) {
-    let log = tracing_subscriber::fmt().with_max_level(cli.log).with_writer(std::io::stderr).with_target(false);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(cli.log)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        // A closed stderr is no reason to panic.
+        .log_internal_errors(false);
     match cli.log_format {
         LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
         LogFormat::Json => log.json().init(),

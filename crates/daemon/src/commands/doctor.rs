@@ -1,7 +1,7 @@
 //! `wayside doctor`: what this host offers Wayside, one finding per check, each with its fix.
 
 use super::query::ask;
-use super::table::table;
+use super::text::{say, table};
 use crate::answers::{Query, Status};
 use crate::cli::{EndpointArgs, Output, QueryArgs};
 use crate::failure::{Failure, exit};
@@ -77,8 +77,8 @@ pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
     let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
     let report = Report { findings, not_checked: NOT_CHECKED };
     match args.output {
-        Output::Json => println!("{}", serde_json::to_string(&report).expect("strings alone")),
-        Output::Text => print!("{}", text(&report)),
+        Output::Json => say(&serde_json::to_string(&report).expect("strings alone")),
+        Output::Text => say(&text(&report)),
     }
     match problems {
         0 => Ok(()),

@@ -5,4 +5,4 @@ pub mod lock;
 mod query;
 pub mod show;
 pub mod switch;
-mod table;
+mod text;

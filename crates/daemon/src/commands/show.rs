@@ -1,7 +1,7 @@
 //! `wayside locks` and `wayside status`.
 
 use super::query::ask;
-use super::table::{lasted, shown, table};
+use super::text::{lasted, say, shown, table};
 use crate::answers::{Locks, Query, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
@@ -11,8 +11,8 @@ use std::time::Duration;
 pub fn locks(args: &QueryArgs) -> Result<(), Failure> {
     let (line, locks) = ask::<Locks>(&args.endpoint, &Query::Locks)?;
     match args.output {
-        Output::Json => println!("{line}"),
-        Output::Text => print!("{}", locks_text(&locks)),
+        Output::Json => say(&line),
+        Output::Text => say(&locks_text(&locks)),
     }
     Ok(())
 }
@@ -39,6 +39,9 @@ fn locks_text(answer: &Locks) -> String {
     for owner in &answer.silent {
         text.push_str(&format!("{owner} (handle {}) did not say what it holds\n", owner.handle));
     }
+    for owner in &answer.partial {
+        text.push_str(&format!("{owner} (handle {}) holds or awaits more than this\n", owner.handle));
+    }
     text
 }
 
@@ -46,8 +49,8 @@ fn locks_text(answer: &Locks) -> String {
 pub fn status(args: &QueryArgs) -> Result<(), Failure> {
     let (line, status) = ask::<Status>(&args.endpoint, &Query::Status)?;
     match args.output {
-        Output::Json => println!("{line}"),
-        Output::Text => print!("{}", status_text(&status)),
+        Output::Json => say(&line),
+        Output::Text => say(&status_text(&status)),
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `wayside switch` and `wayside dev`.
 
+use super::text::say;
 use crate::cli::SwitchArgs;
-use crate::config::{Settings, Shown};
+use crate::config::{Config, Settings, Shown};
 use crate::failure::Failure;
 use crate::server;
 use std::net::SocketAddrV4;
@@ -12,16 +13,28 @@ pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
     let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
     let config = args.settings.over(file, args.config.as_deref())?;
     if args.check_config {
-        println!("listen {}, admin_listen {}", config.listen, config.admin_listen);
-        println!("lease {}, grace {}, threads {}", Shown(config.lease), Shown(config.grace), config.threads);
-        for namespace in &config.namespaces {
-            println!("namespace {}, {} slots", namespace.name, namespace.slots);
-        }
-        println!("the configuration is in order");
+        say(&shown(&config));
         return Ok(());
     }
     let state_dir = config.state_dir.clone();
     server::run(&config, move |_| state_dir.map_or_else(default_state_dir, Ok))
+}
+
+/// What a configuration amounts to.
+fn shown(config: &Config) -> String {
+    let Config { listen, admin_listen, threads, wait, lease, grace, .. } = config;
+    let mut text = format!("listen {listen}, admin_listen {admin_listen}\nthreads {threads}, wait {wait}\n");
+    text.push_str(&format!("lease {}, grace {}\n", Shown(*lease), Shown(*grace)));
+    for namespace in &config.namespaces {
+        text.push_str(&format!(
+            "namespace {}, {} slots, {}\n",
+            namespace.name,
+            namespace.slots,
+            namespace.policy_word()
+        ));
+    }
+    text.push_str("the configuration is in order");
+    text
 }
 
 /// `wayside dev`: a switch whose state is apart from that of a switch in earnest, and of others on other ports.

@@ -24,12 +24,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
-use wayside_client::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome};
+use wayside_client::control::{Greeting, Hello, LISTING_MOST, ListRequest, Listed, Listing, Welcome};
 
 /// A greeting has about 120 bytes, a query 30.
 const STRANGER_LINE: usize = 4 << 10;
-/// A listing: about 100,000 holds of 160 bytes. A node with more is reported as silent.
-const NODE_LINE: usize = 16 << 20;
+/// A listing: the 1,000 entries of the longest names, every byte of them escaped.
+const NODE_LINE: usize = 8 << 20;
 /// Connections that have not greeted. Nodes are limited by handles and file descriptors alone.
 const STRANGERS: usize = 256;
 /// To the first line, and between a command's lines.
@@ -67,6 +67,8 @@ pub struct Control {
     peers: Mutex<HashMap<u64, Peer>>,
     connections: AtomicU64,
     strangers: Arc<Semaphore>,
+    /// Connections closed for want of a place.
+    refused: AtomicU64,
 }
 
 impl Control {
@@ -77,6 +79,7 @@ impl Control {
             peers: Mutex::default(),
             connections: AtomicU64::new(0),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
+            refused: AtomicU64::new(0),
         })
     }
 
@@ -102,7 +105,11 @@ impl Control {
     {
         // Without a permit the connection is closed at once, unheard.
         let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() else {
-            tracing::warn!("more than {STRANGERS} control connections without a greeting: one closed");
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+            // Said ever less often: a flood must not fill the log.
+            if refused.is_power_of_two() {
+                tracing::warn!(refused, "more than {STRANGERS} control connections without a greeting: closed");
+            }
             return;
         };
         let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
@@ -192,7 +199,7 @@ impl Control {
                         Err(error) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
                     },
                     Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
-                        tracing::warn!(handle = hello.handle, "node holds more locks than a listing can carry");
+                        tracing::warn!(handle = hello.handle, "node wrote a line that is too long");
                     }
                 },
                 Some(ask) = asked.recv() => {
@@ -276,7 +283,7 @@ impl Control {
             }
         }
         let deadline = tokio::time::Instant::now() + LISTING;
-        let mut answer = Locks { locks: Vec::new(), silent: Vec::new() };
+        let mut answer = Locks { locks: Vec::new(), silent: Vec::new(), partial: Vec::new() };
         for session in sessions {
             let owner = session.owner();
             let listing = match asked.remove(&session.handle) {
@@ -287,6 +294,9 @@ impl Control {
                 answer.silent.push(owner);
                 continue;
             };
+            if entries.len() >= LISTING_MOST {
+                answer.partial.push(owner.clone());
+            }
             answer.locks.extend(entries.into_iter().map(|entry| Lock {
                 name: entry.name,
                 name_id: entry.name_id,

@@ -115,7 +115,7 @@ impl Server {
         let (tcp, admin_listen) = bind_tcp(config.admin_listen)?;
         let mut state = StateDir::open(&state_dir(listen)?)?;
         let numbers = state.number(&config.namespaces)?;
-        let path = config.control_socket.clone().unwrap_or_else(|| wayside_client::control_socket(listen));
+        let path = config.control_socket.clone().unwrap_or_else(|| wayside_client::own_control_socket(listen));
         let (socket_file, unix) = SocketFile::bind(&path)?;
         tracing::info!(%listen, %admin_listen, control_socket = %path.display(), "listening");
 

@@ -14,7 +14,7 @@ mod lifeline;
 mod signals;
 
 use super::query::ask;
-use super::table::{lasted, shown};
+use super::text::{lasted, shown};
 use crate::answers::{Lock, Locks, Query, Session as SessionAnswer};
 use crate::cli::LockArgs;
 use crate::failure::{Failure, exit};

@@ -1,6 +1,12 @@
-//! Columns of text for people.
+//! Text for people.
 
+use std::io::Write;
 use std::time::Duration;
+
+/// Prints to stdout, with a newline at the end. Whoever stops reading (`| head`) has read enough.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end_matches('\n'));
+}
 
 /// Lines of equally many cells, in columns two spaces apart; the first line is the heading.
 pub fn table(lines: &[Vec<String>]) -> String {

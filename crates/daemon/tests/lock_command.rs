@@ -1,0 +1,179 @@
+//! `wayside lock` around its command: exit codes, signals, and the end of both.
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::{Daemon, end, eventually, is_alive, signal_process, wayside};
+
+#[test]
+fn exit_codes_are_the_commands_own() {
+    let daemon = Daemon::start(&[]);
+    for (command, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "kill -TERM $$"], 128 + libc::SIGTERM),
+        (&["sh", "-c", "kill -KILL $$"], 128 + libc::SIGKILL),
+        (&["no-such-command-anywhere"], 127),
+        (&["/etc/passwd"], 126),
+    ] {
+        let ended = daemon.lock(&[&["jobs", "--"], command].concat());
+        assert_eq!(ended.code, Some(code), "{command:?}: {ended:?}");
+    }
+    assert_eq!(daemon.count("jobs", "held"), 0);
+}
+
+#[test]
+fn names_have_1_to_1024_bytes() {
+    let daemon = Daemon::start(&[]);
+    let (longest, longer, endless) = ("x".repeat(1024), "x".repeat(1025), "é".repeat(60_000));
+    assert_eq!(daemon.lock(&[&longest, "--", "true"]).code, Some(0));
+    for name in ["", &longer, &endless] {
+        let ended = daemon.lock(&[name, "--", "true"]);
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.stderr.starts_with("error: invalid name: "), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_64() {
+    for arguments in [
+        &["lock"][..],
+        &["lock", "jobs"],
+        &["lock", "jobs", "--"],
+        &["lock", "jobs", "--try", "--wait", "1s", "--", "true"],
+        &["lock", "jobs", "--wait", "soon", "--", "true"],
+        &["lock", "jobs", "--endpoint", "[::1]:7600", "--", "true"],
+        &["lock", "jobs", "--namespace", "abcdefghijklmnopqrstuvwxyz", "--", "true"],
+        &["lcok"],
+        &["locks", "-o", "xml"],
+    ] {
+        let ended = end(wayside(arguments));
+        assert_eq!(ended.code, Some(64), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.starts_with("error: "), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn without_a_switch_the_error_says_how_to_start_one() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.interrupt();
+    for arguments in [&["lock", "jobs", "--wait", "500ms", "--", "true"][..], &["locks"], &["status"]] {
+        let ended = end(daemon.command(arguments));
+        assert_eq!(ended.code, Some(69), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.contains("wayside dev"), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_unknown_namespace_is_refused() {
+    let daemon = Daemon::start(&[]);
+    let ended = daemon.lock(&["jobs", "--namespace", "nowhere", "--", "true"]);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("namespace"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_wait_ends_and_says_who_had_it() {
+    let daemon = Daemon::start(&[]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo held; exec sleep 60"]);
+    holder.line();
+    let start = Instant::now();
+    let ended = daemon.lock(&["jobs", "--wait", "300ms", "--", "true"]);
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert!(ended.stderr.starts_with("timed out: jobs is held by "), "{}", ended.stderr);
+    assert_eq!(daemon.count("jobs", "waiting"), 0, "the request is taken back");
+}
+
+#[test]
+fn shared_holders_hold_together_and_keep_writers_out() {
+    let daemon = Daemon::start(&[]);
+    let readers: Vec<_> =
+        (0..3).map(|_| daemon.hold(&["jobs", "--shared", "--", "sh", "-c", "echo held; exec sleep 60"])).collect();
+    for reader in &readers {
+        assert_eq!(reader.line(), "held");
+    }
+    assert_eq!(daemon.count("jobs", "held"), 3);
+    let ended = daemon.lock(&["jobs", "--try", "--", "true"]);
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert!(ended.stderr.contains("and by 2 more"), "{}", ended.stderr);
+}
+
+#[test]
+fn signals_go_to_the_command_and_its_group() {
+    let daemon = Daemon::start(&[]);
+    for (signal, name) in
+        [(libc::SIGTERM, "TERM"), (libc::SIGINT, "INT"), (libc::SIGUSR1, "USR1"), (libc::SIGHUP, "HUP")]
+    {
+        let script = format!("trap 'echo got; exit 3' {name}; echo ready; while :; do sleep 0.02; done");
+        let lock = daemon.hold(&["jobs", "--", "sh", "-c", &script]);
+        assert_eq!(lock.line(), "ready");
+        lock.signal(signal);
+        assert_eq!(lock.line(), "got", "{name}");
+        assert_eq!(lock.wait().code(), Some(3), "{name}");
+    }
+}
+
+#[test]
+fn a_killed_holder_takes_its_commands_children_along() {
+    let daemon = Daemon::start(&[]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "sleep 600 & echo $!; wait"]);
+    let grandchild: i32 = holder.line().parse().unwrap();
+    assert!(is_alive(grandchild));
+    holder.signal(libc::SIGKILL);
+    eventually("the grandchild ends", || !is_alive(grandchild));
+    assert_eq!(daemon.lock(&["jobs", "--wait", "20s", "--", "true"]).code, Some(0));
+}
+
+#[test]
+fn a_stopped_holder_loses_its_command_before_its_lock() {
+    let daemon = Daemon::start(&["--lease", "1s"]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN; echo $$; exec sleep 600"]);
+    let (token, command): (u64, i32) = (holder.line().parse().unwrap(), holder.line().parse().unwrap());
+    let waiter = daemon.hold(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
+    eventually("the waiter queues", || daemon.count("jobs", "waiting") == 1);
+    holder.signal(libc::SIGSTOP);
+    let next: u64 = waiter.line().parse().unwrap();
+    assert!(!is_alive(command), "the guardian ended the command before the lease was over");
+    assert!(next > token);
+    holder.signal(libc::SIGCONT);
+    assert_eq!(holder.wait().code(), Some(76));
+}
+
+#[test]
+fn a_command_that_lasts_longer_than_the_ttl_is_ended() {
+    let daemon = Daemon::start(&[]);
+    let start = Instant::now();
+    let script = "trap 'echo warned; exit 0' TERM; while :; do sleep 0.02; done";
+    let ended = daemon.lock(&["jobs", "--ttl", "1s", "--", "sh", "-c", script]);
+    assert_eq!(ended.code, Some(76), "never 0 when the lock went: {ended:?}");
+    assert_eq!(ended.stdout, "warned\n", "SIGTERM comes first");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let ended =
+        daemon.lock(&["jobs", "--ttl", "500ms", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
+    assert_eq!(ended.code, Some(76), "{ended:?}");
+    assert!(ended.stderr.starts_with("error: lost jobs "), "{}", ended.stderr);
+}
+
+#[test]
+fn without_the_switch_the_command_ends_with_the_lease() {
+    let mut daemon = Daemon::start(&["--lease", "600ms"]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    let command: i32 = holder.line().parse().unwrap();
+    daemon.kill();
+    assert_eq!(holder.wait().code(), Some(76));
+    assert!(!is_alive(command));
+}
+
+#[test]
+fn a_waiter_can_be_interrupted() {
+    let daemon = Daemon::start(&[]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo held; exec sleep 60"]);
+    holder.line();
+    let waiter = daemon.hold(&["jobs", "--", "true"]);
+    eventually("the waiter queues", || daemon.count("jobs", "waiting") == 1);
+    signal_process(waiter.pid(), libc::SIGINT);
+    assert_eq!(waiter.wait().code(), None, "it ends by the signal");
+    eventually("its wait ends too", || daemon.count("jobs", "waiting") == 0);
+    assert_eq!(daemon.count("jobs", "held"), 1);
+}

@@ -1,0 +1,221 @@
+//! Real processes on loopback, each with a directory and ports of its own, none of which outlives its test.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `wayside`, without what the environment of the test may say.
+pub fn wayside(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wayside"));
+    for (variable, _) in std::env::vars_os() {
+        if variable.as_encoded_bytes().starts_with(b"WAYSIDE_") {
+            command.env_remove(variable);
+        }
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A process that is ended with its owner.
+pub struct Running {
+    child: Child,
+    /// Lines of its standard output.
+    lines: Receiver<String>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("it starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Running { child, lines }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    pub fn signal(&self, signal: i32) {
+        signal_process(self.pid(), signal);
+    }
+
+    pub fn wait(mut self) -> ExitStatus {
+        wait(&mut self.child)
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn signal_process(pid: i32, signal: i32) {
+    // SAFETY: a signal to a process that the test started.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {pid}");
+}
+
+/// Whether a process exists and is more than a zombie.
+pub fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            return status;
+        }
+        assert!(start.elapsed() < PATIENCE, "it did not end in time");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How a command ended, and what it wrote.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+pub fn end(mut command: Command) -> Ended {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let (mut stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let out = thread::spawn(move || text(&mut stdout));
+    let err = thread::spawn(move || text(&mut stderr));
+    let status = wait(&mut child);
+    Ended { code: status.code(), stdout: out.join().expect("read"), stderr: err.join().expect("read") }
+}
+
+fn text(from: &mut impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).expect("UTF-8");
+    text
+}
+
+/// A `wayside dev` of the test's own.
+pub struct Daemon {
+    pub directory: TempDir,
+    pub address: SocketAddrV4,
+    pub ready: String,
+    flags: Vec<String>,
+    running: Option<Running>,
+}
+
+impl Daemon {
+    pub fn start(flags: &[&str]) -> Daemon {
+        Daemon::start_at("127.0.0.1:0", flags)
+    }
+
+    pub fn start_at(listen: &str, flags: &[&str]) -> Daemon {
+        let directory = tempfile::tempdir().expect("a directory");
+        let flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+        let (running, ready) = launch(directory.path(), listen, &flags);
+        let address = ready.split(' ').find_map(|word| word.parse().ok()).expect("the line names the address");
+        Daemon { directory, address, ready, flags, running: Some(running) }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("control.sock")
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.running.as_ref().expect("it runs").pid()
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        drop(self.running.take());
+    }
+
+    /// Starts it again at the same address with the same state.
+    pub fn restart(&mut self) {
+        let (running, ready) = launch(self.directory.path(), &self.address.to_string(), &self.flags);
+        (self.running, self.ready) = (Some(running), ready);
+    }
+
+    /// SIGINT, and its end.
+    pub fn interrupt(&mut self) -> ExitStatus {
+        let running = self.running.take().expect("it runs");
+        running.signal(libc::SIGINT);
+        running.wait()
+    }
+
+    /// A command that talks to this switch.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = wayside(arguments);
+        command.env("WAYSIDE_ENDPOINTS", self.address.to_string()).env("WAYSIDE_SOCKET", self.socket());
+        command
+    }
+
+    /// `wayside lock` with these arguments, to its end.
+    pub fn lock(&self, arguments: &[&str]) -> Ended {
+        end(self.command(&[&["lock"], arguments].concat()))
+    }
+
+    /// `wayside lock` in the background.
+    pub fn hold(&self, arguments: &[&str]) -> Running {
+        Running::start(self.command(&[&["lock"], arguments].concat()))
+    }
+
+    /// An answer of `-o json`.
+    pub fn json(&self, command: &str) -> serde_json::Value {
+        let ended = end(self.command(&[command, "-o", "json"]));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        serde_json::from_str(&ended.stdout).expect("JSON")
+    }
+
+    /// How many hold or await this lock.
+    pub fn count(&self, name: &str, state: &str) -> usize {
+        let locks = self.json("locks");
+        let locks = locks["locks"].as_array().expect("a list").iter();
+        locks.filter(|lock| lock["name"] == name && lock["state"] == state).count()
+    }
+}
+
+fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String) {
+    let mut command = wayside(&["dev", "--listen", listen]);
+    command.args(flags).arg("--state-dir").arg(directory.join("state"));
+    command.env("WAYSIDE_SOCKET", directory.join("control.sock"));
+    let running = Running::start(command);
+    let ready = running.line();
+    (running, ready)
+}
