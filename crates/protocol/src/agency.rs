@@ -16,7 +16,7 @@ const LIMBO_MOST: usize = 64;
 const SPARE_MOST: usize = 64;
 
 /// A packet that names this node as agent while it is not.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Stray {
     pub kind: u8,
     pub entry: Entry,
@@ -24,6 +24,7 @@ pub struct Stray {
 }
 
 /// A RETENURE to oneself that is not answered yet.
+#[derive(Debug)]
 pub struct Claim {
     pub nonce: u64,
     pub tenure: u32,
@@ -32,6 +33,7 @@ pub struct Claim {
 }
 
 /// Waiters that the next agent has not acknowledged.
+#[derive(Debug)]
 pub struct Handing {
     pub to: Handle,
     pub stamp: Stamp,
@@ -42,7 +44,7 @@ pub struct Handing {
 }
 
 /// Everything about one slot.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Book {
     pub agent: Option<Box<Agent>>,
     /// Requests of this node that wait in this slot.

@@ -124,6 +124,7 @@ pub enum Change {
     Transfer(Party),
 }
 
+#[derive(Debug)]
 struct Pending {
     change: Change,
     nonce: u64,
@@ -135,13 +136,22 @@ struct Pending {
 }
 
 /// Waiters that the former agent still has to hand over: those beyond its first packet.
+#[derive(Debug)]
 struct Heir {
     from: Handle,
+    /// That the hand-over began; the agent may have moved on since.
+    stamp: Stamp,
     total: u16,
     arrived: u16,
+    /// When the rest is given up: its waiters ask again themselves.
+    until: Time,
 }
 
+/// How long an heir waits for more waiters, in microseconds; the former agent gives up earlier.
+const HEIR_PATIENCE: u64 = 4_000_000;
+
 /// An ADOPT whose pages are still coming.
+#[derive(Debug)]
 struct Adoption {
     id: u64,
     stamp: Stamp,
@@ -165,7 +175,7 @@ pub enum Taken {
     Bounce,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Agent {
     pub slot: u32,
     pub stamp: Stamp,
@@ -230,9 +240,14 @@ impl Agent {
     }
 
     /// Waiters came with the agency: `total` in all, these first.
-    pub fn inherit(&mut self, from: Handle, total: u16, waiters: impl Iterator<Item = Party>) {
-        self.heir = Some(Heir { from, total, arrived: 0 });
-        self.take_waiters(0, waiters);
+    pub fn inherit(&mut self, now: Time, from: Handle, total: u16, waiters: impl Iterator<Item = Party>) {
+        self.heir = Some(Heir { from, stamp: self.stamp, total, arrived: 0, until: now + HEIR_PATIENCE });
+        self.take_waiters(now, 0, waiters);
+    }
+
+    /// Whether the agency of this stamp was handed over to this agent.
+    pub fn inherited_at(&self, stamp: Stamp) -> bool {
+        self.heir.as_ref().is_some_and(|heir| heir.stamp == stamp)
     }
 
     pub fn is_usable(&self) -> bool {
@@ -265,7 +280,8 @@ impl Agent {
 
     pub fn due(&self) -> Time {
         let pending = self.pending.as_ref().map(|p| p.due);
-        [pending, self.gap_due].into_iter().flatten().min().unwrap_or(Time(u64::MAX))
+        let heir = self.heir.as_ref().filter(|heir| heir.arrived < heir.total).map(|heir| heir.until);
+        [pending, self.gap_due, heir].into_iter().flatten().min().unwrap_or(Time(u64::MAX))
     }
 
     fn next_stamp(&self) -> Stamp {
@@ -338,7 +354,7 @@ impl Agent {
         if !dead && !self.retired.contains(&known) && !self.holds(party.holder, party.request) {
             self.queue.retain(|p| !p.is(party.holder, party.request));
             self.late.retain(|p| !p.is(party.holder, party.request));
-            self.holders.push(Party { token: Token::new(stamp, 0), ..party });
+            self.holders.push(Party { token: Token::new(stamp, 0), tries: false, ..party });
         }
         self.serve(desk);
     }
@@ -357,9 +373,8 @@ impl Agent {
         self.holders.retain(|p| p.holder != dead);
         self.queue.retain(|p| p.holder != dead);
         self.late.retain(|p| p.holder != dead);
-        if let Some(heir) = self.heir.as_mut().filter(|heir| heir.from == dead) {
-            heir.total = heir.arrived;
-            self.admit_late();
+        if self.heir.as_ref().is_some_and(|heir| heir.from == dead) {
+            self.give_up_waiters();
         }
         self.serve(desk);
     }
@@ -636,6 +651,10 @@ impl Agent {
             pending.due = desk.now + pending.pause;
             self.send_pending(desk);
         }
+        if self.heir.as_ref().is_some_and(|heir| heir.until <= desk.now) {
+            self.give_up_waiters();
+            self.serve(desk);
+        }
         if self.gap_due.is_some_and(|due| due <= desk.now) {
             if self.joins.complete() {
                 self.gap_due = None;
@@ -660,17 +679,26 @@ impl Agent {
     }
 
     /// Takes waiters `position..` from the former agent, if those before them have arrived.
-    pub fn take_waiters(&mut self, position: u16, waiters: impl Iterator<Item = Party>) {
+    pub fn take_waiters(&mut self, now: Time, position: u16, waiters: impl Iterator<Item = Party>) {
         for (party, index) in waiters.zip(position..) {
             let Some(heir) = self.heir.as_mut().filter(|h| index == h.arrived && h.arrived < h.total) else {
                 continue;
             };
             heir.arrived += 1;
+            heir.until = now + HEIR_PATIENCE;
             let gone = self.retired.contains(&(party.holder, party.request)) || self.holds(party.holder, party.request);
             self.late.retain(|p| !p.is(party.holder, party.request));
             if !gone {
                 self.queue.push_back(party);
             }
+        }
+        self.admit_late();
+    }
+
+    /// The rest of the waiters will not come: they ask again themselves.
+    fn give_up_waiters(&mut self) {
+        if let Some(heir) = &mut self.heir {
+            heir.total = heir.arrived;
         }
         self.admit_late();
     }
@@ -684,7 +712,7 @@ impl Agent {
     /// Tells the former agent what has arrived; only it may forget.
     pub fn acknowledge(&self, desk: &mut Desk) {
         let Some(heir) = &self.heir else { return };
-        let entry = Entry { slot: self.slot, tenure: self.stamp.tenure, ..Entry::default() };
+        let entry = Entry { slot: self.slot, tenure: heir.stamp.tenure, ..Entry::default() };
         desk.send(kind::lock::QUEUED, heir.from, 0, heir.arrived + 1, &[entry]);
     }
 
@@ -697,10 +725,7 @@ impl Agent {
         if let Some(Pending { change: Change::Transfer(to), .. }) = self.pending.take() {
             self.queue.push_front(to);
         }
-        if let Some(heir) = &mut self.heir {
-            heir.total = heir.arrived;
-        }
-        self.admit_late();
+        self.give_up_waiters();
     }
 
     /// ADOPT names this slot: its holders follow.

@@ -5,7 +5,7 @@ use wayside_wire::limits;
 
 /// Ordinals 1 to 4,095 as a set, and how many the switch has counted.
 /// Invariant: `known <= highest`, and bits above `highest` are 0.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Joins {
     seen: Vec<u64>,
     known: u16,

@@ -224,6 +224,9 @@ impl World {
                 self.checker.fail("vacuous", self.now, story);
             }
         }
+        if self.checker.failure().is_some() {
+            self.chart(World::state);
+        }
         self.switch.collect(&mut self.out.verdicts);
         Outcome {
             trace_hash: self.hash,
@@ -232,6 +235,19 @@ impl World {
             failure: self.checker.failure().cloned(),
             ..self.out
         }
+    }
+
+    /// What everybody knows, for the end of a chart.
+    fn state(&self) -> String {
+        let mut text = String::from("in the end");
+        for (slot, word) in self.held_slots() {
+            text += &format!("\nslot {slot}: {word:?}");
+        }
+        for host in &self.hosts {
+            let node = host.running.as_ref().map(|running| &running.node);
+            text += &format!("\n{:?}: {node:#?}", host.process());
+        }
+        text
     }
 
     // ---- events ----

@@ -8,7 +8,7 @@ mod agents;
 mod census;
 mod requests;
 
-use crate::agency::Agency;
+use crate::agency::{Agency, Book};
 use crate::agent::{Desk, Party};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
@@ -16,7 +16,8 @@ use crate::outbox::{Outbox, Transmit};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
 use wayside_wire::{
     BODY, DropReason, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, entries,
     kind, padded, service,
@@ -163,6 +164,19 @@ pub struct Node {
     nonce: u64,
     reports: census::Reports,
     dropped: u64,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests: BTreeMap<RequestId, &Request> = self.requests.iter().collect();
+        let books: BTreeMap<u32, &Book> = self.agency.books.iter().map(|(&slot, book)| (slot, book)).collect();
+        let session = self.session.info();
+        f.debug_struct("Node")
+            .field("session", &session)
+            .field("requests", &requests)
+            .field("books", &books)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Node {
