@@ -226,7 +226,7 @@ impl Node {
         let newer = self.agency.get(slot).and_then(|b| b.agent.as_ref()).is_some_and(|a| a.stamp >= stamp);
         if newer {
             self.with_agent(now, slot, 0, |agent, desk| {
-                if agent.stamp == stamp && handed.is_some() {
+                if handed.is_some() && agent.inherited_at(stamp) {
                     agent.acknowledge(desk);
                 }
             });
@@ -243,7 +243,7 @@ impl Node {
         agent.granted_with(Party { token, tries: false, ..Party::from_entry(&entry) }, wanted);
         let was_handed = handed.is_some();
         if let Some(waiters) = handed {
-            agent.inherit(header.source, header.position, waiters);
+            agent.inherit(now, header.source, header.position, waiters);
         }
         self.replace_agent(slot, agent);
         self.with_agent(now, slot, 0, |agent, desk| {
@@ -368,8 +368,8 @@ impl Node {
         let stamp = Stamp { epoch: self.epoch(), tenure: first.tenure };
         let waiters = entries(packet).map(|entry| Party::from_entry(&entry));
         self.with_agent(now, first.slot, 0, |agent, desk| {
-            if agent.stamp == stamp {
-                agent.take_waiters(header.position, waiters);
+            if agent.inherited_at(stamp) {
+                agent.take_waiters(now, header.position, waiters);
                 agent.acknowledge(desk);
                 agent.serve(desk);
             }

@@ -343,7 +343,7 @@ impl Node {
             LockKind::Acquire | LockKind::Release | LockKind::Cancel | LockKind::Downgrade | LockKind::Join => {
                 self.on_forwarded(now, header, first);
             }
-            LockKind::Released => self.on_released(first.request),
+            LockKind::Released => self.on_released(&first),
             LockKind::Retenured => self.on_retenured(now, header, first),
             LockKind::Busy => self.on_busy(now, header, &first),
             LockKind::Recovering => {

@@ -329,7 +329,15 @@ impl Node {
                     self.events.push_back(Event::Downgraded { request: RequestId(entry.request) });
                 }
             }
-            State::Returning { .. } => {}
+            // A late copy of its ACQUIRE was granted: now there is something to give back, whatever was answered before.
+            State::Returning { .. } => self.return_grant(now, entry.request, token, ordinal),
+        }
+    }
+
+    fn return_grant(&mut self, now: Time, id: u64, token: Token, ordinal: Option<u16>) {
+        let grant = grant_of(token, ordinal, self.epoch());
+        if self.requests.get(id).is_some_and(|request| request.grant != Some(grant)) {
+            self.start_returning(now, id, kind::lock::RELEASE, Some((token, ordinal)));
         }
     }
 
@@ -434,8 +442,15 @@ impl Node {
     }
 
     /// RELEASED: nobody counts this request any more.
-    pub(super) fn on_released(&mut self, id: u64) {
-        if self.requests.get(id).is_some_and(|r| matches!(r.state, State::Returning { .. })) {
+    ///
+    /// An answer to what was sent before the latest grant came speaks of another grant, or of none.
+    pub(super) fn on_released(&mut self, answer: &Entry) {
+        let (id, me) = (answer.request, self.handle());
+        let Some(request) = self.requests.get(id).filter(|r| matches!(r.state, State::Returning { .. })) else { return };
+        let sent = request.entry(id, me);
+        let same = (sent.tenure, sent.sequence) == (answer.tenure, answer.sequence)
+            && (sent.flags ^ answer.flags) & entry_flag::JOINED == 0;
+        if same || request.grant.is_none() {
             self.requests.remove(id);
         }
     }
