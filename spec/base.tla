@@ -12,10 +12,10 @@ CONSTANTS
   MaxTenure, MaxSequence, MaxJoins, MaxClaims, MaxCensus, MaxRestarts,
   Broken        \* the rules that are left out, of Rules
 
-Rules == {"Floor", "WaitingCheck", "JoinsCondition", "TenureCondition", "AgentCondition", "ClaimNonce", "TransferredNoClaim",
-          "ClaimKeepsJoins", "Ordinals", "JoinsOfTenure", "Retired", "Confirm", "KeepState", "Sequence", "OwnRequest",
-          "Suspend", "CensusFloor", "CensusAll", "AdoptTwo", "AdoptConfirm", "ReadWordAgain", "DeadSet", "DeadQueue", "Sweep",
-          "ExpiryTwoSided", "EpochRaise", "Serving", "CloseForExclusive"}
+Rules == {"Floor", "WaitingCheck", "Confirm", "KeepState", "Sequence", "OwnRequest", "Retired",
+          "JoinsCondition", "TenureCondition", "ClaimNonce", "TransferredNoClaim", "ClaimKeepsJoins", "Ordinals", "JoinsOfTenure",
+          "Suspend", "CensusFloor", "CensusAll", "AdoptTwo", "AdoptConfirm", "Serving", "EpochRaise",
+          "ReadWordAgain", "DeadSet", "DeadQueue", "Sweep", "ExpiryTwoSided"}
 ASSUME Broken \subseteq Rules
 Use(rule) == rule \notin Broken
 

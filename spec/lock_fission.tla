@@ -16,6 +16,8 @@ S3 == \A r \in Requests : Holds(r) /\ serving =>
         /\ slot.state # "UNHELD"
         /\ \A n \in alive : Usable(agent[n]) /\ agent[n].at = slot.at /\ slot.agent = n /\ ~agent[n].open /\ Complete(agent[n])
                             => r \in agent[n].holders
+(* Who has given back in this tenure is not counted as a holder again. *)
+Forgotten == \A n \in alive : agent[n].holders \cap agent[n].retired = {}
 (* I2: at most one node acts as agent under a stamp. *)
 I2 == \A n, m \in alive : n # m /\ Usable(agent[n]) /\ Usable(agent[m]) => agent[n].at # agent[m].at
 (* I3: joins counts the ordinals granted in this tenure; a claim keeps the count of the one before. *)

@@ -4,8 +4,14 @@ EXTENDS lock_fission, TLC
 
 X(name) == [name |-> name, mode |-> "X"]
 S(name) == [name |-> name, mode |-> "S"]
-TwoWriters     == "a" :> <<X("x"), X("x")>> @@ "b" :> <<X("x"), X("x")>>
-OneEach        == "a" :> <<X("x")>> @@ "b" :> <<X("x")>>
-ReaderWriter   == "a" :> <<S("x")>> @@ "b" :> <<S("x"), X("x")>>
-TwoNames       == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("x"), X("y")>>
+Alone      == "a" :> <<X("x"), X("x")>> @@ "b" :> <<>>
+OneEach    == "a" :> <<X("x")>> @@ "b" :> <<X("x")>>
+TwoAndOne  == "a" :> <<X("x"), X("x")>> @@ "b" :> <<X("x")>>
+TwoEach    == "a" :> <<X("x"), X("x")>> @@ "b" :> <<X("x"), X("x")>>
+ReadThenWrite  == "a" :> <<S("x"), X("x")>> @@ "b" :> <<S("x")>>
+ReadReadWrite  == "a" :> <<S("x"), S("x"), X("x")>> @@ "b" :> <<S("x"), S("x")>>
+WriteAgainstReader == "a" :> <<X("x"), X("x")>> @@ "b" :> <<S("x")>>
+TwoNames   == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y"), X("x")>>
+NamesApart == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y")>>
+ThreeNodes == "a" :> <<X("x")>> @@ "b" :> <<S("x")>> @@ "c" :> <<S("x")>>
 =============================================================================

@@ -27,7 +27,7 @@ on_acquire_open(m) ==
      /\ IF Wish(r).mode = "S" /\ slot.joins < MaxJoins
         THEN /\ slot' = [slot EXCEPT !.joins = ordinal]
              /\ Send(IF dead THEN {join} ELSE {join, Grant(r, slot.at, 0, ordinal)})
-        ELSE /\ Wish(r).mode = "X" /\ Use("CloseForExclusive")
+        ELSE /\ Wish(r).mode = "X"
              /\ slot' = [slot EXCEPT !.state = "MANAGED"] /\ UNCHANGED net
 
 on_acquire_at_switch ==
@@ -49,7 +49,7 @@ Changed(m) ==
 
 Handed(m, at) == Agency(m.change.heir, at, m.from, m.change.queue)
 IsCurrent(m) == /\ slot.state # "UNHELD"
-                /\ Use("AgentCondition") => slot.agent = m.from
+                /\ slot.agent = m.from
                 /\ Use("TenureCondition") => slot.at = m.at
 (* The slot as it is; who else has it by now is of no interest to the one whose tenure is over. *)
 Answer(m, outcome) ==
