@@ -104,11 +104,7 @@ impl Book {
 pub struct Agency {
     pub books: IdMap<u32, Book>,
     spare: Vec<Box<Agent>>,
-    dead: IdMap<Handle, Time>,
 }
-
-/// How long a dead handle's packets are ignored, in microseconds: handles rest 60 s before they are given again.
-const DEAD_FOR: u64 = 45_000_000;
 
 impl Agency {
     pub fn new_agent(&mut self) -> Box<Agent> {
@@ -135,17 +131,36 @@ impl Agency {
         slots
     }
 
-    pub fn note_dead(&mut self, handle: Handle, now: Time) {
-        self.dead.retain(|_, since| now.since(*since) < DEAD_FOR);
-        self.dead.insert(handle, now);
+    pub fn clear(&mut self) {
+        self.books.clear();
+    }
+}
+
+/// How long a dead handle's packets are ignored, in microseconds: handles rest 60 s before they are given again.
+const DEAD_FOR: u64 = 45_000_000;
+
+/// Handles whose session is over. Whatever speaks for them is ignored: a copy in flight, a place in a queue that comes
+/// along with an agency, a hold that was reported before they died.
+#[derive(Default)]
+pub struct Dead {
+    since: IdMap<Handle, Time>,
+}
+
+impl Dead {
+    pub fn note(&mut self, handle: Handle, now: Time) {
+        self.since.retain(|_, since| now.since(*since) < DEAD_FOR);
+        self.since.insert(handle, now);
     }
 
-    pub fn is_dead(&self, handle: Handle, now: Time) -> bool {
-        !self.dead.is_empty() && self.dead.get(&handle).is_some_and(|since| now.since(*since) < DEAD_FOR)
+    pub fn is_empty(&self) -> bool {
+        self.since.is_empty()
+    }
+
+    pub fn has(&self, handle: Handle, now: Time) -> bool {
+        !self.is_empty() && self.since.get(&handle).is_some_and(|since| now.since(*since) < DEAD_FOR)
     }
 
     pub fn clear(&mut self) {
-        self.books.clear();
-        self.dead.clear();
+        self.since.clear();
     }
 }

@@ -17,6 +17,7 @@
 //! * In OPEN no exclusive request is in `queue`.
 //! * Within a name, nobody overtakes a conflicting waiter.
 
+use crate::agency::Dead;
 use crate::joins::Joins;
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
@@ -31,6 +32,8 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 const RETIRED_MOST: usize = 1_024;
 /// Waiters beyond this are told BUSY with RETRY: `position` counts them in 16 bits.
 const WAITERS_MOST: usize = 60_000;
+/// Longest pause between reminders, in longest pauses of a retransmission.
+const REMINDER_MOST: u64 = 16;
 /// Waiters that fit behind the first entry of a packet.
 const WAITERS_A_PACKET: usize = limits::MAX_ENTRIES - 1;
 
@@ -97,6 +100,7 @@ pub struct Desk<'a> {
     /// Header of this session's lock packets; kind, destination and the rest are filled in.
     pub header: Header,
     pub config: &'a NodeConfig,
+    pub dead: &'a Dead,
     pub nonce: &'a mut u64,
     pub out: &'a mut Outbox,
     /// Grants to requests of this very node; one that still `tries` is refused.
@@ -196,6 +200,8 @@ pub struct Agent {
     blocked: Vec<u64>,
     pending: Option<Pending>,
     gap_due: Option<Time>,
+    /// When the holders are told of their grants again, and the pause before that.
+    reminder: Option<(Time, u64)>,
     adopting: Option<Adoption>,
 }
 
@@ -281,7 +287,8 @@ impl Agent {
     pub fn due(&self) -> Time {
         let pending = self.pending.as_ref().map(|p| p.due);
         let heir = self.heir.as_ref().filter(|heir| heir.arrived < heir.total).map(|heir| heir.until);
-        [pending, self.gap_due, heir].into_iter().flatten().min().unwrap_or(Time(u64::MAX))
+        let reminder = self.reminder.map(|(due, _)| due);
+        [pending, self.gap_due, heir, reminder].into_iter().flatten().min().unwrap_or(Time(u64::MAX))
     }
 
     fn next_stamp(&self) -> Stamp {
@@ -316,6 +323,7 @@ impl Agent {
             self.refuse(party, header_flag::RETRY, desk);
             return Taken::Yes;
         }
+        self.reminder = None;
         if self.heir_is_complete() {
             self.queue.push_back(party)
         } else {
@@ -368,11 +376,8 @@ impl Agent {
         true
     }
 
-    /// DOWN: a node is dead, and so are its holds and waits. Its unknown joins stay a gap.
+    /// DOWN: a node is dead, and so are its holds and waits (`serve` drops them). Its unknown joins stay a gap.
     pub fn on_down(&mut self, dead: Handle, desk: &mut Desk) {
-        self.holders.retain(|p| p.holder != dead);
-        self.queue.retain(|p| p.holder != dead);
-        self.late.retain(|p| p.holder != dead);
         if self.heir.as_ref().is_some_and(|heir| heir.from == dead) {
             self.give_up_waiters();
         }
@@ -402,6 +407,7 @@ impl Agent {
         if self.suspended && !desk.config.is_broken(Mutant::IgnoreSuspension) || self.pending.is_some() {
             return;
         }
+        self.bury_the_dead(desk);
         if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
             let idle = self.holders.is_empty() && !self.has_waiters() && self.heir_is_complete();
             let change = if idle { Change::Free } else { Change::Renew { tryable: false } };
@@ -420,6 +426,18 @@ impl Agent {
             }
         }
         self.settle(desk);
+        self.set_reminder(desk);
+    }
+
+    /// The dead come in late, too: with an inherited queue, a refused transfer, an adoption.
+    fn bury_the_dead(&mut self, desk: &Desk) {
+        if desk.dead.is_empty() || desk.config.is_broken(Mutant::BelieveTheDead) {
+            return;
+        }
+        let lives = |p: &Party| !desk.dead.has(p.holder, desk.now);
+        self.holders.retain(lives);
+        self.queue.retain(lives);
+        self.late.retain(lives);
     }
 
     fn heir_is_complete(&self) -> bool {
@@ -508,6 +526,24 @@ impl Agent {
             desk.local.push_back(party);
         } else {
             desk.send(kind::lock::GRANT, party.holder, 0, 0, &[party.to_entry(self.slot)]);
+        }
+    }
+
+    /// A grant may be lost on its way to a request that nobody waits for any more: told again, its node gives it back.
+    fn set_reminder(&mut self, desk: &Desk) {
+        let pause = desk.config.retransmit_most_us;
+        match self.reminder {
+            _ if self.holders.is_empty() => self.reminder = None,
+            None => self.reminder = Some((desk.now + pause, pause)),
+            Some(_) => {}
+        }
+    }
+
+    fn remind(&mut self, pause: u64, desk: &mut Desk) {
+        let pause = (pause * 2).min(desk.config.retransmit_most_us * REMINDER_MOST);
+        self.reminder = Some((desk.now + pause, pause));
+        for &party in &self.holders {
+            self.deliver(party, desk);
         }
     }
 
@@ -654,6 +690,13 @@ impl Agent {
         if self.heir.as_ref().is_some_and(|heir| heir.until <= desk.now) {
             self.give_up_waiters();
             self.serve(desk);
+        }
+        if let Some((_, pause)) = self.reminder.filter(|(due, _)| *due <= desk.now) {
+            if self.is_usable() {
+                self.remind(pause, desk);
+            } else {
+                self.reminder = None;
+            }
         }
         if self.gap_due.is_some_and(|due| due <= desk.now) {
             if self.joins.complete() {

@@ -3,6 +3,7 @@
 use super::{Node, decider};
 use crate::agency::{Book, Claim, Handing, Stray};
 use crate::agent::{After, Agent, Desk, Party, Taken, fill};
+use crate::lock::State;
 use crate::mutant::Mutant;
 use crate::{Handle, Port, Stamp, Time, Token};
 use alloc::boxed::Box;
@@ -35,12 +36,13 @@ impl Node {
 
     /// ACQUIRE, RELEASE, CANCEL, DOWNGRADE or JOIN that the switch sent to its slot's agent.
     pub(super) fn on_forwarded(&mut self, now: Time, header: &Header, entry: Entry) {
-        let dead = self.agency.is_dead(entry.holder, now) && !self.config.is_broken(Mutant::BelieveTheDead);
         let mut entry = entry;
-        if dead && header.kind == kind::lock::JOIN {
+        if self.is_over(now, header.kind, &entry) {
+            if header.kind != kind::lock::JOIN {
+                return;
+            }
+            // Its ordinal is worth knowing all the same.
             entry.flags |= entry_flag::DEAD;
-        } else if dead {
-            return;
         }
         let stray = Stray { kind: header.kind, entry, hops: header.position };
         let seen = stray.shows_slot().then(|| self.snapshot(&entry));
@@ -52,6 +54,16 @@ impl Node {
             }
             _ => self.keep_in_limbo(now, stray, seen),
         }
+    }
+
+    /// Whether the packet speaks for a node that is dead, or asks for a request of this node that has ended.
+    fn is_over(&self, now: Time, packet: u8, entry: &Entry) -> bool {
+        if self.dead.has(entry.holder, now) && !self.config.is_broken(Mutant::BelieveTheDead) {
+            return true;
+        }
+        let asks = matches!(packet, kind::lock::ACQUIRE | kind::lock::JOIN);
+        let ended = || self.requests.get(entry.request).is_none_or(|r| matches!(r.state, State::Returning { .. }));
+        asks && entry.holder == self.handle() && ended()
     }
 
     /// The agent is there and free: it handles the packet.
@@ -87,7 +99,7 @@ impl Node {
 
     fn answer_released(&mut self, entry: Entry) {
         if entry.holder == self.handle() {
-            self.on_released(entry.request);
+            self.on_released(&entry);
         } else {
             self.send(0, kind::lock::RELEASED, entry.holder, 0, entry);
         }
@@ -435,7 +447,7 @@ impl Node {
         if self.config.is_broken(Mutant::BelieveTheDead) {
             return;
         }
-        self.agency.note_dead(dead, now);
+        self.dead.note(dead, now);
         for slot in self.agency.slots() {
             if let Some(book) = self.agency.get(slot)
                 && book.handing.as_ref().is_some_and(|h| h.to == dead)

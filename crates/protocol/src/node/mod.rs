@@ -8,7 +8,7 @@ mod agents;
 mod census;
 mod requests;
 
-use crate::agency::{Agency, Book};
+use crate::agency::{Agency, Book, Dead};
 use crate::agent::{Desk, Party};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
@@ -156,6 +156,7 @@ pub struct Node {
     session: Session,
     requests: Requests,
     agency: Agency,
+    dead: Dead,
     timers: Timers,
     session_timer: Time,
     out: Outbox,
@@ -188,6 +189,7 @@ impl Node {
             config,
             requests: Requests::default(),
             agency: Agency::default(),
+            dead: Dead::default(),
             timers: Timers::default(),
             session_timer: Time(u64::MAX),
             out: Outbox::new(),
@@ -393,6 +395,7 @@ impl Node {
         lost.sort_unstable();
         self.events.extend(lost.into_iter().map(|request| Event::Lost { request }));
         self.agency.clear();
+        self.dead.clear();
         self.timers.clear();
         self.session_timer = Time(u64::MAX);
     }
@@ -449,6 +452,7 @@ impl Node {
             port,
             header: self.session.header(service::LOCK, 0, 0),
             config: &self.config,
+            dead: &self.dead,
             nonce: &mut self.nonce,
             out: &mut self.out,
             local: &mut self.local,
