@@ -121,6 +121,11 @@ impl Bpf {
         (output.return_value, output.data.expect("asked for").to_vec())
     }
 
+    /// All that was ever counted.
+    pub fn total(&self) -> u64 {
+        self.counters().into_iter().sum()
+    }
+
     fn verdict(&self) -> Verdict {
         let bytes = self.of_this_cpu("verdicts");
         assert!(bytes.len() >= size_of::<Verdict>());
@@ -130,7 +135,7 @@ impl Bpf {
 
     /// Where the frame goes that the program made of a packet, by a reading of its own of what a verdict means.
     fn expected_frame(&self, verdict: &Verdict, packet: &[u8], from_port: u16) -> Vec<u8> {
-        let mut way = Way { macs: [CLIENT.0, SWITCH.0], ips: [CLIENT.1, SWITCH.1], ports: [from_port, 7_600] };
+        let mut way = to_switch(from_port);
         if verdict.action != TO_CONTROLLER {
             way.macs.swap(0, 1);
             way.ips.swap(0, 1);
@@ -174,8 +179,7 @@ impl Engine for Bpf {
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
         assert_eq!(race.is_some(), self.racing);
         self.globals.get_mut()[0].reserved = race.map_or(0, Race::word);
-        let way = Way { macs: [CLIENT.0, SWITCH.0], ips: [CLIENT.1, SWITCH.1], ports: [from_port, 7_600] };
-        let mut sent = frame(&way, packet, true);
+        let mut sent = frame(&to_switch(from_port), packet, true);
         sent.resize(sent.len() + self.padding, 0xee);
         let (code, mut out) = self.run(&sent);
         self.globals.get_mut()[0].reserved = 0;

@@ -201,7 +201,10 @@ struct Reader {
 impl Reader {
     fn line(&mut self, case: &mut Case, word: &str, words: &mut Words) {
         match word {
-            "race" => case.race = Some(Race { expires: words.take("expires"), joined: words.flag("joined") }),
+            "race" => {
+                let expires = words.maybe("expires").unwrap_or(0);
+                case.race = Some(Race { expires, joined: words.flag("joined"), loses: words.flag("loses") });
+            }
             "in" => self.packet_in(case, words),
             "out" => self.packet_out(case, words),
             "entry" if self.out => {

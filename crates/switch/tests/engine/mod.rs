@@ -6,6 +6,7 @@
 #[cfg(feature = "bpf")]
 pub mod bpf;
 pub mod cases;
+pub mod random;
 
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
@@ -85,12 +86,15 @@ pub struct State {
     pub globals: Globals,
 }
 
-/// A node that expires right after the packet's first successful compare-and-swap: `race.h` in `dataplane/cases`.
+/// What happens while a packet is decided: `race.h` in `dataplane/cases`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Race {
+    /// This node expires right after the packet's first successful compare-and-swap.
     pub expires: u16,
     /// The slot takes a join in the same moment.
     pub joined: bool,
+    /// Instead, every compare-and-swap is lost.
+    pub loses: bool,
 }
 
 /// One home of the core.
@@ -217,6 +221,6 @@ impl Engine for Native {
 impl Race {
     /// As `race.h` reads it.
     pub fn word(self) -> u32 {
-        u32::from(self.expires) | u32::from(self.joined) << 16
+        u32::from(self.expires) | u32::from(self.joined) << 16 | u32::from(self.loses) << 17
     }
 }
