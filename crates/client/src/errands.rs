@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
-#[derive(Default)]
 pub(crate) struct Errands {
     bytes: Vec<u8>,
     /// Port to send from, and the end of its packet in `bytes`.
@@ -22,7 +21,21 @@ pub(crate) struct Errands {
     phase_changed: bool,
 }
 
+/// Room for two full packets, or some thirty of one entry.
+const BYTES: usize = 2 * wayside_wire::limits::MAX_PACKET_BYTES;
+
 impl Errands {
+    fn new() -> Errands {
+        Errands {
+            bytes: Vec::with_capacity(BYTES),
+            packets: Vec::with_capacity(32),
+            sleepers: Vec::with_capacity(8),
+            wakers: Vec::with_capacity(8),
+            buried: Vec::with_capacity(8),
+            phase_changed: false,
+        }
+    }
+
     pub(crate) fn send(&mut self, port: &Arc<Port>, packet: &[u8]) {
         self.bytes.extend_from_slice(packet);
         self.packets.push((port.clone(), self.bytes.len()));
@@ -72,7 +85,7 @@ thread_local! {
 
 /// The calling thread's, empty; a new one while that is in use, or when the thread is ending.
 pub(crate) fn take() -> Errands {
-    OWN.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    OWN.try_with(Cell::take).ok().flatten().unwrap_or_else(Errands::new)
 }
 
 /// Puts it back, empty.

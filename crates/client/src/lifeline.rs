@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wayside_protocol::{SessionInfo, Time};
 
@@ -25,6 +26,8 @@ pub(crate) struct Lifeline {
     stream: Option<UnixStream>,
     /// Incarnation of the session that the stream belongs to.
     incarnation: u64,
+    /// Of the daemon's socket.
+    path: PathBuf,
     tried: Option<Time>,
     line: Vec<u8>,
 }
@@ -50,12 +53,13 @@ impl Lifeline {
             return;
         };
         if session.incarnation != self.incarnation {
-            *self = Lifeline { incarnation: session.incarnation, ..Lifeline::default() };
+            let path = control_socket(switch);
+            *self = Lifeline { incarnation: session.incarnation, path, ..Lifeline::default() };
         }
         let now = clock::now();
         if self.stream.is_none() && self.tried.is_none_or(|tried| now >= clock::after(tried, RETRY)) {
             self.tried = Some(now);
-            self.stream = greet(&session, switch).ok();
+            self.stream = greet(&session, &self.path).ok();
             self.line.clear();
         }
     }
@@ -89,8 +93,8 @@ impl Lifeline {
     }
 }
 
-fn greet(session: &SessionInfo, switch: SocketAddrV4) -> io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(control_socket(switch))?;
+fn greet(session: &SessionInfo, path: &Path) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(path)?;
     stream.set_nonblocking(true)?;
     let hello = Hello {
         handle: session.handle,

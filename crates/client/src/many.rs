@@ -167,7 +167,6 @@ pub struct Guards {
 
 impl Guards {
     /// One guard per name, in the order in which they were taken.
-    #[must_use]
     pub fn each(&self) -> &[Guard] {
         &self.guards
     }

@@ -1,0 +1,173 @@
+//! Futures, without a runtime: polled by hand, dropped at every point, woken by the session's own thread.
+
+mod support;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use support::{TestSwitch, eventually};
+use wayside_client::{Error, Mode};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park_timeout(Duration::from_secs(10)),
+        }
+    }
+}
+
+/// Counts its calls.
+#[derive(Default)]
+struct Bell(AtomicU32);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_task_acquires_downgrades_and_releases() {
+    let switch = TestSwitch::start();
+    let session = switch.builder().begin().unwrap();
+    block_on(async {
+        let mut guard = session.lock("a").await.unwrap();
+        assert!(matches!(session.lock("a").try_lock_async().await, Err(Error::Busy { .. })));
+        guard.downgrade_async().await.unwrap();
+        assert_eq!(guard.mode(), Mode::Shared);
+        let other = session.lock("a").shared().wait(Duration::from_secs(5)).await.unwrap();
+        other.release().unwrap();
+        guard.release().unwrap();
+        session.lock_many(["a", "b", "c"]).await.unwrap().release().unwrap();
+    });
+}
+
+#[test]
+fn many_tasks_of_one_thread_wait_at_once() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let guard = session.lock("a").acquire().unwrap();
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut tasks: Vec<_> = (0..50).map(|_| Box::pin(session.lock("a").acquire_async())).collect();
+    assert!(tasks.iter_mut().all(|task| task.as_mut().poll(&mut context).is_pending()));
+    guard.release().unwrap();
+    let mut granted = 0;
+    eventually_mut(|| {
+        let before = granted;
+        tasks.retain_mut(|task| match task.as_mut().poll(&mut context) {
+            Poll::Ready(guard) => {
+                guard.unwrap().release().unwrap();
+                granted += 1;
+                false
+            }
+            Poll::Pending => true,
+        });
+        assert!(granted - before <= 50);
+        granted == 50
+    });
+    assert!(bell.0.load(SeqCst) > 0, "the session called, not only the polls found");
+}
+
+#[test]
+fn a_dropped_acquire_leaves_the_lock_to_others() {
+    let switch = TestSwitch::start();
+    let (one, other) = (switch.session(), switch.session());
+    let waker = Waker::from(Arc::new(Bell::default()));
+    let mut context = Context::from_waker(&waker);
+    // Before it is polled, while its packet is on its way, and while it waits for another holder.
+    drop(one.lock("a").acquire_async());
+    for _ in 0..100 {
+        let mut acquiring = Box::pin(one.lock("a").acquire_async());
+        let _ = acquiring.as_mut().poll(&mut context);
+    }
+    let guard = other.lock("a").wait(Duration::from_secs(5)).acquire().unwrap();
+    let mut acquiring = Box::pin(one.lock("a").acquire_async());
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    thread::sleep(Duration::from_millis(20));
+    drop(acquiring);
+    let mut many = Box::pin(one.lock_many(["b", "a", "c"]).acquire_async());
+    assert!(many.as_mut().poll(&mut context).is_pending());
+    thread::sleep(Duration::from_millis(20));
+    drop(many);
+    guard.release().unwrap();
+    for name in ["a", "b", "c"] {
+        eventually(|| other.lock(name).try_lock().is_ok());
+    }
+}
+
+#[test]
+fn a_task_hears_of_loss_and_of_time_outs() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    block_on(async {
+        let guard = session.lock("a").ttl(Duration::from_millis(50)).await.unwrap();
+        guard.lost_async().await;
+        assert!(guard.is_lost());
+        let held = session.lock("b").await.unwrap();
+        assert_eq!(session.lock("b").wait(Duration::from_millis(30)).await.unwrap_err(), Error::TimedOut);
+        switch.faults.mute.store(true, SeqCst);
+        held.lost_async().await;
+        assert!(held.is_lost());
+    });
+}
+
+#[test]
+fn a_task_without_a_switch_is_told_in_time() {
+    let session = wayside_client::Session::builder()
+        .endpoint("127.0.0.1:9")
+        .patience(Duration::from_millis(200))
+        .begin()
+        .unwrap();
+    let outcome = block_on(async { session.lock("a").await });
+    assert!(matches!(outcome, Err(Error::Unavailable { .. })));
+}
+
+/// Wakers may run their task at once, on the session's own thread, and drop the last of the session there.
+#[test]
+fn a_session_may_end_on_its_own_thread() {
+    struct DropsIt(std::sync::Mutex<Option<wayside_client::Guard>>);
+    impl Wake for DropsIt {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let guard = session.lock("a").ttl(Duration::from_millis(30)).acquire().unwrap();
+    let drops = Arc::new(DropsIt(std::sync::Mutex::new(None)));
+    let waker = Waker::from(drops.clone());
+    assert!(pin!(guard.lost_async()).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(session);
+    *drops.0.lock().unwrap() = Some(guard);
+    eventually(|| drops.0.lock().unwrap().is_none());
+    let other = switch.session();
+    drop(other.lock("a").wait(Duration::from_secs(5)).acquire().unwrap());
+}
+
+#[track_caller]
+fn eventually_mut(mut what: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if what() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("not within ten seconds");
+}
