@@ -217,6 +217,7 @@ impl Agent {
         self.heir = None;
         self.adopting = None;
         self.pending = None;
+        self.reminder = None;
         self.start_tenure(stamp, bits);
     }
 
