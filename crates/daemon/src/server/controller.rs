@@ -17,7 +17,7 @@ use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
-const BACKLOG: usize = 1024;
+pub const BACKLOG: usize = 1024;
 
 /// A packet for the controller, by value: the channel's memory is allocated once.
 pub struct Packet {
@@ -27,7 +27,7 @@ pub struct Packet {
 }
 
 /// What wakes the thread: a packet, or (None) a request.
-type Event = Option<Packet>;
+pub type Event = Option<Packet>;
 
 /// What the control connections want of the controller.
 enum Request {
@@ -51,6 +51,12 @@ struct Shared {
 }
 
 impl Inbox {
+    /// An inbox, and the end that the controller's thread reads.
+    pub fn with_channel() -> (Inbox, Receiver<Event>) {
+        let (events, receiver) = sync_channel(BACKLOG);
+        (Inbox { events, shared: Arc::default() }, receiver)
+    }
+
     /// Hands a packet over, or drops and counts it where the controller is too far behind.
     pub fn packet(&self, from: SocketAddrV4, packet: &[u8]) {
         let mut bytes = [0; MAX_PACKET_BYTES];
@@ -115,9 +121,8 @@ impl Desk {
         namespaces: Vec<(u16, String)>,
         socket: Arc<UdpSocket>,
     ) -> (Desk, Inbox) {
-        let (sender, events) = sync_channel(BACKLOG);
-        let shared = Arc::new(Shared::default());
-        let inbox = Inbox { events: sender, shared: Arc::clone(&shared) };
+        let (inbox, events) = Inbox::with_channel();
+        let shared = Arc::clone(&inbox.shared);
         (Desk { controller, namespaces, socket, events, shared }, inbox)
     }
 

@@ -92,3 +92,114 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::controller::Inbox;
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+    use std::net::{SocketAddr, SocketAddrV4};
+    use wayside_protocol::memory::{NodeEntry, SwitchMemory};
+    use wayside_switch::SwitchConfig;
+    use wayside_wire::{Entry, Header, Policy, kind, service};
+
+    /// Counts the allocations of each thread.
+    struct Counting;
+
+    thread_local! {
+        static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    // SAFETY: hands everything on to the system's allocator.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATIONS.with(|count| count.set(count.get() + 1));
+            // SAFETY: the caller's promises are the system allocator's conditions.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+            // SAFETY: as above.
+            unsafe { System.dealloc(at, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static COUNTING: Counting = Counting;
+
+    const SLOTS: u32 = 64;
+
+    fn ipv4(socket: &UdpSocket) -> SocketAddrV4 {
+        match socket.local_addr().unwrap() {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => unreachable!("bound to IPv4"),
+        }
+    }
+
+    /// A serving switch with one node, whose socket is the second.
+    fn worker(inbox: Inbox) -> (Worker, UdpSocket) {
+        let node = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: 4 }));
+        switch.add_namespace(0, SLOTS, Policy::Fair).unwrap();
+        switch.set_epoch(1);
+        switch.set_node(1, &NodeEntry { address: ipv4(&node), namespace: 0, incarnation: 1 });
+        switch.set_serving(true);
+        let worker = Worker {
+            switch,
+            socket: Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap()),
+            inbox,
+            wait: Wait::Block,
+            traffic: Arc::default(),
+            stop: Arc::default(),
+        };
+        (worker, node)
+    }
+
+    fn packet(kind: u8, name: u64) -> [u8; 64] {
+        let mut packet = [0; 64];
+        Header { service: service::LOCK, kind, count: 1, source: 1, epoch: 1, ..Header::default() }.write(&mut packet);
+        let slot = wayside_wire::slot_of(name, SLOTS);
+        Entry { name, request: 1 << 40 | name, slot, holder: 1, ..Entry::default() }.write(&mut packet, 32);
+        packet
+    }
+
+    #[test]
+    fn deciding_and_handing_over_allocates_nothing() {
+        let (inbox, events) = Inbox::with_channel();
+        let (worker, node) = worker(inbox);
+        let to = ipv4(&worker.socket);
+        let mut batch = Batch::new();
+        let mut round = |names: std::ops::Range<u64>| {
+            for name in names {
+                // Granted by the switch; for the controller; dropped.
+                for kind in [kind::lock::ACQUIRE, kind::lock::GAP, 99] {
+                    node.send_to(&packet(kind, name), to).unwrap();
+                }
+            }
+            let before = ALLOCATIONS.with(Cell::get);
+            let count = batch.receive(worker.socket.as_fd(), true).unwrap();
+            (0..count).for_each(|index| worker.decide(&mut batch, index));
+            let sent = batch.send(worker.socket.as_fd());
+            (count, sent.sent, ALLOCATIONS.with(Cell::get) - before)
+        };
+        // The switch's counters and the channel set themselves up once.
+        round(0..1);
+        assert_eq!(round(1..21), (60, 20, 0));
+        assert_eq!(events.try_iter().flatten().count(), 21, "the controller has its packets");
+        assert_eq!(worker.switch.counter("granted"), 21);
+    }
+
+    #[test]
+    fn what_the_controller_cannot_take_is_counted() {
+        let (inbox, _events) = Inbox::with_channel();
+        let (worker, node) = worker(inbox.clone());
+        let mut batch = Batch::new();
+        for _ in 0..super::super::controller::BACKLOG + 5 {
+            node.send_to(&packet(kind::lock::GAP, 3), ipv4(&worker.socket)).unwrap();
+            let count = batch.receive(worker.socket.as_fd(), true).unwrap();
+            (0..count).for_each(|index| worker.decide(&mut batch, index));
+        }
+        assert_eq!(inbox.overflowed(), 5);
+    }
+}
