@@ -108,15 +108,26 @@ WS_INLINE struct ws_verdict ws_tell_controller(struct ws_turn *turn, ws_u64 w0)
 	return ws_to_controller(turn);
 }
 
+/* Whether a request may be sent on to the slot's agent. Asked before the request changes the slot: one that is dropped
+ * must have changed nothing. */
+WS_INLINE int ws_can_forward(struct ws_turn *turn, ws_u64 w0)
+{
+	return ws_header_position(turn->header) < WS_MAX_HOPS && ws_node_lives(turn->sw, (ws_u16)ws_slot_w0_agent(w0));
+}
+
+/* A request that may not: it hopped too often, or the agent has expired and its slots are about to be swept. */
+WS_INLINE struct ws_verdict ws_refuse_forward(struct ws_turn *turn, ws_u64 w0)
+{
+	if (ws_header_position(turn->header) >= WS_MAX_HOPS)
+		return ws_tell_busy(turn, w0, WS_HEADER_FLAG_RETRY);
+	return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);
+}
+
 /* Sends a request on to the slot's agent. */
 WS_INLINE struct ws_verdict ws_forward(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_u16 agent = (ws_u16)ws_slot_w0_agent(w0);
 
-	if (ws_header_position(turn->header) >= WS_MAX_HOPS)
-		return ws_tell_busy(turn, w0, WS_HEADER_FLAG_RETRY);
-	if (!ws_node_lives(turn->sw, agent)) /* Its slots are about to be swept; the sender tries again. */
-		return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);
 	ws_count(turn->sw, WS_COUNTER_forwarded);
 	ws_header_set_destination(turn->header, agent);
 	return ws_to_node(turn, agent, 0);
@@ -231,6 +242,8 @@ WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
 		}
 		if (wish & WS_ENTRY_FLAG_TRY && only_name && !(open && !exclusive))
 			return ws_tell_busy(turn, w0, 0);
+		if (!ws_can_forward(turn, w0))
+			return ws_refuse_forward(turn, w0);
 		if (open && closes) {
 			won = ws_slot_w0_with_state(w0, WS_SLOT_STATE_MANAGED);
 			if (!ws_word_cas(&slot->w0, w0, won))
@@ -295,6 +308,8 @@ WS_INLINE struct ws_verdict ws_on_release(struct ws_turn *turn)
 		ws_count(turn->sw, WS_COUNTER_released);
 		return ws_answer_holder(turn, WS_LOCK_RELEASED, 0);
 	}
+	if (!ws_can_forward(turn, w0))
+		return ws_refuse_forward(turn, w0);
 	/* RELEASE and DOWNGRADE speak of their own grant's tenure and ordinal; a CANCEL knows none. */
 	if (ws_header_kind(turn->header) == WS_LOCK_CANCEL)
 		ws_show_slot(turn->entry, w0);

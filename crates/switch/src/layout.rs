@@ -1,5 +1,5 @@
 //! The layouts of `dataplane/memory.h` and `platform_native.h`, with atomics where the data plane changes words. The C
-//! side asserts the same sizes; `tests/layout.rs` compares what each side reads.
+//! side asserts the same sizes; `tests/engine/mod.rs` has them once more, and its packets read every field.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 

@@ -12,7 +12,7 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 
 const THREADS: u16 = 4;
 /// Tenures that every slot must go through. A thread goes on until then: whoever stops keeps its agencies for ever.
-const TENURES: u32 = 50_000;
+const TENURES: u32 = 20_000;
 /// Steps between two turns of the others: with fewer cores than threads the agent must get its turn.
 const TURN: u64 = 200;
 

@@ -46,7 +46,7 @@ const PORTS: [u16; 3] = [0, 20_001, u16::MAX];
 /// A switch with nodes, most of them LIVE, and slots in any state.
 pub fn state(random: &mut Random) -> State {
     let mut state = State::default();
-    for handle in 0..NODES {
+    for handle in 1..NODES {
         change_node(random, &mut state, handle);
     }
     for slot in 0..SLOTS {
@@ -67,7 +67,7 @@ pub fn disturb(random: &mut Random, state: &mut State) {
             change_slot(random, state, slot);
         }
         16..36 => {
-            let handle = random.below(NODES as u64) as usize;
+            let handle = 1 + random.below(NODES as u64 - 1) as usize; // 0 is the controller, and no node
             change_node(random, state, handle);
         }
         36 | 37 => {

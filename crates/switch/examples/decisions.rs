@@ -1,0 +1,158 @@
+//! What a decision of the native core costs, without sockets: `cargo run --release -p wayside-switch --example decisions`.
+//!
+//! One thread. Every decision takes another slot, far from the one before, so that beyond the caches the memory's latency
+//! shows; packets are prepared outside of the time that is taken, and few enough to stay in the cache.
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
+use wayside_switch::{Switch, SwitchConfig};
+use wayside_wire::{Entry, Header, Heartbeat, Policy, SlotBits, SlotState, entry_at, kind, service};
+
+const NAMESPACE: u16 = 1;
+const NODE: u16 = 1;
+const AGENT: u16 = 2;
+/// Decisions of one round, and how many rounds the median is taken of.
+const DECISIONS: u32 = 192_000;
+const ROUNDS: usize = 9;
+/// Decisions between two looks at the clock: 30 packets of 32 names, and fewer than the smallest switch has slots.
+const CHUNK: u32 = 960;
+/// From slot to slot: a prime that divides no size measured, so that a walk meets every slot once.
+const STRIDE: u64 = 611_953;
+
+fn main() {
+    println!("native core, one thread, ns a decision (median of {ROUNDS} rounds of {DECISIONS})");
+    println!("{:<44}{:>10}{:>10}{:>12}", "", "1 k slots", "1 M slots", "spread, 1 M");
+    for work in WORKS {
+        let small = measure(work, 1_000);
+        let large = measure(work, 1_000_000);
+        let spread = format!("{:.0} to {:.0}", large[0], large[ROUNDS - 1]);
+        println!("{:<44}{:>10.1}{:>10.1}{spread:>12}", work.name, small[ROUNDS / 2], large[ROUNDS / 2]);
+    }
+}
+
+/// One kind of packet, and the slots that it finds.
+struct Work {
+    name: &'static str,
+    slot: SlotWord,
+    packet: fn(slots: &[u32], number: u64) -> Vec<u8>,
+    /// Decisions that a packet asks for.
+    entries: usize,
+}
+
+const UNHELD: SlotWord = SlotWord::unheld(0);
+const OPEN: SlotWord = SlotWord { state: SlotState::Open, agent: AGENT, ..UNHELD };
+const MANAGED: SlotWord = SlotWord { state: SlotState::Managed, agent: AGENT, ..UNHELD };
+const OURS: SlotWord = SlotWord { state: SlotState::Managed, agent: NODE, ..UNHELD };
+
+const WORKS: [&Work; 8] = [
+    &Work { name: "a packet that is dropped (bad magic)", slot: UNHELD, packet: |_, _| vec![0; 64], entries: 1 },
+    &Work { name: "HEARTBEAT", slot: UNHELD, packet: |_, number| heartbeat(number), entries: 1 },
+    &Work { name: "ACQUIRE, granted with the agency", slot: UNHELD, packet: acquire, entries: 1 },
+    &Work { name: "ACQUIRE, joined", slot: OPEN, packet: acquire, entries: 1 },
+    &Work { name: "ACQUIRE, forwarded", slot: MANAGED, packet: acquire, entries: 1 },
+    &Work { name: "RELEASE, forwarded", slot: MANAGED, packet: release, entries: 1 },
+    &Work { name: "RETENURE, renewed", slot: OURS, packet: renew, entries: 1 },
+    &Work { name: "ACQUIRE of 32 names, each", slot: UNHELD, packet: acquire, entries: 32 },
+];
+
+/// Nanoseconds a decision of every round, in order.
+fn measure(work: &Work, slots: u32) -> Vec<f64> {
+    let switch = switch(slots);
+    let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
+    let mut number = 1;
+    let mut walked = slots; // Slots met since they were last made ready.
+    let mut round = || {
+        let mut taken = Duration::ZERO;
+        for _ in 0..DECISIONS / CHUNK {
+            if walked + CHUNK > slots {
+                make_ready(&switch, slots, work.slot);
+                walked = 0;
+            }
+            let walk = (walked..walked + CHUNK).map(|step| (u64::from(step) * STRIDE % u64::from(slots)) as u32);
+            walked += CHUNK;
+            let walk: Vec<u32> = walk.collect();
+            let mut packets: Vec<Vec<u8>> = Vec::new();
+            for slots in walk.chunks(work.entries) {
+                packets.push((work.packet)(slots, number));
+                number += slots.len() as u64;
+            }
+            let begun = Instant::now();
+            for packet in &mut packets {
+                black_box(switch.process(packet, from));
+            }
+            taken += begun.elapsed();
+        }
+        taken.as_nanos() as f64 / f64::from(DECISIONS)
+    };
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round()).collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds
+}
+
+fn make_ready(switch: &Switch, slots: u32, word: SlotWord) {
+    for slot in 0..slots {
+        let now = switch.load_slot(NAMESPACE, slot);
+        assert!(switch.cas_slot(NAMESPACE, slot, now, word), "nobody else changes it");
+    }
+}
+
+fn switch(slots: u32) -> Switch {
+    let switch = Switch::new(SwitchConfig { slots, max_handle: 10 });
+    switch.add_namespace(NAMESPACE, slots, Policy::Fair).expect("an empty switch has room");
+    switch.set_epoch(1);
+    switch.set_serving(true);
+    for handle in [NODE, AGENT] {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_000 + handle);
+        switch.set_node(handle, &NodeEntry { address, namespace: NAMESPACE, incarnation: 0 });
+    }
+    switch
+}
+
+fn packet(kind: u8, entries: &[Entry]) -> Vec<u8> {
+    let count = u8::try_from(entries.len()).expect("at most 32");
+    let header = Header {
+        service: service::LOCK,
+        kind,
+        count,
+        source: NODE,
+        epoch: 1,
+        namespace: NAMESPACE,
+        ..Header::default()
+    };
+    let mut packet = vec![0; entry_at(entries.len())];
+    header.write(&mut packet);
+    for (index, entry) in entries.iter().enumerate() {
+        entry.write(&mut packet, entry_at(index));
+    }
+    packet
+}
+
+fn entry(slot: u32, number: u64) -> Entry {
+    Entry { name: slot.into(), request: number, slot, holder: NODE, ..Entry::default() }
+}
+
+fn acquire(slots: &[u32], number: u64) -> Vec<u8> {
+    let entries: Vec<Entry> = slots.iter().zip(number..).map(|(&slot, number)| entry(slot, number)).collect();
+    packet(kind::lock::ACQUIRE, &entries)
+}
+
+fn release(slots: &[u32], number: u64) -> Vec<u8> {
+    packet(kind::lock::RELEASE, &[entry(slots[0], number)])
+}
+
+fn renew(slots: &[u32], number: u64) -> Vec<u8> {
+    let bits = SlotBits { state: SlotState::Managed, tryable: true, ..SlotBits::default() };
+    packet(kind::lock::RETENURE, &[Entry { slot_bits: bits.to_u16(), ..entry(slots[0], number) }])
+}
+
+fn heartbeat(number: u64) -> Vec<u8> {
+    let header =
+        Header { service: service::FABRIC, kind: kind::fabric::HEARTBEAT, source: NODE, epoch: 1, ..Header::default() };
+    let mut packet = vec![0; entry_at(1)];
+    header.write(&mut packet);
+    Heartbeat { sequence: number, oldest: 0, sent_us: 0, incarnation: 0 }.write(&mut packet, entry_at(0));
+    packet
+}

@@ -1,0 +1,106 @@
+//! What holds for every packet whatsoever (`dataplane/fission.h`, `session.h`, `packet.h`: Invariants), on random switches.
+
+mod engine;
+
+use engine::random::{self, Random};
+use engine::{ACTIONS, DROP, Engine, Native, State, TO_NODE, Verdict};
+use wayside_protocol::memory::{NodeWord, SlotWord};
+use wayside_wire::{DropReason, NodeState, SlotState};
+
+const SEEDS: u64 = 300;
+const PACKETS_OF_A_SEED: u64 = 1_000;
+
+/// I4: a bad, foreign, stale or forged packet leaves the state as it was. The one drop that may follow a change is
+/// NOT_GRANTED, which undoes it, and which needs a race.
+fn check_verdict(verdict: &Verdict, before: &State, after: &State, length: usize) {
+    if verdict.action == DROP || verdict.reason != 0 {
+        assert_ne!(verdict.reason, DropReason::NotGranted as u8, "nobody expires here");
+        assert_ne!(verdict.reason, 0, "a drop without a reason");
+        assert_eq!(before, after);
+    }
+    assert!(usize::from(verdict.length) <= length, "an answer longer than what was asked");
+    assert!(verdict.action != TO_NODE || verdict.handle != 0, "the controller is no node");
+}
+
+fn check_slot(before: SlotWord, after: SlotWord) {
+    if before == after {
+        return;
+    }
+    assert_ne!(before.state, SlotState::Frozen, "a frozen slot is the controller's");
+    assert_ne!(after.state, SlotState::Frozen, "freezing is, too");
+    assert_ne!(before.tenure, u32::MAX, "there is no tenure after the last");
+    if after.tenure == before.tenure {
+        let seized = before.state == SlotState::Unheld && after.agent != 0 && after.joins == 0;
+        let same = before.agent == after.agent && before.transferred == after.transferred;
+        let open = before.state == SlotState::Open;
+        let joined = open && same && after.state == SlotState::Open && after.joins == before.joins + 1;
+        let closed = open && same && after.state == SlotState::Managed && after.joins == before.joins;
+        assert!(seized || joined || closed, "within a tenure");
+        assert!(seized || before.tryable || !after.tryable, "tryable comes back with a new tenure only");
+    } else {
+        assert_eq!(after.tenure, before.tenure + 1, "tenures follow each other");
+        assert_ne!(before.state, SlotState::Unheld, "nobody is the agent of an unheld slot");
+        let claimed = after.state == SlotState::Managed && after.transferred && after.agent == before.agent;
+        assert!(after.joins == 0 || (claimed && after.joins == before.joins), "joins of a new tenure");
+    }
+    assert_eq!(after.agent == 0, after.state == SlotState::Unheld, "an agent exactly if held");
+}
+
+fn check_node(before: NodeWord, after: NodeWord) {
+    if before != after {
+        assert_eq!((before.state, after.state), (NodeState::Live, NodeState::Live), "states are the controller's");
+        assert!(after.sequence > before.sequence, "heartbeats count up");
+    }
+}
+
+/// Says more when an assertion fails.
+struct OnPanic<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
+    }
+}
+
+#[test]
+fn of_every_packet() {
+    let mut native = Native::new();
+    let mut answered = 0;
+    for seed in 0..SEEDS {
+        let mut random = Random::new(seed);
+        let mut before = random::state(&mut random);
+        for index in 0..PACKETS_OF_A_SEED {
+            if random.once_in(4) {
+                random::disturb(&mut random, &mut before);
+            }
+            let (packet, from_port) = random::packet(&mut random, &before);
+            native.set(&before);
+            let verdict = native.process(&packet, from_port, None).0;
+            let after = native.get();
+            let context =
+                OnPanic(|| eprintln!("seed {seed}, packet {index}: {packet:02x?}\n{verdict:?} of {before:?}"));
+            answered += u64::from(verdict.action != DROP && verdict.reason != 0);
+            check_verdict(&verdict, &before, &after, packet.len());
+            for (one, other) in before.slots.iter().zip(&after.slots) {
+                check_slot(SlotWord::unpack(one.w0), SlotWord::unpack(other.w0));
+            }
+            for (one, other) in before.nodes.iter().zip(&after.nodes) {
+                check_node(NodeWord::unpack(one.word), NodeWord::unpack(other.word));
+                assert!(other.oldest.wrapping_sub(one.oldest) < 1 << 40, "the oldest request never falls");
+            }
+            assert_eq!((&before.regions, &before.globals), (&after.regions, &after.globals));
+            drop(context);
+            before = after;
+        }
+    }
+    // Every packet counts one verdict or, dropped, one reason; one that is refused in an answer counts both.
+    let of = |names: &[&str]| -> u64 {
+        let counters = engine::counter_names().into_iter().zip(native.counters());
+        counters.filter(|(name, _)| names.contains(name)).map(|(_, count)| count).sum()
+    };
+    let verdicts = of(&ACTIONS);
+    assert_eq!(verdicts + of(&DropReason::ALL.map(DropReason::name)) - answered, SEEDS * PACKETS_OF_A_SEED);
+    assert!(verdicts > SEEDS * PACKETS_OF_A_SEED / 4, "hardly any packet got anywhere: {verdicts}");
+}
