@@ -86,6 +86,8 @@ pub struct Request {
     pub grant: Option<(Token, Option<u16>)>,
     /// The next request of `lock_many`.
     pub next: Option<u64>,
+    /// The switch did not grant it in a batch: it is asked for alone.
+    pub alone: bool,
 }
 
 impl Request {
@@ -93,8 +95,9 @@ impl Request {
         matches!(self.state, State::Parked | State::Waiting)
     }
 
-    /// As a packet shows it; with its grant, if it speaks of one.
-    pub fn entry(&self, id: u64, holder: Handle) -> Entry {
+    /// As a packet of `epoch` shows it; with its grant, if it speaks of one. An ordinal of an earlier epoch means nothing
+    /// any more, as tenures have begun anew: it would be taken for another reader's.
+    pub fn entry(&self, id: u64, holder: Handle, epoch: u32) -> Entry {
         let tries = if self.tries { entry_flag::TRY } else { 0 };
         let mut entry = Entry {
             name: self.name,
@@ -109,7 +112,7 @@ impl Request {
             entry.tenure = token.stamp().tenure;
             entry.sequence = token.sequence();
             entry.flags &= !entry_flag::TRY;
-            if let Some(joins) = ordinal {
+            if let Some(joins) = ordinal.filter(|_| token.stamp().epoch == epoch) {
                 entry.flags |= entry_flag::JOINED;
                 let bits = SlotBits { state: SlotState::Unheld, transferred: false, tryable: false, joins };
                 entry.slot_bits = bits.to_u16();

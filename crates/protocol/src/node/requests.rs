@@ -45,6 +45,7 @@ impl Node {
 
     /// Gives up a hold, or a wait. The caller is done with it at once.
     pub fn release(&mut self, now: Time, request: RequestId) {
+        self.end_if_over(now);
         let RequestId(id) = request;
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Held { .. }) => self.give_back(now, id),
@@ -56,6 +57,7 @@ impl Node {
 
     /// Gives up a wait; releases if the grant came first.
     pub fn cancel(&mut self, now: Time, request: RequestId) {
+        self.end_if_over(now);
         let RequestId(id) = request;
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Parked | State::Waiting) => self.withdraw(now, id),
@@ -67,6 +69,7 @@ impl Node {
 
     /// Turns an exclusive hold into a shared one, without letting go. Answered by the event Downgraded.
     pub fn downgrade(&mut self, now: Time, request: RequestId) {
+        self.end_if_over(now);
         let RequestId(id) = request;
         let Some(held) = self.requests.get_mut(id) else { return };
         let State::Held { downgrading, .. } = &mut held.state else { return };
@@ -108,6 +111,7 @@ impl Node {
             pause: self.config.retransmit_us,
             grant: None,
             next: None,
+            alone: false,
         })?;
         let book = self.agency.book(slot);
         book.waits += 1;
@@ -123,10 +127,10 @@ impl Node {
 
     /// Asks this node's own agent where it may decide, the switch otherwise.
     fn ask(&mut self, now: Time, id: u64) {
-        let me = self.handle();
+        let (me, epoch) = (self.handle(), self.epoch());
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Waiting;
-        let entry = request.entry(id, me);
+        let entry = request.entry(id, me, epoch);
         let (slot, port) = (request.slot, request.port);
         let at = now + request.pause;
         Self::set_request_timer(&mut self.timers, id, request, at);
@@ -147,7 +151,7 @@ impl Node {
 
     /// Asks for `first` and as many parked ones behind it as fit into one packet.
     fn ask_from(&mut self, now: Time, first: u64) {
-        let me = self.handle();
+        let (me, epoch) = (self.handle(), self.epoch());
         let mut batch = [Entry::default(); limits::MAX_ENTRIES];
         let mut count = 0;
         let mut next = Some(first);
@@ -156,7 +160,7 @@ impl Node {
             if self.own_agent_decides(request.slot, request.mode) {
                 break;
             }
-            batch[count] = request.entry(id, me);
+            batch[count] = request.entry(id, me, epoch);
             count += 1;
             next = request.next;
         }
@@ -182,7 +186,7 @@ impl Node {
         request.pause = (request.pause * 2).min(most);
         match request.state {
             State::Parked => Self::set_request_timer(&mut self.timers, id, request, Time(u64::MAX)),
-            State::Waiting if request.next.is_some() => self.ask_from(now, id),
+            State::Waiting if request.next.is_some() && !request.alone => self.ask_from(now, id),
             State::Waiting => self.send_again(now, id, kind::lock::ACQUIRE),
             State::Returning { kind } => self.send_again(now, id, kind),
             State::Held { downgrading: true, .. } => self.send_downgrade(now, id),
@@ -191,9 +195,9 @@ impl Node {
     }
 
     fn send_again(&mut self, now: Time, id: u64, kind: u8) {
-        let me = self.handle();
+        let (me, epoch) = (self.handle(), self.epoch());
         let Some(request) = self.requests.get_mut(id) else { return };
-        let (entry, port, at) = (request.entry(id, me), request.port, now + request.pause);
+        let (entry, port, at) = (request.entry(id, me, epoch), request.port, now + request.pause);
         Self::set_request_timer(&mut self.timers, id, request, at);
         self.send(port, kind, 0, 0, entry);
     }
@@ -202,8 +206,8 @@ impl Node {
         let (me, epoch) = (self.handle(), self.epoch());
         let Some(request) = self.requests.get_mut(id) else { return };
         let State::Held { token, ordinal, .. } = request.state else { return };
-        let speaking = Request { grant: Some(grant_of(token, ordinal, epoch)), ..*request };
-        let (entry, port, at) = (speaking.entry(id, me), request.port, now + request.pause);
+        let speaking = Request { grant: Some((token, ordinal)), ..*request };
+        let (entry, port, at) = (speaking.entry(id, me, epoch), request.port, now + request.pause);
         Self::set_request_timer(&mut self.timers, id, request, at);
         self.send(port, kind::lock::DOWNGRADE, 0, 0, entry);
     }
@@ -257,10 +261,9 @@ impl Node {
     }
 
     fn start_returning(&mut self, now: Time, id: u64, kind: u8, grant: Option<(Token, Option<u16>)>) {
-        let epoch = self.epoch();
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Returning { kind };
-        request.grant = grant.map(|(token, ordinal)| grant_of(token, ordinal, epoch));
+        request.grant = grant;
         request.since = now;
         request.pause = self.config.retransmit_us;
         self.send_again(now, id, kind);
@@ -304,7 +307,8 @@ impl Node {
 
     /// The first of a batch that the switch did not grant at once: from here on one at a time, in order.
     fn on_undecided(&mut self, now: Time, id: u64) {
-        if self.requests.get(id).is_some_and(Request::waits) {
+        if let Some(request) = self.requests.get_mut(id).filter(|r| r.waits() && !r.alone) {
+            request.alone = true;
             self.ask(now, id);
         }
     }
@@ -335,8 +339,7 @@ impl Node {
     }
 
     fn return_grant(&mut self, now: Time, id: u64, token: Token, ordinal: Option<u16>) {
-        let grant = grant_of(token, ordinal, self.epoch());
-        if self.requests.get(id).is_some_and(|request| request.grant != Some(grant)) {
+        if self.requests.get(id).is_some_and(|request| request.grant != Some((token, ordinal))) {
             self.start_returning(now, id, kind::lock::RELEASE, Some((token, ordinal)));
         }
     }
@@ -361,6 +364,7 @@ impl Node {
             pause: self.config.retransmit_us,
             grant: Some((token, ordinal)),
             next: None,
+            alone: false,
         };
         if self.requests.insert_returning(entry.request, request) {
             self.send_again(now, entry.request, kind::lock::RELEASE);
@@ -447,7 +451,7 @@ impl Node {
     pub(super) fn on_released(&mut self, answer: &Entry) {
         let (id, me) = (answer.request, self.handle());
         let Some(request) = self.requests.get(id).filter(|r| matches!(r.state, State::Returning { .. })) else { return };
-        let sent = request.entry(id, me);
+        let sent = request.entry(id, me, self.epoch());
         let same = (sent.tenure, sent.sequence) == (answer.tenure, answer.sequence)
             && (sent.flags ^ answer.flags) & entry_flag::JOINED == 0;
         if same || request.grant.is_none() {
@@ -503,9 +507,4 @@ impl Node {
 
 fn request_mode(entry: &Entry) -> Mode {
     if entry.flags & entry_flag::EXCLUSIVE != 0 { Mode::Exclusive } else { Mode::Shared }
-}
-
-/// What a RELEASE says of its grant. An ordinal means nothing under another epoch: tenures began anew.
-fn grant_of(token: Token, ordinal: Option<u16>, epoch: u32) -> (Token, Option<u16>) {
-    (token, ordinal.filter(|_| token.stamp().epoch == epoch))
 }
