@@ -177,3 +177,29 @@ fn a_waiter_can_be_interrupted() {
     eventually("its wait ends too", || daemon.count("jobs", "waiting") == 0);
     assert_eq!(daemon.count("jobs", "held"), 1);
 }
+
+#[test]
+fn commands_of_many_processes_exclude_each_other() {
+    const PROCESSES: usize = 4;
+    const ROUNDS: usize = 10;
+    let daemon = Daemon::start(&["--threads", "2"]);
+    let counter = daemon.directory.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    // Reads, dawdles, writes: without the lock most of the additions would be lost.
+    let script = format!("n=$(cat {0}); sleep 0.002; echo $((n + 1)) > {0}", counter.display());
+    std::thread::scope(|scope| {
+        for _ in 0..PROCESSES {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let ended = daemon.lock(&["counter", "--wait", "25s", "--", "sh", "-c", &script]);
+                    assert_eq!(ended.code, Some(0), "{ended:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(std::fs::read_to_string(&counter).unwrap().trim(), (PROCESSES * ROUNDS).to_string());
+    eventually("nothing is left behind", || {
+        let status = daemon.json("status");
+        status["sessions"].as_array().unwrap().is_empty()
+    });
+}

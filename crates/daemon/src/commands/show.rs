@@ -82,7 +82,8 @@ fn status_text(status: &Status) -> String {
         text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
     }
     for (title, counters) in [("packets", &status.packets), ("drops", &status.drops)] {
-        let counted: Vec<String> = counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let counted: Vec<String> =
+            counters.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();
         text.push_str(&format!("{title}: {}\n", if counted.is_empty() { "none".into() } else { counted.join(", ") }));
     }
     text

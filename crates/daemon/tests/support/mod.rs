@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub fn wayside(arguments: &[&str]) -> Command {
 pub struct Running {
     child: Child,
     /// Lines of its standard output.
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Running {
@@ -45,7 +46,7 @@ impl Running {
                 }
             }
         });
-        Running { child, lines }
+        Running { child, lines: Mutex::new(lines) }
     }
 
     pub fn pid(&self) -> i32 {
@@ -53,7 +54,7 @@ impl Running {
     }
 
     pub fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+        self.lines.lock().expect("one reader").recv_timeout(PATIENCE).expect("a line in time")
     }
 
     pub fn signal(&self, signal: i32) {
