@@ -22,7 +22,7 @@
  *   - tenure never falls. It rises by 1 with every RETENURE and every undo, and stays otherwise.
  *   - OPEN never returns within a tenure: an agent that was told MANAGED may rely on it until it moves on itself.
  *   - joins = ordinals granted in this tenure, each exactly once (a claim keeps the count of the tenure before).
- *   - agent is 0 exactly if UNHELD, and only the agent moves the slot on: every RETENURE names source, tenure and joins.
+ *   - agent is 0 exactly if UNHELD or FROZEN, and only the agent moves a slot on: a RETENURE names source, tenure, joins.
  *   - w1 is a hint, written after w0 is won. It counts only if its tenure matches w0's, and only a BUSY hangs on it.
  *   - A slot at the highest tenure can move no more: it counts as FROZEN, and asking for it tells the controller.
  */

@@ -16,15 +16,17 @@ struct ws_switch {
 	ws_u32 reserved;
 };
 
-WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x, __ATOMIC_RELEASE); }
-WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
+/* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
+ * sweep of that slot has left behind. An acquire would not do: it may be read before the compare-and-swap is seen. */
+WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
-/* Sequentially consistent: a node's word read after a slot was won must not be an older one. */
 WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 {
 	return __atomic_compare_exchange_n(word, &expected, x, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
+
+WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x, __ATOMIC_RELEASE); }
+WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
 
 WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
 {

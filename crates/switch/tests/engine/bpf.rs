@@ -87,7 +87,9 @@ impl Bpf {
 
     /// Loads the program, through the verifier. `racing`: the one with `dataplane/cases/race.h` in it.
     pub fn load(racing: bool) -> Bpf {
-        stay_on_this_cpu();
+        // Per-CPU maps are read for the CPU that ran the program.
+        // SAFETY: reads a number.
+        run_on(unsafe { libc::sched_getcpu() } as usize);
         let mut open = ObjectBuilder::default().open_memory(if racing { RACING } else { PROGRAM }).unwrap();
         let mut slots = open.maps_mut().find(|map| map.name() == "slots").unwrap();
         slots.set_max_entries(SLOTS as u32).unwrap();
@@ -233,12 +235,12 @@ pub fn frame(way: &Way, packet: &[u8], by_sender: bool) -> Vec<u8> {
     frame
 }
 
-/// Per-CPU maps are read for the CPU that ran the program.
-fn stay_on_this_cpu() {
+/// Keeps this thread on a CPU.
+pub fn run_on(cpu: usize) {
     // SAFETY: a set of our own, of the size that is told.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        libc::CPU_SET(cpu, &mut set);
         assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
     }
 }
