@@ -230,10 +230,7 @@ impl Node {
 
     /// A UDP payload from the switch, whichever local port it came to.
     pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
-        // A process that was stopped may find packets from before the end of its lease.
-        if self.session.is_live() && self.session.lease_is_over(now) {
-            self.on_session_tick(now);
-        }
+        self.end_if_over(now);
         if self.handle_packet(now, packet).is_err() {
             self.dropped += 1;
         }
@@ -242,6 +239,7 @@ impl Node {
 
     /// Does what is due.
     pub fn on_tick(&mut self, now: Time) {
+        self.end_if_over(now);
         while let Some((at, due)) = self.timers.due(now) {
             match due {
                 Due::Session if at == self.session_timer => self.on_session_tick(now),
@@ -398,6 +396,13 @@ impl Node {
         self.dead.clear();
         self.timers.clear();
         self.session_timer = Time(u64::MAX);
+    }
+
+    /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it knows.
+    pub(super) fn end_if_over(&mut self, now: Time) {
+        if self.session.is_live() && self.session.lease_is_over(now) {
+            self.on_session_tick(now);
+        }
     }
 
     fn on_session_tick(&mut self, now: Time) {
