@@ -16,20 +16,17 @@ on_agency ==
        /\ agent' = [agent EXCEPT ![n] = [fresh EXCEPT !.confirmed = wanted, !.holders = IF wanted THEN {r} ELSE {}]]
        /\ claim' = [claim EXCEPT ![n].nonce = 0]
        /\ IF wanted THEN Hold(r, m.at, 0, 0) ELSE UNCHANGED <<req, history>>
-       /\ IF m.from # Nobody THEN Send({Queued(m.from, n, m.at)}) ELSE UNCHANGED net
+       /\ Take(m, IF m.from # Nobody THEN {Queued(m.from, n, m.at)} ELSE {})
        /\ UNCHANGED <<switchVars, alive, epochs, downs, census>>
 
-(* Stamps under which a forwarded packet may have named this node as an agent that nothing was handed over to. *)
-Named(n) ==
-  {m.at : m \in {x \in net["AGENCY"] : NodeOf(x.r) = n /\ (x.from = Nobody \/ ~Use("TransferredNoClaim"))}}
-  \cup {m.now.at : m \in {x \in net["RETENURED"] : x.to = n /\ x.outcome = "applied" /\ x.change.op # "free"}}
-
+(* A forwarded packet names this node as an agent that nothing was handed over to, and it has no agent. *)
 send_claim(n) ==
   /\ n \in alive /\ claim[n].made < MaxClaims
-  /\ \E at \in Named(n) :
-       /\ Epoch(at) = epochs[n] /\ (agent[n].on => AtWork(agent[n]) /\ agent[n].at < at)
-       /\ claim' = [claim EXCEPT ![n] = [at |-> at, nonce |-> @.made + 1, made |-> @.made + 1]]
-       /\ Send({ClaimIt(n, at, claim[n].made + 1)})
+  /\ slot.agent = n /\ (slot.transferred => ~Use("TransferredNoClaim"))
+  /\ LET at == slot.at
+     IN /\ Epoch(at) = epochs[n] /\ (agent[n].on => AtWork(agent[n]) /\ agent[n].at < at)
+        /\ claim' = [claim EXCEPT ![n] = [at |-> at, nonce |-> @.made + 1, made |-> @.made + 1]]
+        /\ Send({ClaimIt(n, at, claim[n].made + 1)})
   /\ UNCHANGED <<switchVars, req, agent, alive, epochs, downs, census, history>>
 
 (* RETENURED for a claim: authority, over joins of the tenure before. *)
@@ -40,8 +37,8 @@ on_claimed(n) ==
     /\ ~(agent[n].on /\ agent[n].at >= m.now.at)
     /\ agent' = [agent EXCEPT ![n] = [Fresh(m.now.at, FALSE, m.now.joins) EXCEPT !.joinsAt = m.now.at - 1]]
     /\ claim' = [claim EXCEPT ![n].nonce = 0]
-    /\ req' = Floored(n, m.now.at)
-    /\ UNCHANGED <<switchVars, net, alive, epochs, downs, census, history>>
+    /\ req' = Floored(n, m.now.at) /\ Take(m, {})
+    /\ UNCHANGED <<switchVars, alive, epochs, downs, census, history>>
 
 End(n) == agent' = [agent EXCEPT ![n] = NoAgent] /\ req' = Floored(n, agent[n].at)
 
@@ -54,6 +51,7 @@ on_retenured(n) ==
         mine == m.now.agent = n /\ m.now.at = a.at + 1
     IN /\ m.to = n /\ n \in alive
        /\ a.on /\ ~a.suspended /\ c.op # "none" /\ m.at = a.at /\ m.change = c
+       /\ Take(m, {})
        /\ CASE m.outcome = "refused" ->
                  /\ agent' = [agent EXCEPT ![n] = [told EXCEPT
                        !.open = @ /\ m.now.state = "OPEN",
@@ -67,14 +65,14 @@ on_retenured(n) ==
                  IF c.op \in {"renew", "reopen"} /\ mine
                  THEN agent' = [agent EXCEPT ![n] = StartTenure(told, m.now.at, m.now.state = "OPEN", m.now.joins)] /\ UNCHANGED req
                  ELSE End(n)
-  /\ UNCHANGED <<switchVars, net, claim, alive, epochs, downs, census, history>>
+  /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census, history>>
 
 (* QUEUED: the new agent has the agency and the waiters; only now may the old one forget. *)
 on_queued(n) ==
   /\ \E m \in net["QUEUED"] : /\ m.to = n /\ n \in alive
-                    /\ agent[n].pending.op = "transfer" /\ m.at = agent[n].at + 1
+                    /\ agent[n].pending.op = "transfer" /\ m.at = agent[n].at + 1 /\ Take(m, {})
   /\ End(n)
-  /\ UNCHANGED <<switchVars, net, claim, alive, epochs, downs, census, history>>
+  /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census, history>>
 
 AgentNext ==
   \/ on_agency

@@ -33,7 +33,8 @@ on_acquire(n) ==
           /\ IF known \/ (a.open /\ Wish(r).mode = "X")
              THEN a # agent[n] /\ agent' = [agent EXCEPT ![n] = a]
              ELSE agent' = [agent EXCEPT ![n] = [a EXCEPT !.queue = Append(@, r)]]
-    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+          /\ Take(m, {})
+    /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
 
 (* RELEASE or CANCEL: this (holder, request) is over; its ordinal closes a gap. *)
 Removed(a, r) == [a EXCEPT !.holders = IF Use("OwnRequest") THEN @ \ {r} ELSE {}, !.queue = Without(@, {r})]
@@ -46,8 +47,9 @@ on_release(n) ==
            b == [Removed(a, m.r) EXCEPT !.retired = @ \cup {m.r},
                                         !.known = IF learns THEN @ \cup {m.ordinal} ELSE @,
                                         !.expected = IF learns THEN Max(@, m.ordinal) ELSE @]
-       IN b # a /\ agent' = [agent EXCEPT ![n] = b]
-    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+       IN agent' = [agent EXCEPT ![n] = b]
+    /\ Take(m, {})
+    /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
 
 (* JOIN: the switch has granted a shared request in this tenure. *)
 on_join(n) ==
@@ -58,14 +60,15 @@ on_join(n) ==
        IN /\ m.at = a.joinsAt /\ m.ordinal \notin a.known
           /\ agent' = [agent EXCEPT ![n] = [a EXCEPT !.known = @ \cup {m.ordinal}, !.expected = Max(@, m.ordinal),
                          !.holders = IF counts THEN @ \cup {m.r} ELSE @, !.queue = Without(@, {m.r})]]
-    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+    /\ Take(m, {})
+    /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
 
 on_downgrade(n) ==
   \E m \in net["DOWNGRADE"] :
     /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
     /\ m.r \in agent[n].holders \ agent[n].shared
-    /\ agent' = [agent EXCEPT ![n].shared = @ \cup {m.r}]
-    /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+    /\ agent' = [agent EXCEPT ![n].shared = @ \cup {m.r}] /\ Take(m, {})
+    /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
 
 (* Nobody holds, all wait for one name, the first of them elsewhere: the agency goes there. *)
 FirstTakesOver(n, a) ==
@@ -92,8 +95,8 @@ grant(n) ==
        IN IF NodeOf(r) # n
           THEN agent' = [agent EXCEPT ![n] = granted] /\ Send({Grant(r, a.at, sequence, 0)}) /\ UNCHANGED <<req, history>>
           ELSE IF Waits(r)
-          THEN agent' = [agent EXCEPT ![n] = granted] /\ Hold(r, a.at, sequence, 0) /\ UNCHANGED net
-          ELSE agent' = [agent EXCEPT ![n] = a] /\ UNCHANGED <<net, req, history>>
+          THEN agent' = [agent EXCEPT ![n] = granted] /\ Hold(r, a.at, sequence, 0) /\ UNCHANGED netVars
+          ELSE agent' = [agent EXCEPT ![n] = a] /\ UNCHANGED <<netVars, req, history>>
   /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census>>
 
 (* What the agent asks the switch to change now, if anything. *)

@@ -9,6 +9,7 @@ CONSTANTS
   Cancels,      \* requests may be given up while they wait
   Downgrades,   \* exclusive holds may become shared
   Mortals,      \* nodes whose session may end
+  MaxCopies,    \* how many deliveries may be repeated, of the same packet or of one sent again
   MaxTenure, MaxSequence, MaxJoins, MaxClaims, MaxCensus, MaxRestarts,
   Broken        \* the rules that are left out, of Rules
 
@@ -35,7 +36,8 @@ VARIABLES
   slot,     \* at the switch: state, agent, transferred, joins, at (its stamp)
   serving,  \* whether the switch decides, or answers RECOVERING
   live,     \* handles whose word at the switch is LIVE
-  net,      \* every message ever sent: one may be lost (never taken), taken twice, taken late
+  net,      \* messages under way, by kind: one may be lost (never taken), overtaken, taken late, taken twice
+  copies,   \* how often one was taken twice
   req,      \* the requests: state, mode, floor, token, ordinal of the grant
   agent,    \* [node -> its agent of the slot]
   claim,    \* [node -> its pending claim and how many it has made]
@@ -44,8 +46,9 @@ VARIABLES
   downs,    \* [node -> the dead that it has been told of]
   census,   \* the controller's recovery of the slot
   history   \* what the invariants look back on: the highest token of each name, whether all was in order
-vars == <<slot, serving, live, net, req, agent, claim, alive, epochs, downs, census, history>>
+vars == <<slot, serving, live, net, copies, req, agent, claim, alive, epochs, downs, census, history>>
 switchVars == <<slot, serving, live>>
+netVars    == <<net, copies>>
 nodeVars   == <<req, agent, claim, alive, epochs, downs, history>>
 
 Unheld(at) == [state |-> "UNHELD", agent |-> Nobody, transferred |-> FALSE, joins |-> 0, at |-> at]
@@ -64,14 +67,19 @@ Kinds == {"ACQUIRE", "RELEASE", "DOWNGRADE", "GRANT", "AGENCY", "JOIN", "RETENUR
 
 Init ==
   /\ slot = Unheld(Stamp(1, 0)) /\ serving = TRUE /\ live = Nodes
-  /\ net = [kind \in Kinds |-> {}]
+  /\ net = [kind \in Kinds |-> {}] /\ copies = 0
   /\ req = [r \in Requests |-> [state |-> "idle", mode |-> Wish(r).mode, floor |-> 0, token |-> 0, ordinal |-> 0]]
   /\ agent = [n \in Nodes |-> NoAgent] /\ claim = [n \in Nodes |-> NoClaim]
   /\ alive = Nodes /\ epochs = [n \in Nodes |-> 1] /\ downs = [n \in Nodes |-> {}]
   /\ census = NoCensus
   /\ history = [top |-> [x \in Names |-> 0], ordered |-> TRUE, lawful |-> TRUE]
 
-Send(messages) == net' = [kind \in Kinds |-> net[kind] \cup {m \in messages : m.kind = kind}]
+Put(from, messages) == [kind \in Kinds |-> from[kind] \cup {m \in messages : m.kind = kind}]
+Send(messages) == net' = Put(net, messages) /\ UNCHANGED copies
+(* Takes `m`, sends `messages`; or takes a copy, and `m` is still to come. *)
+Take(m, messages) ==
+  \/ net' = Put([net EXCEPT ![m.kind] = @ \ {m}], messages) /\ UNCHANGED copies
+  \/ copies < MaxCopies /\ copies' = copies + 1 /\ net' = Put(net, messages)
 
 (* What a packet of each kind says that a decision depends on. `at` is its stamp. *)
 Acquire(r, epoch)   == [kind |-> "ACQUIRE", r |-> r, epoch |-> epoch]
@@ -90,7 +98,7 @@ ClaimIt(n, at, nonce) == [kind |-> "CLAIM", from |-> n, at |-> at, nonce |-> non
 Claimed(n, nonce, now) == [kind |-> "CLAIMED", to |-> n, nonce |-> nonce, now |-> now]
 Queued(n, from, at) == [kind |-> "QUEUED", to |-> n, from |-> from, at |-> at]
 
-Census(at, epoch) == [kind |-> "CENSUS", at |-> at, epoch |-> epoch]
+Census(n, at, epoch) == [kind |-> "CENSUS", to |-> n, at |-> at, epoch |-> epoch]
 Report(n, at, holds, agentAt) == [kind |-> "REPORT", from |-> n, at |-> at, holds |-> holds, agentAt |-> agentAt]
 Adopt(n, at, holds) == [kind |-> "ADOPT", to |-> n, at |-> at, holds |-> holds]
 Adopted(n, at) == [kind |-> "ADOPTED", from |-> n, at |-> at]

@@ -11,7 +11,7 @@ HeirAt == census.at + (IF Restarting THEN 2 ELSE 1)
 lose_session(n) ==
   /\ n \in Mortals \cap alive
   /\ alive' = alive \ {n} /\ agent' = [agent EXCEPT ![n] = NoAgent]
-  /\ UNCHANGED <<switchVars, net, req, claim, epochs, downs, census, history>>
+  /\ UNCHANGED <<switchVars, netVars, req, claim, epochs, downs, census, history>>
 
 (* The controller outwaits lease and grace, so that only those can be expired who no longer believe. *)
 expire(n) ==
@@ -21,12 +21,12 @@ expire(n) ==
      IN /\ census' = [census EXCEPT !.asked = @ \ {n}, !.phase = IF orphaned THEN "none" ELSE @, !.gap = @ \/ orphaned]
         /\ serving' = (serving \/ orphaned)
         /\ slot' = IF orphaned /\ Restarting THEN [Unheld(HeirAt) EXCEPT !.state = "FROZEN"] ELSE slot
-  /\ UNCHANGED <<net, nodeVars>>
+  /\ UNCHANGED <<netVars, nodeVars>>
 
 sweep(n) ==
   /\ n \notin live /\ n \notin census.swept
   /\ census' = [census EXCEPT !.swept = @ \cup {n}, !.gap = @ \/ (slot.agent = n /\ Use("Sweep"))]
-  /\ UNCHANGED <<switchVars, net, nodeVars>>
+  /\ UNCHANGED <<switchVars, netVars, nodeVars>>
 
 (* DOWN: that handle is dead. *)
 on_down(n, dead) ==
@@ -34,7 +34,7 @@ on_down(n, dead) ==
   /\ downs' = [downs EXCEPT ![n] = @ \cup {dead}]
   /\ LET theirs == {r \in Requests : NodeOf(r) = dead}
      IN agent' = [agent EXCEPT ![n].holders = @ \ theirs, ![n].queue = Without(@, theirs)]
-  /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, census, history>>
+  /\ UNCHANGED <<switchVars, netVars, req, claim, alive, epochs, census, history>>
 
 freeze ==
   /\ serving /\ census.phase = "none" /\ census.taken < MaxCensus /\ slot.state # "UNHELD"
@@ -42,7 +42,7 @@ freeze ==
      IN /\ slot' = [Unheld(at) EXCEPT !.state = "FROZEN", !.transferred = TRUE]
         /\ census' = [census EXCEPT !.phase = "asking", !.at = at, !.asked = live, !.holds = {}, !.agents = {},
                                     !.heir = Nobody, !.taken = @ + 1, !.gap = FALSE]
-        /\ Send({Census(at, Epoch(at))})
+        /\ Send({Census(n, at, Epoch(at)) : n \in live})
   /\ UNCHANGED <<serving, live, nodeVars>>
 
 (* The switch comes up with empty memory, under an epoch that was never used. *)
@@ -53,7 +53,7 @@ restart ==
      IN /\ slot' = Unheld(at + 1)
         /\ census' = [census EXCEPT !.phase = "asking", !.at = at, !.asked = live, !.holds = {}, !.agents = {},
                                     !.heir = Nobody, !.restarts = @ + 1, !.gap = FALSE]
-        /\ Send({Census(at, epoch)})
+        /\ Send({Census(n, at, epoch) : n \in live})
   /\ serving' = ~Use("Serving") /\ UNCHANGED <<live, nodeVars>>
 
 (* CENSUS and REPORT: from the answer on nothing of the past counts. An agent that is younger than the census goes on. *)
@@ -64,13 +64,12 @@ on_census(n) ==
         stopped == [a EXCEPT !.suspended = TRUE, !.pending = NoChange,
                              !.queue = IF a.pending.op = "transfer" THEN Living(n, <<a.pending.heir>> \o @) ELSE @]
         holds == {Holding(r, req[r].mode) : r \in {x \in Requests : NodeOf(x) = n /\ req[x].state = "held"}}
-    IN /\ n \in alive /\ m.epoch >= epochs[n]
-       /\ Report(n, m.at, holds, IF stops THEN a.at ELSE 0) \notin net["REPORT"]
+    IN /\ m.to = n /\ n \in alive /\ m.epoch >= epochs[n]
        /\ epochs' = [epochs EXCEPT ![n] = m.epoch]
        /\ agent' = IF stops THEN [agent EXCEPT ![n] = stopped] ELSE agent
        /\ claim' = [claim EXCEPT ![n].nonce = 0]
        /\ req' = IF Use("CensusFloor") /\ ~(a.on /\ a.at > m.at) THEN Floored(n, m.at) ELSE req
-       /\ Send({Report(n, m.at, holds, IF stops THEN a.at ELSE 0)})
+       /\ Take(m, {Report(n, m.at, holds, IF stops THEN a.at ELSE 0)})
        /\ UNCHANGED <<switchVars, alive, downs, census, history>>
 
 on_report ==
@@ -78,7 +77,7 @@ on_report ==
     /\ census.phase = "asking" /\ m.at = census.at /\ m.from \in census.asked
     /\ census' = [census EXCEPT !.asked = @ \ {m.from}, !.holds = @ \cup m.holds,
                                 !.agents = IF m.agentAt = 0 THEN @ ELSE @ \cup {<<m.agentAt, m.from>>}]
-    /\ UNCHANGED <<switchVars, net, nodeVars>>
+    /\ Take(m, {}) /\ UNCHANGED <<switchVars, nodeVars>>
 
 (* All have answered or are dead: the youngest agent inherits, else a holder's node; nobody: UNHELD. *)
 decide ==
@@ -88,7 +87,7 @@ decide ==
       heirs == IF agents # {} THEN youngest ELSE {NodeOf(h.r) : h \in holds}
   IN /\ census.phase = "asking" /\ Cardinality(census.asked) <= (IF Use("CensusAll") THEN 0 ELSE 1)
      /\ IF heirs = {}
-        THEN /\ slot' = Unheld(census.at + 1) /\ serving' = TRUE /\ UNCHANGED net
+        THEN /\ slot' = Unheld(census.at + 1) /\ serving' = TRUE /\ UNCHANGED netVars
              /\ census' = [census EXCEPT !.phase = "none", !.holds = {}, !.agents = {}, !.asked = {}]
         ELSE /\ \E n \in heirs : /\ census' = [census EXCEPT !.phase = "adopting", !.heir = n]
                                  /\ Send({Adopt(n, HeirAt, holds)})
@@ -107,7 +106,7 @@ on_adopt(n) ==
                       !.shared = {h.r : h \in {x \in m.holds : x.mode = "S"}}]]
        /\ claim' = [claim EXCEPT ![n].nonce = 0]
        /\ req' = Floored(n, m.at)
-       /\ Send({Adopted(n, m.at)})
+       /\ Take(m, {Adopted(n, m.at)})
        /\ UNCHANGED <<switchVars, alive, epochs, downs, census, history>>
 
 on_adopted ==
@@ -116,12 +115,12 @@ on_adopted ==
     /\ slot' = [state |-> "MANAGED", agent |-> m.from, transferred |-> TRUE, joins |-> 0, at |-> HeirAt]
     /\ serving' = TRUE
     /\ census' = [census EXCEPT !.phase = "none", !.heir = Nobody, !.holds = {}, !.agents = {}, !.asked = {}]
-    /\ UNCHANGED <<live, net, nodeVars>>
+    /\ Take(m, {}) /\ UNCHANGED <<live, nodeVars>>
 
 (* Nobody adopted the slot here: somebody else has it. *)
 forget_suspended(n) ==
   /\ agent[n].suspended /\ census.phase = "none" /\ agent' = [agent EXCEPT ![n] = NoAgent]
-  /\ UNCHANGED <<switchVars, net, req, claim, alive, epochs, downs, census, history>>
+  /\ UNCHANGED <<switchVars, netVars, req, claim, alive, epochs, downs, census, history>>
 
 ControllerNext ==
   \/ freeze \/ restart \/ on_report \/ decide \/ on_adopted

@@ -20,10 +20,9 @@ S3 == \A r \in Requests : Holds(r) /\ serving =>
 Forgotten == \A n \in alive : agent[n].holders \cap agent[n].retired = {}
 (* I2: at most one node acts as agent under a stamp. *)
 I2 == \A n, m \in alive : n # m /\ Usable(agent[n]) /\ Usable(agent[m]) => agent[n].at # agent[m].at
-(* I3: joins counts the ordinals granted in this tenure; a claim keeps the count of the one before. *)
-Ordinals(at) == {m.ordinal : m \in {x \in net["JOIN"] : x.at = at}}
-I3 == slot.state \in {"OPEN", "MANAGED"} => \/ slot.joins = Cardinality(Ordinals(slot.at))
-                                            \/ slot.transferred /\ slot.joins = Cardinality(Ordinals(slot.at - 1))
+(* I3: joins counts the ordinals granted in this tenure, and no ordinal is given twice. *)
+I3 == \A m, k \in net["JOIN"] : /\ (m.at = slot.at /\ slot.state \in {"OPEN", "MANAGED"}) => m.ordinal <= slot.joins
+                                /\ (m.at = k.at /\ m.ordinal = k.ordinal) => m.r = k.r
 (* L2, as far as a state can tell: no living agent counts those that it knows to be dead, ... *)
 NoGhosts == \A n \in alive : \A r \in agent[n].holders \cup Range(agent[n].queue) : AtWork(agent[n]) => NodeOf(r) \notin downs[n]
 (* ... and nobody is left with a dead agent without the controller's knowing. *)

@@ -33,19 +33,20 @@ ask(r) ==
      /\ Send({Acquire(r, EpochOf(r))})
      /\ UNCHANGED <<switchVars, agent, claim, alive, epochs, downs, census, history>>
 
-(* What is unanswered is sent again; that changes something only under another epoch. *)
-ask_again(r) ==
-  /\ NodeOf(r) \in alive
-  /\ \/ Waits(r) /\ Acquire(r, EpochOf(r)) \notin net["ACQUIRE"] /\ Send({Acquire(r, EpochOf(r))})
-     \/ /\ req[r].state = "gone" /\ ~\E m \in net["RELEASE"] : m.r = r /\ m.epoch = EpochOf(r)
-        /\ Send({Release(r, EpochOf(r), 0, 0)})
-  /\ UNCHANGED <<switchVars, nodeVars, census>>
-
 (* A hold ends. What an ordinal counts is over under another epoch. *)
 GiveBack(r) ==
   LET at == req[r].token \div 100
       known == req[r].ordinal # 0 /\ Epoch(at) = EpochOf(r)
   IN Release(r, EpochOf(r), IF known THEN at ELSE 0, IF known THEN req[r].ordinal ELSE 0)
+
+(* What is unanswered is sent again: one copy more. *)
+ask_again(r) ==
+  /\ NodeOf(r) \in alive
+  /\ \/ Waits(r) /\ Acquire(r, EpochOf(r)) \notin net["ACQUIRE"] /\ net' = Put(net, {Acquire(r, EpochOf(r))})
+     \/ /\ req[r].state = "gone" /\ ~\E m \in net["RELEASE"] : m.r = r /\ m.epoch = EpochOf(r)
+        /\ net' = Put(net, {GiveBack(r)})
+  /\ copies < MaxCopies /\ copies' = copies + 1
+  /\ UNCHANGED <<switchVars, nodeVars, census>>
 
 release(r) ==
   /\ Holds(r)
@@ -68,8 +69,9 @@ on_grant ==
     /\ NodeOf(m.r) \in alive /\ Epoch(m.at) = EpochOf(m.r)
     /\ UNCHANGED <<switchVars, agent, claim, alive, epochs, downs, census>>
     /\ IF IsWanted(m.r, m.at)
-       THEN Hold(m.r, m.at, m.sequence, m.ordinal) /\ UNCHANGED net
-       ELSE /\ req[m.r].state = "gone" /\ Send({Release(m.r, EpochOf(m.r), IF m.ordinal = 0 THEN 0 ELSE m.at, m.ordinal)})
+       THEN Hold(m.r, m.at, m.sequence, m.ordinal) /\ Take(m, {})
+       ELSE /\ req[m.r].state = "gone"
+            /\ Take(m, {Release(m.r, EpochOf(m.r), IF m.ordinal = 0 THEN 0 ELSE m.at, m.ordinal)})
             /\ UNCHANGED <<req, history>>
 
 NodeNext ==

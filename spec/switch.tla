@@ -13,10 +13,10 @@ on_acquire_unheld(m) ==
               joins |-> 0, at |-> slot.at]
   IN /\ slot.state = "UNHELD"
      /\ IF NodeOf(r) \in live \/ ~Use("ReadWordAgain")
-        THEN slot' = won /\ Send({Agency(r, slot.at, Nobody, <<>>)}) /\ UNCHANGED census
-        ELSE \/ slot' = Unheld(slot.at + 1) /\ UNCHANGED <<net, census>>
+        THEN slot' = won /\ Take(m, {Agency(r, slot.at, Nobody, <<>>)}) /\ UNCHANGED census
+        ELSE \/ slot' = Unheld(slot.at + 1) /\ Take(m, {}) /\ UNCHANGED census
              \* Somebody joined before it could be undone: a GAP.
-             \/ slot' = won /\ census' = [census EXCEPT !.gap = TRUE] /\ UNCHANGED net
+             \/ slot' = won /\ census' = [census EXCEPT !.gap = TRUE] /\ Take(m, {})
 
 on_acquire_open(m) ==
   LET r == m.r
@@ -26,9 +26,9 @@ on_acquire_open(m) ==
   IN /\ slot.state = "OPEN" /\ UNCHANGED census
      /\ IF Wish(r).mode = "S" /\ slot.joins < MaxJoins
         THEN /\ slot' = [slot EXCEPT !.joins = ordinal]
-             /\ Send(IF dead THEN {join} ELSE {join, Grant(r, slot.at, 0, ordinal)})
+             /\ Take(m, IF dead THEN {join} ELSE {join, Grant(r, slot.at, 0, ordinal)})
         ELSE /\ Wish(r).mode = "X"
-             /\ slot' = [slot EXCEPT !.state = "MANAGED"] /\ UNCHANGED net
+             /\ slot' = [slot EXCEPT !.state = "MANAGED"] /\ UNCHANGED netVars
 
 on_acquire_at_switch ==
   \E m \in net["ACQUIRE"] :
@@ -54,7 +54,7 @@ IsCurrent(m) == /\ slot.state # "UNHELD"
 (* The slot as it is; who else has it by now is of no interest to the one whose tenure is over. *)
 Answer(m, outcome) ==
   LET mine == slot.agent = m.from /\ slot.at <= m.at + 1
-  IN Send({Retenured(m.from, m.at, m.change, outcome, IF mine THEN slot ELSE Unheld(m.at + 1))})
+  IN Take(m, {Retenured(m.from, m.at, m.change, outcome, IF mine THEN slot ELSE Unheld(m.at + 1))})
 
 on_retenure ==
   \E m \in net["RETENURE"] :
@@ -64,7 +64,7 @@ on_retenure ==
            heir == NodeOf(m.change.heir)
        IN \/ /\ ~IsCurrent(m) /\ UNCHANGED <<slot, census>>
              /\ IF transfers /\ slot.at = m.at + 1 /\ slot.transferred /\ slot.agent = heir
-                THEN Send({Handed(m, slot.at)})
+                THEN Take(m, {Handed(m, slot.at)})
                 ELSE Answer(m, "stale")
           \/ /\ IsCurrent(m) /\ Use("JoinsCondition") /\ slot.joins # m.change.joins
              /\ Answer(m, "refused") /\ UNCHANGED <<slot, census>>
@@ -72,11 +72,11 @@ on_retenure ==
              /\ IF transfers /\ heir \notin live
                 THEN \/ Answer(m, "dead") /\ UNCHANGED <<slot, census>>
                      \* It died between the check and the change: read again after winning, so a GAP.
-                     \/ /\ slot' = Changed(m) /\ UNCHANGED net
+                     \/ /\ slot' = Changed(m) /\ Take(m, {})
                         /\ census' = [census EXCEPT !.gap = @ \/ Use("ReadWordAgain")]
                 ELSE /\ slot' = Changed(m) /\ UNCHANGED census
-                     /\ IF transfers THEN Send({Handed(m, slot.at + 1)})
-                        ELSE Send({Retenured(m.from, m.at, m.change, "applied", Changed(m))})
+                     /\ IF transfers THEN Take(m, {Handed(m, slot.at + 1)})
+                        ELSE Take(m, {Retenured(m.from, m.at, m.change, "applied", Changed(m))})
 
 (* CLAIM: by the named agent that never heard of its agency. The joins stay: their ordinals are what it must learn. *)
 on_claim ==
@@ -86,9 +86,9 @@ on_claim ==
     /\ IF slot.at = m.at /\ (~slot.transferred \/ ~Use("TransferredNoClaim"))
        THEN /\ slot' = [slot EXCEPT !.state = "MANAGED", !.transferred = TRUE, !.at = @ + 1,
                                     !.joins = IF Use("ClaimKeepsJoins") THEN @ ELSE 0]
-            /\ Send({Claimed(m.from, m.nonce, slot')})
+            /\ Take(m, {Claimed(m.from, m.nonce, slot')})
        ELSE /\ slot.at = m.at + 1 /\ slot.transferred /\ UNCHANGED slot
-            /\ Send({Claimed(m.from, m.nonce, slot)})
+            /\ Take(m, {Claimed(m.from, m.nonce, slot)})
     /\ UNCHANGED <<serving, live, nodeVars, census>>
 
 SwitchNext == on_acquire_at_switch \/ on_retenure \/ on_claim
