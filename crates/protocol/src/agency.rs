@@ -36,6 +36,7 @@ pub struct Claim {
 #[derive(Debug)]
 pub struct Handing {
     pub to: Handle,
+    /// The heir's, one tenure after this node's own.
     pub stamp: Stamp,
     pub waiters: Vec<Party>,
     pub arrived: usize,
@@ -72,7 +73,8 @@ impl Book {
 
     /// The highest stamp that this node has served in the slot and still knows of.
     pub fn floor(&self) -> Stamp {
-        let handed = self.handing.as_ref().map_or(Stamp::default(), |h| h.stamp);
+        // `Handing` has the stamp of the next agent, whose grants count.
+        let handed = self.handing.as_ref().map_or(Stamp::default(), |h| Stamp { tenure: h.stamp.tenure - 1, ..h.stamp });
         self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
     }
 
