@@ -10,7 +10,8 @@ setup: ## install what building and testing need; silent if it is all there
 	@scripts/setup.sh
 
 demo: ## a switch and four hosts move money under locks while things break
-	@cargo run --release --quiet -p wayside-daemon --bin wayside -- demo
+	@cargo build --release --quiet -p wayside-daemon -p wayside-demo
+	@"$${CARGO_TARGET_DIR:-target}/release/wayside-demo"
 
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh

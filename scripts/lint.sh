@@ -16,6 +16,6 @@ done
 # Files that fit in a head (STYLE.md). Generated files and tables of cases may be longer.
 long=$(git ls-files '*.rs' '*.c' '*.h' '*.tla' '*.sh' '*.py' | grep -v '^wire/' | while read -r file; do
 	lines=$(wc -l <"$file")
-	[ "$lines" -le 600 ] || echo "$file: $lines lines, 600 are the most"
+	[ "$lines" -le 900 ] || echo "$file: $lines lines, see STYLE.md"
 done)
 [ -z "$long" ] || { echo "$long" >&2; exit 1; }

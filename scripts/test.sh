@@ -11,12 +11,15 @@ stage_setup() { scripts/setup.sh; }
 stage_lint() { scripts/lint.sh; }
 stage_wire() { cargo xtask wire --check; }
 # --show-output: a test that skips itself says so, and the summary below repeats it.
-stage_rust() { cargo test --workspace --no-fail-fast --quiet -- --show-output; }
+stage_rust() {
+	cargo test --workspace --exclude wayside-daemon --exclude wayside-demo --no-fail-fast --quiet -- --show-output
+}
 # The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
 stage_bpf() { cargo test --release --quiet -p wayside-switch --features bpf -- --show-output; }
 stage_simulation() { cargo run --release --quiet -p wayside-sim; }
 stage_spec() { spec/run.sh ci; }
-stage_end_to_end() { tests/run.sh; }
+# Real processes, killed and paused.
+stage_end_to_end() { cargo test --release -p wayside-daemon -p wayside-demo --no-fail-fast --quiet -- --show-output; }
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -36,7 +39,10 @@ run() {
 	else
 		[ "$bad" != 0 ] || bad=1
 		printf '%-11s FAILED  %4d s  %d failed\n' "$stage" "$seconds" "$bad"
-		tail -n 200 "$log" | sed 's/^/    /'
+		# Of cargo's logs, what the failed tests said; of others, the end.
+		awk '/^failures:$/ { shown = 1 } /^test result/ { shown = 0 } shown || /^error/' "$log" >"$log.failures"
+		[ -s "$log.failures" ] || tail -n 100 "$log" >"$log.failures"
+		sed 's/^/    /' "$log.failures"
 	fi
 	sed -n 's/^ *\(skipped: .*\)/    \1/p' "$log" | sort -u
 	passed=$((passed + good)) failed=$((failed + bad))
