@@ -1,7 +1,7 @@
 //! Sockets to the switch, and what their readers sleep on.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -74,6 +74,28 @@ fn connected(switch: SocketAddrV4) -> io::Result<UdpSocket> {
     udp.connect(switch)?;
     udp.set_nonblocking(true)?;
     Ok(udp)
+}
+
+/// A TCP connection that is being made: it has a peer's address once it is.
+pub(crate) fn start_connecting(to: SocketAddrV4) -> io::Result<TcpStream> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: to.ip().to_bits().to_be() },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: the new descriptor is owned by the stream alone; the address outlives the call and has that length.
+    unsafe {
+        let descriptor = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let stream = TcpStream::from(OwnedFd::from_raw_fd(descriptor));
+        let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        let begun = libc::connect(descriptor, (&raw const address).cast(), length);
+        let error = io::Error::last_os_error();
+        if begun < 0 && error.raw_os_error() != Some(libc::EINPROGRESS) { Err(error) } else { Ok(stream) }
+    }
 }
 
 /// Wakes a thread that sleeps in [`poll`]: an eventfd.

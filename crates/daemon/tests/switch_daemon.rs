@@ -297,6 +297,15 @@ fn a_remote_command_asks_over_tcp() {
     let ended = end(command);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("\"serving\":true"), "{}", ended.stdout);
+
+    // A node elsewhere lists its locks over TCP too, and has no lifeline.
+    let mut lock = wayside(&["lock", "far", "--endpoint", &neighbours.address.to_string()]);
+    lock.args(["--", "sh", "-c", "echo held; exec sleep 60"])
+        .env("WAYSIDE_SOCKET", daemon.directory.path().join("none"));
+    let holder = support::Running::start(lock);
+    assert_eq!(holder.line(), "held");
+    eventually("its lock is listed", || neighbours.count("far", "held") == 1);
+    assert_eq!(neighbours.json("status")["sessions"][0]["lifeline"], false);
 }
 
 #[test]

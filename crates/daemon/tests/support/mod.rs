@@ -167,9 +167,11 @@ impl Daemon {
         drop(self.running.take());
     }
 
-    /// Starts it again at the same address with the same state.
+    /// Starts it again at the same address with the same state. The admin port may be another: its number may have
+    /// been taken meanwhile.
     pub fn restart(&mut self) {
-        let (running, ready) = launch(self.directory.path(), &self.address.to_string(), &self.flags);
+        let flags = [&self.flags[..], &["--admin-listen".into(), "127.0.0.1:0".into()]].concat();
+        let (running, ready) = launch(self.directory.path(), &self.address.to_string(), &flags);
         (self.running, self.ready) = (Some(running), ready);
     }
 
