@@ -55,11 +55,6 @@ pub fn lock_packet(kind: u8, source: u16, entries: &[Entry]) -> Vec<u8> {
         namespace: NAMESPACE,
         ..Header::default()
     };
-    packet(&header, entries)
-}
-
-/// A packet of this header and these entries.
-pub fn packet(header: &Header, entries: &[Entry]) -> Vec<u8> {
     let mut packet = vec![0; entry_at(entries.len())];
     header.write(&mut packet);
     for (index, entry) in entries.iter().enumerate() {
@@ -68,11 +63,12 @@ pub fn packet(header: &Header, entries: &[Entry]) -> Vec<u8> {
     packet
 }
 
-/// A heartbeat of a node whose session is the one of [`enrol`].
-pub fn heartbeat(source: u16, sequence: u64, oldest: u64) -> Vec<u8> {
+/// A heartbeat of the session of [`enrol`].
+pub fn heartbeat(source: u16, sequence: u64) -> Vec<u8> {
     let header = Header { kind: kind::fabric::HEARTBEAT, source, epoch: EPOCH, ..Header::default() };
-    let mut packet = vec![0; 64];
+    let mut packet = vec![0; entry_at(1)];
     header.write(&mut packet);
-    Heartbeat { sequence, oldest, sent_us: 5, incarnation: u64::from(source) + 100 }.write(&mut packet, 32);
+    let oldest = request(source, 0);
+    Heartbeat { sequence, oldest, sent_us: 5, incarnation: u64::from(source) + 100 }.write(&mut packet, entry_at(0));
     packet
 }

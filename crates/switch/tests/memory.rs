@@ -1,0 +1,67 @@
+//! The switch's memory from the controller's side, while the data plane uses it.
+
+mod support;
+
+use support::{NAMESPACE, expire, from, heartbeat, lock_packet, request};
+use wayside_protocol::memory::{NodeWord, SlotWord, SwitchMemory};
+use wayside_switch::{Action, RegionError, Switch, SwitchConfig};
+use wayside_wire::{DropReason, Entry, Header, NodeState, Policy, SlotState, header_flag, kind};
+
+#[test]
+fn namespaces_get_slots_of_their_own_until_none_are_left() {
+    let switch = Switch::new(SwitchConfig { slots: 10, max_handle: 5 });
+    assert_eq!(switch.add_namespace(1, 0, Policy::Fair), Err(RegionError::Empty));
+    assert_eq!(switch.add_namespace(1, 11, Policy::Fair), Err(RegionError::Full { wanted: 11, left: 10 }));
+    assert_eq!(switch.add_namespace(1, 6, Policy::Fair), Ok(()));
+    assert_eq!(switch.add_namespace(1, 1, Policy::Fair), Err(RegionError::Taken { namespace: 1 }));
+    let full = switch.add_namespace(u16::MAX, 5, Policy::Fair).unwrap_err();
+    assert_eq!(full.to_string(), "5 slots do not fit: the switch has 4 left");
+    assert_eq!(switch.add_namespace(u16::MAX, 4, Policy::ReadPreferring), Ok(()));
+    assert_eq!([0, 1, u16::MAX].map(|namespace| switch.slot_count(namespace)), [0, 6, 4]);
+
+    let held = SlotWord { state: SlotState::Managed, agent: 3, ..SlotWord::unheld(7) };
+    assert!(switch.cas_slot(u16::MAX, 0, SlotWord::unheld(0), held));
+    assert!(!switch.cas_slot(u16::MAX, 0, SlotWord::unheld(0), held), "it is another one by now");
+    assert_eq!(switch.load_slot(u16::MAX, 0), held);
+    assert!((0..6).all(|slot| switch.load_slot(1, slot) == SlotWord::unheld(0)));
+}
+
+#[test]
+fn a_switch_without_memory_drops_every_request_and_counts_it() {
+    let switch = Switch::new(SwitchConfig { slots: 0, max_handle: 1 });
+    let mut packet = lock_packet(kind::lock::ACQUIRE, 1, &[Entry { holder: 1, ..Entry::default() }]);
+    let verdict = switch.process(&mut packet, from(1));
+    assert_eq!((verdict.action, verdict.reason), (Action::Drop, DropReason::StaleEpoch));
+    assert_eq!(switch.counter("stale_epoch"), 1);
+    assert_eq!(switch.counters().map(|(_, count)| count).sum::<u64>(), 1);
+}
+
+/// docs/protocol.md, Sessions: the controller expires by compare-and-swap on the sequence that it saw.
+#[test]
+fn a_session_ends_between_two_heartbeats_or_not_at_all() {
+    let switch = support::switch(8, 2);
+    let seen = switch.node_word(1);
+    assert_eq!(seen, NodeWord { state: NodeState::Live, sequence: 0 });
+    assert_eq!(switch.process(&mut heartbeat(1, 1), from(1)).action, Action::ToSender);
+    let expired = NodeWord { state: NodeState::Expired, ..seen };
+    assert!(!switch.cas_node_word(1, seen, expired), "a heartbeat came in between");
+
+    expire(&switch, 1);
+    let mut late = heartbeat(1, 2);
+    assert_eq!(switch.process(&mut late, from(1)).action, Action::ToSender);
+    assert_ne!(Header::read(&late).unwrap().flags & header_flag::EXPIRED, 0, "the lease is over");
+    assert_eq!(switch.node_word(1).sequence, 1);
+    let acquire = Entry { holder: 1, request: request(1, 1), ..Entry::default() };
+    let verdict = switch.process(&mut lock_packet(kind::lock::ACQUIRE, 1, &[acquire]), from(1));
+    assert_eq!(verdict.reason, DropReason::SourceNotLive);
+    assert_eq!(switch.load_slot(NAMESPACE, 0), SlotWord::unheld(0));
+}
+
+#[test]
+fn a_handle_has_an_address_from_its_first_session_on() {
+    let switch = support::switch(8, 1);
+    assert_eq!(switch.address(1, 0).unwrap().to_string(), "10.0.0.1:10001");
+    assert_eq!(switch.address(1, 55).unwrap().to_string(), "10.0.0.1:55");
+    assert_eq!(switch.address(2, 0), None);
+    assert_eq!(switch.oldest(1), request(1, 0));
+}
