@@ -323,6 +323,12 @@ impl Engine {
         self.core.lock().grants
     }
 
+    pub(crate) fn is_idle(&self) -> bool {
+        // What was confirmed may lie unread where no thread reads now.
+        self.sweep();
+        self.core.lock().node.is_idle()
+    }
+
     pub(crate) fn switch(&self) -> SocketAddrV4 {
         self.switch.lock().1
     }

@@ -204,6 +204,13 @@ impl Session {
         self.connection.engine.grants()
     }
 
+    /// Whether nothing is held, awaited, or given back and not yet confirmed, and no agent of a slot is here: a good
+    /// moment to end the process.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.connection.engine.is_idle()
+    }
+
     /// Ends the session now, for all its clones: what is held is lost. Takes at most a few tenths of a second.
     pub fn close(self) {
         self.connection.close();

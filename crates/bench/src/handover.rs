@@ -1,0 +1,69 @@
+//! Two nodes that want one lock: from one's release to the other's grant, through the switch, agency and all.
+//!
+//! Both wait blocking, whatever the mode: two threads that spin on one core measure the scheduler.
+
+use crate::Error;
+use crate::samples::Samples;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+use wayside_client::{Session, Wait};
+
+/// For the other one's request to reach the agent.
+const HOLD: Duration = Duration::from_micros(300);
+
+struct Shared {
+    began: Instant,
+    /// Nanoseconds after `began`; 0: not yet.
+    released: AtomicU64,
+    /// The one that released last: its own next grant is no hand-over.
+    by: AtomicU64,
+    over: AtomicBool,
+    samples: Mutex<Samples>,
+}
+
+/// Measures for about as long as it is told.
+pub(crate) fn run(endpoint: &str, how_long: Duration) -> Result<Samples, Error> {
+    let connect = || Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).connect();
+    let sessions = [connect(), connect()];
+    let shared = Shared {
+        began: Instant::now(),
+        released: AtomicU64::new(0),
+        by: AtomicU64::new(u64::MAX),
+        over: AtomicBool::new(false),
+        samples: Mutex::new(Samples::new("contended hand-over, blocking")),
+    };
+    let outcome = thread::scope(|scope| {
+        let threads: Vec<_> = (0u64..)
+            .zip(sessions)
+            .map(|(index, session)| {
+                let shared = &shared;
+                scope.spawn(move || take_turns(&session.map_err(|error| error.to_string())?, index, shared))
+            })
+            .collect();
+        thread::sleep(how_long);
+        shared.over.store(true, SeqCst);
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a node panicked".into())))
+    });
+    outcome?;
+    let mut samples = shared.samples.into_inner().map_err(|_| Error::from("a node panicked"))?;
+    samples.end_round(true);
+    Ok(samples)
+}
+
+fn take_turns(session: &Session, index: u64, shared: &Shared) -> Result<(), Error> {
+    while !shared.over.load(SeqCst) {
+        let guard = session.lock("hand-over").acquire().map_err(|error| error.to_string())?;
+        let released = shared.released.load(SeqCst);
+        if released > 0 && shared.by.load(SeqCst) != index {
+            let released = shared.began + Duration::from_nanos(released);
+            shared.samples.lock().map_err(|_| "the other node panicked")?.record(released);
+        }
+        thread::sleep(HOLD);
+        shared.by.store(index, SeqCst);
+        shared.released.store(shared.began.elapsed().as_nanos() as u64, SeqCst);
+        guard.release().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What a figure depends on besides the code: set here, and written down.
+
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::mem;
+use std::process::Command;
+
+/// Core of the clients, all their threads.
+pub(crate) const CLIENT_CORE: usize = 0;
+/// Core of the server, all its threads.
+pub(crate) const SERVER_CORE: usize = 1;
+
+/// Binds the calling thread, and threads and processes that it starts later, to a core. False on a single core, and
+/// where it is not allowed: then nothing is bound.
+pub(crate) fn pin(core: usize) -> bool {
+    if std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) && !is_pinned() {
+        return false;
+    }
+    // SAFETY: a set of zeros is an empty one; `core` is below its 1,024 bits; it outlives the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) == 0
+    }
+}
+
+/// Whether the calling thread is bound already, so that it sees one core only.
+fn is_pinned() -> bool {
+    // SAFETY: as above.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) == 0
+            && libc::CPU_COUNT(&set) == 1
+            && libc::sysconf(libc::_SC_NPROCESSORS_ONLN) > 1
+    }
+}
+
+/// Keeps idle processors awake while it is held: a processor that must be woken from deep sleep takes tens of
+/// microseconds, which drown whatever is measured.
+pub(crate) struct LatencyHeld {
+    _device: File,
+}
+
+impl LatencyHeld {
+    /// None without the right to.
+    pub(crate) fn hold() -> Option<LatencyHeld> {
+        let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
+        device.write_all(&0i32.to_ne_bytes()).ok()?;
+        Some(LatencyHeld { _device: device })
+    }
+}
+
+/// Where and how it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) commit: String,
+    pub(crate) load_before: String,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpu = read("/proc/cpuinfo");
+        let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+        let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+        Machine {
+            processor: model.trim_start_matches(['\t', ' ', ':']).into(),
+            cores: cpu.lines().filter(|line| line.starts_with("processor")).count(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().into(),
+            commit: commit.map(|out| String::from_utf8_lossy(&out.stdout).trim().into()).unwrap_or_default(),
+            load_before: read("/proc/loadavg").split(' ').next().unwrap_or_default().into(),
+        }
+    }
+}

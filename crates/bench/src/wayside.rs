@@ -1,0 +1,146 @@
+//! The contestant: a real switch daemon in a process of its own, and a session.
+
+use crate::knobs::{self, SERVER_CORE};
+use crate::samples::Samples;
+use crate::{Error, Waiting};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use wayside_client::{Guard, Session, Wait};
+
+/// A daemon that this process started, in a directory that goes with it.
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) endpoint: String,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    pub(crate) fn start(binary: &Path, waiting: Waiting) -> Result<Daemon, Error> {
+        let directory = std::env::temp_dir().join(format!("wayside-bench-{}-{}", std::process::id(), waiting.name()));
+        fs::create_dir_all(&directory).map_err(|error| format!("no directory for the switch: {error}"))?;
+        let how = if waiting == Waiting::Spinning { "spin" } else { "block" };
+        let mut command = Command::new(binary);
+        command
+            .args(["switch", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--threads", "1"])
+            .args(["--wait", how, "--log", "error", "--state-dir"])
+            .arg(directory.join("state"))
+            .arg("--control-socket")
+            .arg(directory.join("control.sock"))
+            .env_remove("WAYSIDE_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        // SAFETY: system calls only, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                knobs::pin(SERVER_CORE);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            })
+        };
+        let mut child = command.spawn().map_err(|error| format!("{} does not start: {error}", binary.display()))?;
+        let said = child.stdout.take().and_then(|out| BufReader::new(out).lines().next()).and_then(Result::ok);
+        let address = said.as_deref().and_then(|line| line.strip_prefix("switch: userspace on ")?.split(' ').next());
+        let endpoint = address.unwrap_or_default().to_owned();
+        let daemon = Daemon { child, endpoint, directory };
+        if daemon.endpoint.is_empty() {
+            return Err(format!("the switch did not say where it is, but {:?}", said.unwrap_or_default()));
+        }
+        Ok(daemon)
+    }
+
+    /// Takes it off its core, for as long as others are measured.
+    pub(crate) fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a child that has not been waited for keeps its id.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A session, and names that nobody has used.
+pub(crate) struct Contestant {
+    pub(crate) session: Session,
+    next: u64,
+    guards: Vec<Guard>,
+}
+
+/// While the daemon is paused the session is not heard: rounds are thousandths of this.
+const LEASE: Duration = Duration::from_secs(10);
+/// For what is given back to be confirmed.
+const SETTLE_MOST: Duration = Duration::from_secs(2);
+
+impl Contestant {
+    pub(crate) fn connect(endpoint: &str, waiting: Waiting) -> Result<Contestant, Error> {
+        let wait = if waiting == Waiting::Spinning { Wait::Spin } else { Wait::Block };
+        let session = Session::builder().endpoint(endpoint).namespace("default").wait(wait).lease(LEASE).connect();
+        let session = session.map_err(|error| error.to_string())?;
+        Ok(Contestant { session, next: 0, guards: Vec::with_capacity(1 << 12) })
+    }
+
+    fn fresh_name(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Acquires and gives back `count` fresh names.
+    pub(crate) fn warm_up(&mut self, count: usize) -> Result<(), Error> {
+        for _ in 0..count {
+            let name = self.fresh_name();
+            let outcome = self.session.lock(name).acquire().and_then(Guard::release);
+            outcome.map_err(|error| error.to_string())?;
+        }
+        self.settle()
+    }
+
+    /// Acquires `count` fresh names, one after the other, each timed; then gives all back, which is not.
+    pub(crate) fn acquires(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
+        for _ in 0..count {
+            let name = self.fresh_name();
+            let guard = samples.time(|| self.session.lock(name).acquire());
+            self.guards.push(guard.map_err(|error| error.to_string())?);
+        }
+        self.guards.clear();
+        self.settle()
+    }
+
+    /// Acquires and gives back, `count` fresh names; timed from the one to the next.
+    pub(crate) fn cycles(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
+        for _ in 0..count {
+            let name = self.fresh_name();
+            let outcome = samples.time(|| self.session.lock(name).acquire()?.release());
+            outcome.map_err(|error| error.to_string())?;
+        }
+        self.settle()
+    }
+
+    /// Waits until everything given back is confirmed: the next round begins with nothing under way.
+    fn settle(&self) -> Result<(), Error> {
+        let began = Instant::now();
+        while !self.session.is_idle() {
+            if began.elapsed() > SETTLE_MOST {
+                return Err("locks that were given back are not confirmed".into());
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+}
