@@ -335,8 +335,8 @@ impl std::fmt::Display for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let micros = self.0.as_micros();
         match micros {
-            _ if micros == 0 || micros % 1_000_000 == 0 => write!(f, "{} s", micros / 1_000_000),
-            _ if micros % 1_000 == 0 => write!(f, "{} ms", micros / 1_000),
+            _ if micros.is_multiple_of(1_000_000) => write!(f, "{} s", micros / 1_000_000),
+            _ if micros.is_multiple_of(1_000) => write!(f, "{} ms", micros / 1_000),
             _ => write!(f, "{micros} us"),
         }
     }

@@ -5,7 +5,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use support::{Daemon, Ended, PATIENCE, end, eventually, wayside};
 use wayside_wire::{Header, kind, service};
@@ -341,4 +341,25 @@ fn logs_are_text_or_json_with_times_in_utc() {
     assert!(time.len() >= 20 && time.as_bytes()[10] == b'T' && time.ends_with('Z'), "{text}");
     let json: serde_json::Value = serde_json::from_str(&run("json")).unwrap();
     assert!(json["timestamp"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn a_supervisor_hears_when_it_is_ready_and_when_it_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = wayside(&["dev", "--listen", "127.0.0.1:0", "--state-dir"]);
+    command.arg(directory.path().join("state")).env("WAYSIDE_SOCKET", directory.path().join("s"));
+    command.env("NOTIFY_SOCKET", &path);
+    let daemon = support::Running::start(command);
+    let heard = || {
+        let mut bytes = [0; 32];
+        let length = supervisor.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    daemon.signal(libc::SIGTERM);
+    assert_eq!(heard(), "STOPPING=1");
+    assert_eq!(daemon.wait().code(), Some(0));
 }

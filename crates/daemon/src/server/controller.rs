@@ -12,12 +12,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use wayside_protocol::Time;
 use wayside_protocol::controller::{Controller, Notice};
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
 pub const BACKLOG: usize = 1024;
+
+/// Between complaints about the store, in microseconds.
+const COMPLAINT: u64 = 1_000_000;
 
 /// A packet for the controller, by value: the channel's memory is allocated once.
 pub struct Packet {
@@ -113,6 +117,8 @@ pub struct Desk {
     socket: Arc<UdpSocket>,
     events: Receiver<Event>,
     shared: Arc<Shared>,
+    /// When a failure of the store may be logged again: it is met at every tick.
+    next_complaint: Time,
 }
 
 impl Desk {
@@ -123,7 +129,7 @@ impl Desk {
     ) -> (Desk, Inbox) {
         let (inbox, events) = Inbox::with_channel();
         let shared = Arc::clone(&inbox.shared);
-        (Desk { controller, namespaces, socket, events, shared }, inbox)
+        (Desk { controller, namespaces, socket, events, shared, next_complaint: Time(0) }, inbox)
     }
 
     /// Lets the controller do what is due and sends what it has to say.
@@ -136,7 +142,7 @@ impl Desk {
             }
         }
         while let Some(notice) = self.controller.notice() {
-            log(&notice);
+            self.log(&notice);
         }
     }
 
@@ -193,16 +199,22 @@ impl Desk {
             })
             .collect()
     }
-}
 
-fn log(notice: &Notice) {
-    match notice {
-        Notice::StoreFailed(why) => tracing::error!(why, "the state directory can't be written: nothing new begins"),
-        Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
-        Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
-        Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
-        Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
-        Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
-        Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),
+    fn log(&mut self, notice: &Notice) {
+        match notice {
+            Notice::StoreFailed(why) => {
+                let now = clock::now();
+                if now >= self.next_complaint {
+                    self.next_complaint = now + COMPLAINT;
+                    tracing::error!(why, "the state directory can't be written: nothing new begins");
+                }
+            }
+            Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
+            Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
+            Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
+            Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
+            Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
+            Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),
+        }
     }
 }

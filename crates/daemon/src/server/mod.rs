@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use control::{Control, SocketFile};
 use controller::{Desk, Inbox};
 pub use sockets::RECEIVE_BUFFER;
-use sockets::{bind_tcp, bind_udp, raise_open_files};
+use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
 use status::Facts;
 use std::io::{self, Write};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -67,6 +67,7 @@ pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathB
         let mut signals = Signals::new()?;
         let mut server = Server::start(config, state_dir)?;
         server.say_ready(config);
+        notify_supervisor("READY=1");
         let outcome = tokio::select! {
             name = signals.next() => {
                 tracing::info!(signal = name, "ending");
@@ -74,6 +75,7 @@ pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathB
             }
             Some(thread) = server.ended.recv() => Err(Failure::unavailable(format!("the {thread} thread failed; see the log"))),
         };
+        notify_supervisor("STOPPING=1");
         server.end();
         outcome
     })

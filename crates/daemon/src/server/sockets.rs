@@ -4,6 +4,8 @@ use crate::failure::Failure;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -62,6 +64,19 @@ fn unbound(protocol: &str, address: SocketAddrV4, flag: &str, error: &io::Error)
             "no permission to bind {protocol} port {address}; choose one above 1023 with {flag}"
         )),
         _ => Failure::system(format_args!("can't bind {protocol} port {address}"), error),
+    }
+}
+
+/// Tells systemd (`Type=notify`) how far the daemon is: `READY=1`, `STOPPING=1`. Nothing happens elsewhere.
+pub fn notify_supervisor(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return };
+    let sent = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => std::os::unix::net::SocketAddr::from_abstract_name(name),
+        None => std::os::unix::net::SocketAddr::from_pathname(&path),
+    }
+    .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "can't reach NOTIFY_SOCKET");
     }
 }
 

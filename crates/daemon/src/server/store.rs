@@ -9,7 +9,9 @@
 use crate::config::Namespace;
 use crate::failure::Failure;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use std::fs::Permissions;
 use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use wayside_protocol::controller::{Record, Store};
 
@@ -28,13 +30,15 @@ impl StateDir {
     /// Opens `directory`, which is made if it is missing.
     pub fn open(directory: &Path) -> Result<StateDir, Failure> {
         let shown = directory.display();
-        std::fs::create_dir_all(directory).map_err(|error| {
+        // The records have the secrets of sessions in them.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
             Failure::system(
                 format_args!("can't make state directory {shown} (choose another with --state-dir)"),
                 &error,
             )
         })?;
-        let database = Database::create(directory.join(FILE)).map_err(|error| match error {
+        let file = directory.join(FILE);
+        let database = Database::create(&file).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => Failure::unavailable(format!(
                 "state directory {shown} is in use by another Wayside daemon; end that one or choose another with --state-dir"
             )),
@@ -46,6 +50,8 @@ impl StateDir {
                  (tokens then start over: resources that remember higher ones will refuse them)"
             )),
         })?;
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600))
+            .map_err(|error| Failure::system(format_args!("can't close {} to other users", file.display()), &error))?;
         Ok(StateDir { database })
     }
 
@@ -131,6 +137,15 @@ mod tests {
         drop(state);
         let mut state = StateDir::open(directory.path()).unwrap();
         assert_eq!(state.load().unwrap(), [(0, vec![1]), (7, vec![4])]);
+    }
+
+    #[test]
+    fn secrets_are_for_their_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("state");
+        let _state = StateDir::open(&inner).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&inner), mode(&inner.join(FILE))), (0o700, 0o600));
     }
 
     #[test]
