@@ -79,7 +79,8 @@ impl Bench {
             namespace: 1,
             ..Header::default()
         };
-        let body = Enrolled { nonce, incarnation, lease_us: lease as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
+        let body =
+            Enrolled { nonce, incarnation, lease_us: lease as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
         let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
         header.write(&mut packet);
         body.write(&mut packet, BODY);
@@ -218,9 +219,20 @@ fn trace(now: Time, to: Option<usize>, header: &Header, packet: &[u8]) {
         let bits = wayside_wire::SlotBits::from_u16(entry.slot_bits);
         println!(
             "{:>9} {at:>7} <- {} {kind:10} flags {:#x} pos {} | name {} req {:x} ten {} seq {} holder {} {:?} x{} t{} j{} f{:#x}",
-            now.0, header.source, header.flags, header.position, entry.name, entry.request & 0xff_ffff_ffff,
-            entry.tenure, entry.sequence, entry.holder, bits.state, u8::from(bits.transferred),
-            u8::from(bits.tryable), bits.joins, entry.flags
+            now.0,
+            header.source,
+            header.flags,
+            header.position,
+            entry.name,
+            entry.request & 0xff_ffff_ffff,
+            entry.tenure,
+            entry.sequence,
+            entry.holder,
+            bits.state,
+            u8::from(bits.transferred),
+            u8::from(bits.tryable),
+            bits.joins,
+            entry.flags
         );
     }
 }

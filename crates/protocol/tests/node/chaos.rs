@@ -94,7 +94,8 @@ fn run(seed: u64, loss: u64, duplicates: u64) -> (usize, usize) {
                 let id = bench.ask_with(node, want);
                 live.insert((node, id), (name, false));
             }
-            let held = live.iter().find(|((of, _), (_, held))| *of == node && *held).map(|(key, (name, _))| (key.1, *name));
+            let held =
+                live.iter().find(|((of, _), (_, held))| *of == node && *held).map(|(key, (name, _))| (key.1, *name));
             if let Some((id, name)) = held.filter(|_| dice.chance(8)) {
                 oracle.end(id, name);
                 live.remove(&(node, id));
