@@ -1,0 +1,346 @@
+//! What happens in the demo, in order. Every number was measured; what should have happened and did not is a fault.
+
+use crate::bank::{Bank, Statement};
+use crate::crew::{Crew, Failure, Terms, failed, host_of};
+use crate::hosts::{HOSTS, Hosts};
+use crate::messages::{Order, Said};
+use crate::screen::{Screen, Tone, grouped, span};
+use crate::switch::{Switch, SwitchFiles};
+use crate::table;
+use crate::tally::Tally;
+use crate::worker::TELLERS;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const ACCOUNTS: usize = 32;
+const BALANCE: i64 = 100_000;
+/// How long the part without locks lasts if it loses money at once, and how long it may take to.
+const BARE: Duration = Duration::from_secs(1);
+const BARE_MOST: Duration = Duration::from_secs(10);
+/// For a request to reach who keeps the lock's books.
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
+/// Beyond what a lease and its grace explain: a machine that is busy with other things.
+const SLACK: Duration = Duration::from_secs(5);
+/// The accounts go on being used before the paused worker comes back.
+const MEANWHILE: Duration = Duration::from_millis(300);
+/// Before the switch is started again: about what an init system takes.
+const DOWN: Duration = Duration::from_millis(200);
+
+/// What is asked of the demo.
+pub struct Plan {
+    pub seconds: Duration,
+    pub lease: Duration,
+    pub workers: usize,
+    pub loopback: bool,
+    pub fenced: bool,
+    pub wayside: PathBuf,
+}
+
+/// How one part of the demo went.
+pub struct Part {
+    pub took: Duration,
+    pub tally: Tally,
+    pub end: Statement,
+}
+
+/// Tells the story and judges it.
+pub fn tell(plan: &Plan, screen: &mut Screen) -> Result<(), Failure> {
+    let directory = tempfile::Builder::new().prefix("wayside-demo-").tempdir()?;
+    let hosts = Hosts::make(plan.loopback)?;
+    screen.line(&hosts.description);
+    screen.line(&format!(
+        "{} processes of {TELLERS} threads move money between {ACCOUNTS} accounts in one file.",
+        plan.workers
+    ));
+    screen.heading("Without locks");
+    let bare = without_locks(plan, directory.path(), &hosts, screen)?;
+    screen.heading("With locks");
+    let files = SwitchFiles::write(&plan.wayside, directory.path(), &hosts, plan.lease)?;
+    let mut story = Story::begin(plan, directory.path(), &hosts, &files, screen)?;
+    story.run()?;
+    let (locked, mut faults) = story.end()?;
+    screen.line("");
+    table::lines(&bare, &locked, screen).iter().for_each(|line| screen.line(line));
+    faults.extend(judge(&bare, &locked));
+    if faults.is_empty() {
+        screen.line(&format!("\n{}", screen.toned(Tone::Good, "With locks, all the money is there.")));
+        return Ok(());
+    }
+    failed(faults.join("\n        "))
+}
+
+/// The same work with nothing to keep the tellers apart.
+fn without_locks(plan: &Plan, directory: &Path, hosts: &Hosts, screen: &mut Screen) -> Result<Part, Failure> {
+    let bank = directory.join("bank-without-locks");
+    Bank::found(&bank, ACCOUNTS, BALANCE)?;
+    let terms = Terms { bank, count: plan.workers, control_socket: None, fenced: false };
+    let (mut crew, ..) = Crew::start(&terms, hosts, screen)?;
+    screen.event(Duration::ZERO, &format!("{} workers start, on {HOSTS} hosts", plan.workers));
+    crew.watch(screen, BARE)?;
+    let loses_money = |crew: &mut Crew| Ok((!crew.statement()?.is_exact()).then_some(()));
+    crew.until(screen, BARE_MOST, "without locks the workers were to lose money", loses_money)?;
+    let took = crew.began().elapsed();
+    crew.dismiss(screen)?;
+    let end = crew.statement()?;
+    let (missing, surplus) = end.astray();
+    screen.event(took, &format!("{} transfers later, money is astray:", grouped(end.transfers)));
+    screen.detail(&format!(
+        "{} are missing on some accounts, others have {} too much",
+        grouped(missing),
+        grouped(surplus)
+    ));
+    Ok(Part { took, tally: crew.tally, end })
+}
+
+/// What must hold at the end, besides what the story has seen.
+fn judge(bare: &Part, locked: &Part) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut expect = |holds: bool, what: String| {
+        if !holds {
+            faults.push(what);
+        }
+    };
+    let counts = &locked.tally.counts;
+    let difference = table::difference(&locked.end);
+    expect(!bare.end.is_exact(), "without locks no money was lost".into());
+    expect(locked.end.is_exact(), format!("with locks the money is {difference}"));
+    expect(counts.audits > 0, "no audit came to its end".into());
+    expect(counts.wrong_audits == 0, format!("{} audits found a wrong sum", counts.wrong_audits));
+    for (who, grants) in
+        [("the switch", counts.by_switch), ("an agent", counts.by_agent), ("a local agent", counts.by_local)]
+    {
+        expect(grants > 0, format!("nothing was granted by {who}"));
+    }
+    faults
+}
+
+/// The part with locks, in which things break.
+struct Story<'a> {
+    screen: &'a mut Screen,
+    hosts: &'a Hosts,
+    files: &'a SwitchFiles,
+    crew: Crew,
+    switch: Option<Switch>,
+    /// Between two events.
+    calm: Duration,
+    lease: Duration,
+    grace: Duration,
+    faults: Vec<String>,
+}
+
+/// A worker that stands between reading and writing, with its locks.
+struct Held {
+    worker: usize,
+    accounts: [usize; 2],
+    tokens: [u64; 2],
+}
+
+impl Held {
+    /// "worker 2 on host 2, which holds the locks of accounts 4 and 17"
+    fn described(&self) -> String {
+        let [a, b] = self.accounts;
+        format!("{}, which holds the locks of accounts {a} and {b}", worker_name(self.worker))
+    }
+
+    /// When others had both locks, if they had. `of` tells an account's token and when it came.
+    fn passed_on(&self, statement: &Statement, of: impl Fn(&crate::bank::Account) -> u64) -> Option<u64> {
+        let accounts = self.accounts.map(|account| &statement.accounts[account]);
+        let passed = accounts.iter().zip(self.tokens).all(|(account, token)| of(account) > token);
+        passed.then(|| accounts[0].seen_at_us.max(accounts[1].seen_at_us))
+    }
+}
+
+fn worker_name(worker: usize) -> String {
+    format!("worker {} on host {}", worker + 1, host_of(worker) + 1)
+}
+
+impl<'a> Story<'a> {
+    fn begin(
+        plan: &Plan,
+        directory: &Path,
+        hosts: &'a Hosts,
+        files: &'a SwitchFiles,
+        screen: &'a mut Screen,
+    ) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let switch = Switch::start(files, hosts)?;
+        let ready = started.elapsed();
+        let bank = directory.join("bank");
+        Bank::found(&bank, ACCOUNTS, BALANCE)?;
+        let control_socket = Some(files.control_socket.clone());
+        let terms = Terms { bank, count: plan.workers, control_socket, fenced: plan.fenced };
+        let (crew, lease, grace) = Crew::start(&terms, hosts, screen)?;
+        screen.event(
+            Duration::ZERO,
+            &format!(
+                "the switch answers after {}; {} workers start: lease {}, grace {}",
+                span(ready),
+                plan.workers,
+                span(lease),
+                span(grace)
+            ),
+        );
+        if !plan.fenced {
+            screen.detail("the accounts take stale tokens, as asked");
+        }
+        // Two leases run out, and six calm times are between beginning, events and end.
+        let busy = BARE + (lease + grace) * 2 + MEANWHILE + DOWN * 2;
+        let calm = plan.seconds.saturating_sub(busy) / 6;
+        Ok(Story { screen, hosts, files, crew, switch: Some(switch), calm, lease, grace, faults: Vec::new() })
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        self.calm()?;
+        self.kill_beside_a_daemon()?;
+        self.calm()?;
+        self.kill_elsewhere()?;
+        self.calm()?;
+        self.pause()?;
+        self.calm()?;
+        self.restart_switch()?;
+        self.calm()?;
+        self.calm()
+    }
+
+    fn end(mut self) -> Result<(Part, Vec<String>), Failure> {
+        let took = self.crew.began().elapsed();
+        self.crew.dismiss(self.screen)?;
+        let end = self.crew.statement()?;
+        self.event(&format!("the others end, after {} transfers", grouped(end.transfers)));
+        if !self.switch.as_mut().map_or(Ok(false), Switch::runs)? {
+            self.faults.push("the switch ended by itself".into());
+        }
+        Ok((Part { took, tally: self.crew.tally, end }, self.faults))
+    }
+
+    fn event(&mut self, text: &str) {
+        self.screen.event(self.crew.began().elapsed(), text);
+    }
+
+    fn calm(&mut self) -> Result<(), Failure> {
+        self.crew.watch(self.screen, self.calm)
+    }
+
+    /// Lets a worker stop while it holds two locks, and another one wait for them.
+    fn hold(&mut self, worker: usize) -> Result<Held, Failure> {
+        self.crew.order(worker, &Order::Hold)?;
+        let holding = |said: &Said| match *said {
+            Said::Holding { accounts, tokens } => Some((accounts, tokens)),
+            _ => None,
+        };
+        let (accounts, tokens) = self.crew.hear(self.screen, worker, "hold two locks", holding)?;
+        // The first worker lives until the end.
+        let waiter = 0;
+        self.crew.order(waiter, &Order::Want(accounts))?;
+        let asking = |said: &Said| matches!(said, Said::Asking).then_some(());
+        self.crew.hear(self.screen, waiter, "ask for them", asking)?;
+        self.crew.watch(self.screen, ON_ITS_WAY)?;
+        Ok(Held { worker, accounts, tokens })
+    }
+
+    /// Kills a worker while it holds locks; how long its waiters waited then.
+    fn kill(&mut self, worker: usize) -> Result<Duration, Failure> {
+        let held = self.hold(worker)?;
+        self.event(&format!("kill -9: {}", held.described()));
+        let killed_at = self.crew.kill(worker)?;
+        let most = self.lease + self.grace + SLACK;
+        let passed_on = |crew: &mut Crew| Ok(held.passed_on(&crew.statement()?, |account| account.seen));
+        let at = self.crew.until(self.screen, most, "the locks of the dead were to be given to others", passed_on)?;
+        if at < killed_at {
+            return failed(format!("{} lost its locks before it was killed", worker_name(worker)));
+        }
+        Ok(Duration::from_micros(at - killed_at))
+    }
+
+    fn kill_beside_a_daemon(&mut self) -> Result<(), Failure> {
+        let took = self.kill(1)?;
+        self.screen.detail(&format!("waiters have them {} later: its daemon saw the connection close", span(took)));
+        if took >= self.lease {
+            self.faults.push("a daemon on its host did not notice the death at once".into());
+        }
+        Ok(())
+    }
+
+    fn kill_elsewhere(&mut self) -> Result<(), Failure> {
+        let took = self.kill(2)?;
+        self.screen.detail(&format!("waiters have them {} later: no daemon there, the lease ran out", span(took)));
+        Ok(())
+    }
+
+    /// Stops a worker between its reading and its write until others have its accounts, then lets it write.
+    fn pause(&mut self) -> Result<(), Failure> {
+        let worker = 3;
+        let held = self.hold(worker)?;
+        self.event(&format!("SIGSTOP: {}", held.described()));
+        let transfers = self.crew.statement()?.transfers;
+        let paused = Instant::now();
+        self.crew.signal(worker, libc::SIGSTOP)?;
+        self.crew.watch(self.screen, self.lease + self.grace)?;
+        let written = |crew: &mut Crew| Ok(held.passed_on(&crew.statement()?, |account| account.written));
+        self.crew.until(self.screen, SLACK, "others were to use the accounts of the paused", written)?;
+        self.crew.watch(self.screen, MEANWHILE)?;
+        let meanwhile = self.crew.statement()?.transfers - transfers;
+        self.event(&format!(
+            "SIGCONT after {}: its lease is over, {} transfers went on meanwhile",
+            span(paused.elapsed()),
+            grouped(meanwhile)
+        ));
+        self.resume(&held)
+    }
+
+    fn resume(&mut self, held: &Held) -> Result<(), Failure> {
+        let before = self.crew.transfers_of(held.worker);
+        self.crew.order(held.worker, &Order::Go)?;
+        self.crew.signal(held.worker, libc::SIGCONT)?;
+        let resumed = Instant::now();
+        let wrote = |said: &Said| match *said {
+            Said::Wrote(refusal) => Some(refusal),
+            _ => None,
+        };
+        match self.crew.hear(self.screen, held.worker, "write what it began", wrote)? {
+            Some(stale) => self.screen.detail(&format!(
+                "its write is refused: token {}, account {} has seen {}",
+                stale.token, stale.account, stale.seen
+            )),
+            None => {
+                let text = "its stale write went through";
+                let text = self.screen.toned(Tone::Bad, text);
+                self.screen.detail(&text);
+                self.faults.push("the stale write of the paused worker went through".into());
+            }
+        }
+        let works = |crew: &mut Crew| Ok((crew.transfers_of(held.worker) > before).then_some(()));
+        self.crew.until(self.screen, SLACK, "the paused worker was to work again", works)?;
+        self.screen.detail(&format!("it moves money again {} later, in a new session", span(resumed.elapsed())));
+        Ok(())
+    }
+
+    fn restart_switch(&mut self) -> Result<(), Failure> {
+        let epoch = highest_epoch(&self.crew.statement()?).0;
+        self.event("kill -9: the switch, which has all locks in memory");
+        let killed_at = crate::system::now_us();
+        if let Some(switch) = self.switch.take() {
+            switch.kill()?;
+        }
+        self.crew.watch(self.screen, DOWN)?;
+        self.event("the switch is started again, knowing nothing of any lock");
+        self.switch = Some(Switch::start(self.files, self.hosts)?);
+        let risen = |crew: &mut Crew| Ok(Some(highest_epoch(&crew.statement()?)).filter(|(now, _)| *now > epoch));
+        let most = self.lease + self.grace + SLACK;
+        let (now, at) = self.crew.until(self.screen, most, "grants of a new epoch were to come", risen)?;
+        self.screen.detail(&format!(
+            "locks are granted again {} after the kill, in epoch {now} after {epoch}",
+            span(Duration::from_micros(at.saturating_sub(killed_at)))
+        ));
+        Ok(())
+    }
+}
+
+/// The epoch of the highest token in the bank, and when the first of that epoch came.
+fn highest_epoch(statement: &Statement) -> (u64, u64) {
+    // docs/protocol.md, Glossary: the epoch is above tenure (32 bits) and sequence (8).
+    let epochs = statement.accounts.iter().map(|account| (account.seen >> 40, account.seen_at_us));
+    let highest = epochs.clone().map(|(epoch, _)| epoch).max().unwrap_or(0);
+    let first = epochs.filter(|(epoch, _)| *epoch == highest).map(|(_, at)| at).min().unwrap_or(0);
+    (highest, first)
+}
