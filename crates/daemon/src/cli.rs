@@ -54,7 +54,7 @@ timed out (see -E), 76 lost while COMMAND ran, 77 not allowed, 126 COMMAND can't
 
 #[derive(Debug, Args)]
 pub struct SwitchArgs {
-    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and [[namespace]] tables (name, slots, policy)
+    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and an array of tables `namespace` (name, slots, policy)
     #[arg(long, env = "WAYSIDE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
