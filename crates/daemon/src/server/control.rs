@@ -3,8 +3,9 @@
 //! Nodes greet on it and are then asked what they hold; commands query. A greeted connection on the Unix socket is its
 //! node's lifeline: the kernel closes it when the last process that has it is gone, and the controller is told.
 //!
-//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, at most 256 connections
-//! that have not greeted, and nobody is waited for: a peer that does not read is dropped, or skipped if it is a lifeline.
+//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, and on each listener at most
+//! 256 connections that have not greeted. Nobody is waited for: a peer that does not read is dropped, or skipped if it
+//! is a lifeline.
 
 use super::controller::Inbox;
 use super::status::Facts;
@@ -30,7 +31,7 @@ use wayside_client::control::{Greeting, Hello, LISTING_MOST, ListRequest, Listed
 const STRANGER_LINE: usize = 4 << 10;
 /// A listing: the 1,000 entries of the longest names, every byte of them escaped.
 const NODE_LINE: usize = 8 << 20;
-/// Connections that have not greeted. Nodes are limited by handles and file descriptors alone.
+/// Connections that have not greeted, on each listener. Nodes are limited by handles and file descriptors alone.
 const STRANGERS: usize = 256;
 /// To the first line, and between a command's lines.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,7 +67,9 @@ pub struct Control {
     facts: Facts,
     peers: Mutex<HashMap<u64, Peer>>,
     connections: AtomicU64,
-    strangers: Arc<Semaphore>,
+    /// Places for connections that have not greeted: of this host, and of others, who cannot take those away.
+    strangers_here: Arc<Semaphore>,
+    strangers_elsewhere: Arc<Semaphore>,
     /// Connections closed for want of a place.
     refused: AtomicU64,
 }
@@ -78,7 +81,8 @@ impl Control {
             facts,
             peers: Mutex::default(),
             connections: AtomicU64::new(0),
-            strangers: Arc::new(Semaphore::new(STRANGERS)),
+            strangers_here: Arc::new(Semaphore::new(STRANGERS)),
+            strangers_elsewhere: Arc::new(Semaphore::new(STRANGERS)),
             refused: AtomicU64::new(0),
         })
     }
@@ -104,7 +108,8 @@ impl Control {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         // Without a permit the connection is closed at once, unheard.
-        let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() else {
+        let places = if local { &self.strangers_here } else { &self.strangers_elsewhere };
+        let Ok(permit) = Arc::clone(places).try_acquire_owned() else {
             let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
             // Said ever less often: a flood must not fill the log.
             if refused.is_power_of_two() {
