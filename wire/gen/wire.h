@@ -109,6 +109,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_REPORT 16                    /* node to controller: a page of holds */
 #define WS_LOCK_ADOPT 17                     /* controller to node: be the agent of these holders */
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
+#define WS_LOCK_INSPECT 19                   /* controller to agent: is this slot still yours? */
 
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
@@ -422,6 +423,7 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_LOCK_REPORT:
 		case WS_LOCK_ADOPT:
 		case WS_LOCK_ADOPTED:
+		case WS_LOCK_INSPECT:
 			return WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES;
 		default:
 			return 0;
@@ -475,6 +477,7 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	case WS_LOCK_REPORT: return "report";
 	case WS_LOCK_ADOPT: return "adopt";
 	case WS_LOCK_ADOPTED: return "adopted";
+	case WS_LOCK_INSPECT: return "inspect";
 	default: return "unknown";
 	}
 }

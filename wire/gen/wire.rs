@@ -227,6 +227,9 @@ pub mod kind {
 
         /// Node to controller: page taken.
         pub const ADOPTED: u8 = 18;
+
+        /// Controller to agent: is this slot still yours?.
+        pub const INSPECT: u8 = 19;
     }
 }
 
@@ -343,11 +346,13 @@ pub enum LockKind {
     Adopt = 17,
     /// Node to controller: page taken.
     Adopted = 18,
+    /// Controller to agent: is this slot still yours?.
+    Inspect = 19,
 }
 
 impl LockKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [LockKind; 18] = [
+    pub const ALL: [LockKind; 19] = [
         LockKind::Acquire,
         LockKind::Grant,
         LockKind::Join,
@@ -366,6 +371,7 @@ impl LockKind {
         LockKind::Report,
         LockKind::Adopt,
         LockKind::Adopted,
+        LockKind::Inspect,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -389,6 +395,7 @@ impl LockKind {
             LockKind::Report => "report",
             LockKind::Adopt => "adopt",
             LockKind::Adopted => "adopted",
+            LockKind::Inspect => "inspect",
         }
     }
 }
@@ -416,6 +423,7 @@ impl TryFrom<u8> for LockKind {
             16 => Ok(LockKind::Report),
             17 => Ok(LockKind::Adopt),
             18 => Ok(LockKind::Adopted),
+            19 => Ok(LockKind::Inspect),
             _ => Err(Unknown(number)),
         }
     }

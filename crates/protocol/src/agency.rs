@@ -74,7 +74,8 @@ impl Book {
     /// The highest stamp that this node has served in the slot and still knows of.
     pub fn floor(&self) -> Stamp {
         // `Handing` has the stamp of the next agent, whose grants count.
-        let handed = self.handing.as_ref().map_or(Stamp::default(), |h| Stamp { tenure: h.stamp.tenure - 1, ..h.stamp });
+        let handed =
+            self.handing.as_ref().map_or(Stamp::default(), |h| Stamp { tenure: h.stamp.tenure - 1, ..h.stamp });
         self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
     }
 
@@ -93,7 +94,12 @@ impl Book {
                 && s.entry.holder == stray.entry.holder
                 && s.entry.slot_bits == stray.entry.slot_bits
         };
-        if self.limbo.len() >= LIMBO_MOST || self.limbo.iter().any(same) {
+        if let Some(kept) = self.limbo.iter_mut().find(|s| same(s)) {
+            // Or a retransmission would keep its hops from ever reaching the limit.
+            kept.hops = kept.hops.max(stray.hops);
+            return false;
+        }
+        if self.limbo.len() >= LIMBO_MOST {
             return false;
         }
         self.limbo.push(stray);

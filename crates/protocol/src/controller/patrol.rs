@@ -1,13 +1,23 @@
 //! The patrol walks over all slots, round after round, and finds what needs a census: slots whose agent is not LIVE,
 //! frozen slots that nobody works at (a controller died over them), and slots at the last tenure.
 //!
+//! A slot that has been held for long without a change may be held by nobody: a late copy of an ACQUIRE seized it, and
+//! the GRANT was lost. Its agent is asked (INSPECT): a node that has no such agent claims the slot, and frees it.
+//!
 //! A dead node's sweep is the next whole pass. Whoever wins a slot for a node reads the node's word after winning: so
 //! a slot that the pass found unheld is not won for the dead one afterwards, or is undone by the winner.
 
 use super::{Controller, Store};
-use crate::memory::SwitchMemory;
-use crate::{Mutant, Time};
-use wayside_wire::{NodeState, SlotState, limits};
+use crate::memory::{SlotWord, SwitchMemory};
+use crate::{Handle, Mutant, Time};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use wayside_wire::{Entry, Header, NodeState, SlotBits, SlotState, kind, limits};
+
+/// Held slots that are watched at a time. Each is one entry of an INSPECT once in [`PATIENCE`]: 128 packets.
+const WATCHED_MOST: usize = 4_096;
+/// A slot that has not moved for so many retransmission pauses is asked about.
+const PATIENCE: u64 = 20;
 
 #[derive(Default)]
 pub(super) struct Patrol {
@@ -18,6 +28,8 @@ pub(super) struct Patrol {
     slot: u32,
     /// Somebody waits for this pass.
     hurry_to: u64,
+    /// Held slots, as they were and since when: some at a time, each in its turn.
+    watched: BTreeMap<(u16, u32), (SlotWord, Time)>,
 }
 
 impl Patrol {
@@ -42,6 +54,23 @@ impl Patrol {
     pub fn restart(&mut self) {
         (self.namespace, self.slot) = (0, 0);
     }
+
+    /// True once a held slot has stayed as it is for `patience`. Then it makes room for another.
+    fn watch(&mut self, now: Time, namespace: u16, slot: u32, word: SlotWord, patience: u64) -> bool {
+        let key = (namespace, slot);
+        let before = self.watched.get(&key).filter(|(was, _)| word.held() && *was == word);
+        match before {
+            Some((_, since)) if now.since(*since) < patience => false,
+            Some(_) => self.watched.remove(&key).is_some(),
+            None => {
+                self.watched.remove(&key);
+                if word.held() && self.watched.len() < WATCHED_MOST {
+                    self.watched.insert(key, (word, now));
+                }
+                false
+            }
+        }
+    }
 }
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
@@ -51,6 +80,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         let mut budget = self.config.slots_per_tick;
+        let mut idle: BTreeMap<(u16, Handle), Vec<Entry>> = BTreeMap::new();
         while budget > 0 {
             let Some(namespace) = self.config.namespaces.get(self.patrol.namespace) else {
                 self.patrol.restart();
@@ -61,8 +91,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let end = self.memory.slot_count(id);
             let last = end.min(self.patrol.slot.saturating_add(budget));
             for slot in self.patrol.slot..last {
-                if self.needs_census(id, slot) {
+                let word = self.memory.load_slot(id, slot);
+                if self.needs_census(id, slot, word) {
                     self.recovery.queue(id, slot);
+                } else if self.patrol.watch(now, id, slot, word, PATIENCE * self.config.retransmit) {
+                    idle.entry((id, word.agent)).or_default().push(question(slot, word));
                 }
             }
             budget -= last - self.patrol.slot;
@@ -72,11 +105,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 self.patrol.slot = 0;
             }
         }
+        for ((_, agent), questions) in idle {
+            for page in questions.chunks(limits::MAX_ENTRIES) {
+                let header = Header { kind: kind::lock::INSPECT, ..Header::default() };
+                self.send_entries(agent, header, page.iter().copied());
+            }
+        }
         self.start_censuses(now);
     }
 
-    fn needs_census(&self, namespace: u16, slot: u32) -> bool {
-        let word = self.memory.load_slot(namespace, slot);
+    fn needs_census(&self, namespace: u16, slot: u32, word: SlotWord) -> bool {
         match word.state {
             _ if word.tenure == limits::MAX_TENURE => true,
             SlotState::Unheld => false,
@@ -86,4 +124,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
     }
+}
+
+/// The slot as the switch shows it, to the node that it names as agent.
+fn question(slot: u32, word: SlotWord) -> Entry {
+    let SlotWord { state, transferred, tryable, agent, joins, tenure } = word;
+    let bits = SlotBits { state, transferred, tryable, joins };
+    Entry { slot, tenure, holder: agent, slot_bits: bits.to_u16(), ..Entry::default() }
 }

@@ -127,7 +127,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         for gap in gaps.filter(|gap| gap.slot < self.memory.slot_count(header.namespace)) {
             let word = self.memory.load_slot(header.namespace, gap.slot);
             let stuck = word.held() || word.tenure == limits::MAX_TENURE;
-            if stuck && word.tenure == gap.tenure && self.memory.serving() {
+            // Who is named as agent and is not one may know no tenure: a RELEASE in its limbo speaks of its own grant.
+            let current = word.tenure == gap.tenure || (word.transferred && word.agent == header.source);
+            if stuck && current && self.memory.serving() {
                 self.recovery.queue(header.namespace, gap.slot);
             }
         }

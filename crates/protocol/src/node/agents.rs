@@ -196,6 +196,22 @@ impl Node {
         }
     }
 
+    /// INSPECT: the switch has named this node as agent for long. If it is none, it may have been granted the slot for a
+    /// request that was over by then, and never have heard of it.
+    pub(super) fn on_inspect(&mut self, now: Time, entry: Entry) {
+        let (stamp, bits) = self.snapshot(&entry);
+        let book = self.agency.book(entry.slot);
+        if book.agent.is_none() && book.claim.is_none() {
+            if bits.transferred {
+                let gap = Entry { slot: entry.slot, tenure: stamp.tenure, ..Entry::default() };
+                self.send(0, kind::lock::GAP, 0, 0, gap);
+            } else {
+                self.claim(now, entry.slot, stamp, bits);
+            }
+        }
+        self.settle_book(entry.slot);
+    }
+
     fn send_claim(&mut self, slot: u32) {
         let holder = self.handle();
         let Some(claim) = self.agency.get(slot).and_then(|book| book.claim.as_ref()) else { return };

@@ -354,6 +354,11 @@ impl Node {
             LockKind::Queue => self.on_queue(now, header, packet),
             LockKind::Queued => self.on_queued(now, header, first),
             LockKind::Adopt => self.on_adopt(now, header, packet),
+            LockKind::Inspect => {
+                for entry in entries(packet) {
+                    self.on_inspect(now, entry);
+                }
+            }
             _ => return Err(DropReason::UnknownKind),
         }
         Ok(())

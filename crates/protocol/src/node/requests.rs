@@ -450,7 +450,9 @@ impl Node {
     /// An answer to what was sent before the latest grant came speaks of another grant, or of none.
     pub(super) fn on_released(&mut self, answer: &Entry) {
         let (id, me) = (answer.request, self.handle());
-        let Some(request) = self.requests.get(id).filter(|r| matches!(r.state, State::Returning { .. })) else { return };
+        let Some(request) = self.requests.get(id).filter(|r| matches!(r.state, State::Returning { .. })) else {
+            return;
+        };
         let sent = request.entry(id, me, self.epoch());
         let same = (sent.tenure, sent.sequence) == (answer.tenure, answer.sequence)
             && (sent.flags ^ answer.flags) & entry_flag::JOINED == 0;
