@@ -1,0 +1,192 @@
+//! Who is granted when.
+
+use super::{Agent, Change, Desk, Party, mode_flag};
+use crate::mutant::Mutant;
+use crate::{Handle, Mode, Token};
+use core::mem;
+use wayside_wire::{Entry, entry_flag, kind, limits};
+
+/// Longest pause between reminders, in longest pauses of a retransmission.
+const REMINDER_MOST: u64 = 16;
+
+impl Agent {
+    /// Does whatever can be done now: grants, then one change if one is due.
+    pub fn serve(&mut self, desk: &mut Desk) {
+        if self.suspended && !desk.config.is_broken(Mutant::IgnoreSuspension) || self.pending.is_some() {
+            return;
+        }
+        self.bury_the_dead(desk);
+        if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
+            let idle = self.holders.is_empty() && !self.has_waiters() && self.heir_is_complete();
+            let change = if idle { Change::Free } else { Change::Renew { tryable: false } };
+            return self.start(change, desk);
+        }
+        if self.first_takes_over(desk.me) {
+            return self.hand_over(desk);
+        }
+        self.grant_queue(desk);
+        if self.pending.is_some() {
+            return;
+        }
+        while let Some(index) = self.queue.iter().position(|p| p.tries) {
+            if let Some(party) = self.queue.remove(index) {
+                self.refuse(party, 0, desk);
+            }
+        }
+        self.settle(desk);
+        self.set_reminder(desk);
+    }
+
+    /// The dead come in late, too: with an inherited queue, a refused transfer, an adoption.
+    pub(super) fn bury_the_dead(&mut self, desk: &Desk) {
+        if desk.dead.is_empty() || desk.config.is_broken(Mutant::BelieveTheDead) {
+            return;
+        }
+        let lives = |p: &Party| !desk.dead.has(p.holder, desk.now);
+        self.holders.retain(lives);
+        self.queue.retain(lives);
+        self.late.retain(lives);
+    }
+
+    pub(super) fn heir_is_complete(&self) -> bool {
+        self.heir.as_ref().is_none_or(|heir| heir.arrived == heir.total)
+    }
+
+    pub(super) fn joins_are_known(&self, desk: &Desk) -> bool {
+        self.joins.complete() || desk.config.is_broken(Mutant::IgnoreGaps)
+    }
+
+    /// Nobody holds, all wait for one name, the first of them elsewhere: the agency goes there.
+    pub(super) fn first_takes_over(&self, me: Handle) -> bool {
+        let Some(first) = self.queue.front() else { return false };
+        first.holder != me
+            && !self.open
+            && self.holders.is_empty()
+            && self.joins.complete()
+            && self.heir_is_complete()
+            && self.queue.iter().all(|p| p.name == first.name)
+    }
+
+    pub(super) fn hand_over(&mut self, desk: &mut Desk) {
+        let Some(first) = self.queue.pop_front() else { return };
+        while let Some(index) = self.queue.iter().position(|p| p.tries) {
+            if let Some(party) = self.queue.remove(index) {
+                self.refuse(party, 0, desk);
+            }
+        }
+        self.start(Change::Transfer(first), desk);
+    }
+
+    /// Grants in the order of arrival, each name on its own.
+    pub(super) fn grant_queue(&mut self, desk: &mut Desk) {
+        let mut blocked = mem::take(&mut self.blocked);
+        blocked.clear();
+        let mut index = 0;
+        while let Some(&party) = self.queue.get(index) {
+            if blocked.contains(&party.name) || !self.can_grant(&party, desk) {
+                blocked.push(party.name);
+                index += 1;
+                continue;
+            }
+            if self.tryable && party.name != self.name {
+                if self.joins_are_known(desk) {
+                    self.start(Change::Renew { tryable: false }, desk);
+                } else {
+                    self.note_gap(desk);
+                }
+                break;
+            }
+            if party.mode == Mode::Exclusive && self.sequence == limits::MAX_SEQUENCE {
+                self.start(Change::Renew { tryable: self.tryable }, desk);
+                break;
+            }
+            self.queue.remove(index);
+            self.grant(party, desk);
+        }
+        self.blocked = blocked;
+    }
+
+    pub(super) fn can_grant(&mut self, party: &Party, desk: &Desk) -> bool {
+        let mut of_name = self.holders.iter().filter(|p| p.name == party.name);
+        match party.mode {
+            Mode::Shared => !of_name.any(|p| p.mode == Mode::Exclusive),
+            Mode::Exclusive if self.open || of_name.next().is_some() => false,
+            Mode::Exclusive if self.joins_are_known(desk) => true,
+            Mode::Exclusive => {
+                self.note_gap(desk);
+                false
+            }
+        }
+    }
+
+    pub(super) fn grant(&mut self, party: Party, desk: &mut Desk) {
+        if party.mode == Mode::Exclusive && !desk.config.is_broken(Mutant::SameSequence) {
+            self.sequence += 1;
+        }
+        let party = Party { token: Token::new(self.stamp, self.sequence), tries: false, ..party };
+        self.holders.push(party);
+        self.deliver(party, desk);
+    }
+
+    /// Tells the holder of its grant, for the first time or again.
+    pub(super) fn deliver(&self, party: Party, desk: &mut Desk) {
+        if party.holder == desk.me {
+            desk.local.push_back(party);
+        } else {
+            desk.send(kind::lock::GRANT, party.holder, 0, 0, &[party.to_entry(self.slot)]);
+        }
+    }
+
+    /// A grant may be lost on its way to a request that nobody waits for any more: told again, its node gives it back.
+    pub(super) fn set_reminder(&mut self, desk: &Desk) {
+        let pause = desk.config.retransmit_most_us;
+        match self.reminder {
+            _ if self.holders.is_empty() => self.reminder = None,
+            None => self.reminder = Some((desk.now + pause, pause)),
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn remind(&mut self, pause: u64, desk: &mut Desk) {
+        let pause = (pause * 2).min(desk.config.retransmit_most_us * REMINDER_MOST);
+        self.reminder = Some((desk.now + pause, pause));
+        for &party in &self.holders {
+            self.deliver(party, desk);
+        }
+    }
+
+    pub(super) fn refuse(&self, party: Party, flags: u16, desk: &mut Desk) {
+        if party.holder == desk.me && party.tries {
+            return desk.local.push_back(party);
+        }
+        let entry = Entry { flags: entry_flag::TRY | mode_flag(party.mode), ..party.to_entry(self.slot) };
+        desk.send(kind::lock::BUSY, party.holder, flags, 0, &[entry]);
+    }
+
+    /// Nobody is left, or only readers: the switch may decide again.
+    pub(super) fn settle(&mut self, desk: &mut Desk) {
+        if !self.queue.is_empty() || !self.heir_is_complete() {
+            return;
+        }
+        let shared_only = self.holders.iter().all(|p| p.mode == Mode::Shared);
+        let saturated = self.open && self.joins.expected == limits::MAX_JOINS;
+        let idle = self.holders.is_empty();
+        if !idle && !(shared_only && (!self.open || saturated)) {
+            return;
+        }
+        if !self.joins_are_known(desk) {
+            return self.note_gap(desk);
+        }
+        self.gap_due = None;
+        if idle {
+            return self.start(Change::Free, desk);
+        }
+        self.name = self.holders[0].name;
+        let tryable = self.holders.iter().all(|p| p.name == self.name);
+        self.start(Change::Reopen { tryable }, desk);
+    }
+
+    pub(super) fn note_gap(&mut self, desk: &Desk) {
+        self.gap_due.get_or_insert(desk.now + desk.config.gap_us);
+    }
+}

@@ -1,0 +1,307 @@
+//! The agent: bookkeeper of one held slot, on the node of one of its holders (paper 004, sections 3 and 4).
+//!
+//! ```text
+//!            install (GRANT with AGENCY, CLAIMED, ADOPT)
+//!                 |
+//!                 v     second name, sequence 255 -> renew        nobody left -> free
+//!   OPEN  <--- reopen ---  MANAGED  ------------------------> transfer to the first waiter
+//!     \___ closed by an exclusive ACQUIRE at the switch ___/
+//! ```
+//!
+//! Invariants
+//! * An agent acts only while it is confirmed, not suspended and has no pending change. Everything it tells the switch
+//!   is conditional on its own tenure and on the joins it knows; with a gap it tells it nothing, as a new tenure would
+//!   forget the gap and the holder in it.
+//! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
+//! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
+//! * In OPEN no exclusive request is in `queue`.
+//! * Within a name, nobody overtakes a conflicting waiter.
+
+mod changes;
+mod desk;
+mod granting;
+mod heritage;
+
+pub use desk::{Desk, Party, mode_flag};
+pub use heritage::fill;
+
+use crate::joins::Joins;
+use crate::mutant::Mutant;
+use crate::{Handle, Mode, Stamp, Time, Token};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use wayside_wire::{SlotBits, SlotState, header_flag};
+
+/// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
+const RETIRED_MOST: usize = 1_024;
+/// Waiters beyond this are told BUSY with RETRY: `position` counts them in 16 bits.
+const WAITERS_MOST: usize = 60_000;
+
+/// A RETENURE that the agent has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Free,
+    Renew { tryable: bool },
+    Reopen { tryable: bool },
+    Transfer(Party),
+}
+
+#[derive(Debug)]
+struct Pending {
+    change: Change,
+    nonce: u64,
+    /// The condition. An answer REFUSED is meant for this change only if the switch counts other joins: within a tenure
+    /// they only rise, so then it can never have been applied.
+    joins: u16,
+    pause: u64,
+    due: Time,
+}
+
+/// Waiters that the former agent still has to hand over: those beyond its first packet.
+#[derive(Debug)]
+struct Heir {
+    from: Handle,
+    /// That the hand-over began; the agent may have moved on since.
+    stamp: Stamp,
+    total: u16,
+    arrived: u16,
+    /// When the rest is given up: its waiters ask again themselves.
+    until: Time,
+}
+
+/// An ADOPT whose pages are still coming.
+#[derive(Debug)]
+struct Adoption {
+    id: u64,
+    stamp: Stamp,
+    bits: SlotBits,
+}
+
+/// What an answer of the switch means for the one who asked.
+#[derive(Debug, PartialEq, Eq)]
+pub enum After {
+    /// The agent goes on.
+    Goes,
+    /// This tenure is over and the agent with it: forget it, send its limbo back to the switch.
+    Over,
+}
+
+/// Where a request ends up that cannot be served here.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    Yes,
+    /// Back to the switch: it must close the slot first.
+    Bounce,
+}
+
+#[derive(Debug, Default)]
+pub struct Agent {
+    pub slot: u32,
+    pub stamp: Stamp,
+    pub suspended: bool,
+    open: bool,
+    tryable: bool,
+    /// The name that w1 of the slot remembers, if tryable.
+    name: u64,
+    confirmed: bool,
+    sequence: u8,
+    joins: Joins,
+    joins_stamp: Stamp,
+    holders: Vec<Party>,
+    queue: VecDeque<Party>,
+    late: VecDeque<Party>,
+    heir: Option<Heir>,
+    retired: Vec<(Handle, u64)>,
+    blocked: Vec<u64>,
+    pending: Option<Pending>,
+    gap_due: Option<Time>,
+    /// When the holders are told of their grants again, and the pause before that.
+    reminder: Option<(Time, u64)>,
+    adopting: Option<Adoption>,
+}
+
+impl Agent {
+    /// Makes this (new or used) agent that of `slot`, keeping only its memory.
+    pub fn reset(&mut self, slot: u32, stamp: Stamp, bits: SlotBits) {
+        self.slot = slot;
+        self.suspended = false;
+        self.confirmed = true;
+        self.holders.clear();
+        self.queue.clear();
+        self.late.clear();
+        self.heir = None;
+        self.adopting = None;
+        self.pending = None;
+        self.reminder = None;
+        self.start_tenure(stamp, bits);
+    }
+
+    fn start_tenure(&mut self, stamp: Stamp, bits: SlotBits) {
+        self.stamp = stamp;
+        self.joins_stamp = stamp;
+        self.open = bits.state == SlotState::Open;
+        self.tryable = bits.tryable;
+        self.sequence = 0;
+        self.joins.reset(bits.joins);
+        self.retired.clear();
+        self.gap_due = None;
+    }
+
+    /// A claim was answered: authority at `stamp`, over joins granted in the tenure before.
+    pub fn claimed(&mut self) {
+        self.joins_stamp.tenure -= 1;
+    }
+
+    /// The first holder's name and hold, or, if it does not wait any more, only doubt.
+    pub fn granted_with(&mut self, first: Party, held: bool) {
+        self.name = first.name;
+        self.confirmed = held;
+        if held {
+            self.holders.push(first);
+        }
+    }
+
+    pub fn is_usable(&self) -> bool {
+        self.confirmed && !self.suspended && self.pending.is_none()
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    pub fn has_waiters(&self) -> bool {
+        !self.queue.is_empty() || !self.late.is_empty()
+    }
+
+    pub fn holds(&self, holder: Handle, request: u64) -> bool {
+        self.holders.iter().any(|p| p.is(holder, request))
+    }
+
+    /// The pending transfer's target and the tenure it will begin.
+    pub fn transfer_to(&self) -> Option<(Handle, Stamp)> {
+        match &self.pending {
+            Some(Pending { change: Change::Transfer(to), .. }) => Some((to.holder, self.next_stamp())),
+            _ => None,
+        }
+    }
+
+    pub fn due(&self) -> Time {
+        let pending = self.pending.as_ref().map(|p| p.due);
+        let heir = self.heir.as_ref().filter(|heir| heir.arrived < heir.total).map(|heir| heir.until);
+        let reminder = self.reminder.map(|(due, _)| due);
+        [pending, self.gap_due, heir, reminder].into_iter().flatten().min().unwrap_or(Time(u64::MAX))
+    }
+
+    fn next_stamp(&self) -> Stamp {
+        Stamp { tenure: self.stamp.tenure.saturating_add(1), ..self.stamp }
+    }
+
+    // ---- requests ----
+
+    /// ACQUIRE, forwarded by the switch or from this node. `snapshot`: the slot as the switch saw it.
+    pub fn on_acquire(&mut self, party: Party, snapshot: Option<(Stamp, SlotBits)>, desk: &mut Desk) -> Taken {
+        if let Some((stamp, bits)) = snapshot.filter(|(stamp, _)| *stamp == self.stamp) {
+            debug_assert_eq!(stamp, self.stamp);
+            self.learn_state(bits);
+        }
+        let known = (party.holder, party.request);
+        if self.retired.contains(&known) && !desk.config.is_broken(Mutant::ForgetRetired) {
+            return Taken::Yes;
+        }
+        if let Some(index) = self.holders.iter().position(|p| p.is(party.holder, party.request)) {
+            self.holders[index].port = party.port;
+            self.deliver(self.holders[index], desk);
+            return Taken::Yes;
+        }
+        if let Some(waiter) = self.queue.iter_mut().chain(&mut self.late).find(|p| p.is(party.holder, party.request)) {
+            waiter.port = party.port;
+            return Taken::Yes;
+        }
+        if self.open && party.mode == Mode::Exclusive {
+            return Taken::Bounce;
+        }
+        if self.queue.len() + self.late.len() >= WAITERS_MOST {
+            self.refuse(party, header_flag::RETRY, desk);
+            return Taken::Yes;
+        }
+        self.reminder = None;
+        if self.heir_is_complete() {
+            self.queue.push_back(party)
+        } else {
+            self.late.push_back(party)
+        }
+        self.serve(desk);
+        Taken::Yes
+    }
+
+    /// RELEASE or CANCEL: this (holder, request) is over. `ordinal` if its grant was a join of tenure `stamp`.
+    pub fn on_release(&mut self, holder: Handle, request: u64, grant: Option<(Stamp, u16)>, desk: &mut Desk) {
+        if let Some((_, ordinal)) = grant.filter(|(stamp, _)| *stamp == self.joins_stamp) {
+            self.joins.learn(ordinal);
+        }
+        if desk.config.is_broken(Mutant::ReleaseAnything) {
+            self.holders.clear();
+        }
+        self.remove(holder, request);
+        if holder != desk.me {
+            if self.retired.len() == RETIRED_MOST {
+                self.retired.remove(0);
+            }
+            if !self.retired.contains(&(holder, request)) {
+                self.retired.push((holder, request));
+            }
+        }
+        self.serve(desk);
+    }
+
+    /// JOIN: the switch has granted a shared request in this tenure.
+    pub fn on_join(&mut self, party: Party, stamp: Stamp, ordinal: u16, dead: bool, desk: &mut Desk) {
+        if stamp != self.joins_stamp || !self.joins.learn(ordinal) {
+            return;
+        }
+        let known = (party.holder, party.request);
+        if !dead && !self.retired.contains(&known) && !self.holds(party.holder, party.request) {
+            self.queue.retain(|p| !p.is(party.holder, party.request));
+            self.late.retain(|p| !p.is(party.holder, party.request));
+            self.holders.push(Party { token: Token::new(stamp, 0), tries: false, ..party });
+        }
+        self.serve(desk);
+    }
+
+    /// DOWNGRADE: an exclusive hold becomes shared. False if there is no such hold.
+    pub fn on_downgrade(&mut self, holder: Handle, request: u64, desk: &mut Desk) -> bool {
+        let Some(index) = self.holders.iter().position(|p| p.is(holder, request)) else { return false };
+        self.holders[index].mode = Mode::Shared;
+        self.deliver(self.holders[index], desk);
+        self.serve(desk);
+        true
+    }
+
+    /// DOWN: a node is dead, and so are its holds and waits (`serve` drops them). Its unknown joins stay a gap.
+    pub fn on_down(&mut self, dead: Handle, desk: &mut Desk) {
+        if self.heir.as_ref().is_some_and(|heir| heir.from == dead) {
+            self.give_up_waiters();
+        }
+        self.serve(desk);
+    }
+
+    fn remove(&mut self, holder: Handle, request: u64) {
+        self.holders.retain(|p| !p.is(holder, request));
+        self.queue.retain(|p| !p.is(holder, request));
+        self.late.retain(|p| !p.is(holder, request));
+    }
+
+    /// What the switch said of this tenure: an exclusive request closes it, and then its joins are final.
+    fn learn_state(&mut self, bits: SlotBits) {
+        if bits.state == SlotState::Managed {
+            self.open = false;
+        }
+        if self.joins_stamp == self.stamp {
+            self.joins.expected = self.joins.expected.max(bits.joins);
+        }
+    }
+}
