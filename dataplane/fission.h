@@ -22,7 +22,7 @@
  *   - tenure never falls. It rises by 1 with every RETENURE and every undo, and stays otherwise.
  *   - OPEN never returns within a tenure: an agent that was told MANAGED may rely on it until it moves on itself.
  *   - joins = ordinals granted in this tenure, each exactly once (a claim keeps the count of the tenure before).
- *   - agent is 0 exactly if UNHELD or FROZEN, and only the agent moves a slot on: a RETENURE names source, tenure, joins.
+ *   - agent is 0 exactly if UNHELD or FROZEN, and only the agent moves a slot on (source, tenure, joins).
  *   - w1 is a hint, written after w0 is won. It counts only if its tenure matches w0's, and only a BUSY hangs on it.
  *   - A slot at the highest tenure can move no more: it counts as FROZEN, and asking for it tells the controller.
  */
@@ -39,7 +39,8 @@ WS_INLINE ws_u64 ws_name_hash(ws_u64 name)
 	return (name ^ name >> 33) >> 20;
 }
 
-WS_INLINE ws_u64 ws_slot_word(ws_u64 state, ws_u64 transferred, ws_u64 tryable, ws_u64 agent, ws_u64 joins, ws_u64 tenure)
+WS_INLINE ws_u64 ws_slot_word(ws_u64 state, ws_u64 transferred, ws_u64 tryable, ws_u64 agent, ws_u64 joins,
+			      ws_u64 tenure)
 {
 	return state << 62 | transferred << 61 | tryable << 60 | agent << 44 | joins << 32 | tenure;
 }
@@ -376,7 +377,7 @@ WS_INLINE struct ws_change ws_read_change(struct ws_turn *turn)
 	};
 }
 
-/* Whether a change can be asked for at all: to UNHELD (agent 0 or the source), or to OPEN or MANAGED under some agent. */
+/* Whether a change can be asked for: to UNHELD (agent 0 or the source), or to OPEN or MANAGED under some agent. */
 WS_INLINE int ws_is_possible(const struct ws_change *change, ws_u16 source)
 {
 	if (change->is_claim)
@@ -393,7 +394,8 @@ WS_INLINE ws_u64 ws_changed(const struct ws_change *change, ws_u64 w0, ws_u16 so
 		return ws_claimed(w0);
 	if (change->state == WS_SLOT_STATE_UNHELD)
 		return ws_slot_word(WS_SLOT_STATE_UNHELD, 0, 0, 0, 0, change->tenure + 1);
-	return ws_slot_word(change->state, change->agent != source, change->tryable, change->agent, 0, change->tenure + 1);
+	return ws_slot_word(change->state, change->agent != source, change->tryable, change->agent, 0,
+			    change->tenure + 1);
 }
 
 /* A RETENURE whose condition does not hold: its own result may be why (the answer was lost, or this is a copy). */
@@ -417,8 +419,10 @@ WS_INLINE struct ws_verdict ws_retenure_over(struct ws_turn *turn, const struct 
 /* A RETENURE that has just changed the slot. */
 WS_INLINE struct ws_verdict ws_retenure_applied(struct ws_turn *turn, const struct ws_change *change, ws_u64 w0)
 {
+	ws_u64 name_hash = ws_name_hash(ws_entry_name(turn->entry));
+
 	if (change->state != WS_SLOT_STATE_UNHELD && ws_slot_w0_tryable(w0))
-		ws_word_store(&turn->slot->w1, ws_hint_word(ws_slot_w0_tenure(w0), ws_name_hash(ws_entry_name(turn->entry))));
+		ws_word_store(&turn->slot->w1, ws_hint_word(ws_slot_w0_tenure(w0), name_hash));
 	if (!change->is_claim && change->state != WS_SLOT_STATE_UNHELD && change->agent != turn->source) {
 		ws_count(turn->sw, WS_COUNTER_transferred);
 		return ws_grant_transfer(turn, w0);

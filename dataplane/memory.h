@@ -9,7 +9,7 @@
  *   globals   epoch, serving                            controller
  *   counters  one for every outcome                     data plane
  *
- * The same layouts lie in BPF maps, in the memory that crates/switch allocates and in Rust (crates/switch/src/layout.rs).
+ * The same layouts lie in BPF maps and in the memory that crates/switch allocates (its src/layout.rs).
  */
 #ifndef WAYSIDE_MEMORY_H
 #define WAYSIDE_MEMORY_H

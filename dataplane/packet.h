@@ -172,7 +172,8 @@ WS_INLINE struct ws_verdict ws_on_lock(struct ws_turn *turn)
 
 /* Decides one packet, which lies between `packet` and `end`, and rewrites it in place. `length` is what the sender
  * sent; `end` may lie behind it (a frame may be padded), and nothing beyond it is touched. */
-WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const void *end, ws_u32 length, ws_u16 from_port)
+WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const void *end, ws_u32 length,
+				      ws_u16 from_port)
 {
 	ws_u8 reason = ws_check_structure(packet, end, length);
 	struct ws_turn turn = {

@@ -97,9 +97,9 @@ WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle)
 
 /* Entry `index` of a packet, or 0 where it would end behind `end`.
  *
- * The verifier learns from every bounds check how long the packet is, so that a loop over entries leaves it in 32 states,
- * and a second loop after it in 32 * 32: more than it takes. Adding and subtracting a byte that it does not know hides
- * the offset from it, and with it the length learned. */
+ * The verifier learns from every bounds check how long the packet is, so that a loop over entries leaves it in 32
+ * states, and a second loop after it in 32 * 32: more than it takes. Adding and subtracting a byte that it does not know
+ * hides the offset from it, and with it the length learned. */
 WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 {
 	ws_u64 offset = index * WS_ENTRY_BYTES;

@@ -12,8 +12,8 @@
  * Invariants
  *   - A word leaves LIVE by the controller's compare-and-swap alone: a heartbeat that comes too late finds it changed,
  *     is told so, and the node's lease, which runs from acknowledged heartbeats, has ended before.
- *   - Whoever wins a slot for a node reads the node's word *after* winning. The controller sweeps the slots after it has
- *     expired the word. So either the winner sees EXPIRED or the sweep sees the slot.
+ *   - Whoever wins a slot for a node reads the node's word *after* winning. The controller sweeps the slots after it
+ *     has expired the word. So either the winner sees EXPIRED or the sweep sees the slot.
  *   - `oldest` never falls within a session.
  */
 #ifndef WAYSIDE_SESSION_H
@@ -83,7 +83,7 @@ WS_INLINE void ws_answer_with(struct ws_turn *turn, ws_u8 kind, ws_u16 flags, ws
 	ws_header_set_tag(turn->header, 0);
 }
 
-/* The sender lives in another epoch: tell it ours. A STALE is 64 bytes, as long as the shortest packet that gets here. */
+/* The sender lives in another epoch: tell it ours. A STALE has 64 bytes, as the shortest packet that gets here. */
 WS_INLINE struct ws_verdict ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
 {
 	int heartbeat = ws_header_service(turn->header) == WS_SERVICE_FABRIC;
@@ -127,7 +127,7 @@ WS_INLINE ws_u8 ws_check_source(struct ws_switch *sw, ws_u16 handle, ws_u16 name
 /* The drop reason that forbids a request of this holder, or 0.
  *
  * An ACQUIRE older than the node's oldest outstanding request is a replay: it would seize or close a slot for nobody.
- * What ends a request may be older: a grant that nobody waits for any more is given back long after its request went. */
+ * What ends a request may be older: a grant that nobody waits for is given back long after its request went. */
 WS_INLINE ws_u8 ws_check_request(struct ws_switch *sw, ws_u16 handle, ws_u16 namespace, ws_u64 request, int acquires)
 {
 	const ws_u64 session = 1ull << 40; /* request ids of one incarnation */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The switch as an XDP program: finds Wayside's packets in Ethernet, IPv4 and UDP, has them decided by the same source as
- * the native build, and rewrites the frame for where it goes. Everything else passes.
+ * The switch as an XDP program: finds Wayside's packets in Ethernet, IPv4 and UDP, has them decided by the same source
+ * as the native build, and rewrites the frame for where it goes. Everything else passes.
  *
  *   frame  14 Ethernet | 20 IPv4 | 8 UDP | 32 header | 32 first entry or body | ...
  *
  * A frame to another node leaves by the port it came in, to the next hop it came from: right for a switch with one port
- * and a router behind it. The verdict in `verdicts` says more: the agent that a copy is for, and why packets were dropped.
+ * and a router behind it. The verdict in `verdicts` says more: the agent that a copy is for, and why a packet was
+ * dropped.
  */
 #include "platform_bpf.h"
 #include "packet.h"

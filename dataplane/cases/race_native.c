@@ -12,9 +12,11 @@ WS_INLINE struct ws_node *ws_race_node(ws_u16 handle) { return &nodes[handle]; }
 #include "race.h"
 #include "../packet.h"
 
-struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port, ws_u32 race_word);
+struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port,
+				    ws_u32 race_word);
 
-struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port, ws_u32 race_word)
+struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port,
+				    ws_u32 race_word)
 {
 	race = race_word;
 	nodes = sw->nodes;
