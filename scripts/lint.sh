@@ -9,7 +9,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 # Scripts parse, and say how they fail.
 for script in $(git ls-files '*.sh' .ci/run); do
-	sh -n "$script"
+	bash -n "$script"
 	grep -q '^set -eu' "$script" || { echo "$script: no set -eu" >&2; exit 1; }
 done
 

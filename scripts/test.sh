@@ -15,11 +15,11 @@ stage_rust() {
 	cargo test --workspace --exclude wayside-daemon --exclude wayside-demo --no-fail-fast --quiet -- --show-output
 }
 # The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
-stage_bpf() { cargo test --release --quiet -p wayside-switch --features bpf -- --show-output; }
+stage_bpf() { cargo test --quiet -p wayside-switch --features bpf -- --show-output; }
 stage_simulation() { cargo run --release --quiet -p wayside-sim; }
 stage_spec() { spec/run.sh ci; }
 # Real processes, killed and paused.
-stage_end_to_end() { cargo test --release -p wayside-daemon -p wayside-demo --no-fail-fast --quiet -- --show-output; }
+stage_end_to_end() { cargo test -p wayside-daemon -p wayside-demo --no-fail-fast --quiet -- --show-output; }
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
