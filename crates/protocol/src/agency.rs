@@ -111,6 +111,7 @@ impl Book {
 #[derive(Default)]
 pub struct Agency {
     pub books: IdMap<u32, Book>,
+    #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
     spare: Vec<Box<Agent>>,
 }
 
