@@ -45,8 +45,8 @@ impl Bench {
     pub fn with_lease(nodes: usize, lease: u64) -> Bench {
         let switch = Switch::new(SwitchConfig { slots: SLOTS, max_handle: 100 });
         switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first namespace fits");
-        (&switch).set_epoch(EPOCH);
-        (&switch).set_serving(true);
+        switch.set_epoch(EPOCH);
+        switch.set_serving(true);
         let mut bench = Bench {
             now: Time(1_000),
             switch,
@@ -70,7 +70,7 @@ impl Bench {
         let nonce = wayside_wire::Enrol::read(&enrol, BODY).nonce;
         let incarnation = 100 + index as u64;
         let entry = NodeEntry { address: address(index, 0), namespace: 1, incarnation };
-        (&self.switch).set_node(handle(index), &entry);
+        self.switch.set_node(handle(index), &entry);
         let header = Header {
             service: service::FABRIC,
             kind: kind::fabric::ENROLLED,
@@ -202,7 +202,7 @@ impl Bench {
     }
 
     pub fn slot(&self, name: u64) -> SlotWord {
-        (&self.switch).load_slot(1, (name % u64::from(SLOTS)) as u32)
+        self.switch.load_slot(1, (name % u64::from(SLOTS)) as u32)
     }
 
     /// How often a kind was delivered since the last call.
