@@ -9,7 +9,7 @@ OneEach    == "a" :> <<X("x")>> @@ "b" :> <<X("x")>>
 TwoAndOne  == "a" :> <<X("x"), X("x")>> @@ "b" :> <<X("x")>>
 TwoEach    == "a" :> <<X("x"), X("x")>> @@ "b" :> <<X("x"), X("x")>>
 ReadThenWrite  == "a" :> <<S("x"), X("x")>> @@ "b" :> <<S("x")>>
-ReadReadWrite  == "a" :> <<S("x"), S("x"), X("x")>> @@ "b" :> <<S("x"), S("x")>>
+ReadTwiceEach  == "a" :> <<S("x"), S("x")>> @@ "b" :> <<S("x"), S("x")>>
 WriteAgainstReader == "a" :> <<X("x"), X("x")>> @@ "b" :> <<S("x")>>
 TwoNames   == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y"), X("x")>>
 NamesApart == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y")>>

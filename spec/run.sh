@@ -24,11 +24,12 @@ need_tlc() {
 
 # tlc SCOPE RULE SECONDS FOLDER: TLC's output goes to FOLDER/output. RULE `-`: none is left out.
 tlc() {
-    local broken="{}"
+    local broken="{}" module=mc.tla
+    case "$1" in live_*) module=liveness.tla ;; esac
     [ "$2" = - ] || broken="{\"$2\"}"
     sed "s/Broken = .*/Broken = $broken/" "scopes/$1.cfg" >"$4/model.cfg"
     timeout "$3" java -XX:+UseSerialGC "-Xmx$heap" "-Djava.io.tmpdir=$4" -cp "$jar" tlc2.TLC -nowarning -difftrace \
-        -workers 1 -metadir "$4/states" -config "$4/model.cfg" mc.tla >"$4/output" 2>&1
+        -workers 1 -metadir "$4/states" -config "$4/model.cfg" "$module" >"$4/output" 2>&1
 }
 
 # check SCOPE RULE SECONDS MAY_END: one line of the table; the last word is ok, or UNEXPECTED.
@@ -60,11 +61,12 @@ check() {
 
 # The runs of a tier, one a line: SCOPE RULE SECONDS MAY_END.
 runs() {
-    grep -v '^#' rules.txt | while read -r rule scope _; do echo "$scope $rule 600 whole"; done
+    grep -v '^#' rules.txt | while read -r rule scope tier; do
+        case "$1/$tier" in */ci | full/full) echo "$scope $rule 1800 whole" ;; esac
+    done
     grep -v '^#' scopes.txt | while read -r scope tier seconds; do
         case "$1/$tier" in
-            */ci) echo "$scope - 600 whole" ;;
-            full/whole) echo "$scope - $seconds whole" ;;
+            */ci | full/whole) echo "$scope - $seconds whole" ;;
             full/capped) echo "$scope - $seconds capped" ;;
         esac
     done
