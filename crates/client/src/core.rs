@@ -299,6 +299,11 @@ impl Core {
         }
     }
 
+    /// Until when its holds are safe.
+    pub(crate) fn lease_end(&self) -> Option<Time> {
+        self.info().map(|info| info.lease_end)
+    }
+
     /// The session, while there is one.
     pub(crate) fn info(&self) -> Option<SessionInfo> {
         if self.phase == Phase::Live { self.node.session() } else { None }

@@ -70,11 +70,13 @@ impl Errands {
             from = to;
         }
         self.bytes.clear();
-        for port in self.sleepers.drain(..) {
-            port.alarm.ring();
+        if !self.sleepers.is_empty() {
+            self.sleepers.drain(..).for_each(|port| port.alarm.ring());
         }
         self.buried.clear();
-        self.wakers.drain(..).for_each(Waker::wake);
+        if !self.wakers.is_empty() {
+            self.wakers.drain(..).for_each(Waker::wake);
+        }
         std::mem::take(&mut self.phase_changed)
     }
 }

@@ -63,10 +63,10 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let engine = &connection.engine;
         let name = self.name.named()?;
         let port = engine.check_out()?;
-        let started = clock::now();
+        let mut since = None;
         let begun = loop {
             match engine.visit(|core, now, _| {
-                let deadline = self.terms.deadline(started, engine.patience());
+                let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
                 core.begin(now, name, &self.terms, deadline, Answer::Thread(&port))
             })? {
                 Some(begun) => break begun,

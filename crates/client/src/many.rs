@@ -61,10 +61,10 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
         let engine = &connection.engine;
         let mut names = named(&self.names)?;
         let port = engine.check_out()?;
-        let started = clock::now();
+        let mut since = None;
         let begun = loop {
             match engine.visit(|core, now, _| {
-                let deadline = self.terms.deadline(started, engine.patience());
+                let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
                 core.begin_many(now, &mut names, &self.terms, deadline, Answer::Thread(&port))
             })? {
                 Some(begun) => break begun,

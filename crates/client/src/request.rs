@@ -3,13 +3,16 @@
 //! Invariants: `standing` changes only under the session's lock, Waiting -> Held -> Over or Waiting -> Over, never
 //! back. Whoever waits first makes itself known (a listener here, or `Port::asleep`) and then looks at `standing`
 //! once more; whoever changes it changes first and looks for waiters then. All four are sequentially consistent, so
-//! one of the two sees the other. Records are used again, so that acquiring allocates nothing: `text` keeps its room.
+//! one of the two sees the other. What else a grant brings is written before `standing`. Records are used again, so that acquiring allocates nothing: `text` keeps its room.
 
 use crate::Name;
 use crate::name::Named;
 use parking_lot::Mutex;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::task::{Context, Waker};
 use wayside_protocol::{Mode, Path, Time, Token};
 
@@ -104,29 +107,30 @@ impl Request {
     }
 
     pub(crate) fn token(&self) -> Token {
-        Token(self.token.load(SeqCst))
+        Token(self.token.load(Relaxed))
     }
 
     pub(crate) fn holder(&self) -> u16 {
-        self.holder.load(SeqCst)
+        self.holder.load(Relaxed)
     }
 
     pub(crate) fn since(&self) -> Time {
-        Time(self.since.load(SeqCst))
+        Time(self.since.load(Relaxed))
     }
 
     pub(crate) fn path(&self) -> Path {
-        PATHS[usize::from(self.path.load(SeqCst))]
+        PATHS[usize::from(self.path.load(Relaxed))]
     }
 
     pub(crate) fn until(&self) -> Time {
-        Time(self.until.load(SeqCst))
+        Time(self.until.load(Relaxed))
     }
 
     pub(crate) fn hold(&self, now: Time, token: Token, path: Path) {
-        self.since.store(now.0, SeqCst);
-        self.token.store(token.0, SeqCst);
-        self.path.store(PATHS.iter().position(|&known| known == path).unwrap_or(0) as u8, SeqCst);
+        self.since.store(now.0, Relaxed);
+        self.token.store(token.0, Relaxed);
+        self.path.store(PATHS.iter().position(|&known| known == path).unwrap_or(0) as u8, Relaxed);
+        // Last, and with the three before it: whoever sees it sees them.
         self.standing.store(Standing::Held as u8, SeqCst);
     }
 
@@ -135,7 +139,7 @@ impl Request {
     }
 
     pub(crate) fn refuse(&self, holder: u16) {
-        self.holder.store(holder, SeqCst);
+        self.holder.store(holder, Relaxed);
         self.end(Standing::Busy);
     }
 
@@ -144,7 +148,7 @@ impl Request {
     }
 
     pub(crate) fn limit(&self, until: Time) {
-        self.until.store(until.0, SeqCst);
+        self.until.store(until.0, Relaxed);
     }
 
     /// Calls this task when the request changes. The caller looks at it again afterwards.
@@ -158,7 +162,7 @@ impl Request {
 
     /// After a change: takes the tasks to call.
     pub(crate) fn tell(&self, wakers: &mut Vec<Waker>) {
-        if self.listened.swap(false, SeqCst) {
+        if self.listened.load(SeqCst) && self.listened.swap(false, SeqCst) {
             wakers.append(&mut self.listeners.lock());
         }
     }

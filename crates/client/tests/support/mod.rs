@@ -98,7 +98,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
             faults.seen.lock().expect("nobody panics with it").insert(from);
             random = wayside_wire::mix(random + 1);
             let loss = u64::from(faults.loss.load(SeqCst));
-            if faults.mute.load(SeqCst) || (loss > 0 && random % loss == 0) {
+            if faults.mute.load(SeqCst) || (loss > 0 && random.is_multiple_of(loss)) {
                 continue;
             }
             let packet = &mut buffer[..length];

@@ -1,0 +1,99 @@
+//! The control connection: greeting, names, its end with the session, and a daemon that restarts. A test file of its
+//! own, for the socket's path comes from the environment.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+use support::TestSwitch;
+use wayside_client::SOCKET_VARIABLE;
+use wayside_client::control::{Greeting, ListRequest, Listing, Welcome, lifeline_text};
+
+struct Daemon {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Daemon {
+    fn accept(listener: &UnixListener) -> Daemon {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap());
+        Daemon { stream, lines }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    }
+
+    fn write(&mut self, line: &impl serde::Serialize) {
+        writeln!(self.stream, "{}", serde_json::to_string(line).unwrap()).unwrap();
+    }
+
+    fn is_closed(&mut self) -> bool {
+        self.lines.read_line(&mut String::new()).unwrap() == 0
+    }
+}
+
+#[test]
+fn the_lifeline_greets_lists_and_ends_with_its_session() {
+    let path = std::env::temp_dir().join(format!("wayside-lifeline-{}.sock", std::process::id()));
+    // SAFETY: the only test of this process, before it starts a thread.
+    unsafe { std::env::set_var(SOCKET_VARIABLE, &path) };
+    let switch = TestSwitch::start();
+    let listener = UnixListener::bind(&path).unwrap();
+    let (session, other) = (switch.session(), switch.session());
+    let mut daemons = [Daemon::accept(&listener), Daemon::accept(&listener)];
+    let greetings: Vec<Greeting> = daemons.iter_mut().map(Daemon::read).collect();
+    let own = session.info().unwrap();
+    let index = greetings.iter().position(|greeting| greeting.hello.handle == own.handle).expect("the session's");
+    let daemon = &mut daemons[index];
+    let hello = &greetings[index].hello;
+    assert_eq!((&hello.lifeline, hello.pid), (&lifeline_text(own.lifeline), std::process::id()));
+    assert!(hello.local);
+    daemon.write(&Welcome { ok: true });
+
+    let guard = session.lock("schlüssel").shared().acquire().unwrap();
+    let held = other.lock(42).acquire().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| session.lock(42).acquire().unwrap().release().unwrap());
+        let listing = loop {
+            daemon.write(&ListRequest { id: 3, list: true });
+            let listing: Listing = daemon.read();
+            if listing.entries.len() == 2 {
+                break listing;
+            }
+        };
+        assert_eq!(listing.id, 3);
+        let of = |name: &str| listing.entries.iter().find(|entry| entry.name == name).expect("is listed");
+        let (text, number) = (of("schlüssel"), of("42"));
+        assert_eq!((text.mode.as_str(), text.state.as_str()), ("shared", "held"));
+        assert_eq!((text.token.as_str(), text.name_id.len()), (guard.token().to_string().as_str(), 16));
+        assert_eq!((number.mode.as_str(), number.state.as_str(), number.token.as_str()), ("exclusive", "waiting", ""));
+        assert_eq!((number.slot, number.name_id.as_str()), (42, "000000000000002a"));
+        held.release().unwrap();
+        waiter.join().unwrap();
+    });
+
+    // A daemon that goes and comes again is greeted again; what is no question is passed over.
+    let mut again = {
+        let [first, second] = daemons;
+        drop(first);
+        let again = Daemon::accept(&listener);
+        drop(second);
+        [again, Daemon::accept(&listener)]
+    };
+    for daemon in &mut again {
+        assert!(daemon.read::<Greeting>().hello.local);
+        writeln!(daemon.stream, "{{\"no\":1}}").unwrap();
+        daemon.write(&ListRequest { id: 4, list: true });
+        assert_eq!(daemon.read::<Listing>().id, 4);
+    }
+    drop(guard);
+    drop((session, other));
+    assert!(again.iter_mut().all(Daemon::is_closed));
+    std::fs::remove_file(path).unwrap();
+}
