@@ -2,7 +2,7 @@
 
 use crate::bank::{Bank, Statement};
 use crate::hosts::{HOSTS, Hosts, Place};
-use crate::messages::{Order, Report, Said};
+use crate::messages::{Order, Said};
 use crate::process::{Process, command};
 use crate::screen::{Screen, grouped};
 use crate::system;
@@ -49,7 +49,6 @@ struct Worker {
     process: Process,
     /// What it said, but for reports.
     said: VecDeque<Said>,
-    transfers: u64,
     /// Its end is expected.
     dismissed: bool,
     gone: bool,
@@ -90,7 +89,7 @@ impl Crew {
             };
             let command = worker_command(&program, terms, hosts, index);
             let process = Process::start(command, hosts, Place::Host(host_of(index)), hear)?;
-            workers.push(Worker { process, said: VecDeque::new(), transfers: 0, dismissed: false, gone: false });
+            workers.push(Worker { process, said: VecDeque::new(), dismissed: false, gone: false });
         }
         let bank = Bank::open(&terms.bank, false)?;
         let now = Instant::now();
@@ -113,11 +112,6 @@ impl Crew {
 
     pub fn began(&self) -> Instant {
         self.began
-    }
-
-    /// Transfers that a worker has reported.
-    pub fn transfers_of(&self, worker: usize) -> u64 {
-        self.workers[worker].transfers
     }
 
     pub fn statement(&self) -> Result<Statement, Failure> {
@@ -217,15 +211,10 @@ impl Crew {
         let said = serde_json::from_str(line)
             .map_err(|error| Failure::Failed(format!("worker {}: {line}: {error}", worker + 1)))?;
         match said {
-            Said::Report(report) => self.count_in(worker, &report),
+            Said::Report(report) => self.tally.add(&report),
             said => self.workers[worker].said.push_back(said),
         }
         Ok(())
-    }
-
-    fn count_in(&mut self, worker: usize, report: &Report) {
-        self.workers[worker].transfers += report.counts.transfers;
-        self.tally.add(report);
     }
 
     /// Lets all finish, and waits for their last reports.

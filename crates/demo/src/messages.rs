@@ -10,7 +10,7 @@ pub enum Order {
     Hold,
     /// Go on with that transfer.
     Go,
-    /// Make a transfer between these two accounts next, however long their locks take.
+    /// Make a transfer between these two accounts next, however long it takes and often it fails, and say so.
     Want([usize; 2]),
     /// Finish what was begun, report, and end.
     Stop,
@@ -21,12 +21,14 @@ pub enum Order {
 pub enum Said {
     /// It has a session, or needs none, and begins. What the switch granted it:
     Ready { lease_us: u64, grace_us: u64 },
-    /// As ordered: it holds the locks of these accounts with these tokens.
-    Holding { accounts: [usize; 2], tokens: [u64; 2] },
+    /// As ordered: it holds the locks of these accounts with these tokens, in the session of this incarnation.
+    Holding { accounts: [usize; 2], tokens: [u64; 2], incarnation: u64 },
     /// What became of the write for which it was told to go on.
     Wrote(Option<Stale>),
     /// As ordered: it now asks for the locks that it was to want.
     Asking,
+    /// As ordered: the transfer that it was to want is made, in the session of this incarnation.
+    Moved { incarnation: u64 },
     /// What it did since its last report.
     Report(Report),
 }

@@ -3,6 +3,7 @@
 use crate::bank::Statement;
 use crate::screen::{Screen, Tone, grouped, span};
 use crate::story::Part;
+use crate::teller::PATIENCE;
 
 const LABEL: usize = 34;
 const COLUMN: usize = 16;
@@ -19,7 +20,7 @@ pub fn lines(bare: &Part, locked: &Part, screen: &Screen) -> Vec<String> {
     add("locks granted by the switch", &|part| share(part, part.tally.counts.by_switch));
     add("  by an agent on another host", &|part| share(part, part.tally.counts.by_agent));
     add("  by the process's own agent", &|part| share(part, part.tally.counts.by_local));
-    add("given up after 200 ms", &|part| locked_only(part, part.tally.counts.timed_out));
+    add(&format!("given up after {} ms", PATIENCE.as_millis()), &|part| locked_only(part, part.tally.counts.timed_out));
     add("lost with their session", &|part| locked_only(part, part.tally.counts.lost));
     add("refused as stale", &|part| locked_only(part, part.tally.counts.refused));
     add("audits, and with a wrong sum", &|part| {

@@ -12,7 +12,7 @@ use wayside_client::{Error, Guards, Path, Session};
 /// Between reading and writing. Long enough that others get in between, if nothing keeps them out.
 const THOUGHT: Duration = Duration::from_micros(300);
 /// Then the teller tries others: there is money to be moved elsewhere while an account is locked by the dead.
-const PATIENCE: Duration = Duration::from_millis(200);
+pub const PATIENCE: Duration = Duration::from_millis(200);
 /// For accounts that it was told to want: beyond any lease of the demo.
 const LONG_PATIENCE: Duration = Duration::from_secs(20);
 /// One in so many operations is an audit, which stops all transfers while it reads.
@@ -66,14 +66,15 @@ impl Teller {
     /// Works until it is told to stop.
     pub fn work(&self) -> Result<(), String> {
         while !self.orders.stops() {
-            let done = if let Some(accounts) = self.orders.take_want() {
-                say(&Said::Asking);
-                self.transfer(accounts, LONG_PATIENCE)
-            } else if fastrand::u32(..AUDITS) == 0 {
-                self.audit()
-            } else {
-                self.transfer(self.two_accounts(), PATIENCE)
+            let wanted = self.orders.take_want();
+            let done = match wanted {
+                Some(accounts) => self.transfer_wanted(accounts),
+                None if fastrand::u32(..AUDITS) == 0 => self.audit(),
+                None => self.transfer(self.two_accounts(), PATIENCE),
             };
+            if let (Some(accounts), Err(_)) = (wanted, &done) {
+                self.orders.want(accounts);
+            }
             let mut tally = self.tally.lock().expect("nobody panics with it");
             match done {
                 Ok(()) => {}
@@ -93,6 +94,17 @@ impl Teller {
         [from, (from + fastrand::usize(1..count)) % count]
     }
 
+    fn transfer_wanted(&self, accounts: [usize; 2]) -> Result<(), Hindrance> {
+        say(&Said::Asking);
+        self.transfer(accounts, LONG_PATIENCE)?;
+        say(&Said::Moved { incarnation: self.incarnation() });
+        Ok(())
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.session.as_ref().and_then(Session::info).map_or(0, |info| info.incarnation)
+    }
+
     fn transfer(&self, [from, to]: [usize; 2], patience: Duration) -> Result<(), Hindrance> {
         let guards = self.acquire(&[from, to], false, patience)?;
         let entries = [from, to].map(|account| self.entry(account, guards.as_ref()));
@@ -104,7 +116,7 @@ impl Teller {
         // Whoever is paused here has asked in time, and writes too late. Only the token can stop that.
         let held = self.orders.hold_if_told(|| {
             let tokens = entries.map(|entry| entry.token);
-            say(&Said::Holding { accounts: [from, to], tokens });
+            say(&Said::Holding { accounts: [from, to], tokens, incarnation: self.incarnation() });
         });
         let amount = fastrand::i64(1..=LARGEST_AMOUNT);
         let written = self.bank.write(entries, balances, amount)?;

@@ -71,6 +71,11 @@ impl Orders {
         self.standing().want.take()
     }
 
+    /// The transfer that was wanted has failed: it is wanted still.
+    pub fn want(&self, accounts: [usize; 2]) {
+        self.obey(&Order::Want(accounts));
+    }
+
     /// If it was ordered so, calls `holding` and waits for the order to go on. Says whether it was.
     pub fn hold_if_told(&self, holding: impl FnOnce()) -> bool {
         let mut standing = self.standing();

@@ -16,7 +16,7 @@ const STORY: [&str; 14] = [
     "SIGSTOP: worker 4 on host 4",
     "SIGCONT",
     "its write is refused: token",
-    "in a new session",
+    "it moves money again",
     "kill -9: the switch",
     "locks are granted again",
     "without locks",
