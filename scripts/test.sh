@@ -12,11 +12,16 @@ stage_lint() { scripts/lint.sh; }
 stage_wire() { cargo xtask wire --check; }
 # --show-output: a test that skips itself says so, and the summary below repeats it.
 stage_rust() {
-	cargo test --workspace --exclude wayside-daemon --exclude wayside-demo --no-fail-fast --quiet -- --show-output
+	cargo test --workspace --no-fail-fast --quiet \
+		--exclude wayside-sim --exclude wayside-daemon --exclude wayside-demo -- --show-output
 }
 # The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
 stage_bpf() { cargo test --quiet -p wayside-switch --features bpf -- --show-output; }
-stage_simulation() { cargo run --release --quiet -p wayside-sim; }
+# Seeds hold, and with any one rule broken on purpose they do not.
+stage_simulation() {
+	cargo test --release --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&
+		cargo run --release --quiet -p wayside-sim --features mutants -- --seeds 0..300
+}
 stage_spec() { spec/run.sh ci; }
 # Real processes, killed and paused.
 stage_end_to_end() { cargo test -p wayside-daemon -p wayside-demo --no-fail-fast --quiet -- --show-output; }
