@@ -14,4 +14,7 @@ WriteAgainstReader == "a" :> <<X("x"), X("x")>> @@ "b" :> <<S("x")>>
 TwoNames   == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y"), X("x")>>
 NamesApart == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y")>>
 ThreeNodes == "a" :> <<X("x")>> @@ "b" :> <<S("x")>> @@ "c" :> <<S("x")>>
+
+(* What comes twice in `readers_again` is a RELEASE. *)
+ReleasesAgain == copies' > copies => net' = net /\ net["RELEASE"] # {}
 =============================================================================
