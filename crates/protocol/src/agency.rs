@@ -12,8 +12,9 @@ use wayside_wire::{Entry, SlotBits};
 
 /// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
 const LIMBO_MOST: usize = 64;
-/// Agents whose memory is kept for reuse.
-const SPARE_MOST: usize = 64;
+/// Agents whose memory is kept for reuse, some 400 bytes each: a node that takes and gives back a thousand locks in turn
+/// allocates nothing.
+const SPARE_MOST: usize = 1_024;
 
 /// A packet that names this node as agent while it is not.
 #[derive(Clone, Copy, Debug)]
