@@ -67,7 +67,7 @@ fn protocol(out: &mut String, schema: &Schema) {
 fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let grouped = digits.char_indices().map(|(at, digit)| {
-        let comma = at > 0 && (digits.len() - at) % 3 == 0;
+        let comma = at > 0 && (digits.len() - at).is_multiple_of(3);
         if comma { format!(",{digit}") } else { digit.to_string() }
     });
     grouped.collect()
@@ -108,7 +108,7 @@ fn diagram(structure: &Struct) -> String {
             let width = field.size() * 16 - 1;
             let _ = write!(out, "|{:^width$}", field.name);
             row += field.size();
-            if row % 4 == 0 {
+            if row.is_multiple_of(4) {
                 let _ = write!(out, "|\n{rule}");
             }
             continue;
