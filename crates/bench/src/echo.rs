@@ -170,3 +170,23 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loop_echoes_and_may_be_paused() {
+        for kind in [Loop::Plain, Loop::Batched] {
+            for waiting in [Waiting::Spinning, Waiting::Blocking] {
+                let server = Server::start(kind, waiting).unwrap();
+                let client = Client::connect(server.address, waiting).unwrap();
+                for _ in 0..3 {
+                    server.resume();
+                    (0..100).for_each(|_| client.round_trip().unwrap());
+                    server.pause();
+                }
+            }
+        }
+    }
+}

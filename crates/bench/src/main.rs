@@ -121,3 +121,18 @@ fn record(report: &Report, held: bool) -> Result<(), String> {
     println!("Kept as {}.", path.display());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let read = |line: &str| arguments(line.split_whitespace().map(str::to_owned));
+        let given = read("--seconds 5 --idle-latency free --record").unwrap();
+        assert_eq!((given.seconds, given.hold_latency, given.record), (5, false, true));
+        for line in ["--seconds", "--seconds 0", "--seconds x", "--idle-latency maybe", "--unknown", "quick"] {
+            assert!(read(line).is_none(), "{line:?}");
+        }
+    }
+}

@@ -139,8 +139,9 @@ impl Engine {
     /// The calling thread's reply port.
     pub(crate) fn check_out(&self) -> Result<CheckedOut, Error> {
         let open = || {
-            let switch = self.switch.lock().1;
-            let port = Arc::new(Port::open(switch)?);
+            // Held until the port is known, so that a switch that moves meanwhile takes it along.
+            let switch = self.switch.lock();
+            let port = Arc::new(Port::open(switch.1)?);
             self.core.lock().ports.insert(port.socket.number(), port.clone());
             Ok(port)
         };
