@@ -14,6 +14,10 @@ use std::ptr;
 /// of buffers, which an L2 cache holds.
 pub const BATCH: usize = 64;
 
+/// After a batch of one (or none) so many datagrams are received singly: recvmsg and sendmsg cost 150 ns less each than a
+/// batch of one. Then a batch is tried again, so that a backlog waits for 16 datagrams at most before it is batched.
+const ALONE: u32 = 16;
+
 /// A datagram longer than this is cut to it, a length that no kind of packet has: the core drops it as `bad_length`.
 const BUFFER: usize = 2048;
 
@@ -32,6 +36,8 @@ pub struct Batch {
     outgoing: Box<[libc::mmsghdr]>,
     queued: usize,
     copied: usize,
+    /// Datagrams to receive singly before a batch is tried.
+    alone: u32,
 }
 
 // SAFETY: the raw pointers lead to the heap blocks that this value owns; nothing else refers to them.
@@ -71,6 +77,7 @@ impl Batch {
             outgoing,
             queued: 0,
             copied: 0,
+            alone: 0,
         }
     }
 
@@ -78,19 +85,35 @@ impl Batch {
     /// 0: none, or a signal or a shutdown came in between.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, poll: bool) -> io::Result<usize> {
         debug_assert_eq!(self.queued, 0);
-        let flags = if poll { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
-        // SAFETY: `incoming` has BATCH complete headers whose buffers live as long as `self`.
-        let count = unsafe {
-            libc::recvmmsg(socket.as_raw_fd(), self.incoming.as_mut_ptr(), BATCH as u32, flags, ptr::null_mut())
-        };
+        let count = if self.alone > 0 { self.receive_one(socket, poll) } else { self.receive_many(socket, poll) };
         if count >= 0 {
+            self.alone = if count > 1 { 0 } else { self.alone.checked_sub(1).unwrap_or(ALONE) };
             return Ok(count as usize);
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
+                self.alone = ALONE;
+                Ok(0)
+            }
             _ => Err(error),
         }
+    }
+
+    fn receive_many(&mut self, socket: BorrowedFd<'_>, poll: bool) -> i32 {
+        let flags = if poll { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
+        // SAFETY: `incoming` has BATCH complete headers whose buffers live as long as `self`.
+        unsafe { libc::recvmmsg(socket.as_raw_fd(), self.incoming.as_mut_ptr(), BATCH as u32, flags, ptr::null_mut()) }
+    }
+
+    /// 1, or -1. A datagram of no bytes (or the end of a socket that was shut down) counts as one: the core drops it.
+    fn receive_one(&mut self, socket: BorrowedFd<'_>, poll: bool) -> i32 {
+        let flags = if poll { libc::MSG_DONTWAIT } else { 0 };
+        let first = &mut self.incoming[0];
+        // SAFETY: the header is complete, and its buffer lives as long as `self`.
+        let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut first.msg_hdr, flags) };
+        first.msg_len = u32::try_from(length).unwrap_or(0);
+        if length < 0 { -1 } else { 1 }
     }
 
     /// The `index`-th received datagram and its sender.
@@ -129,8 +152,14 @@ impl Batch {
         let mut next = 0;
         while next < self.queued {
             let rest = &mut self.outgoing[next..self.queued];
+            let descriptor = socket.as_raw_fd();
             // SAFETY: `rest` are complete headers; `push` set their vectors and addresses, whose memory is `self`'s.
-            let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
+            let count = unsafe {
+                match rest {
+                    [one] => i32::from(libc::sendmsg(descriptor, &raw const one.msg_hdr, 0) >= 0),
+                    _ => libc::sendmmsg(descriptor, rest.as_mut_ptr(), rest.len() as u32, 0),
+                }
+            };
             if count > 0 {
                 result.sent += count as usize;
                 next += count as usize;
