@@ -49,7 +49,7 @@ impl Habits {
         };
         let (shared, tries) = (sometimes(80, 5, 95), sometimes(60, 5, 60));
         let (deadlines, cancels) = (sometimes(60, 5, 80), sometimes(60, 5, 60));
-        let (downgrades, many, stuck) = (sometimes(50, 5, 50), sometimes(50, 5, 60), sometimes(30, 1, 3));
+        let (downgrades, many, stuck) = (sometimes(50, 5, 50), sometimes(50, 5, 60), sometimes(40, 1, 20));
         Habits {
             names,
             slots: dice.between(1, 2 * names) as u32,

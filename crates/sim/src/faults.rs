@@ -8,6 +8,8 @@ use crate::dice::Dice;
 pub struct Faults {
     /// A packet, or one copy of it, is lost.
     pub loss: u32,
+    /// Of a join's two packets, the agent's JOIN is lost.
+    pub copy_loss: u32,
     /// A packet arrives twice.
     pub duplication: u32,
     /// A packet of any age, from any time of the run, arrives again.
@@ -55,6 +57,7 @@ impl Faults {
         };
         Faults {
             loss: sometimes(60, 1_000, 300_000) as u32,
+            copy_loss: sometimes(30, 10_000, 500_000) as u32,
             duplication: sometimes(50, 1_000, 500_000) as u32,
             replay: sometimes(50, 1_000, 100_000) as u32,
             corruption: sometimes(30, 1_000, 50_000) as u32,
@@ -81,6 +84,7 @@ impl Faults {
     pub fn healed(&self) -> Faults {
         Faults {
             loss: 0,
+            copy_loss: 0,
             duplication: 0,
             replay: 0,
             corruption: 0,

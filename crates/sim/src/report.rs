@@ -76,6 +76,7 @@ impl Outcome {
 /// Every fault, every answer, every decision of the switch that a correct world reaches.
 const MUST_SEE: &[&str] = &[
     "lost",
+    "join lost",
     "duplicated",
     "replayed",
     "corrupted",

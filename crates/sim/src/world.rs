@@ -334,9 +334,13 @@ impl World {
         }
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
-            let mut join = packet.clone();
-            Switch::make_join(&mut join);
-            self.send_to_node(agent, 0, join);
+            if self.dice.chance(self.faults.copy_loss) {
+                self.fault("join lost");
+            } else {
+                let mut join = packet.clone();
+                Switch::make_join(&mut join);
+                self.send_to_node(agent, 0, join);
+            }
         }
         match verdict.action {
             Action::Drop => {}

@@ -371,10 +371,11 @@ impl Node {
         }
     }
 
-    /// Whether a grant of this stamp is for a request that waits for it.
+    /// Whether a grant of this stamp is for a request that waits for it. A parked one does not, though a batch may have
+    /// asked for it: held before those in front of it, it could be what they wait for elsewhere.
     pub(super) fn is_wanted(&self, id: u64, stamp: Stamp) -> bool {
         let above = |r: &Request| stamp > r.floor || self.config.is_broken(Mutant::IgnoreFloor);
-        self.requests.get(id).is_some_and(|r| r.waits() && above(r))
+        self.requests.get(id).is_some_and(|r| r.state == State::Waiting && above(r))
     }
 
     fn take(&mut self, now: Time, id: u64, token: Token, agent: Handle, ordinal: Option<u16>, path: Path) {
