@@ -44,6 +44,31 @@ pub enum Command {
     Status(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it
     Doctor(QueryArgs),
+    /// Measure Wayside on this machine, beside a bare echo and Redis
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Half a minute, one table: an acquire, a cycle and a hand-over through a switch of its own, in turn with a bare UDP
+    /// echo, and with Redis if redis-server is installed
+    Quick(QuickArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct QuickArgs {
+    /// How long to measure all in all
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
+    pub time: Duration,
+
+    /// Leave idle processors to the kernel, instead of keeping them awake where that is allowed (/dev/cpu_dma_latency)
+    #[arg(long)]
+    pub let_idle: bool,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 const LOCK_EXIT_CODES: &str = "\

@@ -12,7 +12,7 @@ mod failure;
 mod server;
 
 use clap::Parser;
-use cli::{Cli, Command, LogFormat};
+use cli::{Bench, Cli, Command, LogFormat};
 use failure::{Failure, exit};
 use std::io::Write;
 use std::process::ExitCode;
@@ -46,6 +46,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
+        Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),
     }
 }
 
