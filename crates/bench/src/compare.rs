@@ -94,7 +94,8 @@ fn measure(
     let mut allocations = 0;
     let end = Instant::now() + how_long * 9 / 10;
     let mut round = 0;
-    while Instant::now() < end {
+    // One round at least, however short the time and slow the machine.
+    while round == 0 || Instant::now() < end {
         allocations += field.round_counting(round, options.allocations)?;
         field.end_round(true);
         round += 1;
