@@ -80,6 +80,30 @@ impl Faults {
         }
     }
 
+    /// A third of the seeds concentrates on what a plain mix reaches rarely.
+    pub fn concentrate(mut self, dice: &mut Dice, lease: u64) -> Faults {
+        match dice.below(6) {
+            // Leases that end while a late acknowledgement is under way.
+            0 => {
+                self.late = dice.between(20_000, 300_000) as u32;
+                self.late_by = dice.between(lease / 4, 2 * lease);
+                self.partition_every = dice.between(200, 1_000);
+                self.partition_for = 2 * lease;
+                self.crash_every = 0;
+                self.switch_every = 6_000;
+            }
+            // Gaps in the joins, and grants that come after the census which settles them.
+            1 => {
+                self.copy_loss = dice.between(100_000, 500_000) as u32;
+                self.late = dice.between(20_000, 200_000) as u32;
+                self.late_by = dice.between(1_000, 50_000);
+                self.switch_every = 6_000;
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// What is left once the network heals: distance and drift.
     pub fn healed(&self) -> Faults {
         Faults {

@@ -89,13 +89,13 @@ impl World {
     pub fn new(seed: u64, options: Options) -> World {
         let mut dice = Dice::new(seed);
         let lease = dice.magnitude(30_000, 400_000);
-        let faults = Faults::draw(&mut dice, lease);
+        let faults = Faults::draw(&mut dice, lease).concentrate(&mut dice, lease);
         let habits = Habits::draw(&mut dice);
         let hosts = dice.between(2, 7) as usize;
         let node = NodeConfig {
             retransmit_us: dice.between(500, 5_000),
             retransmit_most_us: dice.between(10_000, 100_000),
-            gap_us: dice.between(2_000, 50_000),
+            gap_us: dice.magnitude(200, 50_000),
             mutant: options.mutant,
             ..NodeConfig::new(0)
         };

@@ -307,7 +307,8 @@ impl Node {
 
     /// The first of a batch that the switch did not grant at once: from here on one at a time, in order.
     fn on_undecided(&mut self, now: Time, id: u64) {
-        if let Some(request) = self.requests.get_mut(id).filter(|r| r.waits() && !r.alone) {
+        // A parked one has others before it, which may still be refused their grants.
+        if let Some(request) = self.requests.get_mut(id).filter(|r| r.state == State::Waiting && !r.alone) {
             request.alone = true;
             self.ask(now, id);
         }
