@@ -22,14 +22,15 @@ Learn(a) == IF slot.at = a.at /\ slot.state = "MANAGED"
             THEN [a EXCEPT !.open = FALSE, !.expected = IF a.joinsAt = a.at THEN Max(@, slot.joins) ELSE @]
             ELSE a
 
-(* ACQUIRE, forwarded by the switch or from this very node. *)
+(* ACQUIRE, from this very node or forwarded by the switch. That was in the agent's tenure or before it: a packet that *)
+(* was sent `since` a later stamp of the slot cannot have come here.                                                 *)
 on_acquire(n) ==
   \E m \in net["ACQUIRE"] :
     /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
     /\ LET r == m.r
            a == Learn(agent[n])
            known == r \in a.holders \cup Range(a.queue) \cup (IF Use("Retired") THEN a.retired ELSE {})
-       IN /\ ~IsDead(n, r) /\ (NodeOf(r) = n => Waits(r))
+       IN /\ ~IsDead(n, r) /\ IF NodeOf(r) = n THEN Waits(r) ELSE m.since <= a.at
           /\ IF known \/ (a.open /\ Wish(r).mode = "X")
              THEN a # agent[n] /\ agent' = [agent EXCEPT ![n] = a]
              ELSE agent' = [agent EXCEPT ![n] = [a EXCEPT !.queue = Append(@, r)]]

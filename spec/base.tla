@@ -82,7 +82,7 @@ Take(m, messages) ==
   \/ copies < MaxCopies /\ copies' = copies + 1 /\ net' = Put(net, messages)
 
 (* What a packet of each kind says that a decision depends on. `at` is its stamp. *)
-Acquire(r, epoch)   == [kind |-> "ACQUIRE", r |-> r, epoch |-> epoch]
+Acquire(r, epoch)   == [kind |-> "ACQUIRE", r |-> r, epoch |-> epoch, since |-> slot.at]
 Release(r, epoch, grantAt, ordinal) ==
   [kind |-> "RELEASE", r |-> r, epoch |-> epoch, grantAt |-> grantAt, ordinal |-> ordinal]
 Downgrade(r, epoch) == [kind |-> "DOWNGRADE", r |-> r, epoch |-> epoch]

@@ -47,8 +47,11 @@ Unwanted(m) ==
     [] m.kind = "RETENURED" -> ~agent[m.to].on \/ m.at # agent[m.to].at \/ m.change # agent[m.to].pending
     [] m.kind = "QUEUED"    -> ~agent[m.to].on \/ m.at # agent[m.to].at + 1 \/ agent[m.to].pending.op # "transfer"
     [] OTHER -> FALSE
+(* A transfer that has arrived before is acknowledged again. *)
+Again(m) == IF m.kind = "AGENCY" THEN IF m.from # Nobody /\ agent[NodeOf(m.r)].at = m.at THEN {Queued(m.from, NodeOf(m.r), m.at)} ELSE {}
+            ELSE {}
 drop == /\ \E kind \in {"GRANT", "AGENCY", "JOIN", "CLAIMED", "RETENURED", "QUEUED"} :
-             \E m \in net[kind] : Unwanted(m) /\ net' = [net EXCEPT ![kind] = @ \ {m}]
+             \E m \in net[kind] : Unwanted(m) /\ net' = Put([net EXCEPT ![kind] = @ \ {m}], Again(m))
         /\ UNCHANGED <<switchVars, nodeVars, copies, census>>
 
 (* GAP: an ordinal stays unknown, or the agency in limbo. *)

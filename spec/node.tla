@@ -42,7 +42,8 @@ GiveBack(r) ==
 (* What is unanswered is sent again: one copy more. *)
 ask_again(r) ==
   /\ NodeOf(r) \in alive
-  /\ \/ Waits(r) /\ Acquire(r, EpochOf(r)) \notin net["ACQUIRE"] /\ net' = Put(net, {Acquire(r, EpochOf(r))})
+  /\ \/ /\ Waits(r) /\ ~\E m \in net["ACQUIRE"] : m.r = r /\ m.epoch = EpochOf(r)
+        /\ net' = Put(net, {Acquire(r, EpochOf(r))})
      \/ /\ req[r].state = "gone" /\ ~\E m \in net["RELEASE"] : m.r = r /\ m.epoch = EpochOf(r)
         /\ net' = Put(net, {GiveBack(r)})
   /\ copies < MaxCopies /\ copies' = copies + 1
