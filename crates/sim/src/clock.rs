@@ -26,7 +26,8 @@ impl Clock {
             return None;
         }
         let shown = local.0.saturating_sub(self.origin);
-        let mut world = (u128::from(shown) * 1_000_000 / (1_000_000 + self.ppm) as u128) as u64;
+        // The division rounds, and so does the clock: from a little before, step by step.
+        let mut world = (u128::from(shown) * 1_000_000 / (1_000_000 + self.ppm) as u128).saturating_sub(2) as u64;
         while self.at(world) < local {
             world += 1;
         }
