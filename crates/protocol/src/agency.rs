@@ -1,13 +1,14 @@
 //! What a node keeps about slots: their agents, packets in limbo, claims, queues on their way to the next agent.
 //!
-//! Invariants: a book exists only while it holds something; a used agent's memory is kept for the next one, so that a
-//! lock that comes and goes allocates nothing.
+//! Invariants: a book exists only while it holds something; the memory of agents and limbos is kept for the next ones,
+//! so that a lock that comes and goes allocates nothing.
 
 use crate::agent::{Agent, Party};
 use crate::map::IdMap;
 use crate::{Handle, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 use wayside_wire::{Entry, SlotBits};
 
 /// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
@@ -114,6 +115,7 @@ pub struct Agency {
     pub books: IdMap<u32, Book>,
     #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
     spare: Vec<Box<Agent>>,
+    spare_limbos: Vec<Vec<Stray>>,
 }
 
 impl Agency {
@@ -133,6 +135,39 @@ impl Agency {
 
     pub fn get(&mut self, slot: u32) -> Option<&mut Book> {
         self.books.get_mut(&slot)
+    }
+
+    /// The slot's book, with room for a packet in limbo.
+    pub fn book_with_limbo(&mut self, slot: u32) -> &mut Book {
+        let book = self.books.entry(slot).or_default();
+        if book.limbo.capacity() == 0
+            && let Some(spare) = self.spare_limbos.pop()
+        {
+            book.limbo = spare;
+        }
+        book
+    }
+
+    /// What was in the slot's limbo; given back empty to [`Agency::put_limbo_away`].
+    pub fn take_limbo(&mut self, slot: u32) -> Vec<Stray> {
+        let Some(book) = self.books.get_mut(&slot) else { return Vec::new() };
+        book.limbo_due = None;
+        book.seen = None;
+        mem::take(&mut book.limbo)
+    }
+
+    pub fn put_limbo_away(&mut self, mut limbo: Vec<Stray>) {
+        limbo.clear();
+        if limbo.capacity() > 0 && self.spare_limbos.len() < SPARE_MOST {
+            self.spare_limbos.push(limbo);
+        }
+    }
+
+    /// Forgets a book that keeps nothing.
+    pub fn drop_book(&mut self, slot: u32) {
+        if let Some(book) = self.books.remove(&slot) {
+            self.put_limbo_away(book.limbo);
+        }
     }
 
     pub fn slots(&self) -> Vec<u32> {

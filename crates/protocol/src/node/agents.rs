@@ -7,7 +7,6 @@ use crate::lock::State;
 use crate::mutant::Mutant;
 use crate::{Handle, Port, Stamp, Time, Token};
 use alloc::boxed::Box;
-use core::mem;
 use wayside_wire::{
     Entry, Header, Heartbeat, SlotBits, SlotState, entries, entry_flag, header_flag, kind, limits, service,
 };
@@ -122,7 +121,7 @@ impl Node {
     fn keep_in_limbo(&mut self, now: Time, stray: Stray, seen: Option<(Stamp, SlotBits)>) {
         let slot = stray.entry.slot;
         let retransmit = self.config.retransmit_us;
-        let book = self.agency.book(slot);
+        let book = self.agency.book_with_limbo(slot);
         book.keep(stray);
         if let Some((stamp, bits)) = seen.filter(|(stamp, _)| book.seen.is_none_or(|(newest, _)| *stamp >= newest)) {
             book.seen = Some((stamp, bits));
@@ -164,23 +163,21 @@ impl Node {
     }
 
     fn replay_limbo(&mut self, now: Time, slot: u32) {
-        let Some(book) = self.agency.get(slot) else { return };
-        book.limbo_due = None;
-        book.seen = None;
-        for stray in mem::take(&mut book.limbo) {
+        let limbo = self.agency.take_limbo(slot);
+        for stray in &limbo {
             let header =
                 Header { position: stray.hops, ..self.session.header(service::LOCK, stray.kind, self.handle()) };
             self.on_forwarded(now, &header, stray.entry);
         }
+        self.agency.put_limbo_away(limbo);
     }
 
     fn bounce_limbo(&mut self, slot: u32) {
-        let Some(book) = self.agency.get(slot) else { return };
-        book.limbo_due = None;
-        book.seen = None;
-        for stray in mem::take(&mut book.limbo) {
-            self.bounce(stray);
+        let limbo = self.agency.take_limbo(slot);
+        for stray in &limbo {
+            self.bounce(*stray);
         }
+        self.agency.put_limbo_away(limbo);
     }
 
     /// The switch takes this node for the agent, and no one handed the slot to it: it asks to be confirmed.

@@ -479,7 +479,7 @@ impl Node {
     fn settle_book(&mut self, slot: u32) {
         let Some(book) = self.agency.get(slot) else { return };
         if book.is_idle() {
-            self.agency.books.remove(&slot);
+            self.agency.drop_book(slot);
             return;
         }
         let due = book.next_due();
