@@ -72,7 +72,7 @@ Init ==
   /\ agent = [n \in Nodes |-> NoAgent] /\ claim = [n \in Nodes |-> NoClaim]
   /\ alive = Nodes /\ epochs = [n \in Nodes |-> 1] /\ downs = [n \in Nodes |-> {}]
   /\ census = NoCensus
-  /\ history = [top |-> [x \in Names |-> 0], ordered |-> TRUE, lawful |-> TRUE]
+  /\ history = [top |-> [x \in Names |-> 0], ordered |-> TRUE]
 
 Put(from, messages) == [kind \in Kinds |-> from[kind] \cup {m \in messages : m.kind = kind}]
 Send(messages) == net' = Put(net, messages) /\ UNCHANGED copies
