@@ -90,6 +90,7 @@ impl Faults {
                 self.partition_every = dice.between(200, 1_000);
                 self.partition_for = 2 * lease;
                 self.crash_every = 0;
+                self.drift_ppm = dice.pick(&[0, 10_000, 100_000]);
                 self.switch_every = 6_000;
             }
             // Gaps in the joins, and grants that come after the census which settles them.

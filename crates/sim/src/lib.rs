@@ -14,9 +14,13 @@ mod host;
 mod network;
 mod report;
 mod switch;
+#[cfg(feature = "mutants")]
+mod tamper;
 mod world;
 
 pub use report::{Counts, Failure, Outcome};
+#[cfg(feature = "mutants")]
+pub use tamper::CoreMutant;
 use wayside_protocol::Mutant;
 
 /// The commit that this was built from.
@@ -29,6 +33,9 @@ pub struct Options {
     pub chart: bool,
     /// Break a rule. Needs the feature `mutants`.
     pub mutant: Option<Mutant>,
+    /// Leave out a condition of the core.
+    #[cfg(feature = "mutants")]
+    pub core: Option<CoreMutant>,
 }
 
 /// Runs a seed.

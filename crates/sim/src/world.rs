@@ -90,7 +90,11 @@ impl World {
         let mut dice = Dice::new(seed);
         let lease = dice.magnitude(30_000, 400_000);
         let faults = Faults::draw(&mut dice, lease).concentrate(&mut dice, lease);
-        let habits = Habits::draw(&mut dice);
+        let mut habits = Habits::draw(&mut dice);
+        if (1..1_000).contains(&faults.partition_every) {
+            // Who is cut off so often should have something to lose.
+            habits.stuck = habits.stuck.max(15);
+        }
         let hosts = dice.between(2, 7) as usize;
         let node = NodeConfig {
             retransmit_us: dice.between(500, 5_000),
@@ -328,6 +332,10 @@ impl World {
     fn at_switch(&mut self, flight: Flight) {
         let Flight { socket, mut packet, .. } = flight;
         self.chart(|_| format!("{:>9} > switch   {}", chart::place(socket), chart::packet(&packet)));
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) = self.options.core {
+            crate::tamper::fulfil(mutant, &self.switch, &mut packet);
+        }
         let verdict = self.switch.with(|switch| switch.process(&mut packet, socket));
         if verdict.action == Action::Drop {
             return self.chart(|_| format!("{:>9}            dropped: {}", "", verdict.reason.name()));
