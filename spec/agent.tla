@@ -1,5 +1,5 @@
 ------------------------------- MODULE agent -------------------------------
-(* The bookkeeper of the slot (crates/protocol/src/agent.rs, node/agents.rs).                                        *)
+(* The bookkeeper of the slot (crates/protocol/src/agent/, node/agents.rs).                                        *)
 (* Limbo: a packet that a node can't handle yet stays in `net`, where it may be taken later, here or by the switch.  *)
 EXTENDS node
 
