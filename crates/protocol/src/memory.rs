@@ -117,8 +117,6 @@ pub trait SwitchMemory {
     fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord;
     /// w0 := `new` if it is `expected`; whether it was.
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool;
-    /// w1 of a slot.
-    fn store_hint(&self, namespace: u16, slot: u32, hint: u64);
     /// Handles go from 1 to this.
     fn max_handle(&self) -> u16;
     /// A node's word.
@@ -158,10 +156,6 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
         (**self).cas_slot(namespace, slot, expected, new)
-    }
-
-    fn store_hint(&self, namespace: u16, slot: u32, hint: u64) {
-        (**self).store_hint(namespace, slot, hint);
     }
 
     fn max_handle(&self) -> u16 {

@@ -81,9 +81,6 @@ impl SwitchMemory for SharedSwitch {
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
         self.with(|switch| switch.cas_slot(namespace, slot, expected, new))
     }
-    fn store_hint(&self, namespace: u16, slot: u32, hint: u64) {
-        self.with(|switch| switch.store_hint(namespace, slot, hint));
-    }
     fn max_handle(&self) -> u16 {
         self.max_handle
     }

@@ -160,10 +160,6 @@ impl SwitchMemory for Switch {
         slot.w0.compare_exchange(expected.pack(), new.pack(), SeqCst, SeqCst).is_ok()
     }
 
-    fn store_hint(&self, namespace: u16, slot: u32, hint: u64) {
-        self.memory.slot(namespace, slot).w1.store(hint, Release);
-    }
-
     fn max_handle(&self) -> u16 {
         self.memory.max_handle
     }

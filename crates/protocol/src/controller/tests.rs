@@ -46,7 +46,6 @@ impl SwitchMemory for Rc<Memory> {
         }
         same
     }
-    fn store_hint(&self, _: u16, _: u32, _: u64) {}
     fn max_handle(&self) -> u16 {
         3
     }
