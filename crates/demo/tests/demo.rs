@@ -122,7 +122,9 @@ fn without_fencing_the_paused_worker_destroys_money_and_the_demo_fails() {
     assert!(out.contains("its stale write went through"), "{out}");
     assert!(errors.starts_with("FAILED: the stale write of the paused worker went through"), "{errors}");
     assert!(errors.contains("with locks the money is"), "{errors}");
-    assert_ne!(cell(&out, "missing on accounts").as_str(), cell(&out, "too much on accounts"), "{out}");
+    // A stale write of both accounts of a transfer may keep the sum and still be wrong.
+    let astray = |label| cell(&out, label) != "0";
+    assert!(astray("missing on accounts") || astray("too much on accounts"), "{out}");
 }
 
 #[test]

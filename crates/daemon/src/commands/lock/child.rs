@@ -1,5 +1,6 @@
 //! COMMAND as a process group of its own, which gets the signals meant for it and ends with its parent.
 
+use super::guardian::FirstOrder;
 use crate::failure::{Failure, exit};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -32,14 +33,19 @@ pub struct Child {
 impl Child {
     /// Starts COMMAND with the token, and with the session's lifeline: while it lives, the switch does not take the
     /// death of `wayside lock` for the end of the hold.
-    pub fn start(command: &[OsString], token: &str, lifeline: Option<RawFd>) -> Result<Child, Failure> {
+    pub fn start(
+        command: &[OsString],
+        token: &str,
+        lifeline: Option<RawFd>,
+        watched: FirstOrder,
+    ) -> Result<Child, Failure> {
         let (program, arguments) = command.split_first().expect("the command line asks for one");
         // SAFETY: queries of this process.
         let (parent, terminal) = unsafe { (libc::getpid(), libc::tcgetpgrp(0) == libc::getpgrp()) };
         let mut child = Command::new(program);
         child.args(arguments).env("WAYSIDE_LOCK_TOKEN", token);
         // SAFETY: the closure only makes system calls.
-        unsafe { child.pre_exec(move || prepare(parent, terminal, lifeline)) };
+        unsafe { child.pre_exec(move || prepare(parent, terminal, lifeline, watched)) };
         let child = child.spawn().map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 Failure::new(exit::NOT_FOUND, format!("{}: no such command; is it in PATH?", program.to_string_lossy()))
@@ -119,10 +125,11 @@ impl Child {
 }
 
 /// In the child, between fork and exec.
-fn prepare(parent: libc::pid_t, terminal: bool, lifeline: Option<RawFd>) -> io::Result<()> {
+fn prepare(parent: libc::pid_t, terminal: bool, lifeline: Option<RawFd>, watched: FirstOrder) -> io::Result<()> {
     // SAFETY: system calls on this process, which has one thread.
     unsafe {
         libc::setpgid(0, 0);
+        watched.give();
         if terminal {
             set_terminal(libc::getpid());
         }

@@ -45,10 +45,15 @@ impl Guardian {
         }
     }
 
+    /// What COMMAND tells the guardian of itself before it begins.
+    pub fn first_order(&self, deadline: Instant) -> FirstOrder {
+        let pipe = self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        FirstOrder { pipe, deadline: since_boot(deadline) }
+    }
+
     /// `group` is COMMAND's and may live until `deadline`.
     pub fn watch(&self, group: libc::pid_t, deadline: Instant) {
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.order(Orders { group, deadline: now() + left.as_micros() as u64 });
+        self.order(Orders { group, deadline: since_boot(deadline) });
     }
 
     /// COMMAND has ended: its group's number may soon be another's.
@@ -57,11 +62,37 @@ impl Guardian {
     }
 
     fn order(&self, orders: Orders) {
-        let Some(pipe) = &self.pipe else { return };
-        // A guardian that was killed is missed, not mourned: PR_SET_PDEATHSIG and `wayside lock` itself remain.
-        // SAFETY: `orders` is plain data of that size.
-        unsafe { libc::write(pipe.as_raw_fd(), (&raw const orders).cast(), size_of::<Orders>()) };
+        if let Some(pipe) = &self.pipe {
+            send(pipe.as_raw_fd(), orders);
+        }
     }
+}
+
+/// The order that the child gives between fork and exec. Were it left to `wayside lock`, a COMMAND whose parent is killed
+/// right after the fork would run unwatched.
+#[derive(Clone, Copy)]
+pub struct FirstOrder {
+    pipe: RawFd,
+    deadline: u64,
+}
+
+impl FirstOrder {
+    /// Called by the child, which is its group's leader. Makes system calls only.
+    pub fn give(self) {
+        // SAFETY: a query of this process.
+        send(self.pipe, Orders { group: unsafe { libc::getpid() }, deadline: self.deadline });
+    }
+}
+
+/// A guardian that was killed is missed, not mourned: PR_SET_PDEATHSIG and `wayside lock` itself remain.
+fn send(pipe: RawFd, orders: Orders) {
+    // SAFETY: `orders` is plain data of that size.
+    unsafe { libc::write(pipe, (&raw const orders).cast(), size_of::<Orders>()) };
+}
+
+/// As the guardian counts: microseconds since boot.
+fn since_boot(at: Instant) -> u64 {
+    now() + at.saturating_duration_since(Instant::now()).as_micros() as u64
 }
 
 impl Drop for Guardian {

@@ -44,7 +44,8 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     };
     let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
     let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
-    let child = Child::start(&args.command, &guard.token().to_string(), lifeline)?;
+    let watched = guardian.first_order(guard.deadline());
+    let child = Child::start(&args.command, &guard.token().to_string(), lifeline, watched)?;
     let outcome = Watch { args, guard: &guard, guardian: &guardian, signals: &signals, child: &child }.run(&session);
     guardian.stand_down();
     child.reap();
