@@ -141,11 +141,11 @@ pub struct LockArgs {
     pub wait: Option<Duration>,
 
     /// Hold it at most this long: COMMAND is ended before [default: as long as COMMAND runs]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub ttl: Option<Duration>,
 
     /// After this time without contact to the switch COMMAND has been ended and the lock is free [default: the switch's]
-    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = some_time)]
     pub lease: Option<Duration>,
 
     /// Namespace of the name
@@ -153,7 +153,7 @@ pub struct LockArgs {
     pub namespace: String,
 
     /// Exit with this code instead of 75 when the lock is held by another or timed out
-    #[arg(short = 'E', long, value_name = "CODE")]
+    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
     pub conflict_exit_code: Option<u8>,
 
     #[command(flatten)]
@@ -162,4 +162,10 @@ pub struct LockArgs {
     /// Command to run, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// A time of at least a millisecond: nothing can be done in less.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < Duration::from_millis(1) { Err("at least 1ms is needed".into()) } else { Ok(time) }
 }

@@ -44,6 +44,9 @@ fn arguments_that_make_no_sense_are_64() {
         &["lock", "jobs", "--wait", "soon", "--", "true"],
         &["lock", "jobs", "--endpoint", "[::1]:7600", "--", "true"],
         &["lock", "jobs", "--namespace", "abcdefghijklmnopqrstuvwxyz", "--", "true"],
+        &["lock", "jobs", "--ttl", "0s", "--", "true"],
+        &["lock", "jobs", "--lease", "1ns", "--", "true"],
+        &["lock", "jobs", "-E", "0", "--", "true"],
         &["lcok"],
         &["locks", "-o", "xml"],
     ] {

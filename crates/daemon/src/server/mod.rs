@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::StateDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -221,6 +221,15 @@ fn new_switch(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
     Ok(switch)
 }
 
+/// Minutes since the beginning of 2026: what a new state directory's epochs begin at, so that tokens go on rising even if
+/// the old directory was lost. The 23 bits of an epoch last until 2041, if the switch restarts less than once a minute.
+fn first_epoch() -> u32 {
+    const BEGINNING_OF_2026: u64 = 1_767_225_600;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let minutes = now.saturating_sub(BEGINNING_OF_2026) / 60;
+    u32::try_from(minutes).map_or(0, |minutes| minutes.min(wayside_wire::limits::MAX_EPOCH / 2))
+}
+
 fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {
     let mut secret = [0; 8];
     // SAFETY: the buffer has the length that is given.
@@ -239,6 +248,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
         namespaces: namespaces.collect(),
         shortest_grace: config.grace.as_micros() as u32,
         secret: u64::from_ne_bytes(secret),
+        first_epoch: first_epoch(),
         ..Default::default()
     })
 }

@@ -45,6 +45,9 @@ pub struct Config {
     pub slots_per_tick: u32,
     /// Random: lifelines are made from it.
     pub secret: u64,
+    /// What a store without records begins with: epochs above it, incarnations above 2^20 times it. Taken from a
+    /// calendar, it keeps tokens rising and nodes apart even if the records were lost.
+    pub first_epoch: u32,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -62,6 +65,7 @@ impl Default for Config {
             quarantine: 60_000_000,
             slots_per_tick: 65_536,
             secret: 0,
+            first_epoch: 0,
             mutant: None,
         }
     }

@@ -84,7 +84,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Takes up what the store knows. Nothing is sent before the first [`Controller::on_tick`].
     pub fn new(config: Config, memory: M, mut store: S) -> Result<Self, StoreError> {
         let records = store.load().map_err(|e| StoreError::Storage(e.to_string()))?;
-        let mut counters = Counters::default();
+        let first = config.first_epoch;
+        let mut counters = Counters { epoch: first, incarnation: u64::from(first) << 20, ..Counters::default() };
         let mut sessions = Sessions::default();
         for (key, bytes) in records {
             let damaged = StoreError::Damaged(key);
