@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the model of the lock protocol with TLC: in every scope it holds, and without any one of its rules it does not.
-#   spec/run.sh ci                  small scopes, all of their states, and every rule
+#   spec/run.sh ci                  small scopes, all of their states, and nearly every rule
 #   spec/run.sh full                also the large scopes; those that ran out of time say so
 #   spec/run.sh show SCOPE [RULE]   one scope, without this rule if one is named, with TLC's own output (changes only)
 # Uses two cores at most; TLC's states go to a temporary folder. Exit status 1: something was not as expected.
