@@ -7,7 +7,7 @@
  *   nodes     one entry a handle                        word: both, by compare-and-swap; the rest: controller while
  *                                                       the word is not LIVE (`oldest` is raised by heartbeats)
  *   globals   epoch, serving                            controller
- *   counters  one for every outcome                     data plane
+ *   counters  lanes of one for every outcome            data plane: a lane a CPU, so that none waits for another
  *
  * The same layouts lie in BPF maps and in the memory that crates/switch allocates (its src/layout.rs).
  */
@@ -82,7 +82,9 @@ _Static_assert(sizeof(struct ws_globals) == 16, "globals");
 	X(gap)               /* slots handed to the controller by the switch itself */     \
 	X(relayed)           /* node to node, by destination */                            \
 	X(heartbeat)         /* heartbeats recorded */                                     \
-	X(session_over)      /* heartbeats of sessions that are over */
+	X(session_over)      /* heartbeats of sessions that are over */                    \
+	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
+	X(handed_up_lost)    /* XDP: those that found its ring full */
 
 #define WS_OUTCOME(name) WS_COUNTER_##name,
 enum ws_counter {
@@ -91,6 +93,14 @@ enum ws_counter {
 	WS_COUNTERS
 };
 #undef WS_OUTCOME
+
+/* Counters lie in lanes: of the userspace threads first, then one of every CPU's XDP program. */
+#define WS_THREAD_LANES 16
+
+struct ws_counters {
+	ws_u64 of[64]; /* WS_COUNTERS of them are used: whole cache lines */
+};
+_Static_assert(WS_COUNTERS <= 64, "counters of a lane");
 
 /* What to do with the packet, which has been rewritten in place. */
 enum ws_action {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* All that differs between the BPF build and the native build: this file against platform_native.h.
  *
- * Needs -mcpu=v3 (64-bit compare-and-swap) and Linux 5.12. clang-19 compiles neither acquire nor release accesses for
+ * Needs -mcpu=v3 (64-bit compare-and-swap) and Linux 5.18 (bpf_xdp_load_bytes). clang-19 compiles neither acquire nor release accesses for
  * BPF; volatile ones keep the compiler honest, and the order that decisions rest on comes from the compare-and-swaps,
  * which are full barriers. */
 #ifndef WAYSIDE_PLATFORM_H
@@ -16,10 +16,11 @@
 #define WS_TYPE(name, type) type *name
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static ws_u32 (*const bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *frame, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
 
-/* The loader sets max_entries of slots. All but counters and verdicts are mapped into the controller's memory, which
- * compare-and-swaps the same words. */
+/* The loader sets max_entries of slots. All of these are mapped into the daemon's memory, whose controller and threads
+ * compare-and-swap the same words. */
 struct {
 	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
 	WS_UINT(map_flags, BPF_F_MMAPABLE);
@@ -52,13 +53,11 @@ struct {
 	WS_TYPE(value, struct ws_globals);
 } globals SEC(".maps");
 
-struct ws_counters {
-	ws_u64 of[WS_COUNTERS];
-};
-
+/* The loader sets max_entries: the threads' lanes, then one for every CPU. */
 struct {
-	WS_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	WS_UINT(max_entries, 1);
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_THREAD_LANES + 64);
 	WS_TYPE(key, ws_u32);
 	WS_TYPE(value, struct ws_counters);
 } counters SEC(".maps");

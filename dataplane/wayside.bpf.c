@@ -1,160 +1,144 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The switch as an XDP program: finds Wayside's packets in Ethernet, IPv4 and UDP, has them decided by the same source
- * as the native build, and rewrites the frame for where it goes. Everything else passes.
+ * The switch as two XDP programs. `wayside`, on every port, finds Wayside's packets, has them decided by the same source
+ * as the native build, and sends the frame where the verdict says; everything else passes untouched. `wayside_out` sees
+ * what leaves by redirection and makes the two copies of a pair what they are to be (ways.h).
  *
- *   frame  14 Ethernet | 20 IPv4 | 8 UDP | 32 header | 32 first entry or body | ...
+ *   verdict         way known               frame
+ *   TO_SENDER                               back by its port (XDP_TX)
+ *   TO_NODE         yes                     by the node's port: XDP_TX if that is the same, else redirected
+ *                   no                      to the daemon, which sends the packet by the kernel's routes
+ *   with a copy     both                    redirected to two ports at once; `wayside_out` makes one of them the JOIN
+ *                   not the agent's         as without; the JOIN is the daemon's to send
+ *   TO_CONTROLLER                           to the daemon
  *
- * A frame to another node leaves by the port it came in, to the next hop it came from: right for a switch with one port
- * and a router behind it. The verdict in `verdicts` says more: the agent that a copy is for, and why a packet was
- * dropped.
+ * The daemon listens on the same UDP port. What this program lets pass (options, fragments, VLANs, local clients) it
+ * decides on the same memory.
  */
 #include "platform_bpf.h"
+#include "frame.h"
 #include "packet.h"
+#include "ways.h"
 
-#define SWAP16(x) WS_SWAP16(x)
+/* Where tests look at verdicts. */
+#ifndef WS_OBSERVE
+#define WS_OBSERVE(verdict)
+#endif
 
-struct ethernet {
-	ws_u16 to[3], from[3];
-	ws_u16 protocol;
+/* One frame's turn. */
+struct passage {
+	struct xdp_md *frame;
+	struct envelope *envelope;
+	struct ws_switch *sw;
+	struct ws_verdict verdict;
+	ws_u32 address;   /* of the sender */
+	ws_u16 from_port; /* of the sender */
+	ws_u16 mark;      /* IPv4's id */
 };
 
-/* Without options: only such packets are decided. Fields in network byte order. */
-struct ipv4 {
-	ws_u8 version_and_words;
-	ws_u8 service;
-	ws_u16 length;
-	ws_u16 id;
-	ws_u16 fragment;
-	ws_u8 hops;
-	ws_u8 protocol;
-	ws_u16 checksum;
-	ws_u16 from[2], to[2]; /* halves: the header lies at 14, and a word would not be aligned */
-};
-
-struct udp {
-	ws_u16 from, to;
-	ws_u16 length;
-	ws_u16 checksum;
-};
-
-/* What precedes the packet. */
-struct envelope {
-	struct ethernet ethernet;
-	struct ipv4 ip;
-	struct udp udp;
-};
-
-_Static_assert(sizeof(struct envelope) == 14 + 20 + 8, "headers lie back to back");
-
-enum { ETHERNET_IPV4 = 0x0800, IPV4_NO_OPTIONS = 0x45, IPV4_UDP = 17, IPV4_HOPS = 64, IPV4_FRAGMENT = 0x3fff };
-
-/* What became of the last packet on this CPU: for whoever sends copies, and for tests. */
-struct {
-	WS_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	WS_UINT(max_entries, 1);
-	WS_TYPE(key, ws_u32);
-	WS_TYPE(value, struct ws_verdict);
-} verdicts SEC(".maps");
-
-/* Length of the Wayside packet in a frame, or -1 if it is none of ours to decide. */
-WS_INLINE int payload_of(const struct envelope *envelope, const void *end)
+/* The packet ends with its frame: what would follow it, padding or the rest of a longer one, is cut off. */
+WS_INLINE int cut(struct passage *passage)
 {
-	if ((const void *)(envelope + 1) > end)
-		return -1;
-	if (envelope->ethernet.protocol != SWAP16(ETHERNET_IPV4) || envelope->ip.version_and_words != IPV4_NO_OPTIONS ||
-	    envelope->ip.protocol != IPV4_UDP || envelope->ip.fragment & SWAP16(IPV4_FRAGMENT) ||
-	    envelope->udp.to != SWAP16(WS_PORT))
-		return -1;
-	ws_u32 ip_length = SWAP16(envelope->ip.length);
-	ws_u32 udp_length = SWAP16(envelope->udp.length);
-	/* The frame must hold what IPv4 promises, and IPv4 exactly what UDP does; Ethernet may pad. */
-	if (udp_length < sizeof(struct udp) || ip_length != udp_length + sizeof(struct ipv4) ||
-	    (const ws_u8 *)end - (const ws_u8 *)&envelope->ip < ip_length)
-		return -1;
-	return (int)(udp_length - sizeof(struct udp));
-}
-
-/* IPv4's checksum over its ten halves; `checksum` must be 0. */
-WS_INLINE ws_u16 ip_checksum(const struct ipv4 *ip)
-{
-	const ws_u16 *halves = (const ws_u16 *)ip;
-	ws_u32 sum = 0;
-
-	for (int i = 0; i < 10; i++)
-		sum += halves[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (ws_u16)~sum;
-}
-
-/* Lengths and checksums for a packet of `length` bytes. UDP's checksum is left out, as IPv4 allows. */
-WS_INLINE void seal(struct envelope *envelope, ws_u16 length)
-{
-	envelope->udp.length = SWAP16((ws_u16)(sizeof(struct udp) + length));
-	envelope->udp.checksum = 0;
-	envelope->ip.length = SWAP16((ws_u16)(sizeof(struct ipv4) + sizeof(struct udp) + length));
-	envelope->ip.hops = IPV4_HOPS;
-	envelope->ip.checksum = 0;
-	envelope->ip.checksum = ip_checksum(&envelope->ip);
-}
-
-/* Back by the port it came in. */
-WS_INLINE void turn_around(struct envelope *envelope)
-{
-	for (int i = 0; i < 3; i++) {
-		ws_u16 to = envelope->ethernet.to[i];
-		envelope->ethernet.to[i] = envelope->ethernet.from[i];
-		envelope->ethernet.from[i] = to;
-	}
-	for (int i = 0; i < 2; i++) {
-		ws_u16 to = envelope->ip.to[i];
-		envelope->ip.to[i] = envelope->ip.from[i];
-		envelope->ip.from[i] = to;
-	}
-	envelope->udp.to = envelope->udp.from;
-	envelope->udp.from = SWAP16(WS_PORT);
-}
-
-/* To a node's address, at one of its ports. */
-WS_INLINE void readdress(struct envelope *envelope, const struct ws_node *node, ws_u16 port)
-{
-	envelope->ip.to[0] = SWAP16((ws_u16)(node->address >> 16));
-	envelope->ip.to[1] = SWAP16((ws_u16)node->address);
-	envelope->udp.to = SWAP16(port ? port : node->agent_port);
-}
-
-/* Sends the frame where the verdict says. */
-WS_INLINE int deliver(struct xdp_md *frame, struct envelope *envelope, struct ws_switch *sw, struct ws_verdict verdict)
-{
-	ws_u64 bytes = (const ws_u8 *)(long)frame->data_end - (const ws_u8 *)(envelope + 1);
+	ws_u64 bytes = (const ws_u8 *)(long)passage->frame->data_end - (const ws_u8 *)(passage->envelope + 1);
 
 	/* The verifier refuses a 32-bit difference of pointers, which the compiler would prefer here. */
 	asm volatile("" : "+r"(bytes));
-	int spare = (int)bytes - verdict.length;
+	int spare = (int)bytes - passage->verdict.length;
+	return spare > 0 && bpf_xdp_adjust_tail(passage->frame, -spare);
+}
 
-	switch (verdict.action) {
+WS_INLINE void hand_up_copy(struct passage *passage)
+{
+	hand_up(passage->frame, passage->sw, &passage->verdict, passage->address, passage->from_port);
+}
+
+WS_INLINE void hand_up_packet(struct passage *passage)
+{
+	struct ws_verdict alone = passage->verdict;
+
+	alone.copy = 0;
+	hand_up(passage->frame, passage->sw, &alone, passage->address, passage->from_port);
+}
+
+/* The pair of ports by which the GRANT, from port `first`, and the JOIN leave together; 0: the JOIN has been handed up. */
+WS_INLINE void *pair_with_copy(struct passage *passage, ws_u32 first)
+{
+	ws_u64 way = way_at(passage->verdict.copy);
+	ws_u32 key = first * WS_PORTS + way_port(way);
+	void *pair = way && first < WS_PORTS ? bpf_map_lookup_elem(&pairs, &key) : 0;
+
+	passage->mark = pair ? mark_pair(first == way_port(way)) : 0;
+	if (passage->mark)
+		return pair;
+	hand_up_copy(passage);
+	return 0;
+}
+
+/* Addresses the envelope to a node. Its port, or WS_PORTS where no way is known. */
+WS_INLINE ws_u32 address_to_node(struct passage *passage)
+{
+	ws_u64 way = way_at(passage->verdict.handle);
+	struct ws_port *port = way ? port_at(way_port(way)) : 0;
+	struct ws_node *node = ws_node_at(passage->sw, passage->verdict.handle);
+	struct envelope *envelope = passage->envelope;
+
+	if (!port || !node)
+		return WS_PORTS;
+	turn_around(envelope);
+	head_for(&envelope->ethernet, way, port);
+	set_address(envelope->ip.to, node->address);
+	envelope->udp.to = SWAP16(passage->verdict.port ? passage->verdict.port : node->agent_port);
+	return way_port(way);
+}
+
+/* Sends the frame where the verdict says. */
+WS_INLINE int deliver(struct passage *passage)
+{
+	struct xdp_md *frame = passage->frame;
+	void *pair = 0;
+	ws_u32 port = WS_PORTS; /* to another port than this one */
+
+	switch (passage->verdict.action) {
 	case WS_TO_SENDER:
-		turn_around(envelope);
+		if (passage->verdict.copy)
+			pair = pair_with_copy(passage, index_of(frame->ingress_ifindex));
+		turn_around(passage->envelope);
 		break;
-	case WS_TO_NODE: {
-		struct ws_node *node = ws_node_at(sw, verdict.handle);
-		if (!node)
+	case WS_TO_NODE:
+		port = address_to_node(passage);
+		if (passage->verdict.copy)
+			pair = pair_with_copy(passage, port);
+		if (port == WS_PORTS) {
+			hand_up_packet(passage);
 			return XDP_DROP;
-		turn_around(envelope);
-		readdress(envelope, node, verdict.port);
+		}
+		struct ws_port *known = port_at(port);
+		if (known && known->interface == frame->ingress_ifindex)
+			port = WS_PORTS;
 		break;
-	}
-	case WS_TO_CONTROLLER: /* It listens on this port: whatever the kernel lets through is meant for it. */
-		break;
+	case WS_TO_CONTROLLER:
+		hand_up_packet(passage);
+		return XDP_DROP;
 	default:
 		return XDP_DROP;
 	}
-	seal(envelope, verdict.length);
-	/* Shorter now, or padded: what follows the packet would be taken for more of it. */
-	if (spare > 0 && bpf_xdp_adjust_tail(frame, -spare))
+	seal_envelope(passage->envelope, passage->verdict.length, SWAP16(passage->mark));
+	if (cut(passage))
 		return XDP_DROP;
-	return verdict.action == WS_TO_CONTROLLER ? XDP_PASS : XDP_TX;
+	if (pair)
+		return (int)bpf_redirect_map(pair, 0, BPF_F_BROADCAST);
+	return port == WS_PORTS ? XDP_TX : (int)bpf_redirect_map(&out, port, XDP_DROP);
+}
+
+/* An accepted heartbeat, which is its own acknowledgement now, tells where its node is. */
+WS_INLINE void learn(const struct passage *passage)
+{
+	const void *header = passage->envelope + 1;
+
+	if (passage->verdict.action == WS_TO_SENDER && ws_header_service(header) == WS_SERVICE_FABRIC &&
+	    ws_header_kind(header) == WS_FABRIC_HEARTBEAT_ACK && !ws_header_flags(header))
+		learn_way(ws_header_destination(header), passage->envelope->ethernet.from,
+			  passage->frame->ingress_ifindex);
 }
 
 SEC("xdp")
@@ -162,19 +146,74 @@ int wayside(struct xdp_md *frame)
 {
 	struct envelope *envelope = (void *)(long)frame->data;
 	void *end = (void *)(long)frame->data_end;
-	int length = payload_of(envelope, end);
-	ws_u32 key = 0;
+	int length = payload_of(envelope, end, settings.address, settings.port);
+
+	if (length < 0)
+		return XDP_PASS;
+	ws_u32 key = 0, lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
 	struct ws_switch sw = {
 		.globals = bpf_map_lookup_elem(&globals, &key),
-		.counters = bpf_map_lookup_elem(&counters, &key),
+		.counters = bpf_map_lookup_elem(&counters, &lane),
 	};
-	struct ws_verdict *last = bpf_map_lookup_elem(&verdicts, &key);
-
-	if (length < 0 || !sw.globals || !sw.counters || !last)
+	if (!sw.globals || !sw.counters)
 		return XDP_PASS;
-	struct ws_verdict verdict = ws_decide(&sw, envelope + 1, end, (ws_u32)length, SWAP16(envelope->udp.from));
-	*last = verdict;
-	return deliver(frame, envelope, &sw, verdict);
+	struct passage passage = {
+		.frame = frame,
+		.envelope = envelope,
+		.sw = &sw,
+		.address = address_of(envelope->ip.from),
+		.from_port = SWAP16(envelope->udp.from),
+	};
+	passage.verdict = ws_decide(&sw, envelope + 1, end, (ws_u32)length, passage.from_port);
+	WS_OBSERVE(passage.verdict);
+	learn(&passage);
+	return deliver(&passage);
+}
+
+/* Addresses one copy of a pair to the agent that its GRANT names. */
+WS_INLINE int make_copy(struct envelope *envelope, struct ws_switch *sw)
+{
+	void *header = envelope + 1;
+	ws_u16 agent = ws_header_source(header);
+	ws_u64 way = way_at(agent);
+	struct ws_port *port = way ? port_at(way_port(way)) : 0;
+	struct ws_node *node = ws_node_at(sw, agent);
+
+	if (!port || !node)
+		return XDP_DROP;
+	ws_make_join(header);
+	head_for(&envelope->ethernet, way, port);
+	set_address(envelope->ip.to, node->address);
+	envelope->udp.to = SWAP16(node->agent_port);
+	return XDP_PASS;
+}
+
+/* Which of a pair this is: the JOIN for the agent? */
+WS_INLINE int is_copy(const struct envelope *envelope, ws_u16 mark, ws_u32 interface)
+{
+	if (mark & PAIR_SAME_PORT)
+		return is_second(mark);
+	ws_u64 way = way_at(ws_header_source(envelope + 1));
+	struct ws_port *port = way ? port_at(way_port(way)) : 0;
+	return port && port->interface == interface;
+}
+
+SEC("xdp/devmap")
+int wayside_out(struct xdp_md *frame)
+{
+	struct envelope *envelope = (void *)(long)frame->data;
+	void *end = (void *)(long)frame->data_end;
+	struct ws_switch sw = {};
+
+	if ((void *)(envelope + 1) + WS_HEADER_BYTES > end)
+		return XDP_DROP;
+	ws_u16 mark = SWAP16(envelope->ip.id);
+	if (!(mark & PAIR))
+		return XDP_PASS;
+	if (is_copy(envelope, mark, frame->egress_ifindex) && make_copy(envelope, &sw) != XDP_PASS)
+		return XDP_DROP;
+	seal_envelope(envelope, (ws_u16)(SWAP16(envelope->udp.length) - sizeof(struct udp)), 0);
+	return XDP_PASS;
 }
 
 char gpl[] SEC("license") = "GPL v2";

@@ -1,4 +1,4 @@
-//! Compiles the data plane's core: natively, and with the feature `bpf` for BPF.
+//! Compiles the data plane's core: natively, and with the feature `xdp` for BPF.
 
 use std::env;
 use std::path::Path;
@@ -18,8 +18,8 @@ fn main() {
     // tests, and nobody's build with a compiler that warns of more.
     core.std("gnu11").opt_level(2).extra_warnings(true).warnings_into_errors(tested).compile("wayside_core");
 
-    if env::var_os("CARGO_FEATURE_BPF").is_some() {
-        for source in ["wayside.bpf.c", "cases/race.bpf.c"] {
+    if env::var_os("CARGO_FEATURE_XDP").is_some() {
+        for source in ["wayside.bpf.c", "cases/observed.bpf.c", "cases/race.bpf.c"] {
             wayside_clang::compile(&Path::new(DATAPLANE).join(source));
         }
     }

@@ -28,4 +28,5 @@ WS_INLINE struct ws_node *ws_race_node(ws_u16 handle)
 }
 
 #include "race.h"
+#include "observe.h"
 #include "../wayside.bpf.c"

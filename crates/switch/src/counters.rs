@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::layout;
 use crate::zeroed::Zeroed;
 
-const LANES: usize = 16;
-/// Counters of a lane, rounded up to whole cache lines of 8.
-const LANE: usize = 64;
+/// `WS_THREAD_LANES` of `dataplane/memory.h`. In the XDP switch's map the lanes of CPUs follow.
+pub(crate) const THREAD_LANES: usize = 16;
+/// Counters of a lane, rounded up to whole cache lines of 8: `struct ws_counters`.
+pub(crate) const LANE: usize = 64;
 
 pub(crate) struct Counters {
     lanes: Zeroed<AtomicU64>,
@@ -20,14 +21,20 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn new() -> Counters {
         assert!(count() <= LANE, "dataplane/memory.h has more counters than a lane");
-        Counters { lanes: Zeroed::new(LANES * LANE) }
+        Counters { lanes: Zeroed::new(THREAD_LANES * LANE) }
+    }
+
+    /// Those of a BPF map of `lanes` lanes.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn map(map: std::os::fd::BorrowedFd<'_>, lanes: usize) -> std::io::Result<Counters> {
+        Ok(Counters { lanes: Zeroed::map(map, lanes * LANE)? })
     }
 
     /// Where this thread counts.
     pub(crate) fn lane(&self) -> *const AtomicU64 {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static LANE_OF_THREAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+            static LANE_OF_THREAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % THREAD_LANES;
         }
         self.lanes[LANE_OF_THREAD.with(|lane| *lane) * LANE..].as_ptr()
     }

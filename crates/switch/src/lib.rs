@@ -1,4 +1,5 @@
-//! The switch: the data plane's core (`dataplane/`, C) over memory that this crate owns.
+//! The switch: the data plane's core (`dataplane/`, C) over memory that this crate owns, or that it shares with the core
+//! at the kernel's XDP hook (`xdp`).
 //!
 //! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads and
 //! changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and no
@@ -8,6 +9,8 @@ mod counters;
 mod layout;
 mod memory;
 mod verdict;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 mod zeroed;
 
 use std::net::SocketAddrV4;

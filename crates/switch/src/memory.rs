@@ -76,6 +76,20 @@ impl Memory {
         }
     }
 
+    /// Tables that somebody else may have used before: what is in them stays.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn over(
+        slots: Zeroed<Slot>,
+        regions: Zeroed<Region>,
+        nodes: Zeroed<Node>,
+        globals: Zeroed<Globals>,
+        max_handle: u16,
+    ) -> Memory {
+        let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
+        let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
+        Memory { slots, regions, nodes, globals, taken, max_handle }
+    }
+
     pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
         let node = &self.nodes[usize::from(handle)];
         let agent_port = node.agent_port.load(Acquire);
@@ -112,6 +126,18 @@ impl Switch {
         region.count.store(slots, Release); // Last: from here on the data plane finds it.
         *taken += slots;
         Ok(())
+    }
+
+    /// Whether the switch has these namespaces and no others: (number, slots).
+    pub fn has_exactly(&self, namespaces: &[(u16, u32)]) -> bool {
+        let taken = *self.memory.taken.lock().expect("nobody panics while holding it");
+        taken == namespaces.iter().map(|(_, slots)| slots).sum()
+            && namespaces.iter().all(|&(namespace, slots)| self.slot_count(namespace) == slots)
+    }
+
+    /// Changes a namespace's policy: the next request is decided by it.
+    pub fn set_policy(&self, namespace: u16, policy: Policy) {
+        self.memory.regions[usize::from(namespace)].policy.store(policy as u32, Release);
     }
 
     /// Sets the version of the shard map that answers tell.

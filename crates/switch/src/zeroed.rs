@@ -1,4 +1,5 @@
-//! Large tables of atomics that start as zeros: the system maps their pages when they are first touched.
+//! Large tables of atomics that start as zeros: allocated, where the system maps their pages when they are first
+//! touched, or a BPF map's memory, which the kernel's programs share.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
@@ -26,8 +27,17 @@ unsafe impl Zeroable for AtomicU64 {}
 /// A table of fixed length. Begins on a cache line.
 pub(crate) struct Zeroed<T: Zeroable> {
     start: NonNull<T>,
-    layout: Layout,
     count: usize,
+    home: Home,
+}
+
+/// Whom the memory is to be given back to.
+enum Home {
+    Heap(Layout),
+    #[cfg(feature = "xdp")]
+    Mapping {
+        bytes: usize,
+    },
 }
 
 // SAFETY: it owns its memory, and its elements are atomics.
@@ -44,7 +54,23 @@ impl<T: Zeroable> Zeroed<T> {
         // SAFETY: the layout has at least one element, so it isn't empty.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
-        Self { start, layout, count }
+        Self { start, count, home: Home::Heap(layout) }
+    }
+
+    /// The memory of a BPF map of `count` values of this type. What is in it stays.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn map(map: std::os::fd::BorrowedFd<'_>, count: usize) -> std::io::Result<Self> {
+        use std::os::fd::AsRawFd;
+        let bytes = count * size_of::<T>();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, whose length the kernel checks against the map's.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("mmap does not choose address 0");
+        Ok(Self { start, count, home: Home::Mapping { bytes } })
     }
 }
 
@@ -52,14 +78,22 @@ impl<T: Zeroable> Deref for Zeroed<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `count` elements were allocated, zero is a value of them, and they live as long as self.
+        // SAFETY: `count` elements were allocated or mapped, every value of their integers is one, and they live as long as
+        // self.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
 
 impl<T: Zeroable> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`; the elements need no drop.
-        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) }
+        match self.home {
+            // SAFETY: allocated with this layout in `new`; the elements need no drop.
+            Home::Heap(layout) => unsafe { dealloc(self.start.as_ptr().cast(), layout) },
+            // SAFETY: mapped with this length in `map`.
+            #[cfg(feature = "xdp")]
+            Home::Mapping { bytes } => unsafe {
+                libc::munmap(self.start.as_ptr().cast(), bytes);
+            },
+        }
     }
 }

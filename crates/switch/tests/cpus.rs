@@ -1,5 +1,5 @@
 //! Two CPUs in one slot of the XDP program: every ordinal goes out once.
-#![cfg(feature = "bpf")]
+#![cfg(feature = "xdp")]
 
 mod engine;
 

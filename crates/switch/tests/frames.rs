@@ -1,12 +1,15 @@
 //! What the XDP program leaves to the kernel: everything that is not a Wayside packet in plain Ethernet, IPv4 and UDP.
-#![cfg(feature = "bpf")]
+#![cfg(feature = "xdp")]
 
 mod engine;
 
 use engine::bpf::{Bpf, ENVELOPE, frame, to_switch};
+use engine::{Engine, Globals, Node, Region, Slot, State, TO_CONTROLLER, TO_NODE, TO_SENDER};
+use wayside_wire::{Entry, Header, NodeState, entry_at, entry_flag, kind, service};
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
 
 fn wayside_frame() -> Vec<u8> {
     frame(&to_switch(20_001), &[0x57; 64], true)
@@ -58,4 +61,98 @@ fn what_is_sent_to_the_port_is_decided() {
     assert_eq!(bpf.run(&do_not_fragment).0, XDP_DROP, "no Wayside magic");
     assert_eq!(bpf.run(&frame(&to_switch(1), &[], true)).0, XDP_DROP, "an empty packet");
     assert_eq!(bpf.total(), before + 2, "both are counted");
+}
+
+/// Nodes 1 and 2 live, slot 0 OPEN with node 2 as agent.
+fn open_slot() -> State {
+    let mut state = State::default();
+    for node in &mut state.nodes[1..=2] {
+        *node = Node { word: (NodeState::Live as u64) << 56, address: 0x0a09_0003, agent_port: 9_000, ..*node };
+    }
+    state.regions[0] = Region { count: 1, ..Region::default() };
+    state.slots[0] = Slot { w0: 1 << 62 | 2 << 44 | 7, w1: 0 };
+    state.globals = Globals { epoch: 1, serving: 1, ..Globals::default() };
+    state
+}
+
+fn acquire(flags: u8) -> Vec<u8> {
+    let mut packet = vec![0; entry_at(1)];
+    let header = Header {
+        service: service::LOCK,
+        kind: kind::lock::ACQUIRE,
+        count: 1,
+        source: 1,
+        epoch: 1,
+        ..Header::default()
+    };
+    header.write(&mut packet);
+    Entry { holder: 1, flags, ..Entry::default() }.write(&mut packet, entry_at(0));
+    packet
+}
+
+#[test]
+fn what_has_no_way_is_handed_up() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    bpf.forget_ways();
+    bpf.set(&open_slot());
+    // A join: the GRANT goes back by itself, the JOIN is the daemon's to send.
+    let (code, out) = bpf.run(&frame(&to_switch(20_001), &acquire(0), true));
+    assert_eq!((code, out[ENVELOPE + 4]), (XDP_TX, kind::lock::GRANT));
+    assert_eq!(out[18..20], [0, 0], "no pair");
+    let [(way, packet)] = &bpf.upcalls()[..] else { panic!("one") };
+    assert_eq!(*way, [u16::from(TO_SENDER), 0, 0, 2], "a copy for node 2");
+    assert_eq!(*packet, out[ENVELOPE..], "the GRANT that it is a copy of");
+    // A request for the agent's books.
+    let (code, out) = bpf.run(&frame(&to_switch(20_001), &acquire(entry_flag::EXCLUSIVE), true));
+    assert_eq!(code, XDP_DROP);
+    let [(way, packet)] = &bpf.upcalls()[..] else { panic!("one") };
+    assert_eq!(*way, [u16::from(TO_NODE), 2, 0, 0]);
+    assert_eq!(*packet, out[ENVELOPE..]);
+    assert_eq!(bpf.count("handed_up"), 2);
+}
+
+#[test]
+fn a_full_ring_is_counted() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    bpf.set(&State { globals: Globals { epoch: 1, ..Globals::default() }, ..State::default() });
+    let mut enrol = vec![0; 32 + 80];
+    Header { kind: kind::fabric::ENROL, ..Header::default() }.write(&mut enrol);
+    let sent = frame(&to_switch(20_001), &enrol, true);
+    while bpf.count("handed_up_lost") == 0 {
+        assert_eq!(bpf.run(&sent).0, XDP_DROP);
+    }
+    assert_eq!(bpf.count("handed_up") + 1, bpf.count("to_controller"));
+    let upcalls = bpf.upcalls();
+    assert_eq!(upcalls.len() as u64, bpf.count("handed_up"), "none of the others is lost");
+    assert!(upcalls.iter().all(|(way, packet)| way[0] == u16::from(TO_CONTROLLER) && *packet == enrol));
+}
+
+#[test]
+fn accepted_heartbeats_teach_the_way() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    bpf.forget_ways();
+    bpf.set(&open_slot());
+    let beat = |incarnation: u64, sequence: u64| {
+        let mut packet = vec![0; 64];
+        let header = Header { kind: kind::fabric::HEARTBEAT, source: 2, epoch: 1, ..Header::default() };
+        header.write(&mut packet);
+        wayside_wire::Heartbeat { sequence, incarnation, ..Default::default() }.write(&mut packet, 32);
+        frame(&to_switch(9_000), &packet, true)
+    };
+    bpf.run(&beat(0, 1));
+    let forward = frame(&to_switch(20_001), &acquire(entry_flag::EXCLUSIVE), true);
+    assert_eq!(bpf.run(&forward).0, XDP_TX, "to where node 2's heartbeat came from");
+    bpf.forget_ways();
+    bpf.run(&beat(0, 1));
+    bpf.run(&beat(7, 2));
+    assert_eq!(bpf.run(&forward).0, XDP_DROP, "neither a replayed heartbeat nor another incarnation's teaches one");
 }

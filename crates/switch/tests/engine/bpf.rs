@@ -5,21 +5,28 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{null_mut, slice_from_raw_parts_mut};
 
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::{
     DROP, Engine, Globals, NODES, Node, REGIONS, Race, Region, SLOTS, Slot, State, TABLE, TO_CONTROLLER, TO_NODE,
-    Verdict,
+    Verdict, counter_names,
 };
 
-const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observed.bpf.o"));
 const RACING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/race.bpf.o"));
 
 /// Ethernet, IPv4, UDP.
 pub const ENVELOPE: usize = 14 + 20 + 8;
 const XDP_DROP: u32 = 1;
-const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
+const XDP_REDIRECT: u32 = 4;
+/// Test runs come in by the loopback interface.
+const LOOPBACK: u32 = 1;
+/// `struct ws_counters`, and the lanes of threads before those of CPUs.
+const LANE: usize = 64;
+const LANES: usize = 16 + 64;
+/// `struct ws_upcall` before its packet.
+const UPCALL: usize = 16;
 /// Room for the longest frame.
 const FRAME: usize = 2_048;
 
@@ -69,6 +76,7 @@ pub struct Bpf {
     nodes: Mapped<Node>,
     regions: Mapped<Region>,
     globals: Mapped<Globals>,
+    counters: Mapped<[u64; LANE]>,
     /// Bytes that follow the packet in its frame, as Ethernet pads short ones.
     pub padding: usize,
     racing: bool,
@@ -93,8 +101,35 @@ impl Bpf {
         let mut open = ObjectBuilder::default().open_memory(if racing { RACING } else { PROGRAM }).unwrap();
         let mut slots = open.maps_mut().find(|map| map.name() == "slots").unwrap();
         slots.set_max_entries(SLOTS as u32).unwrap();
+        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        // One port, by which everything comes and goes.
+        let pair = MapHandle::create(MapType::Devmap, Some("pair"), 4, 8, 2, &options).unwrap();
+        for mut map in open.maps_mut() {
+            if map.name() == "pairs" {
+                map.set_inner_map_fd(pair.as_fd()).unwrap();
+            }
+        }
         let object = open.load().expect("the kernel's verifier takes the program");
+        let set = |map: &str, key: u32, value: &[u8]| {
+            let map = object.maps().find(|found| found.name() == map).unwrap();
+            map.update(&key.to_ne_bytes(), value, MapFlags::ANY).unwrap();
+        };
+        let way =
+            u64::from_be_bytes([0, 1, CLIENT.0[0], CLIENT.0[1], CLIENT.0[2], CLIENT.0[3], CLIENT.0[4], CLIENT.0[5]]);
+        for handle in 0..TABLE {
+            set("ways", handle as u32, &way.to_ne_bytes());
+        }
+        let mut port = LOOPBACK.to_ne_bytes().to_vec();
+        port.extend(SWITCH.0);
+        port.extend([0; 2]);
+        set("ports", 0, &port);
+        set("indexes", LOOPBACK, &[0; 4]);
+        set("pairs", 0, &pair.as_fd().as_raw_fd().to_ne_bytes());
         Bpf {
+            counters: Mapped::new(&object, "counters", LANES),
             slots: Mapped::new(&object, "slots", SLOTS),
             nodes: Mapped::new(&object, "nodes", TABLE),
             regions: Mapped::new(&object, "regions", TABLE),
@@ -114,13 +149,46 @@ impl Bpf {
         of_cpus[usize::try_from(cpu).unwrap()].clone()
     }
 
+    /// Forgets the ways to all nodes: packets to them are the daemon's to send.
+    pub fn forget_ways(&self) {
+        let ways = self.object.maps().find(|map| map.name() == "ways").unwrap();
+        for handle in 0..NODES as u32 {
+            ways.update(&handle.to_ne_bytes(), &[0; 8], MapFlags::ANY).unwrap();
+        }
+    }
+
+    /// What has been handed up to the daemon since: (action, handle, port, copy) and the packet.
+    pub fn upcalls(&self) -> Vec<([u16; 4], Vec<u8>)> {
+        let found = std::cell::RefCell::new(vec![]);
+        let map = self.object.maps().find(|map| map.name() == "upcalls").unwrap();
+        let mut ring = RingBufferBuilder::new();
+        ring.add(&map, |bytes| {
+            let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+            let packet = bytes[UPCALL..UPCALL + usize::from(half(14))].to_vec();
+            found.borrow_mut().push(([half(6), half(8), half(10), half(12)], packet));
+            0
+        })
+        .unwrap();
+        ring.build().unwrap().consume().unwrap();
+        found.take()
+    }
+
     /// Runs the program on a whole frame: its return code, and the frame that came out.
     pub fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let program = self.object.progs_mut().next().expect("one program");
+        let program = self.object.progs_mut().find(|program| program.name() == "wayside").expect("the program");
         let mut out = [0; FRAME];
         let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..ProgramInput::default() };
         let output = program.test_run(input).expect("BPF_PROG_TEST_RUN");
         (output.return_value, output.data.expect("asked for").to_vec())
+    }
+
+    fn counted(&self, counter: usize) -> u64 {
+        self.counters.get().iter().map(|lane| lane[counter]).sum()
+    }
+
+    /// How often this was counted.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counted(counter_names().iter().position(|known| *known == name).expect("a counter's name"))
     }
 
     /// All that was ever counted.
@@ -136,19 +204,37 @@ impl Bpf {
     }
 
     /// Where the frame goes that the program made of a packet, by a reading of its own of what a verdict means.
-    fn expected_frame(&self, verdict: &Verdict, packet: &[u8], from_port: u16) -> Vec<u8> {
+    fn expected_frame(&self, verdict: &Verdict, packet: &[u8], from_port: u16, id: [u8; 2]) -> Vec<u8> {
         let mut way = to_switch(from_port);
-        if verdict.action != TO_CONTROLLER {
-            way.macs.swap(0, 1);
-            way.ips.swap(0, 1);
-            way.ports.swap(0, 1);
-        }
+        way.macs.swap(0, 1);
+        way.ips.swap(0, 1);
+        way.ports.swap(0, 1);
         if verdict.action == TO_NODE {
             let node = self.nodes.get()[usize::from(verdict.handle)];
             way.ips[1] = node.address.to_be_bytes();
             way.ports[1] = if verdict.port == 0 { node.agent_port } else { verdict.port };
         }
-        frame(&way, packet, false)
+        marked_frame(&way, packet, false, id)
+    }
+
+    /// The frame that came out, against the verdict. `out` ends up as the packet.
+    fn check_frame(&self, verdict: &Verdict, code: u32, out: &mut Vec<u8>, from_port: u16) {
+        let mark = [out[18], out[19]];
+        if verdict.action == TO_CONTROLLER {
+            assert_eq!(code, XDP_DROP);
+            out.truncate(ENVELOPE + usize::from(verdict.length));
+            let expected = ([u16::from(TO_CONTROLLER), verdict.handle, verdict.port, 0], out[ENVELOPE..].to_vec());
+            assert_eq!(self.upcalls(), [expected], "handed up to the daemon");
+            return;
+        }
+        if verdict.copy == 0 {
+            assert_eq!((code, mark), (XDP_TX, [0, 0]));
+        } else {
+            assert_eq!((code, mark[0] >> 6), (XDP_REDIRECT, 3), "marked as one of a pair on one port");
+        }
+        assert_eq!(out.len(), ENVELOPE + usize::from(verdict.length), "the frame ends with the packet");
+        let expected = self.expected_frame(verdict, &out[ENVELOPE..], from_port, mark);
+        assert_eq!(*out, expected, "the frame of {verdict:?}");
     }
 }
 
@@ -174,8 +260,9 @@ impl Engine for Bpf {
     }
 
     fn counters(&self) -> Vec<u64> {
-        let bytes = self.of_this_cpu("counters");
-        bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap())).collect()
+        // Handing up is this home's own, and no business of the core's.
+        let own = |name: &str| name.starts_with("handed_up");
+        counter_names().iter().enumerate().map(|(at, name)| if own(name) { 0 } else { self.counted(at) }).collect()
     }
 
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
@@ -190,10 +277,7 @@ impl Engine for Bpf {
             assert_eq!(code, XDP_DROP);
             out.truncate(ENVELOPE + packet.len());
         } else {
-            assert_eq!(code, if verdict.action == TO_CONTROLLER { XDP_PASS } else { XDP_TX });
-            assert_eq!(out.len(), ENVELOPE + usize::from(verdict.length), "the frame ends with the packet");
-            let expected = self.expected_frame(&verdict, &out[ENVELOPE..], from_port);
-            assert_eq!(out, expected, "the frame of {verdict:?}");
+            self.check_frame(&verdict, code, &mut out, from_port);
         }
         (verdict, out.split_off(ENVELOPE))
     }
@@ -213,6 +297,11 @@ pub fn to_switch(from_port: u16) -> Way {
 
 /// Ethernet, IPv4 and UDP around a packet; the sender's carries a UDP checksum, which the switch does not look at.
 pub fn frame(way: &Way, packet: &[u8], by_sender: bool) -> Vec<u8> {
+    marked_frame(way, packet, by_sender, [0, 0])
+}
+
+/// The same, with this id in IPv4's header.
+fn marked_frame(way: &Way, packet: &[u8], by_sender: bool, id: [u8; 2]) -> Vec<u8> {
     let length = u16::try_from(20 + 8 + packet.len()).unwrap();
     let mut frame = Vec::with_capacity(ENVELOPE + packet.len());
     frame.extend(way.macs[1]);
@@ -220,7 +309,8 @@ pub fn frame(way: &Way, packet: &[u8], by_sender: bool) -> Vec<u8> {
     frame.extend([0x08, 0x00]);
     frame.extend([0x45, 0]);
     frame.extend(length.to_be_bytes());
-    frame.extend([0; 4]);
+    frame.extend(id);
+    frame.extend([0; 2]);
     frame.extend([64, 17, 0, 0]);
     frame.extend(way.ips[0]);
     frame.extend(way.ips[1]);

@@ -3,7 +3,7 @@
 //! The layouts stand here once more, so that a slip in `src/layout.rs` or `dataplane/memory.h` shows.
 #![allow(dead_code)] // Every test file uses its own part.
 
-#[cfg(feature = "bpf")]
+#[cfg(feature = "xdp")]
 pub mod bpf;
 pub mod cases;
 pub mod random;

@@ -1,0 +1,376 @@
+//! The switch at the kernel's XDP hook: the same core, where packets arrive, on memory that it shares with this process.
+//!
+//! ```text
+//!   port ──► wayside (XDP) ──► port            [`Switch`] of this process decides what the program lets pass: packets
+//!               │      │ redirect               of this host's own nodes, with IP options, in VLANs
+//!               │      └──► wayside_out ──► ports
+//!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
+//! ```
+//!
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT/v1/`: they survive this process, which finds them again.
+//! Invariants
+//! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
+//! * Pinned memory is taken up only if its layout (the `v1`), its size and its namespaces are what is asked for; what else
+//!   is found there is detached and removed.
+//! * A program is attached only after every map that it reads has been filled, and replaced in place.
+
+pub mod interfaces;
+mod link;
+mod upcalls;
+
+use crate::counters::{self, Counters};
+use crate::layout::{NODES, REGIONS};
+use crate::memory::Memory;
+use crate::zeroed::{Zeroable, Zeroed};
+use crate::{Switch, SwitchConfig};
+use interfaces::{Interface, Mode};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
+use link::Link;
+use std::fs;
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+pub use upcalls::{Upcall, Upcalls};
+
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
+
+/// Version of everything that is pinned: `dataplane/memory.h` and `ways.h`. A change of a layout takes the next one.
+const LAYOUT: &str = "v1";
+
+/// `WS_PORTS` of `dataplane/ways.h`.
+pub const MAX_PORTS: usize = 16;
+
+/// Maps that outlive the process. The others belong to the program and come anew with it.
+/// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
+const PINNED: [&str; 5] = ["slots", "regions", "nodes", "globals", "counters"];
+
+/// What a switch at the hook is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The switch's own address and port: only packets to them are decided.
+    pub listen: SocketAddrV4,
+    /// As for a switch in userspace.
+    pub config: SwitchConfig,
+    /// Where pins lie: a directory of bpffs, which is mounted there if need be.
+    pub directory: PathBuf,
+}
+
+/// A loaded switch, attached or not. Dropping it detaches nothing: the kernel goes on deciding without this process,
+/// until [`Hook::detach`] or the next process that asks for the same address.
+pub struct Hook {
+    object: Object,
+    pins: PathBuf,
+    /// Ports, in the order of their numbers.
+    links: Vec<(Interface, Link)>,
+    mode: Option<Mode>,
+    resumed: bool,
+}
+
+impl Hook {
+    /// Loads the program, on the memory that an earlier process has left (see [`Hook::resumed`]) or on new.
+    ///
+    /// # Errors
+    /// What the kernel or its verifier refuses: no privilege, no bpffs, not enough memory.
+    pub fn load(options: &Options) -> io::Result<(Hook, Switch)> {
+        let address = options.listen;
+        let pins = options.directory.join(format!("{}_{}", address.ip(), address.port())).join(LAYOUT);
+        mount_bpffs(&options.directory)?;
+        fs::create_dir_all(pins.join("links"))?;
+        let resumed = reusable(&pins, options.config.slots);
+        if !resumed {
+            PINNED.iter().for_each(|name| remove_file(&pins.join(name)));
+        }
+        let object = open(options, &pins)?.load().map_err(io::Error::other)?;
+        let switch = map_switch(&object, options.config)?;
+        Ok((Hook { object, pins, links: Vec::new(), mode: None, resumed }, switch))
+    }
+
+    /// Whether the memory is that of an earlier process, with all locks in it.
+    pub fn resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Forgets what an earlier process has left, which does not fit: loads the program on new memory.
+    ///
+    /// # Errors
+    /// As [`Hook::load`].
+    pub fn discard(self, options: &Options) -> io::Result<(Hook, Switch)> {
+        PINNED.iter().for_each(|name| remove_file(&self.pins.join(name)));
+        drop(self);
+        Hook::load(options)
+    }
+
+    /// Attaches the program to these interfaces in the first of `modes` that all of them take.
+    ///
+    /// # Errors
+    /// Why the last mode was refused, and by which interface.
+    pub fn attach(&mut self, ports: &[Interface], modes: &[Mode]) -> io::Result<Mode> {
+        if ports.is_empty() || ports.len() > MAX_PORTS {
+            return Err(io::Error::other(format!("a switch has 1 to {MAX_PORTS} ports, not {}", ports.len())));
+        }
+        self.fill_ports(ports)?;
+        // What an earlier process has attached stays in its mode: changing it would drop packets.
+        let left = ports.iter().filter(|port| self.pin_of(port).exists()).find_map(|port| port.program);
+        let wanted = left.map(|(_, mode)| mode).into_iter().chain(modes.iter().copied());
+        let mut failure = io::Error::other("no mode was asked for");
+        for mode in wanted {
+            match self.attach_all(ports, mode) {
+                Ok(()) => {
+                    self.mode = Some(mode);
+                    self.detach_others(ports);
+                    return Ok(mode);
+                }
+                Err(error) => failure = error,
+            }
+            self.detach();
+        }
+        Err(failure)
+    }
+
+    /// How the program is attached.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// The interfaces that it is attached to.
+    pub fn ports(&self) -> impl Iterator<Item = &Interface> {
+        self.links.iter().map(|(interface, _)| interface)
+    }
+
+    /// The end of the ring that the daemon reads.
+    ///
+    /// # Errors
+    /// If there is no descriptor to be had.
+    pub fn upcalls(&self) -> io::Result<Upcalls> {
+        Ok(Upcalls::new(handle(&self.object, "upcalls")?))
+    }
+
+    /// Detaches the program from all ports: what arrives goes the kernel's own way again.
+    pub fn detach(&mut self) {
+        self.mode = None;
+        for (_, link) in self.links.drain(..) {
+            // Whoever removed the pin has detached it.
+            let _ = link.detach();
+        }
+    }
+
+    /// Detaches the program and leaves nothing behind.
+    pub fn remove(mut self) {
+        self.detach();
+        remove_all(&self.pins);
+    }
+
+    fn attach_all(&mut self, ports: &[Interface], mode: Mode) -> io::Result<()> {
+        self.fill_redirects(ports, mode)?;
+        let program = self.object.progs().find(|program| program.name() == "wayside").expect("the object has it");
+        for port in ports {
+            let pin = self.pin_of(port);
+            let link = match Link::reopen(&pin, port.index) {
+                Some(link) => link.update(program.as_fd()).map(|()| link),
+                None => Link::attach(program.as_fd(), port.index, mode, &pin),
+            }
+            .map_err(|error| refused(port, mode, &error))?;
+            self.links.push((port.clone(), link));
+        }
+        Ok(())
+    }
+
+    /// An earlier process had other ports, too.
+    fn detach_others(&self, ports: &[Interface]) {
+        for entry in fs::read_dir(self.pins.join("links")).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if !ports.iter().any(|port| name == *port.name) {
+                // Without its pin a link is gone, unless it is open somewhere.
+                remove_file(&entry.path());
+            }
+        }
+    }
+
+    fn pin_of(&self, port: &Interface) -> PathBuf {
+        self.pins.join("links").join(&port.name)
+    }
+
+    fn fill_ports(&self, ports: &[Interface]) -> io::Result<()> {
+        for (index, port) in (0u32..).zip(ports) {
+            let mut entry = port.index.to_ne_bytes().to_vec();
+            entry.extend(port.address);
+            entry.extend([0; 2]);
+            set(&self.object, "ports", index, &entry)?;
+            set(&self.object, "indexes", port.index, &index.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Where frames may leave by another port, and two at a time.
+    fn fill_redirects(&self, ports: &[Interface], mode: Mode) -> io::Result<()> {
+        let leaving = self.object.progs().find(|program| program.name() == "wayside_out").expect("the object has it");
+        // `struct bpf_devmap_val`.
+        let entry = |port: &Interface| {
+            let mut entry = port.index.to_ne_bytes().to_vec();
+            entry.extend(leaving.as_fd().as_raw_fd().to_ne_bytes());
+            entry
+        };
+        for (index, port) in (0u32..).zip(ports) {
+            set(&self.object, "out", index, &entry(port))?;
+            for (second, other) in (0u32..).zip(ports) {
+                let key = index * MAX_PORTS as u32 + second;
+                let pairs = handle(&self.object, "pairs")?;
+                if mode == Mode::Generic {
+                    // May be empty already.
+                    let _ = pairs.delete(&key.to_ne_bytes());
+                    continue;
+                }
+                let pair = new_pair()?;
+                for (at, of) in [(0u32, port), (1, other)] {
+                    pair.update(&at.to_ne_bytes(), &entry(of), MapFlags::ANY).map_err(io::Error::other)?;
+                }
+                set(&self.object, "pairs", key, &pair.as_fd().as_raw_fd().to_ne_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The object, with sizes, settings and the pinned maps that are to be used again.
+fn open(options: &Options, pins: &Path) -> io::Result<OpenObject> {
+    let mut object = ObjectBuilder::default().open_memory(PROGRAM).map_err(io::Error::other)?;
+    let pair = new_pair()?;
+    let listen = options.listen;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let done = match name.as_str() {
+            "slots" => map.set_max_entries(options.config.slots),
+            "counters" => map.set_max_entries(lanes()),
+            "pairs" => map.set_inner_map_fd(pair.as_fd()),
+            _ if name.ends_with(".rodata") => {
+                let settings = map.initial_value_mut().expect("it has one");
+                settings[..4].copy_from_slice(&u32::from(*listen.ip()).to_ne_bytes());
+                settings[4..6].copy_from_slice(&listen.port().to_ne_bytes());
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        done.map_err(io::Error::other)?;
+        if PINNED.contains(&name.as_str()) {
+            map.set_pin_path(pins.join(&name)).map_err(io::Error::other)?;
+        }
+    }
+    Ok(object)
+}
+
+/// Whether an earlier process has left memory of this size. Half of it, after a crash in between, is none.
+fn reusable(pins: &Path, slots: u32) -> bool {
+    let entries = |name: &str| {
+        let map = MapHandle::from_pinned_path(pins.join(name)).ok()?;
+        Some(map.max_entries())
+    };
+    PINNED.iter().all(|name| entries(name).is_some())
+        && entries("slots") == Some(slots)
+        && entries("counters") == Some(lanes())
+}
+
+/// Lanes of counters: threads', then one for every CPU that there may be.
+fn lanes() -> u32 {
+    let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
+    counters::THREAD_LANES as u32 + cpus
+}
+
+/// The memory of a loaded program, as this process sees it.
+fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
+    let counters = handle(object, "counters")?;
+    Ok(Switch {
+        memory: Memory::over(
+            map(object, "slots", config.slots as usize)?,
+            map(object, "regions", REGIONS)?,
+            map(object, "nodes", NODES)?,
+            map(object, "globals", 1)?,
+            config.max_handle,
+        ),
+        counters: Counters::map(counters.as_fd(), lanes() as usize)?,
+    })
+}
+
+fn map<T: Zeroable>(object: &Object, name: &str, count: usize) -> io::Result<Zeroed<T>> {
+    let map = handle(object, name)?;
+    assert_eq!(map.value_size() as usize, size_of::<T>(), "dataplane/memory.h and layout.rs differ in {name}");
+    Zeroed::map(map.as_fd(), count)
+}
+
+fn handle(object: &Object, name: &str) -> io::Result<MapHandle> {
+    let map = object.maps().find(|map| map.name() == name).expect("the object has it");
+    MapHandle::try_from(&map).map_err(io::Error::other)
+}
+
+fn set(object: &Object, name: &str, key: u32, value: &[u8]) -> io::Result<()> {
+    let map = object.maps().find(|map| map.name() == name).expect("the object has it");
+    map.update(&key.to_ne_bytes(), value, MapFlags::ANY).map_err(io::Error::other)
+}
+
+fn new_pair() -> io::Result<MapHandle> {
+    let options = sys::bpf_map_create_opts { sz: size_of::<sys::bpf_map_create_opts>() as _, ..Default::default() };
+    MapHandle::create(MapType::Devmap, Some("pair"), 4, 8, 2, &options).map_err(io::Error::other)
+}
+
+/// Why an interface does not take the program, with what can be done.
+fn refused(port: &Interface, mode: Mode, error: &io::Error) -> io::Error {
+    let why = match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => match interfaces::list()
+            .ok()
+            .and_then(|all| all.into_iter().find(|interface| interface.index == port.index)?.program)
+        {
+            Some((program, _)) => format!("another XDP program (number {program}) has the hook"),
+            None => "another XDP program has the hook".into(),
+        },
+        Some(libc::EOPNOTSUPP) => "its driver has no XDP".into(),
+        _ => error.to_string(),
+    };
+    io::Error::new(error.kind(), format!("{} XDP on {}: {why}", mode, port.name))
+}
+
+/// Makes sure that `directory` lies in bpffs: where it does not, one is mounted on it.
+fn mount_bpffs(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory).or_else(|_| {
+        // /sys/fs/bpf itself is an empty directory of sysfs until bpffs is mounted on it.
+        let parent = directory.parent().unwrap_or(directory);
+        if is_bpffs(parent) {
+            Err(io::Error::other("can't be made"))
+        } else {
+            mount(parent)?;
+            fs::create_dir_all(directory)
+        }
+    })?;
+    if is_bpffs(directory) { Ok(()) } else { mount(directory) }
+}
+
+fn is_bpffs(directory: &Path) -> bool {
+    const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+    let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: zeros are a value of the structure, which outlives the call, as the path does.
+    unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &raw mut found) == 0 && found.f_type as i64 == BPF_FS_MAGIC
+    }
+}
+
+fn mount(directory: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
+    // SAFETY: three strings that outlive the call, and no data.
+    let done = unsafe { libc::mount(c"bpf".as_ptr(), path.as_ptr(), c"bpf".as_ptr(), 0, std::ptr::null()) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn remove_file(path: &Path) {
+    // It may not be there, and where it can't be removed the next use says why.
+    let _ = fs::remove_file(path);
+}
+
+/// Removes the pins of one switch, and its directories.
+fn remove_all(pins: &Path) {
+    PINNED.iter().for_each(|name| remove_file(&pins.join(name)));
+    for directory in [Some(pins.join("links").as_path()), Some(pins), pins.parent()].into_iter().flatten() {
+        let _ = fs::remove_dir(directory);
+    }
+}
