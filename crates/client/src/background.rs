@@ -9,6 +9,7 @@ use crate::lifeline::Lifeline;
 use crate::request::Standing;
 use crate::socket::poll;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wayside_protocol::{Mode, Time};
 
@@ -20,12 +21,14 @@ const ENDPOINT_PATIENCE: Duration = Duration::from_secs(1);
 /// timer of a runtime is asked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs until the session is closed.
-pub(crate) fn run(engine: &Arc<Engine>) {
-    let mut background =
-        Background { engine, lifeline: Lifeline::default(), phase: Phase::Enrolling, phase_since: clock::now() };
+/// Runs until the session is closed. `lifeline` is told whether the session has one.
+pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>) {
+    let lifeline = Lifeline::new(lifeline);
+    let mut background = Background { engine, lifeline, phase: Phase::Enrolling, phase_since: clock::now() };
     while background.turn() {}
+    // The guards first: the end of the lifeline gives their locks to others.
     engine.visit(|core, _, errands| core.lose(Phase::Closed, errands));
+    background.lifeline.end();
 }
 
 struct Background<'a> {
@@ -84,7 +87,7 @@ impl Background<'_> {
             }
             Phase::Enrolling => self.engine.call_newcomers(),
             Phase::Lost => {
-                self.lifeline = Lifeline::default();
+                self.lifeline.end();
                 self.engine.enrol_anew(false);
             }
             // A namespace may be made and handles may be freed: ask again from time to time.

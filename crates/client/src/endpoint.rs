@@ -1,13 +1,10 @@
-//! Where the switch is: `host`, `host:port`, or several of them, and the local socket of the daemon there.
+//! Where the switch is: `host`, `host:port`, or several of them.
 
 use crate::Error;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
-use std::path::{Path, PathBuf};
 
 /// Names the switch for every session that is not told otherwise: `host[:port]`, several separated by commas.
 pub const ENDPOINTS_VARIABLE: &str = "WAYSIDE_ENDPOINTS";
-/// Overrides the path of the daemon's local socket.
-pub const SOCKET_VARIABLE: &str = "WAYSIDE_SOCKET";
 
 /// One way to the switch. Several of them lead to the same switch: another one would know nothing of the locks.
 ///
@@ -69,41 +66,6 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
-}
-
-/// Where sessions and commands look for the local socket of the daemon that serves `switch`: what WAYSIDE_SOCKET says,
-/// else where a daemon of this user has it, else where one of root has it.
-#[must_use]
-pub fn control_socket(switch: SocketAddrV4) -> PathBuf {
-    let own = own_control_socket(switch);
-    let roots = Path::new(ROOT_RUNTIME).join(socket_file(switch));
-    let moved = std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty());
-    if !moved && !own.exists() && roots.exists() { roots } else { own }
-}
-
-/// Where a daemon of this user puts its local socket: what WAYSIDE_SOCKET says, else
-/// `<runtime dir>/wayside/<ip>_<port>.sock`.
-///
-/// The runtime directory is `/run` for root, else XDG_RUNTIME_DIR, else `wayside-<uid>` among the temporary files.
-#[must_use]
-pub fn own_control_socket(switch: SocketAddrV4) -> PathBuf {
-    if let Some(path) = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    let runtime = match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        _ if user == 0 => PathBuf::from(ROOT_RUNTIME),
-        Some(path) => path.into(),
-        None => std::env::temp_dir().join(format!("wayside-{user}")),
-    };
-    runtime.join(socket_file(switch))
-}
-
-const ROOT_RUNTIME: &str = "/run";
-
-fn socket_file(switch: SocketAddrV4) -> String {
-    format!("wayside/{}_{}.sock", switch.ip(), switch.port())
 }
 
 #[cfg(test)]

@@ -1,48 +1,70 @@
 //! The node's end of the control connection: it says which session it belongs to, and lists names when asked.
 //!
-//! Where the daemon is on this host it is the session's lifeline, over the daemon's Unix socket. Elsewhere it goes over
-//! TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are listed by
-//! nobody, and the connection is tried again from time to time.
+//! Where the daemon is on this host it is the session's lifeline, over one of the daemon's Unix sockets. Elsewhere it goes
+//! over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are listed
+//! by nobody, and the connection is tried again from time to time.
+//!
+//! Invariant: a lifeline is closed only when its session is over here, or by the daemon. The daemon takes its end for the
+//! end of the process and gives the session's locks away at once, long before the guards know. So nothing that a daemon
+//! writes, or does not read, makes this side close it.
 
 use crate::clock;
 use crate::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome, lifeline_text};
-use crate::endpoint::control_socket;
+use crate::daemon::connect_here;
 use crate::socket::start_connecting;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use wayside_protocol::{SessionInfo, Time};
 
 /// Between attempts to find a daemon here, which may be restarted while the session lives.
 const RETRY: Duration = Duration::from_secs(1);
-/// Between attempts to connect to another host's, whose port may be closed to us for good.
+/// Between attempts to connect to another host's, whose port may be closed to us for good; and to find one here when
+/// that one was reached, or when the one here would not have the session.
 const REMOTE_RETRY: Duration = Duration::from_secs(10);
-/// For that host to accept, and between looks whether it has.
+/// For another host to accept.
 const ACCEPT_MOST: Duration = Duration::from_secs(2);
-const ACCEPT_LOOK: Duration = Duration::from_millis(20);
+/// Between looks whether it has, or whether the daemon reads again.
+const LOOK: Duration = Duration::from_millis(20);
 /// Longest line that a daemon may send.
 const LINE_MOST: usize = 4_096;
-/// For a listing that the daemon does not read; it can ask again.
-const WRITE_MOST: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
 pub(crate) struct Lifeline {
+    /// Told whether the session has a lifeline.
+    held: Arc<AtomicBool>,
     stream: Option<Stream>,
     /// A TCP connection that the daemon has not accepted yet, and since when.
     accepting: Option<(TcpStream, Time)>,
-    /// Incarnation of the session that the stream belongs to.
+    /// Incarnation of the session that the stream belongs to; 0 without one.
     incarnation: u64,
-    /// Of the daemon's socket.
-    path: PathBuf,
     next_local: Time,
     next_remote: Time,
+    /// Read, and not a whole line yet.
     line: Vec<u8>,
+    /// Not written yet: the daemon does not read at the moment.
+    outgoing: Vec<u8>,
 }
 
 impl Lifeline {
+    pub(crate) fn new(held: Arc<AtomicBool>) -> Lifeline {
+        let (line, outgoing) = (Vec::new(), Vec::new());
+        let never = Time(0);
+        Lifeline {
+            held,
+            stream: None,
+            accepting: None,
+            incarnation: 0,
+            next_local: never,
+            next_remote: never,
+            line,
+            outgoing,
+        }
+    }
+
     /// What to poll; -1 without a connection.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.stream.as_ref().map_or(-1, Stream::descriptor)
@@ -50,44 +72,46 @@ impl Lifeline {
 
     /// When [`Lifeline::keep`] wants to be called again.
     pub(crate) fn due(&self) -> Time {
-        match (&self.stream, &self.accepting) {
-            (Some(_), _) => Time(u64::MAX),
-            (None, Some(_)) => clock::after(clock::now(), ACCEPT_LOOK),
-            (None, None) if self.incarnation != 0 => self.next_local,
-            (None, None) => Time(u64::MAX),
+        let waits = self.accepting.is_some() || !self.outgoing.is_empty();
+        match &self.stream {
+            _ if waits => clock::after(clock::now(), LOOK),
+            Some(Stream::Here(_)) => Time(u64::MAX),
+            _ if self.incarnation != 0 => self.next_local,
+            _ => Time(u64::MAX),
         }
+    }
+
+    /// The session is over.
+    pub(crate) fn end(&mut self) {
+        *self = Lifeline::new(self.held.clone());
+        self.held.store(false, Relaxed);
     }
 
     /// Sees to it that the connection is there, and of this session.
     pub(crate) fn keep(&mut self, session: Option<SessionInfo>, switch: SocketAddrV4) {
-        let Some(session) = session else {
-            *self = Lifeline::default();
-            return;
-        };
+        let Some(session) = session else { return self.end() };
         if session.incarnation != self.incarnation {
-            let path = control_socket(switch);
-            *self = Lifeline { incarnation: session.incarnation, path, ..Lifeline::default() };
+            self.end();
+            self.incarnation = session.incarnation;
         }
-        if self.stream.is_some() {
-            return;
-        }
+        self.flush();
         let now = clock::now();
-        self.line.clear();
-        if now >= self.next_local {
-            self.next_local = clock::after(now, RETRY);
-            self.stream = greet_here(&session, &self.path).ok();
+        if !matches!(self.stream, Some(Stream::Here(_))) && now >= self.next_local {
+            self.next_local = clock::after(now, if self.stream.is_some() { REMOTE_RETRY } else { RETRY });
+            if let Ok(daemon) = connect_here(switch) {
+                self.greet(Stream::Here(daemon.stream), &session);
+            }
         }
         if self.stream.is_none() {
-            self.stream = self.connect_elsewhere(now, &session, switch);
+            self.connect_elsewhere(now, &session, switch);
         }
     }
 
     /// Never waits: an attempt is begun, and looked after by later calls.
-    fn connect_elsewhere(&mut self, now: Time, session: &SessionInfo, switch: SocketAddrV4) -> Option<Stream> {
+    fn connect_elsewhere(&mut self, now: Time, session: &SessionInfo, switch: SocketAddrV4) {
         if let Some((stream, since)) = self.accepting.take() {
             if stream.peer_addr().is_ok() {
-                let mut stream = Stream::Elsewhere(stream);
-                return greet(&mut stream, session, false).is_ok().then_some(stream);
+                return self.greet(Stream::Elsewhere(stream), session);
             }
             let refused = !matches!(stream.take_error(), Ok(None));
             self.accepting = (!refused && now < clock::after(since, ACCEPT_MOST)).then_some((stream, since));
@@ -96,13 +120,27 @@ impl Lifeline {
             let admin = SocketAddrV4::new(*switch.ip(), switch.port().saturating_add(1));
             self.accepting = start_connecting(admin).ok().map(|stream| (stream, now));
         }
-        None
+    }
+
+    fn greet(&mut self, stream: Stream, session: &SessionInfo) {
+        let hello = Hello {
+            handle: session.handle,
+            lifeline: lifeline_text(session.lifeline),
+            pid: std::process::id(),
+            local: matches!(stream, Stream::Here(_)),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        self.accepting = None;
+        self.stream = Some(stream);
+        self.line.clear();
+        self.outgoing.clear();
+        self.write(&Greeting { hello });
     }
 
     /// Reads what the daemon asks, and answers.
     pub(crate) fn on_readable(&mut self, list: impl Fn() -> Vec<Listed>) {
         if self.converse(list).is_err() {
-            self.stream = None;
+            self.lose_stream();
         }
     }
 
@@ -112,23 +150,65 @@ impl Lifeline {
         let count = match stream.read(&mut bytes) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if is_temporary(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         self.line.extend_from_slice(&bytes[..count]);
         while let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             if let Ok(request) = serde_json::from_slice::<ListRequest>(&line) {
-                stream.write_line(&Listing { id: request.id, entries: list() })?;
-            } else if serde_json::from_slice::<Welcome>(&line).is_ok_and(|welcome| !welcome.ok) {
-                return Err(io::ErrorKind::ConnectionRefused.into());
+                // Asked again before it has read the answer: it has one coming.
+                if self.outgoing.is_empty() {
+                    self.write(&Listing { id: request.id, entries: list() });
+                }
+            } else if let Ok(welcome) = serde_json::from_slice::<Welcome>(&line) {
+                if !welcome.ok {
+                    self.next_local = clock::after(clock::now(), REMOTE_RETRY);
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                self.held.store(matches!(self.stream, Some(Stream::Here(_))), Relaxed);
             }
         }
-        if self.line.len() > LINE_MOST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
+        if self.line.len() > LINE_MOST {
+            // What comes of the rest is no line that is known.
+            self.line.clear();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &impl serde::Serialize) {
+        serde_json::to_writer(&mut self.outgoing, line).expect("a line has string keys, and a Vec takes everything");
+        self.outgoing.push(b'\n');
+        self.flush();
+    }
+
+    /// Writes what the daemon will take now: this thread has agents to run, and cannot wait for it.
+    fn flush(&mut self) {
+        while !self.outgoing.is_empty()
+            && let Some(stream) = &mut self.stream
+        {
+            match stream.write(&self.outgoing) {
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(error) if is_temporary(&error) => return,
+                Err(_) => self.lose_stream(),
+            }
+        }
+    }
+
+    /// The daemon has closed it.
+    fn lose_stream(&mut self) {
+        self.stream = None;
+        self.line.clear();
+        self.outgoing.clear();
+        self.held.store(false, Relaxed);
     }
 }
 
-/// A connection to a daemon.
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// A connection to a daemon, which never blocks.
 enum Stream {
     Here(UnixStream),
     Elsewhere(TcpStream),
@@ -149,40 +229,10 @@ impl Stream {
         }
     }
 
-    /// Writes a line, waiting a little where the daemon is slow: the background thread has agents to run.
-    fn write_line(&mut self, line: &impl serde::Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Here(stream) => {
-                stream.set_nonblocking(false)?;
-                stream.set_write_timeout(Some(WRITE_MOST))?;
-                stream.write_all(&text)?;
-                stream.set_nonblocking(true)
-            }
-            Stream::Elsewhere(stream) => {
-                stream.set_nonblocking(false)?;
-                stream.set_write_timeout(Some(WRITE_MOST))?;
-                stream.write_all(&text)?;
-                stream.set_nonblocking(true)
-            }
+            Stream::Here(stream) => stream.write(bytes),
+            Stream::Elsewhere(stream) => stream.write(bytes),
         }
     }
-}
-
-fn greet_here(session: &SessionInfo, path: &Path) -> io::Result<Stream> {
-    let mut stream = Stream::Here(UnixStream::connect(path)?);
-    greet(&mut stream, session, true)?;
-    Ok(stream)
-}
-
-fn greet(stream: &mut Stream, session: &SessionInfo, local: bool) -> io::Result<()> {
-    let hello = Hello {
-        handle: session.handle,
-        lifeline: lifeline_text(session.lifeline),
-        pid: std::process::id(),
-        local,
-        version: env!("CARGO_PKG_VERSION").into(),
-    };
-    stream.write_line(&Greeting { hello })
 }

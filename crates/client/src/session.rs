@@ -6,10 +6,12 @@ use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::engine::{Engine, system};
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
+use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wayside_protocol::SessionInfo;
@@ -30,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) namespace: String,
     pub(crate) lease: Option<Duration>,
     pub(crate) wait: Wait,
+    pub(crate) transport: Transport,
     pub(crate) patience: Duration,
 }
 
@@ -53,6 +56,7 @@ pub struct Builder {
     namespace: Option<String>,
     lease: Option<Duration>,
     wait: Wait,
+    transport: Option<Transport>,
     patience: Duration,
 }
 
@@ -84,6 +88,12 @@ impl Builder {
         self
     }
 
+    /// By which way threads reach the switch. Without it, `WAYSIDE_ENDPOINT`, else UDP.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = Some(transport);
+        self
+    }
+
     /// How long [`Builder::connect`], and every acquire while there is no session, waits for the switch; 3 s without
     /// it.
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -95,7 +105,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
-    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], and [`Error::System`] without sockets or threads.
+    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::Transport`] where AF_XDP
+    /// cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
         session.connection.engine.await_session(None)?;
@@ -109,12 +120,14 @@ impl Builder {
     pub fn begin(self) -> Result<Session, Error> {
         let engine = Arc::new(Engine::new(self.config()?)?);
         engine.start();
+        let lifeline = Arc::new(AtomicBool::new(false));
         let run = {
-            let engine = engine.clone();
-            move || background::run(&engine)
+            let (engine, lifeline) = (engine.clone(), lifeline.clone());
+            move || background::run(&engine, lifeline)
         };
         let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
-        Ok(Session { connection: Arc::new(Connection { engine, thread: Mutex::new(Some(thread)) }) })
+        let thread = Mutex::new(Some(thread));
+        Ok(Session { connection: Arc::new(Connection { engine, lifeline, thread }) })
     }
 
     fn config(self) -> Result<Config, Error> {
@@ -125,8 +138,13 @@ impl Builder {
             let why = format!("{namespace:?}: write 1 to {MAX_NAMESPACE_BYTES} bytes");
             return Err(Error::InvalidNamespace(why));
         }
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => from(TRANSPORT_VARIABLE).map_or(Ok(Transport::Udp), |text| Transport::parse(&text))?,
+        };
         Ok(Config {
             endpoints: Endpoint::parse_list(&endpoints)?,
+            transport,
             namespace,
             lease: self.lease,
             wait: self.wait,
@@ -166,7 +184,14 @@ impl Session {
 
     /// For everything that [`Session::connect`] leaves at its default.
     pub fn builder() -> Builder {
-        Builder { endpoints: None, namespace: None, lease: None, wait: Wait::default(), patience: PATIENCE }
+        Builder {
+            endpoints: None,
+            namespace: None,
+            lease: None,
+            wait: Wait::default(),
+            transport: None,
+            patience: PATIENCE,
+        }
     }
 
     /// Asks for a lock: exclusive, however long it takes, unless the result is told otherwise.
@@ -192,10 +217,24 @@ impl Session {
         self.connection.engine.switch()
     }
 
+    /// What its threads really use to reach the switch.
+    #[must_use]
+    pub fn transport(&self) -> TransportReport {
+        self.connection.engine.transport()
+    }
+
     /// Until when the locks of this session are safe unless another heartbeat is acknowledged; None without a session.
     #[must_use]
     pub fn lease_end(&self) -> Option<Instant> {
         clock::instant(self.info()?.lease_end)
+    }
+
+    /// Whether the switch's daemon, on this host, is connected to this session: then the end of this process, however it
+    /// ends, is noticed at once. Without it, which is so on every other host and for a millisecond after the session
+    /// began, it is noticed a lease and its grace later. `wayside doctor` says what is in the way.
+    #[must_use]
+    pub fn has_lifeline(&self) -> bool {
+        self.connection.lifeline.load(Relaxed)
     }
 
     /// Grants so far, by who decided.
@@ -219,13 +258,16 @@ impl Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("switch", &self.switch()).field("info", &self.info()).finish()
+        let mut session = f.debug_struct("Session");
+        session.field("switch", &self.switch()).field("info", &self.info());
+        session.field("has_lifeline", &self.has_lifeline()).finish()
     }
 }
 
 /// What sessions, guards and pending acquires share; the last of them to go ends the session.
 pub(crate) struct Connection {
     pub(crate) engine: Arc<Engine>,
+    lifeline: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 

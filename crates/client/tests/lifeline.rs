@@ -6,9 +6,9 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
-use support::TestSwitch;
+use support::{TestSwitch, eventually};
 use wayside_client::SOCKET_VARIABLE;
-use wayside_client::control::{Greeting, ListRequest, Listing, Welcome, lifeline_text};
+use wayside_client::control::{Greeting, LISTING_MOST, ListRequest, Listing, Welcome, lifeline_text};
 
 struct Daemon {
     stream: UnixStream,
@@ -54,7 +54,13 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
     let hello = &greetings[index].hello;
     assert_eq!((&hello.lifeline, hello.pid), (&lifeline_text(own.lifeline), std::process::id()));
     assert!(hello.local);
+    assert!(!session.has_lifeline(), "the daemon has not said yet that it accepts");
     daemon.write(&Welcome { ok: true });
+    eventually(|| session.has_lifeline());
+    assert!(!other.has_lifeline());
+    daemons[1 - index].write(&Welcome { ok: true });
+    eventually(|| other.has_lifeline());
+    let daemon = &mut daemons[index];
 
     let guard = session.lock("schlüssel").shared().acquire().unwrap();
     let held = other.lock(42).acquire().unwrap();
@@ -78,11 +84,29 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
         waiter.join().unwrap();
     });
 
+    // What a stopped daemon does not read, it reads later. Were the connection closed meanwhile, it would take that for
+    // the end of this process, and give away what is held here.
+    let names: Vec<String> = (0..LISTING_MOST).map(|number| format!("{number:0>1000}")).collect();
+    let many = session.lock_many(names.iter().map(String::as_str)).acquire().unwrap();
+    daemon.write(&ListRequest { id: 5, list: true });
+    std::thread::sleep(Duration::from_millis(500));
+    daemon.write(&ListRequest { id: 6, list: true });
+    let listing: Listing = daemon.read();
+    assert_eq!((listing.id, listing.entries.len()), (5, LISTING_MOST));
+    assert!(session.has_lifeline());
+    drop(many);
+    // Nor does a line that is too long, or none, make it close.
+    daemon.stream.write_all(&[b'x'; 10_000]).unwrap();
+    writeln!(daemon.stream).unwrap();
+    daemon.write(&ListRequest { id: 7, list: true });
+    while daemon.read::<Listing>().id != 7 {}
+
     // A daemon that goes and comes again is greeted again; what is no question is passed over.
     let mut again = {
         let [first, second] = daemons;
         drop(first);
         let again = Daemon::accept(&listener);
+        eventually(|| session.has_lifeline() != other.has_lifeline());
         drop(second);
         [again, Daemon::accept(&listener)]
     };

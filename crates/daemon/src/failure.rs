@@ -38,6 +38,11 @@ impl Failure {
         Failure { code, message: message.into() }
     }
 
+    /// The message without its first word.
+    pub fn reason(&self) -> &str {
+        self.message.strip_prefix("error: ").unwrap_or(&self.message)
+    }
+
     pub fn usage(message: impl fmt::Display) -> Self {
         Self::new(exit::USAGE, message)
     }

@@ -1,7 +1,7 @@
 //! `wayside doctor`: what this host offers Wayside, one finding per check, each with its fix.
 
-use super::query::ask;
-use super::text::{say, table};
+use super::query::{Unanswered, ask};
+use super::text::{lasted, say, table};
 use crate::answers::{Query, Status};
 use crate::cli::{EndpointArgs, Output, QueryArgs};
 use crate::failure::{Failure, exit};
@@ -12,7 +12,12 @@ use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
+use wayside_client::daemon::{SOCKET_VARIABLE, connect_here, own_control_socket};
+use wayside_client::{Endpoint, Error, Session};
 use wayside_wire::limits::MAX_PACKET_BYTES;
+
+/// For a session's lifeline, which takes a millisecond where there is one.
+const LIFELINE: Duration = Duration::from_secs(1);
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,9 +65,8 @@ fn problem(check: &'static str, finding: impl Into<String>, fix: impl Into<Strin
 
 /// `wayside doctor`.
 pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
-    let mut findings = switch_and_ports(&args.endpoint)?;
+    let mut findings = switch_and_lifeline(&args.endpoint)?;
     findings.extend([
-        socket_directory(&args.endpoint),
         kernel(),
         privileges(),
         processors(),
@@ -112,27 +116,84 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// Whether a switch answers; where none does, whether one could be started here.
-fn switch_and_ports(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure> {
+/// Whether a switch answers, and what a session with it would have; where none does, whether one could be started here.
+fn switch_and_lifeline(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure> {
     match ask::<Status>(endpoints, &Query::Status) {
         Ok((_, status)) if status.serving => {
             let Status { mode, listen, version, .. } = status;
-            return Ok(vec![ok("switch", format!("{mode} on {listen}, version {version}, serving"))]);
+            let switch = ok("switch", format!("{mode} on {listen}, version {version}, serving"));
+            Ok(vec![switch, lifeline(endpoints)])
         }
         Ok((_, status)) => {
             let fix = "wait for a lease and its grace; if it lasts, look at the daemon's log";
-            return Ok(vec![problem("switch", format!("on {}, recovering", status.listen), fix)]);
+            Ok(vec![problem("switch", format!("on {}, recovering", status.listen), fix)])
         }
-        Err(failure) if failure.code == exit::USAGE => return Err(failure),
-        Err(_) => {}
+        Err(Unanswered { failure, .. }) if failure.code == exit::USAGE => Err(failure),
+        Err(Unanswered { hangs: Some(hung), failure }) => {
+            let fix = match hung.pid {
+                0 => "look at its process there: continue it (kill -CONT) if it is stopped, else restart it".into(),
+                pid => format!("continue it (kill -CONT {pid}) if it is stopped, else restart it"),
+            };
+            Ok(vec![problem("switch", failure.reason(), fix)])
+        }
+        Err(_) => {
+            let fix = "start one with `wayside dev`, or set WAYSIDE_ENDPOINTS to where one runs";
+            let mut findings = vec![problem("switch", "none answers", fix)];
+            findings.extend(endpoints.endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok()).map(ports));
+            findings.push(socket_directory(endpoints));
+            Ok(findings)
+        }
     }
-    let addresses = endpoints.endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok());
-    let mut findings: Vec<Finding> = addresses.map(ports).collect();
-    findings.insert(
-        0,
-        problem("switch", "none answers", "start one with `wayside dev`, or set WAYSIDE_ENDPOINTS to where one runs"),
-    );
-    Ok(findings)
+}
+
+/// Begins a session, as an application would, and looks whether it gets its lifeline.
+fn lifeline(endpoints: &EndpointArgs) -> Finding {
+    const CHECK: &str = "lifeline";
+    let addresses: Vec<String> = endpoints.endpoints.iter().map(Endpoint::to_string).collect();
+    let session = match Session::builder().endpoint(addresses.join(",")).connect() {
+        Ok(session) => session,
+        Err(Error::Refused(why)) => {
+            return note(
+                CHECK,
+                format!("not tried, {why}"),
+                "set WAYSIDE_NAMESPACE to a namespace that the switch has",
+            );
+        }
+        Err(error) => return problem(CHECK, format!("not tried, {error}"), "make sure that UDP reaches the switch"),
+    };
+    let begun = Instant::now();
+    while !session.has_lifeline() && begun.elapsed() < LIFELINE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (has, switch) = (session.has_lifeline(), session.switch());
+    let lease = session.info().map_or(Duration::ZERO, |info| Duration::from_micros(info.lease));
+    session.close();
+    let late = format!("a dead process would be noticed after the lease only ({})", lasted(lease));
+    match connect_here(switch) {
+        Ok(daemon) if has => ok(CHECK, format!("a dead process is noticed at once, through {}", daemon.place)),
+        Ok(daemon) => problem(
+            CHECK,
+            format!("{late}: {} is another switch's, or hangs", daemon.place),
+            format!("unset {SOCKET_VARIABLE}, or set it to the control socket of the daemon at {switch}"),
+        ),
+        // An address of this host can be bound, with any port that is free.
+        Err(_) if UdpSocket::bind((*switch.ip(), 0)).is_err() => {
+            note(CHECK, format!("{late}: the switch is on another host"), "ask for a shorter lease if that is too long")
+        }
+        Err(refused) => {
+            let fix = match refused.impostor() {
+                Some(_) => "end that process, then restart the daemon",
+                None if std::env::var_os(SOCKET_VARIABLE).is_some() => {
+                    "unset WAYSIDE_SOCKET, or set it to the daemon's control_socket"
+                }
+                None => {
+                    "look at the daemon's log; if it runs in another network namespace, let this one see its \
+                     control_socket, and set WAYSIDE_SOCKET to it"
+                }
+            };
+            problem(CHECK, format!("{late}: {refused}"), fix)
+        }
+    }
 }
 
 fn ports(address: SocketAddrV4) -> Finding {
@@ -151,10 +212,10 @@ fn ports(address: SocketAddrV4) -> Finding {
     }
 }
 
-/// Deaths of local processes are noticed at once through the Unix socket alone.
+/// Where a daemon of this user would have the file of its socket.
 fn socket_directory(endpoints: &EndpointArgs) -> Finding {
     let resolved = endpoints.endpoints.iter().find_map(|endpoint| endpoint.resolve().ok());
-    let Some(path) = resolved.map(wayside_client::control_socket) else {
+    let Some(path) = resolved.map(own_control_socket) else {
         return problem("control socket", "no endpoint resolves", "write --endpoint host:port");
     };
     let shown = path.display();
@@ -169,7 +230,7 @@ fn socket_directory(endpoints: &EndpointArgs) -> Finding {
         false => problem(
             "control socket",
             format!("{shown}: no permission to write {}", nearest.display()),
-            "set XDG_RUNTIME_DIR, or WAYSIDE_SOCKET for daemon and clients alike",
+            "set XDG_RUNTIME_DIR, or --control-socket for the daemon",
         ),
     }
 }

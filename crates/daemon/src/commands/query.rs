@@ -4,33 +4,53 @@ use crate::answers::{Query, Refused};
 use crate::cli::EndpointArgs;
 use crate::failure::Failure;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use wayside_client::daemon::connect_here;
 
-/// To connect; and then, because listing locks takes the daemon up to a second, twice as long to answer.
-const CONNECT: Duration = Duration::from_secs(2);
-const ANSWER: Duration = Duration::from_secs(10);
+/// To connect to another host, and for an answer to begin.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// For the nodes to list their locks the daemon waits a second.
+const LISTING: Duration = Duration::from_secs(5);
 /// Room for a million locks.
 const LONGEST: u64 = 256 << 20;
 
+/// Why there is no answer.
+pub struct Unanswered {
+    pub failure: Failure,
+    /// There is a daemon, and it hangs; which process it is, as far as that is known.
+    pub hangs: Option<Hung>,
+}
+
+/// A daemon that hangs.
+#[derive(Clone, Copy, Debug)]
+pub struct Hung {
+    /// 0: on another host, or in another PID namespace.
+    pub pid: i32,
+}
+
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Failure {
+        unanswered.failure
+    }
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Unanswered {
+        Unanswered { failure, hangs: None }
+    }
+}
+
 /// Asks the switch at the first endpoint that answers; the line as it came and what it says.
-pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Failure> {
-    let mut last = Failure::unavailable("no endpoint: name the switch with --endpoint or WAYSIDE_ENDPOINTS");
+pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Unanswered> {
+    let nowhere = Failure::unavailable("no endpoint: name the switch with --endpoint or WAYSIDE_ENDPOINTS");
+    let mut last = Unanswered::from(nowhere);
     for endpoint in &endpoints.endpoints {
         let address = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
         match exchange(address, query) {
-            Ok(line) => return understand(line),
-            Err(error) => {
-                last = Failure::system(
-                    format_args!(
-                        "no Wayside switch answers at {address}; start one with `wayside dev`, or name another with \
-                         --endpoint or WAYSIDE_ENDPOINTS"
-                    ),
-                    &error,
-                );
-            }
+            Ok(line) => return Ok(understand(line)?),
+            Err(unanswered) => last = unanswered,
         }
     }
     Err(last)
@@ -48,19 +68,54 @@ fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure>
     }
 }
 
-/// One line out, one line back: over the Unix socket of a daemon on this host, otherwise over its admin port.
-fn exchange(switch: SocketAddrV4, query: &Query) -> std::io::Result<String> {
-    if let Ok(stream) = UnixStream::connect(wayside_client::control_socket(switch)) {
-        stream.set_read_timeout(Some(ANSWER))?;
-        return converse(&stream, &stream, query);
+/// One line out, one line back: over a Unix socket of a daemon on this host, otherwise over its admin port.
+fn exchange(switch: SocketAddrV4, query: &Query) -> Result<String, Unanswered> {
+    let patience = if *query == Query::Locks { LISTING } else { PATIENCE };
+    if let Ok(daemon) = connect_here(switch) {
+        let prepare = || {
+            daemon.stream.set_nonblocking(false)?;
+            daemon.stream.set_write_timeout(Some(patience))?;
+            daemon.stream.set_read_timeout(Some(patience))
+        };
+        let answer = prepare().and_then(|()| converse(&daemon.stream, &daemon.stream, query));
+        return answer.map_err(|error| unanswered(switch, daemon.pid, patience, &error));
     }
     let admin = SocketAddrV4::new(*switch.ip(), switch.port().saturating_add(1));
-    let stream = TcpStream::connect_timeout(&admin.into(), CONNECT)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    converse(&stream, &stream, query)
+    let stream = TcpStream::connect_timeout(&admin.into(), PATIENCE).map_err(|error| absent(switch, &error))?;
+    let prepare = || {
+        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(patience))
+    };
+    let answer = prepare().and_then(|()| converse(&stream, &stream, query));
+    answer.map_err(|error| unanswered(switch, 0, patience, &error))
 }
 
-fn converse(read: impl Read, mut write: impl Write, query: &Query) -> std::io::Result<String> {
+fn absent(switch: SocketAddrV4, error: &io::Error) -> Unanswered {
+    let failure = Failure::system(
+        format_args!(
+            "no Wayside switch answers at {switch}; start one with `wayside dev`, or name another with --endpoint or \
+             WAYSIDE_ENDPOINTS"
+        ),
+        error,
+    );
+    failure.into()
+}
+
+/// It was there to connect to.
+fn unanswered(switch: SocketAddrV4, pid: i32, patience: Duration, error: &io::Error) -> Unanswered {
+    if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        return absent(switch, error);
+    }
+    let process = if pid == 0 { String::new() } else { format!(", process {pid},") };
+    let failure = Failure::unavailable(format!(
+        "the switch's daemon at {switch}{process} takes connections and has not answered within {} s: it is stopped or \
+         has no processor to run on",
+        patience.as_secs()
+    ));
+    Unanswered { failure, hangs: Some(Hung { pid }) }
+}
+
+fn converse(read: impl Read, mut write: impl Write, query: &Query) -> io::Result<String> {
     let mut line = serde_json::to_string(query)?;
     line.push('\n');
     write.write_all(line.as_bytes())?;

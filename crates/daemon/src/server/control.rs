@@ -1,27 +1,28 @@
-//! The control connection: JSON lines over a Unix socket (this host) and TCP (others).
+//! The control connection: JSON lines over Unix sockets (this host) and TCP (others).
 //!
-//! Nodes greet on it and are then asked what they hold; commands query. A greeted connection on the Unix socket is its
-//! node's lifeline: the kernel closes it when the last process that has it is gone, and the controller is told.
+//! Nodes greet on it and are then asked what they hold; commands query. A greeted connection on a Unix socket is its
+//! node's lifeline: the kernel closes it when the last process that has it is gone, and the controller is told. Nothing
+//! but its end is taken for that: the session's locks go to others at once.
 //!
-//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, and on each listener at most
-//! 256 connections that have not greeted. Nobody is waited for: a peer that does not read is dropped, or skipped if it
-//! is a lifeline.
+//! Every user of the host may connect. What they may write changes nothing of others: queries only read, and a greeting
+//! needs the session's secret, which the controller gave to its node alone.
+//!
+//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, at most 256 connections
+//! that have not greeted of each user here and of all other hosts together, and at most 16 that have of each session.
+//! Nobody is waited for: a peer that does not read is dropped, or skipped if it is a lifeline.
 
 use super::controller::Inbox;
+use super::local::LocalSockets;
 use super::status::Facts;
 use crate::answers::{Hold, Lock, Locks, Query, Refused, Session};
-use crate::failure::Failure;
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
@@ -31,8 +32,10 @@ use wayside_client::control::{Greeting, Hello, LISTING_MOST, ListRequest, Listed
 const STRANGER_LINE: usize = 4 << 10;
 /// A listing: the 1,000 entries of the longest names, every byte of them escaped.
 const NODE_LINE: usize = 8 << 20;
-/// Connections that have not greeted, on each listener. Nodes are limited by handles and file descriptors alone.
+/// Connections that have not greeted: of each user of this host, and of other hosts.
 const STRANGERS: usize = 256;
+/// Connections of a session that have: `wayside lock` has two.
+const CONNECTIONS: usize = 16;
 /// To the first line, and between a command's lines.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For a node to list what it holds.
@@ -67,8 +70,8 @@ pub struct Control {
     facts: Facts,
     peers: Mutex<HashMap<u64, Peer>>,
     connections: AtomicU64,
-    /// Places for connections that have not greeted: of this host, and of others, who cannot take those away.
-    strangers_here: Arc<Semaphore>,
+    /// Places for connections that have not greeted: of each user here, none of whom can take those of another away.
+    strangers_here: std::sync::Mutex<HashMap<u32, Arc<Semaphore>>>,
     strangers_elsewhere: Arc<Semaphore>,
     /// Connections closed for want of a place.
     refused: AtomicU64,
@@ -81,18 +84,20 @@ impl Control {
             facts,
             peers: Mutex::default(),
             connections: AtomicU64::new(0),
-            strangers_here: Arc::new(Semaphore::new(STRANGERS)),
+            strangers_here: std::sync::Mutex::default(),
             strangers_elsewhere: Arc::new(Semaphore::new(STRANGERS)),
             refused: AtomicU64::new(0),
         })
     }
 
-    /// Accepts from both listeners for ever.
-    pub async fn serve(self: Arc<Self>, unix: UnixListener, tcp: TcpListener) {
+    /// Accepts from all listeners for ever.
+    pub async fn serve(self: Arc<Self>, local: LocalSockets, tcp: TcpListener) {
         loop {
             let accepted = tokio::select! {
-                stream = unix.accept() => stream.map(|(stream, _)| self.start(stream.into_split(), true)),
-                stream = tcp.accept() => stream.map(|(stream, _)| self.start(stream.into_split(), false)),
+                stream = local.accept() => stream.map(|stream| self.start_here(stream)),
+                stream = tcp.accept() => stream.map(|(stream, _)| {
+                    self.start(stream.into_split(), false, &self.strangers_elsewhere);
+                }),
             };
             if let Err(error) = accepted {
                 // Out of descriptors, or a peer that went away while it waited: the listeners are as good as before.
@@ -102,13 +107,23 @@ impl Control {
         }
     }
 
-    fn start<R, W>(self: &Arc<Self>, (read, write): (R, W), local: bool)
+    fn start_here(self: &Arc<Self>, stream: UnixStream) {
+        // A peer that is gone has no credentials, and no use for an answer.
+        let Ok(peer) = stream.peer_cred() else { return };
+        let places = {
+            let mut strangers = self.strangers_here.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = strangers.entry(peer.uid()).or_insert_with(|| Arc::new(Semaphore::new(STRANGERS)));
+            Arc::clone(places)
+        };
+        self.start(stream.into_split(), true, &places);
+    }
+
+    fn start<R, W>(self: &Arc<Self>, (read, write): (R, W), local: bool, places: &Arc<Semaphore>)
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         // Without a permit the connection is closed at once, unheard.
-        let places = if local { &self.strangers_here } else { &self.strangers_elsewhere };
         let Ok(permit) = Arc::clone(places).try_acquire_owned() else {
             let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
             // Said ever less often: a flood must not fill the log.
@@ -160,10 +175,11 @@ impl Control {
         }
     }
 
-    /// The secret, if handle and secret belong to a live session.
+    /// The secret, if handle and secret belong to a live session, which has not too many connections.
     async fn verified(&self, handle: u16, lifeline: &str) -> Option<u64> {
         let lifeline = u64::from_str_radix(lifeline, 16).ok()?;
-        self.inbox.greet(handle, lifeline).await.then_some(lifeline)
+        let own = self.peers.lock().await.values().filter(|peer| peer.lifeline == lifeline).count();
+        (own < CONNECTIONS && self.inbox.greet(handle, lifeline).await).then_some(lifeline)
     }
 
     /// Holds a node's connection until it ends, and asks it for its locks when someone wants to know.
@@ -186,14 +202,14 @@ impl Control {
         let mut open: HashMap<u64, Ask> = HashMap::new();
         let mut next = 0;
         let mut outgoing = Some(json(&Welcome { ok: true }));
-        loop {
+        let lives = loop {
             if let Some(line) = outgoing.take() {
                 // A timeout leaves the rest in the sink's buffer; nothing more is written until that is gone.
                 let _ = timeout(LISTING, sink.send(line)).await;
             }
             tokio::select! {
                 line = lines.next() => match line {
-                    None | Some(Err(LinesCodecError::Io(_))) => break,
+                    None => break false,
                     Some(Ok(line)) => match serde_json::from_str::<Listing>(&line) {
                         Ok(listing) => {
                             if let Some(ask) = open.remove(&listing.id) {
@@ -203,8 +219,9 @@ impl Control {
                         }
                         Err(error) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
                     },
-                    Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
-                        tracing::warn!(handle = hello.handle, "node wrote a line that is too long");
+                    Some(Err(error)) => {
+                        tracing::warn!(handle = hello.handle, %error, "node wrote what is no line: it is asked nothing more");
+                        break true;
                     }
                 },
                 Some(ask) = asked.recv() => {
@@ -216,13 +233,15 @@ impl Control {
                     }
                 },
             }
+        };
+        if lives {
+            until_closed(lines.into_inner()).await;
         }
-
         self.leave(id).await;
     }
 
     /// Waits for the end of a connection that only holds a session.
-    async fn hold<R, W>(&self, peer: Peer, mut lines: FramedRead<R, LinesCodec>, mut sink: FramedWrite<W, LinesCodec>)
+    async fn hold<R, W>(&self, peer: Peer, lines: FramedRead<R, LinesCodec>, mut sink: FramedWrite<W, LinesCodec>)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -230,7 +249,7 @@ impl Control {
         let id = self.enter(peer).await;
         let _ = timeout(WRITE, sink.send(json(&Welcome { ok: true }))).await;
         // It has nothing more to say.
-        while let Some(Ok(_) | Err(LinesCodecError::MaxLineLengthExceeded)) = lines.next().await {}
+        until_closed(lines.into_inner()).await;
         self.leave(id).await;
     }
 
@@ -322,63 +341,16 @@ impl Control {
     }
 }
 
+/// Whatever a peer writes, and be it nonsense, is no sign of its death.
+async fn until_closed(mut read: impl AsyncRead + Unpin) {
+    let mut bytes = [0; 1024];
+    while let Ok(1..) = read.read(&mut bytes).await {}
+}
+
 fn json(answer: &impl serde::Serialize) -> String {
     serde_json::to_string(answer).expect("answers have string keys and finite numbers")
 }
 
 fn refusal(why: &str) -> String {
     json(&Refused { error: why.into() })
-}
-
-/// The Unix socket's file, removed when the daemon ends in good order.
-pub struct SocketFile(PathBuf);
-
-impl SocketFile {
-    /// Binds `path`. A file left behind by a daemon that was killed is replaced, one that answers is not.
-    pub fn bind(path: &Path) -> Result<(SocketFile, UnixListener), Failure> {
-        let failed = |error: &io::Error| {
-            Failure::system(
-                format_args!("can't open control socket {} (choose another with --control-socket)", path.display()),
-                error,
-            )
-        };
-        if let Some(directory) = path.parent() {
-            make_directory(directory).map_err(|error| failed(&error))?;
-        }
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(Failure::unavailable(format!(
-                "control socket {} is in use by another Wayside daemon; end that one or choose another with --control-socket",
-                path.display()
-            )));
-        }
-        match std::fs::symlink_metadata(path) {
-            Ok(file) if !file.file_type().is_socket() => {
-                return Err(failed(&io::Error::new(io::ErrorKind::AlreadyExists, "a file of another kind is there")));
-            }
-            Ok(_) => std::fs::remove_file(path).map_err(|error| failed(&error))?,
-            Err(_) => {}
-        }
-        let listener = std::os::unix::net::UnixListener::bind(path).map_err(|error| failed(&error))?;
-        // A root daemon serves every user's processes, as its UDP port does. Greetings need the session's secret.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(|error| failed(&error))?;
-        let file = SocketFile(path.into());
-        listener.set_nonblocking(true).map_err(|error| failed(&error))?;
-        Ok((file, UnixListener::from_std(listener).map_err(|error| failed(&error))?))
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Makes the runtime directory: /run/wayside for everyone to look into, any other for its user alone.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if directory.as_os_str().is_empty() {
-        return Ok(());
-    }
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let mode = if unsafe { libc::geteuid() } == 0 { 0o755 } else { 0o700 };
-    std::fs::DirBuilder::new().recursive(true).mode(mode).create(directory)
 }
