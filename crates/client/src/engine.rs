@@ -18,6 +18,8 @@ use crate::port::{CheckedOut, Port, Ports};
 use crate::request::{Request, Standing};
 use crate::session::Config;
 use crate::socket::{RECEIVE_BYTES, Received, Socket, poll};
+use crate::transport::TransportReport;
+use crate::xsk::Reach;
 use crate::{Error, clock};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -41,6 +43,8 @@ pub(crate) struct Engine {
     /// The session's phase has changed.
     phase_changed: Condvar,
     ports: Arc<Ports>,
+    /// Of the reply ports, where they use AF_XDP.
+    reach: Option<Arc<Reach>>,
     /// Read by the background thread alone; its alarm wakes that thread.
     pub(crate) agent: Arc<Port>,
     /// Answers to tasks.
@@ -59,8 +63,9 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config) -> Result<Engine, Error> {
         let switch = config.endpoints[0].resolve()?;
-        let agent = Arc::new(Port::open(switch).map_err(system)?);
-        let reactor = Arc::new(Port::open(switch).map_err(system)?);
+        let reach = Reach::open(&config.transport)?;
+        let agent = Arc::new(Port::open(switch, None).map_err(system)?);
+        let reactor = Arc::new(Port::open(switch, None).map_err(system)?);
         let mut core = Core::new(Node::new(node_config(&config)));
         core.ports.insert(0, agent.clone());
         core.ports.insert(reactor.socket.number(), reactor.clone());
@@ -69,6 +74,7 @@ impl Engine {
             core: Mutex::new(core),
             phase_changed: Condvar::new(),
             ports: Arc::default(),
+            reach,
             agent,
             reactor,
             next_timer: AtomicU64::new(u64::MAX),
@@ -141,11 +147,13 @@ impl Engine {
         let open = || {
             // Held until the port is known, so that a switch that moves meanwhile takes it along.
             let switch = self.switch.lock();
-            let port = Arc::new(Port::open(switch.1)?);
+            let port = Arc::new(Port::open(switch.1, self.reach.as_ref())?);
             self.core.lock().ports.insert(port.socket.number(), port.clone());
             Ok(port)
         };
-        self.ports.check_out(open).map_err(system)
+        let port = self.ports.check_out(open).map_err(system)?;
+        port.socket.settle();
+        Ok(port)
     }
 
     /// Reads what has come to `socket`, at most `most` packets.
@@ -162,6 +170,9 @@ impl Engine {
 
     /// Reads the ports that no thread reads now: answers to releases arrive there.
     pub(crate) fn sweep(&self) {
+        if let Some(reach) = &self.reach {
+            reach.refresh(self.switch());
+        }
         self.ports.for_each(|port| {
             if !port.is_taken() {
                 self.drain(&port.socket, u32::MAX);
@@ -179,7 +190,7 @@ impl Engine {
             if !spins {
                 self.sleep(sleeper, socket, &done);
             }
-            match socket.receive(&mut buffer) {
+            match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
                 Received::Packet(packet) => {
                     self.visit(|core, now, _| core.node.on_packet(now, packet));
                     continue;
@@ -202,7 +213,8 @@ impl Engine {
         sleeper.asleep.store(true, SeqCst);
         if !done() {
             let most = clock::until(Time(self.next_timer.load(SeqCst)));
-            let [_, rung] = poll([socket.descriptor(), sleeper.alarm.descriptor()], most);
+            let sockets = [socket.descriptor(), socket.second_descriptor()];
+            let [_, _, rung] = poll([sockets[0], sockets[1], sleeper.alarm.descriptor()], most);
             if rung {
                 sleeper.alarm.silence();
             }
@@ -334,6 +346,16 @@ impl Engine {
 
     pub(crate) fn switch(&self) -> SocketAddrV4 {
         self.switch.lock().1
+    }
+
+    pub(crate) fn transport(&self) -> TransportReport {
+        let asked = self.config.transport.clone();
+        let Some(reach) = &self.reach else {
+            return TransportReport { asked, hook: None, remark: None, ports: Vec::new() };
+        };
+        let mut report = reach.report(asked);
+        self.ports.for_each(|port| report.ports.extend(port.socket.report()));
+        report
     }
 
     /// Lets the tasks that wait for a session look at their deadlines.

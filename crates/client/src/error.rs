@@ -41,6 +41,9 @@ pub enum Error {
     /// The endpoint is no host and port, or leads to no address.
     #[error("invalid endpoint: {0}")]
     InvalidEndpoint(String),
+    /// AF_XDP was asked for and cannot be had, or what was asked for is no transport.
+    #[error("no such way to send: {0}")]
+    Transport(String),
     /// The namespace's name cannot be one.
     #[error("invalid namespace: {0}")]
     InvalidNamespace(String),

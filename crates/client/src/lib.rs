@@ -46,10 +46,14 @@ mod lock;
 mod many;
 mod name;
 mod port;
+pub mod probe;
 mod request;
 mod session;
 mod socket;
+mod transport;
 mod wait;
+#[cfg_attr(not(feature = "afxdp"), path = "xsk/absent.rs")]
+mod xsk;
 
 pub use crate::core::Grants;
 pub use daemon::SOCKET_VARIABLE;
@@ -60,5 +64,6 @@ pub use lock::{Acquiring, LockRequest};
 pub use many::{AcquiringMany, Guards, ManyRequest};
 pub use name::Name;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};
+pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;
 pub use wayside_protocol::{Mode, Path, SessionInfo, Token};

@@ -6,6 +6,7 @@
 //! waits. So the background thread may sweep all of them.
 
 use crate::socket::{Alarm, Socket};
+use crate::xsk::Reach;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
@@ -24,9 +25,10 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn open(switch: SocketAddrV4) -> io::Result<Port> {
+    /// `reach`: by AF_XDP, too.
+    pub(crate) fn open(switch: SocketAddrV4, reach: Option<&Arc<Reach>>) -> io::Result<Port> {
         Ok(Port {
-            socket: Socket::open(switch)?,
+            socket: Socket::open(switch, reach)?,
             alarm: Alarm::new()?,
             asleep: AtomicBool::new(false),
             taken: AtomicBool::new(false),

@@ -6,6 +6,7 @@ use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::engine::{Engine, system};
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
+use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
@@ -31,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) namespace: String,
     pub(crate) lease: Option<Duration>,
     pub(crate) wait: Wait,
+    pub(crate) transport: Transport,
     pub(crate) patience: Duration,
 }
 
@@ -54,6 +56,7 @@ pub struct Builder {
     namespace: Option<String>,
     lease: Option<Duration>,
     wait: Wait,
+    transport: Option<Transport>,
     patience: Duration,
 }
 
@@ -85,6 +88,12 @@ impl Builder {
         self
     }
 
+    /// By which way threads reach the switch. Without it, `WAYSIDE_ENDPOINT`, else UDP.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = Some(transport);
+        self
+    }
+
     /// How long [`Builder::connect`], and every acquire while there is no session, waits for the switch; 3 s without
     /// it.
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -96,7 +105,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
-    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], and [`Error::System`] without sockets or threads.
+    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::Transport`] where AF_XDP
+    /// cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
         session.connection.engine.await_session(None)?;
@@ -128,8 +138,13 @@ impl Builder {
             let why = format!("{namespace:?}: write 1 to {MAX_NAMESPACE_BYTES} bytes");
             return Err(Error::InvalidNamespace(why));
         }
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => from(TRANSPORT_VARIABLE).map_or(Ok(Transport::Udp), |text| Transport::parse(&text))?,
+        };
         Ok(Config {
             endpoints: Endpoint::parse_list(&endpoints)?,
+            transport,
             namespace,
             lease: self.lease,
             wait: self.wait,
@@ -169,7 +184,14 @@ impl Session {
 
     /// For everything that [`Session::connect`] leaves at its default.
     pub fn builder() -> Builder {
-        Builder { endpoints: None, namespace: None, lease: None, wait: Wait::default(), patience: PATIENCE }
+        Builder {
+            endpoints: None,
+            namespace: None,
+            lease: None,
+            wait: Wait::default(),
+            transport: None,
+            patience: PATIENCE,
+        }
     }
 
     /// Asks for a lock: exclusive, however long it takes, unless the result is told otherwise.
@@ -193,6 +215,12 @@ impl Session {
     #[must_use]
     pub fn switch(&self) -> SocketAddrV4 {
         self.connection.engine.switch()
+    }
+
+    /// What its threads really use to reach the switch.
+    #[must_use]
+    pub fn transport(&self) -> TransportReport {
+        self.connection.engine.transport()
     }
 
     /// Until when the locks of this session are safe unless another heartbeat is acknowledged; None without a session.

@@ -1,25 +1,31 @@
 //! Sockets to the switch, and what their readers sleep on.
 
+use crate::transport::PortReport;
+use crate::xsk::{Flow, Reach};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Longest packet and one byte more: a longer datagram arrives cut off at this length, which no kind has.
 pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES + 1;
 
-/// A UDP socket connected to the switch, never blocking. Any number of threads may use it at once.
+/// A UDP socket connected to the switch, never blocking, and an AF_XDP socket besides where a session's threads have
+/// that. Any number of threads may use it at once.
 pub(crate) struct Socket {
     udp: UdpSocket,
     number: AtomicU16,
+    flow: Option<Flow>,
 }
 
 impl Socket {
-    pub(crate) fn open(switch: SocketAddrV4) -> io::Result<Socket> {
+    pub(crate) fn open(switch: SocketAddrV4, reach: Option<&Arc<Reach>>) -> io::Result<Socket> {
         let udp = connected(switch)?;
-        let number = AtomicU16::new(udp.local_addr()?.port());
-        Ok(Socket { udp, number })
+        let own = own_address(&udp)?;
+        let flow = reach.map(|reach| Flow::open(reach, own, switch)).transpose()?;
+        Ok(Socket { udp, number: AtomicU16::new(own.port()), flow })
     }
 
     /// Connects to where the switch is now, from a new local port, so that nothing meant for the session before
@@ -30,8 +36,19 @@ impl Socket {
         if unsafe { libc::dup3(fresh.as_raw_fd(), self.udp.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        self.number.store(fresh.local_addr()?.port(), Ordering::Release);
+        let own = own_address(&fresh)?;
+        self.number.store(own.port(), Ordering::Release);
+        if let Some(flow) = &self.flow {
+            flow.reopen(own, switch)?;
+        }
         Ok(())
+    }
+
+    /// Binds the AF_XDP socket if it is wanted and can be had by now. For the thread that waits here, and no other.
+    pub(crate) fn settle(&self) {
+        if let Some(flow) = &self.flow {
+            flow.settle();
+        }
     }
 
     /// Its local UDP port.
@@ -43,9 +60,24 @@ impl Socket {
         self.udp.as_raw_fd()
     }
 
+    /// What [`poll`] is to wait for besides [`Socket::descriptor`]; negative where there is nothing.
+    pub(crate) fn second_descriptor(&self) -> RawFd {
+        self.flow.as_ref().map_or(-1, Flow::descriptor)
+    }
+
+    /// None: by UDP, as asked for.
+    pub(crate) fn report(&self) -> Option<PortReport> {
+        self.flow.as_ref().map(Flow::report)
+    }
+
     /// Sends, or loses the packet as the network might: the protocol sends it again. An error that an earlier
     /// packet met is reported to the next one, so the first error means nothing.
     pub(crate) fn send(&self, packet: &[u8]) {
+        if let Some(flow) = &self.flow
+            && flow.send(packet)
+        {
+            return;
+        }
         if self.udp.send(packet).is_err() {
             let _ = self.udp.send(packet);
         }
@@ -53,8 +85,37 @@ impl Socket {
 
     /// The next packet, if there is one.
     pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
+        if let Some(flow) = &self.flow
+            && let Some(bytes) = flow.receive(buffer)
+        {
+            return Received::Packet(&buffer[..bytes]);
+        }
+        self.receive_by_udp(buffer)
+    }
+
+    /// As [`Socket::receive`], for who looks again and again: where there are two sockets, mostly only at the one that
+    /// takes no system call.
+    pub(crate) fn glance<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
+        if let Some(flow) = &self.flow {
+            if let Some(bytes) = flow.receive(buffer) {
+                return Received::Packet(&buffer[..bytes]);
+            }
+            if flow.spares_udp() {
+                std::hint::spin_loop();
+                return Received::Nothing;
+            }
+        }
+        self.receive_by_udp(buffer)
+    }
+
+    fn receive_by_udp<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
         match self.udp.recv(buffer) {
-            Ok(bytes) => Received::Packet(&buffer[..bytes]),
+            Ok(bytes) => {
+                if let Some(flow) = &self.flow {
+                    flow.count_stray();
+                }
+                Received::Packet(&buffer[..bytes])
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
             Err(error) => Received::Error(error),
         }
@@ -74,6 +135,13 @@ fn connected(switch: SocketAddrV4) -> io::Result<UdpSocket> {
     udp.connect(switch)?;
     udp.set_nonblocking(true)?;
     Ok(udp)
+}
+
+fn own_address(udp: &UdpSocket) -> io::Result<SocketAddrV4> {
+    match udp.local_addr()? {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(_) => unreachable!("bound to IPv4"),
+    }
 }
 
 /// A TCP connection that is being made: it has a peer's address once it is.
@@ -161,7 +229,7 @@ mod tests {
     fn a_reopened_socket_speaks_to_the_new_switch_from_a_new_port() {
         let (_, first) = peer();
         let (second, address) = peer();
-        let socket = Socket::open(first).unwrap();
+        let socket = Socket::open(first, None).unwrap();
         let number = socket.number();
         socket.reopen(address).unwrap();
         assert_ne!(socket.number(), number);
@@ -182,7 +250,7 @@ mod tests {
     #[test]
     fn an_error_of_an_earlier_packet_does_not_cost_the_next_one() {
         let (udp, address) = peer();
-        let socket = Socket::open(address).unwrap();
+        let socket = Socket::open(address, None).unwrap();
         drop(udp);
         socket.send(b"lost");
         let udp = UdpSocket::bind(address).unwrap();
