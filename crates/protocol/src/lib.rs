@@ -27,7 +27,7 @@ mod types;
 
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
-pub use node::{Event, Hold, Node, NodeConfig, Wait};
+pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
 pub use outbox::{Outbox, Transmit};
 pub use session::SessionInfo;
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

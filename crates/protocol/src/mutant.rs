@@ -19,6 +19,10 @@ pub enum Mutant {
     CensusKeepsFloors,
     /// A release frees whatever is held in the slot.
     ReleaseAnything,
+    /// A release frees whatever its node holds in the slot: the agent looks at the handle, not at the request id.
+    ReleaseByHandle,
+    /// A release takes whatever its node awaits in the slot out of the queue.
+    WaitersByHandle,
     /// The agent does not raise its sequence.
     SameSequence,
     /// The node goes on although its lease has ended.

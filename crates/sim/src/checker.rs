@@ -1,17 +1,18 @@
-//! The checkers. They know nothing of slots, agents or packets: only who was told what, when, and whose lease still
-//! runs by its own clock. What applications do is decided elsewhere.
+//! The checkers. They know nothing of slots, agents or packets: only who was told what, when, whose lease still runs by
+//! its own clock, and, for S3, who has vanished from an agent's books and why. What applications do is decided elsewhere.
 //!
 //! | id | checked |
 //! | --- | --- |
 //! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode |
 //! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one is below no exclusive |
-//! | S3 | at every release: the process still has every other hold it was granted and did not give back |
+//! | S3 | at every release: the process still has every other hold it was granted and did not give back; |
+//! | | and an agent's books lose nobody but the one whom a release names, nor ever one who holds |
 //! | L1 | at the end: nobody waits any more |
 //! | L2 | at the end: every slot is UNHELD (the world looks, the checker is told) |
 
 use std::collections::BTreeMap;
 
-use wayside_protocol::{Mode, RequestId, Token};
+use wayside_protocol::{Booked, Handle, Mode, RequestId, Token};
 
 use crate::report::Failure;
 
@@ -31,6 +32,22 @@ pub struct Owner {
     pub process: Process,
     /// Its id there.
     pub request: RequestId,
+}
+
+/// Why an agent's books may have changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause {
+    /// RELEASE or CANCEL, as a packet or by the agent's own node.
+    Release {
+        /// Whose.
+        holder: Handle,
+        /// What it ends.
+        request: RequestId,
+        /// The grant that it gives back, where it knows one.
+        token: Option<Token>,
+    },
+    /// A packet of another kind.
+    Other(u8),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +150,31 @@ impl Checker {
         if own != granted {
             self.fail("S3", now, format!("{process:?} was granted {granted:?}, and holds {own:?}"));
         }
+    }
+
+    /// A party whose session lives was in the books of `agent` before `cause`, and is not any more.
+    pub fn dropped(&mut self, now: u64, agent: Process, owner: Owner, party: &Booked, cause: &Cause) {
+        let account = self.holds.values().flatten().find(|held| held.owner == owner).map(|held| held.token);
+        let holds = account.is_some() && account == party.token;
+        let waits = party.token.is_none() && !party.tries && self.waits.contains_key(&owner);
+        let story = match *cause {
+            Cause::Release { holder, request, .. } if (holder, request) == (party.holder, party.request) => {
+                if !holds {
+                    return;
+                }
+                "its own release, which it never sent".to_string()
+            }
+            // One who only tries is told that it is refused, and one who does not wait any more was not harmed.
+            Cause::Release { holder, request: RequestId(id), token } if party.token.is_some() || waits => {
+                format!("a release of node {holder}'s request {id:#x} (token {token:?})")
+            }
+            // An agent that was superseded without its knowledge loses its waiters, who ask again.
+            Cause::Other(kind) if holds => format!("a packet of kind {kind}"),
+            _ => return,
+        };
+        let Owner { process, request: RequestId(id) } = owner;
+        let whose = format!("host {}.{}'s request {id:#x} ({:?})", process.host, process.generation, party.token);
+        self.fail("S3", now, format!("the books of {agent:?} lost {whose} by {story}"));
     }
 
     /// A process believed its lease to be over, and believes otherwise now.

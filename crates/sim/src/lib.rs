@@ -36,6 +36,9 @@ pub struct Options {
     /// Leave out a condition of the core.
     #[cfg(feature = "mutants")]
     pub core: Option<CoreMutant>,
+    /// Do not look at agents' books: to know what only that shows.
+    #[cfg(feature = "mutants")]
+    pub books_unseen: bool,
 }
 
 /// Runs a seed.

@@ -16,6 +16,8 @@ const NODE_AND_CONTROLLER: &[Mutant] = &[
     Mutant::IgnoreSuspension,
     Mutant::CensusKeepsFloors,
     Mutant::ReleaseAnything,
+    Mutant::ReleaseByHandle,
+    Mutant::WaitersByHandle,
     Mutant::SameSequence,
     Mutant::IgnoreLease,
     Mutant::LeaseFromAck,
@@ -52,6 +54,29 @@ fn every_broken_rule_is_noticed() {
         }
     }
     assert!(missed.is_empty(), "nobody noticed {missed:?} in {SEEDS} seeds");
+}
+
+/// Whoever is dropped from the queue asks again, so that nobody outside of the agent's books ever sees it.
+#[test]
+fn a_release_that_takes_other_waiters_along_shows_in_the_books_alone() {
+    let broken = Options { mutant: Some(Mutant::WaitersByHandle), ..Options::default() };
+    let (seed, failure) = caught(broken, 100).expect("the books are looked at");
+    println!("seed {seed}: {failure}");
+    assert_eq!(failure.invariant, "S3");
+    assert_eq!(caught(Options { books_unseen: true, ..broken }, 100), None, "somebody else notices too");
+}
+
+/// The agent's books show it when it happens; without them it takes until somebody else is granted.
+#[test]
+fn a_release_by_handle_alone_shows_in_the_books_first() {
+    for mutant in [Mutant::ReleaseByHandle, Mutant::ReleaseAnything] {
+        let broken = Options { mutant: Some(mutant), ..Options::default() };
+        let (seed, failure) = caught(broken, 100).expect("the books are looked at");
+        assert!(failure.invariant == "S3" && failure.story.contains("the books of"), "{failure}");
+        let later = run(seed, Options { books_unseen: true, ..broken }).failure;
+        println!("{mutant:?}: seed {seed}: {failure}; without the books {later:?}");
+        assert!(later.is_none_or(|later| later.at > failure.at));
+    }
 }
 
 #[test]

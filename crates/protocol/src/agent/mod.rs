@@ -181,6 +181,19 @@ impl Agent {
         self.holders.iter().any(|p| p.is(holder, request))
     }
 
+    pub fn holders(&self) -> impl Iterator<Item = &Party> {
+        self.holders.iter()
+    }
+
+    /// All who wait, one whom the agency is on its way to among them.
+    pub fn waiters(&self) -> impl Iterator<Item = &Party> {
+        let heir = self.pending.as_ref().and_then(|pending| match &pending.change {
+            Change::Transfer(to) => Some(to),
+            _ => None,
+        });
+        heir.into_iter().chain(&self.queue).chain(&self.late)
+    }
+
     /// The pending transfer's target and the tenure it will begin.
     pub fn transfer_to(&self) -> Option<(Handle, Stamp)> {
         match &self.pending {
@@ -245,6 +258,12 @@ impl Agent {
         }
         if desk.config.is_broken(Mutant::ReleaseAnything) {
             self.holders.clear();
+        }
+        if desk.config.is_broken(Mutant::ReleaseByHandle) {
+            self.holders.retain(|p| p.holder != holder);
+        }
+        if desk.config.is_broken(Mutant::WaitersByHandle) {
+            self.queue.retain(|p| p.holder != holder);
         }
         self.remove(holder, request);
         if holder != desk.me {

@@ -150,6 +150,19 @@ pub struct Wait {
     pub since: Time,
 }
 
+/// Whom an agent has in its books, for checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Booked {
+    /// Handle of its node.
+    pub holder: Handle,
+    /// Which request there.
+    pub request: RequestId,
+    /// Of its grant; None: it waits.
+    pub token: Option<Token>,
+    /// It does not queue.
+    pub tries: bool,
+}
+
 /// One process's session, requests and agents.
 pub struct Node {
     config: NodeConfig,
@@ -290,6 +303,19 @@ impl Node {
             mode: r.mode,
             since: r.since,
         })
+    }
+
+    /// Who holds and who waits by the books of this node's agent of `slot`; None without an agent that may act.
+    pub fn books(&self, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
+        let agent = self.agency.books.get(&slot)?.agent.as_ref().filter(|agent| !agent.suspended)?;
+        let booked = |party: &Party, token| Booked {
+            holder: party.holder,
+            request: RequestId(party.request),
+            token,
+            tries: party.tries,
+        };
+        let holders = agent.holders().map(move |party| booked(party, Some(party.token)));
+        Some(holders.chain(agent.waiters().map(move |party| booked(party, None))))
     }
 
     // ---- packets ----

@@ -6,6 +6,7 @@
 //!     ──► CALM: nobody asks for anything new, whoever holds gives back ──► checked: nobody waits, all slots UNHELD
 //! ```
 
+mod books;
 mod mishaps;
 mod processes;
 mod tasks;
@@ -14,9 +15,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
 
-use wayside_protocol::NodeConfig;
 use wayside_protocol::controller::{Config, Controller, Namespace, Notice};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
+use wayside_protocol::{Booked, NodeConfig};
 use wayside_switch::{Action, Switch};
 use wayside_wire::{Policy, SlotState, mix};
 
@@ -83,6 +84,8 @@ pub struct World {
     hosts: Vec<Host>,
     network: Network,
     checker: Checker,
+    /// Who stood in the books that are looked at; used again.
+    booked: Vec<Booked>,
     out: Outcome,
     hash: u64,
     calm_by: u64,
@@ -143,6 +146,7 @@ impl World {
             hosts: (0..hosts).map(Host::new).collect(),
             network: Network::new(hosts),
             checker: Checker::default(),
+            booked: Vec::new(),
             out: Outcome { seed, ..Outcome::default() },
             hash: seed,
             calm_by: u64::MAX,
@@ -379,9 +383,8 @@ impl World {
         if host.stopped_until.is_some() {
             return host.keep(packet);
         }
-        if let Some(running) = &mut host.running {
-            let time = running.time(self.now);
-            running.node.on_packet(time, &packet);
+        if host.running.is_some() {
+            self.deliver(index, &packet);
             self.settle(index);
         }
     }

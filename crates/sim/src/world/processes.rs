@@ -50,9 +50,11 @@ impl World {
             running.node.on_tick(time);
         }
         for packet in &inbox {
-            running.node.on_packet(time, packet);
+            self.deliver(index, packet);
         }
-        running.node.on_tick(time);
+        if let Some(running) = &mut self.hosts[index].running {
+            running.node.on_tick(time);
+        }
         self.settle(index);
     }
 

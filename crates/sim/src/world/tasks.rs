@@ -133,9 +133,8 @@ impl World {
         for &request in requests {
             let owner = self.owner(index, request);
             self.checker.gave_back(owner);
+            self.release(index, request);
             let Some(running) = &mut self.hosts[index].running else { return };
-            let time = running.time(self.now);
-            running.node.release(time, request);
             running.askers.remove(&request);
         }
         self.check_accounts(index);
