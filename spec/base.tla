@@ -16,7 +16,8 @@ CONSTANTS
 Rules == {"Floor", "WaitingCheck", "Confirm", "KeepState", "Sequence", "OwnRequest", "Retired",
           "JoinsCondition", "TenureCondition", "ClaimNonce", "TransferredNoClaim", "ClaimKeepsJoins", "Ordinals", "JoinsOfTenure",
           "Suspend", "CensusFloor", "CensusAll", "AdoptTwo", "AdoptConfirm", "Serving", "EpochRaise",
-          "ReadWordAgain", "DeadSet", "DeadQueue", "Sweep", "ExpiryTwoSided"}
+          "ReadWordAgain", "DeadSet", "DeadQueue", "Sweep", "ExpiryTwoSided",
+          "AskAgain", "ReleaseAgain", "GrantAgain", "RetenureAgain", "QueuedAgain", "Claim", "Gap"}
 ASSUME Broken \subseteq Rules
 Use(rule) == rule \notin Broken
 

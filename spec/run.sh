@@ -48,7 +48,9 @@ check() {
     elif [ -n "$broken" ]; then
         result="$broken violated"
         depth=$(grep -cE '^State [0-9]+:' "$folder/output")
-        [ "$2" != - ] && verdict=ok
+        # What is about liveness is not to be noticed by anything else.
+        case "$1/$broken" in live_*/liveness) verdict=ok ;; live_*) ;; *) verdict=ok ;; esac
+        [ "$2" != - ] || verdict=UNEXPECTED
     elif [ "$status" = 124 ]; then
         result="no violation, not all states"
         [ "$4" = capped ] && verdict=ok
@@ -81,7 +83,7 @@ case "${1:-}" in
         runs "$1" | xargs -P 2 -L 1 ./run.sh check | tee "$table"
         [ "$(wc -l <"$table")" = "$(runs "$1" | wc -l)" ] || { echo "some runs did not end" >&2; exit 1; }
         if grep -q 'UNEXPECTED$' "$table"; then echo "the model is not what spec/README.md says" >&2; exit 1; fi
-        echo "as expected: $(grep -c ' -  ' "$table") scopes hold, $(grep -vc ' -  ' "$table") rules are needed"
+        echo "as expected: $(grep -c ' -  ' "$table") scopes hold, $(awk '$2 != "-" { print $2 }' "$table" | sort -u | wc -l) rules are needed"
         ;;
     check) check "$2" "$3" "$4" "$5" ;;
     show)
