@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use serde::Deserialize;
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -23,8 +24,12 @@ const DEFAULT_MAX_THREADS: usize = 4;
 /// A pause of a second (garbage collection, a burst of other work) must not cost a session its locks.
 const DEFAULT_LEASE: Duration = Duration::from_secs(2);
 /// Twice the controller's poll period.
-const SHORTEST_LEASE: Duration = Duration::from_millis(20);
-const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+pub const SHORTEST_LEASE: Duration = Duration::from_millis(20);
+pub const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
+/// The kernel's limits.
+const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
+const LONGEST_SOCKET_PATH: usize = 107;
 
 /// 2^26 slots are 1 GiB.
 const MAX_SLOTS: i64 = 1 << 26;
@@ -150,8 +155,11 @@ pub struct Config {
 impl Settings {
     /// Reads a file of settings.
     pub fn read(path: &Path) -> Result<Settings, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::system(format_args!("can't read configuration {}", path.display()), &error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => Failure::usage(format!("configuration {} is no text", path.display())),
+            ErrorKind::IsADirectory => Failure::usage(format!("configuration {} is a directory", path.display())),
+            _ => Failure::system(format_args!("can't read configuration {}", path.display()), &error),
+        })?;
         toml::from_str(&text)
             .map_err(|error| Failure::usage(format!("{}: {}", path.display(), error.to_string().trim())))
     }
@@ -223,8 +231,8 @@ impl Layers<'_> {
             lease,
             grace,
             namespaces: self.namespaces()?,
-            state_dir: self.pick(|s| s.state_dir.as_ref()).map(|(path, _)| path.clone()),
-            control_socket: self.pick(|s| s.control_socket.as_ref()).map(|(path, _)| path.clone()),
+            state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
+            control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })
     }
 
@@ -281,6 +289,22 @@ impl Layers<'_> {
         }
     }
 
+    fn path(
+        &self,
+        key: &str,
+        of: impl Fn(&Settings) -> Option<&PathBuf>,
+        longest: usize,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let Some((path, flag)) = self.pick(of) else { return Ok(None) };
+        match path.as_os_str().len() {
+            0 => Err(self.wrong(key, &"\"\"", flag, "is no path; leave it out for the default")),
+            length if length > longest => {
+                Err(self.wrong(key, &path.display(), flag, &format!("has {length} bytes; {longest} is the most")))
+            }
+            _ => Ok(Some(path.clone())),
+        }
+    }
+
     fn namespaces(&self) -> Result<Vec<Namespace>, Failure> {
         let Some((settings, _)) = self.pick(|s| s.namespaces.as_ref()) else {
             return Ok(vec![Namespace { name: "default".into(), slots: DEFAULT_SLOTS, policy: Policy::Fair }]);
@@ -328,7 +352,7 @@ fn least_grace(lease: Duration) -> Duration {
     Duration::from_micros(rule.least_grace(lease.as_micros() as u32).into())
 }
 
-/// A duration in its largest unit that loses nothing: `2 s`, `250 ms`.
+/// A duration as people read it, without loss: `2 s`, `250 ms`, `14.004 ms`.
 pub struct Shown(pub Duration);
 
 impl std::fmt::Display for Shown {
@@ -336,8 +360,7 @@ impl std::fmt::Display for Shown {
         let micros = self.0.as_micros();
         match micros {
             _ if micros.is_multiple_of(1_000_000) => write!(f, "{} s", micros / 1_000_000),
-            _ if micros.is_multiple_of(1_000) => write!(f, "{} ms", micros / 1_000),
-            _ => write!(f, "{micros} us"),
+            _ => write!(f, "{} ms", micros as f64 / 1e3),
         }
     }
 }
@@ -359,6 +382,20 @@ mod tests {
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:7601");
         assert!(config.grace >= least_grace(config.lease));
         assert_eq!(config.namespaces.len(), 1);
+    }
+
+    #[test]
+    fn a_path_that_the_kernel_would_cut_is_refused() {
+        let longest = "s".repeat(LONGEST_SOCKET_PATH);
+        file(&format!("control_socket = '{longest}'")).unwrap();
+        let failure = file(&format!("control_socket = '{longest}s'")).unwrap_err();
+        assert!(failure.message.ends_with("has 108 bytes; 107 is the most"), "{failure}");
+    }
+
+    #[test]
+    fn durations_are_shown_in_milliseconds_and_seconds() {
+        let shown = |micros| Shown(Duration::from_micros(micros)).to_string();
+        assert_eq!([2_000_000, 250_000, 14_004].map(shown), ["2 s", "250 ms", "14.004 ms"]);
     }
 
     #[test]
@@ -402,6 +439,8 @@ mod tests {
             ("listen = '127.0.0.1:99999'", "is not an IPv4 address and port"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
+            ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),
+            ("control_socket = ''", "w.toml: control_socket = \"\" is no path"),
             ("lease = '10s'\ngrace = '1ms'", "grace = 1ms must be at least 30"),
             ("namespace = []", "at least one entry"),
             ("[[namespace]]\nname = ''", "must have 1 to 24 bytes"),

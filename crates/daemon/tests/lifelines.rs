@@ -39,9 +39,7 @@ struct Place {
 impl Place {
     fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let program = directory.path().join("wayside");
-        std::fs::copy(env!("CARGO_BIN_EXE_wayside"), &program).unwrap();
+        let program = support::copy_program(directory.path());
         Place { directory, program }
     }
 

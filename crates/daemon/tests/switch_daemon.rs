@@ -7,6 +7,8 @@ use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 use support::{Daemon, Ended, PATIENCE, end, eventually, wayside};
 use wayside_wire::{Header, kind, service};
 
@@ -33,6 +35,10 @@ fn configuration_is_checked_and_errors_name_key_and_range() {
         ("", &["--threads", "-1"], "--threads (or WAYSIDE_THREADS) = -1 must be 1 to 64"),
         ("", &["--grace", "1ms"], "must be at least"),
         ("", &["--listen", "192.0.2.1:7600"], "is not an address of this host"),
+        ("listen = '192.0.2.1:7600'", &["--check-config"], "listen = 192.0.2.1:7600: 192.0.2.1 is not an address of"),
+        ("admin_listen = '192.0.2.1:7600'", &["--check-config"], "admin_listen = 192.0.2.1:7600: 192.0.2.1 is not"),
+        ("state_dir = ''", &["--check-config"], "state_dir = \"\" is no path"),
+        ("state_dir = '/etc/passwd'", &["--check-config"], "state_dir = /etc/passwd is not a directory"),
     ] {
         let ended = switch(config, flags);
         assert_eq!(ended.code, Some(64), "{config} {flags:?}: {ended:?}");
@@ -40,6 +46,50 @@ fn configuration_is_checked_and_errors_name_key_and_range() {
     }
     let ended = end(wayside(&["switch", "--config", "/no/such/file.toml"]));
     assert_eq!(ended.code, Some(69), "{ended:?}");
+}
+
+#[test]
+fn a_configuration_that_is_no_text_makes_no_sense() {
+    let directory = tempfile::tempdir().unwrap();
+    let binary = directory.path().join("binary.toml");
+    std::fs::write(&binary, [0xff, 0xfe, 0]).unwrap();
+    for (path, expected) in [(binary.as_path(), "is no text"), (directory.path(), "is a directory")] {
+        let ended = end(wayside(&["switch", "--config", path.to_str().unwrap()]));
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_daemon_that_hangs_is_said_to_hang() {
+    let daemon = Daemon::start(&[]);
+    support::signal_process(daemon.pid(), libc::SIGSTOP);
+    let start = Instant::now();
+    let ended = end(daemon.command(&["status"]));
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let expected = format!("process {}, takes connections and has not answered within 2 s", daemon.pid());
+    assert!(ended.stderr.contains(&expected), "{}", ended.stderr);
+    assert!(start.elapsed() >= Duration::from_secs(2));
+    let ended = end(daemon.command(&["doctor"]));
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stdout.contains(&expected), "{}", ended.stdout);
+    assert!(ended.stdout.contains(&format!("kill -CONT {}", daemon.pid())), "{}", ended.stdout);
+    support::signal_process(daemon.pid(), libc::SIGCONT);
+    assert_eq!(end(daemon.command(&["status"])).code, Some(0));
+}
+
+#[test]
+fn a_record_file_of_no_bytes_is_a_new_one_and_said_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("controller.redb"), "").unwrap();
+    let mut command = wayside(&["dev", "--listen", "127.0.0.1:0", "--state-dir"]);
+    command.arg(directory.path()).env("WAYSIDE_SOCKET", directory.path().join("s"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    support::signal_process(child.id() as i32, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(line.contains("WARN") && line.contains("controller.redb was empty"), "{line}");
 }
 
 #[test]
@@ -97,10 +147,7 @@ fn no_permission_is_77() {
     // SAFETY: a query of this process.
     let root = unsafe { libc::geteuid() } == 0;
     let readable = tempfile::tempdir().unwrap();
-    let program = readable.path().join("wayside");
-    std::fs::copy(env!("CARGO_BIN_EXE_wayside"), &program).unwrap();
-    std::fs::set_permissions(readable.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = std::process::Command::new(program);
+    let mut command = std::process::Command::new(support::copy_program(readable.path()));
     command.args(["dev", "--listen", "127.0.0.1:0", "--state-dir"]).arg(&state);
     if root {
         command.uid(65_534).gid(65_534);

@@ -5,7 +5,7 @@ use crate::cli::SwitchArgs;
 use crate::config::{Config, Settings, Shown};
 use crate::failure::Failure;
 use crate::server;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 
 /// `wayside switch`.
@@ -13,11 +13,30 @@ pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
     let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
     let config = args.settings.over(file, args.config.as_deref())?;
     if args.check_config {
+        check_host(&config)?;
         say(&shown(&config));
         return Ok(());
     }
     let state_dir = config.state_dir.clone();
     server::run(&config, move |_| state_dir.map_or_else(default_state_dir, Ok))
+}
+
+/// What a configuration asks of this host. Whether the ports are free is not asked: a switch may run with it already.
+fn check_host(config: &Config) -> Result<(), Failure> {
+    for (key, address) in [("listen", config.listen), ("admin_listen", config.admin_listen)] {
+        UdpSocket::bind((*address.ip(), 0)).map_err(|error| {
+            Failure::usage(format!(
+                "{key} = {address}: {} is not an address of this host ({error}); choose one that `ip -4 address` lists",
+                address.ip()
+            ))
+        })?;
+    }
+    match &config.state_dir {
+        Some(path) if path.exists() && !path.is_dir() => {
+            Err(Failure::usage(format!("state_dir = {} is not a directory", path.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a configuration amounts to.

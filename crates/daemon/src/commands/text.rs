@@ -25,10 +25,10 @@ pub fn table(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// How long something has lasted, in the unit that people would choose: `850 us`, `12 ms`, `2 s`, `3 min`, `5 h`, `2 d`.
+/// How long something has lasted, in the unit that people would choose: `0.8 ms`, `12 ms`, `2 s`, `3 min`, `5 h`, `2 d`.
 pub fn lasted(duration: Duration) -> String {
     match duration.as_micros() {
-        micros @ 0..1_000 => format!("{micros} us"),
+        micros @ 0..1_000 => format!("0.{} ms", micros / 100),
         micros @ 1_000..1_000_000 => format!("{} ms", micros / 1_000),
         _ => match duration.as_secs() {
             seconds @ 0..120 => format!("{seconds} s"),
@@ -56,9 +56,14 @@ mod tests {
 
     #[test]
     fn durations_read_naturally() {
-        for (micros, expected) in
-            [(850, "850 us"), (12_345, "12 ms"), (2_900_000, "2 s"), (180_000_000, "3 min"), (18_000_000_000, "5 h")]
-        {
+        for (micros, expected) in [
+            (850, "0.8 ms"),
+            (12, "0.0 ms"),
+            (12_345, "12 ms"),
+            (2_900_000, "2 s"),
+            (180_000_000, "3 min"),
+            (18_000_000_000, "5 h"),
+        ] {
             assert_eq!(lasted(Duration::from_micros(micros)), expected);
         }
     }

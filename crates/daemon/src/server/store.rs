@@ -38,6 +38,14 @@ impl StateDir {
             )
         })?;
         let file = directory.join(FILE);
+        // What a full disk leaves of a first start, or a copy that failed: nothing can be read of it.
+        if std::fs::metadata(&file).is_ok_and(|found| found.len() == 0) {
+            tracing::warn!(
+                "{} was empty and is begun anew: who held which lock before is not known; if it had records, stop their \
+                 holders, or restore it from a copy",
+                file.display()
+            );
+        }
         let database = Database::create(&file).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => Failure::unavailable(format!(
                 "state directory {shown} is in use by another Wayside daemon; end that one or choose another with --state-dir"

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddrV4;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -25,6 +26,16 @@ pub fn wayside(arguments: &[&str]) -> Command {
     }
     command.args(arguments).stdin(Stdio::null());
     command
+}
+
+/// A copy of `wayside` for other users, who may not reach where it was built. `cp` makes it: while this process had it
+/// open to write, a child that another test forks would too, and nobody could run it then.
+pub fn copy_program(directory: &Path) -> PathBuf {
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o777)).expect("our directory");
+    let program = directory.join("wayside");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_wayside")).arg(&program).status();
+    assert!(copied.expect("cp runs").success());
+    program
 }
 
 /// A process that is ended with its owner.
