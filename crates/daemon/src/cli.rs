@@ -1,6 +1,6 @@
 //! What may be written after `wayside`.
 
-use crate::config::Settings;
+use crate::config::{LONGEST_LEASE, SHORTEST_LEASE, Settings, Shown};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub enum Bench {
 #[derive(Debug, Args)]
 pub struct QuickArgs {
     /// How long to measure all in all
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub time: Duration,
 
     /// Leave idle processors to the kernel, instead of keeping them awake where that is allowed (/dev/cpu_dma_latency)
@@ -75,7 +75,7 @@ const LOCK_EXIT_CODES: &str = "\
 COMMAND finds the fencing token in WAYSIDE_LOCK_TOKEN. It ends before the lock can be anybody else's.
 
 Exit codes: COMMAND's own (128 + signal if a signal ended it); 64 bad arguments, 69 no switch, 75 held by another or \
-timed out (see -E), 76 lost while COMMAND ran, 77 not allowed, 126 COMMAND can't be run, 127 COMMAND not found.";
+timed out (see -E), 76 lost or its --ttl over while COMMAND ran, 77 not allowed, 126 COMMAND can't be run, 127 COMMAND not found.";
 
 #[derive(Debug, Args)]
 pub struct SwitchArgs {
@@ -136,8 +136,8 @@ pub struct LockArgs {
     #[arg(long = "try", conflicts_with = "wait")]
     pub try_: bool,
 
-    /// Give up after this time [default: wait as long as it takes]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Give up after this time [default: wait as long as it takes, if a switch answers within 3s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub wait: Option<Duration>,
 
     /// Hold it at most this long: COMMAND is ended before [default: as long as COMMAND runs]
@@ -145,7 +145,7 @@ pub struct LockArgs {
     pub ttl: Option<Duration>,
 
     /// After this time without contact to the switch COMMAND has been ended and the lock is free [default: the switch's]
-    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = some_time)]
+    #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = lease)]
     pub lease: Option<Duration>,
 
     /// Namespace of the name
@@ -164,8 +164,19 @@ pub struct LockArgs {
     pub command: Vec<OsString>,
 }
 
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "not a time; write one such as 250ms, 10s or 5m".into())
+}
+
 /// A time of at least a millisecond: nothing can be done in less.
 fn some_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let time = time(text)?;
     if time < Duration::from_millis(1) { Err("at least 1ms is needed".into()) } else { Ok(time) }
+}
+
+/// The switch would silently take the limit instead.
+fn lease(text: &str) -> Result<Duration, String> {
+    let time = time(text)?;
+    let within = (SHORTEST_LEASE..=LONGEST_LEASE).contains(&time);
+    if within { Ok(time) } else { Err(format!("must be {} to {}", Shown(SHORTEST_LEASE), Shown(LONGEST_LEASE))) }
 }

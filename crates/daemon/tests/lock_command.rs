@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{Daemon, end, eventually, is_alive, signal_process, wayside};
 
@@ -46,6 +48,7 @@ fn arguments_that_make_no_sense_are_64() {
         &["lock", "jobs", "--namespace", "abcdefghijklmnopqrstuvwxyz", "--", "true"],
         &["lock", "jobs", "--ttl", "0s", "--", "true"],
         &["lock", "jobs", "--lease", "1ns", "--", "true"],
+        &["lock", "jobs", "--lease", "100000h", "--", "true"],
         &["lock", "jobs", "-E", "0", "--", "true"],
         &["lcok"],
         &["locks", "-o", "xml"],
@@ -53,6 +56,20 @@ fn arguments_that_make_no_sense_are_64() {
         let ended = end(wayside(arguments));
         assert_eq!(ended.code, Some(64), "{arguments:?}: {ended:?}");
         assert!(ended.stderr.starts_with("error: "), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_time_that_is_none_is_told_what_one_looks_like_and_a_lease_its_limits() {
+    for (flag, time, expected) in [
+        ("--wait", "banana", "'banana' for '--wait <TIME>': not a time; write one such as 250ms, 10s or 5m"),
+        ("--ttl", "5", "not a time; write one such as 250ms, 10s or 5m"),
+        ("--lease", "100000h", "must be 20 ms to 3600 s"),
+        ("--lease", "19ms", "must be 20 ms to 3600 s"),
+    ] {
+        let ended = end(wayside(&["lock", "jobs", flag, time, "--", "true"]));
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
 }
 
@@ -155,7 +172,66 @@ fn a_command_that_lasts_longer_than_the_ttl_is_ended() {
     let ended =
         daemon.lock(&["jobs", "--ttl", "500ms", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
     assert_eq!(ended.code, Some(76), "{ended:?}");
-    assert!(ended.stderr.starts_with("error: lost jobs "), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("error: the longest hold of jobs (--ttl 500ms) ended "), "{}", ended.stderr);
+}
+
+#[test]
+fn a_lock_that_is_lost_before_its_ttl_is_said_to_be_lost() {
+    let mut daemon = Daemon::start(&["--lease", "600ms"]);
+    let mut command = daemon.command(&["lock", "jobs", "--ttl", "60s", "--", "sh", "-c", "echo held; exec sleep 600"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    daemon.kill();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(76));
+    assert!(ended.stderr.starts_with(b"error: lost jobs "), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Longer than a lease of half a second and the three seconds that an enrolment is waited for.
+const AWAY: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_wait_without_limit_outlasts_the_absence_of_the_switch() {
+    let mut daemon = Daemon::start(&["--lease", "500ms"]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo held; exec sleep 60"]);
+    holder.line();
+    let mut waiter = daemon.hold(&["jobs", "--", "echo", "mine"]);
+    eventually("the waiter queues", || daemon.count("jobs", "waiting") == 1);
+    daemon.kill();
+    std::thread::sleep(AWAY);
+    assert!(waiter.is_running());
+    daemon.restart();
+    assert_eq!(waiter.line(), "mine");
+    assert_eq!(holder.wait().code(), Some(76));
+}
+
+#[test]
+fn a_wait_with_a_limit_uses_all_of_it_to_find_a_switch() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.interrupt();
+    let waiter = daemon.hold(&["jobs", "--wait", "30s", "--", "echo", "mine"]);
+    let start = Instant::now();
+    let ended = daemon.lock(&["jobs", "--wait", "4s", "--", "true"]);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(start.elapsed() >= Duration::from_secs(4));
+    assert!(ended.stderr.contains("waiting: no Wayside switch answers at 127.0.0.1:"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("within 4s"), "{}", ended.stderr);
+    let start = Instant::now();
+    let ended = daemon.lock(&["jobs", "--", "true"]);
+    assert_eq!(ended.code, Some(69), "a switch that was never there is not waited for: {ended:?}");
+    assert!(start.elapsed() >= Duration::from_secs(3));
+    daemon.restart();
+    assert_eq!(waiter.line(), "mine");
+}
+
+#[test]
+fn a_search_for_a_switch_can_be_interrupted() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.interrupt();
+    let waiter = daemon.hold(&["jobs", "--wait", "60s", "--", "true"]);
+    std::thread::sleep(Duration::from_millis(500));
+    waiter.signal(libc::SIGINT);
+    assert_eq!(waiter.wait().code(), None, "it ends by the signal");
 }
 
 #[test]

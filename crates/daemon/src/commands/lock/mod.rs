@@ -22,11 +22,12 @@ use child::{Child, State};
 use guardian::Guardian;
 use lifeline::Lifeline;
 use signals::Signals;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use wayside_client::{Endpoint, Error, Guard, Name, Session};
 
-/// For the switch to answer an enrolment.
+/// For the switch to answer an enrolment; then a wait goes on in another turn.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// `wayside lock`; returns COMMAND's exit code.
@@ -37,11 +38,8 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     let guardian = Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
     let signals = Signals::block();
     let started = Instant::now();
-    let session = connect(args)?;
-    let guard = match signals.unblocked(|| acquire(args, &session, started)) {
-        Ok(guard) => guard,
-        Err(error) => return Err(refused(args, error)),
-    };
+    let session = begin(args)?;
+    let guard = signals.unblocked(|| acquire(args, &session, started))?;
     let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
     let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
     let watched = guardian.first_order(guard.deadline());
@@ -51,32 +49,44 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     child.reap();
     let released = guard.release();
     session.close();
-    match (outcome, released) {
-        (Outcome::Exited(code), Ok(())) => Ok(code),
-        _ => Err(Failure::new(
-            exit::LOST,
-            format!(
-                "lost {} while the command ran: the command has been ended, and another may hold the lock; what it \
-                 protects must refuse tokens below the highest it has seen",
-                shown(&args.name)
-            ),
-        )),
-    }
+    let name = shown(&args.name);
+    let what = match (outcome, released, args.ttl) {
+        (Outcome::Exited(code), Ok(()), _) => return Ok(code),
+        (Outcome::Expired, _, Some(ttl)) => {
+            let ttl = humantime::format_duration(ttl);
+            format!("the longest hold of {name} (--ttl {ttl}) ended while the command ran")
+        }
+        _ => format!("lost {name} while the command ran"),
+    };
+    Err(Failure::new(
+        exit::LOST,
+        format!(
+            "{what}: the command has been ended, and another may hold the lock; what it protects must refuse tokens \
+             below the highest it has seen"
+        ),
+    ))
 }
 
-fn connect(args: &LockArgs) -> Result<Session, Failure> {
-    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
-    let patience = args.wait.unwrap_or(PATIENCE).clamp(Duration::from_millis(100), PATIENCE);
+/// Does not wait for the switch: the session's thread is to have the signals blocked, this one must hear Ctrl-C.
+fn begin(args: &LockArgs) -> Result<Session, Failure> {
     let mut builder =
-        Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str()).patience(patience);
+        Session::builder().endpoint(endpoints(args)).namespace(args.namespace.as_str()).patience(PATIENCE);
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }
-    builder.connect().map_err(|error| failure(&error))
+    builder.begin().map_err(|error| failure(&error))
 }
 
-/// Waits as long as it was told to, through losses of the session too.
-fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard, Error> {
+fn endpoints(args: &LockArgs) -> String {
+    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
+    endpoints.join(",")
+}
+
+/// Waits as long as it was told to, through losses of the session and absences of the switch too. Without a limit it
+/// waits for a switch that it has met; where none was to be found at first, the endpoint is more likely to be wrong.
+fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard, Failure> {
+    let mut met = false;
+    let mut told = false;
     loop {
         let mut request = session.lock(args.name.as_str());
         if args.shared {
@@ -89,17 +99,35 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
             request = request.ttl(ttl);
         }
         match if args.try_ { request.try_lock() } else { request.acquire() } {
-            Err(Error::Lost) => {}
-            result => return result,
+            Ok(guard) => return Ok(guard),
+            Err(Error::Lost) => met = true,
+            Err(error @ Error::Unavailable { .. }) => {
+                if args.try_ || !(met || args.wait.is_some()) {
+                    return Err(failure(&error));
+                }
+                if !told {
+                    told = true;
+                    // Nobody may be reading.
+                    let _ = writeln!(std::io::stderr(), "waiting: no Wayside switch answers at {}", endpoints(args));
+                }
+            }
+            Err(Error::TimedOut) if session.info().is_none() => {
+                let waited = args.wait.unwrap_or(PATIENCE);
+                return Err(failure(&Error::Unavailable { endpoint: endpoints(args), waited, detail: String::new() }));
+            }
+            Err(error) => return Err(refused(args, error)),
         }
     }
 }
 
 /// What became of COMMAND.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Exited(u8),
-    /// Ended because the lock was, or was about to be.
+    /// Ended because the lock was lost, or was about to be.
     Lost,
+    /// Ended because the time of --ttl was, or was about to be.
+    Expired,
 }
 
 /// COMMAND and everything that looks after it.
@@ -118,25 +146,28 @@ impl Watch<'_> {
         let lease = lease.min(self.args.ttl.unwrap_or(lease));
         let (warning, margin) = (lease / 5, lease / 10);
         let look = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let mut warned = false;
+        let until = self.args.ttl.and_then(|ttl| Instant::now().checked_add(ttl));
+        let mut warned = None;
         loop {
             let deadline = self.guard.deadline();
             let last = deadline.checked_sub(margin).unwrap_or(deadline);
             self.guardian.watch(self.child.group, last);
-            match self.child.state() {
-                State::Ended(code) if !warned => return Outcome::Exited(code),
-                State::Ended(_) => return Outcome::Lost,
-                State::Stopped => self.child.stop_along(),
-                State::Running => {}
+            match (self.child.state(), warned) {
+                (State::Ended(code), None) => return Outcome::Exited(code),
+                (State::Ended(_), Some(why)) => return why,
+                (State::Stopped, _) => self.child.stop_along(),
+                (State::Running, _) => {}
             }
             let left = last.saturating_duration_since(Instant::now());
+            let expires = until.is_some_and(|until| Instant::now() + warning >= until);
+            let why = if expires && outlives(session, deadline) { Outcome::Expired } else { Outcome::Lost };
             if left.is_zero() || self.guard.is_lost() {
                 self.child.signal(libc::SIGKILL);
                 self.await_end();
-                return Outcome::Lost;
+                return warned.unwrap_or(why);
             }
-            if left <= warning - margin && !warned {
-                warned = true;
+            if left <= warning - margin && warned.is_none() {
+                warned = Some(why);
                 self.child.signal(libc::SIGTERM);
                 // What is stopped must see it.
                 self.child.signal(libc::SIGCONT);
@@ -159,6 +190,13 @@ impl Watch<'_> {
     }
 }
 
+/// Whether the session would let the hold last beyond this deadline of it.
+fn outlives(session: &Session, deadline: Instant) -> bool {
+    // They may be the same moment, but for when each was translated from the session's clock.
+    const TRANSLATION: Duration = Duration::from_millis(1);
+    session.lease_end().is_some_and(|end| end > deadline + TRANSLATION)
+}
+
 /// Why there is no lock, for people: who has it, and since when.
 fn refused(args: &LockArgs, error: Error) -> Failure {
     let (what, holder) = match error {
@@ -171,7 +209,12 @@ fn refused(args: &LockArgs, error: Error) -> Failure {
 }
 
 fn describe(args: &LockArgs, agent: u16) -> String {
-    if let Ok((_, answer)) = ask::<Locks>(&args.endpoint, &Query::Locks) {
+    let unknown = match agent {
+        0 => "held or awaited by others",
+        _ => "held by another",
+    };
+    let locks = ask::<Locks>(&args.endpoint, &Query::Locks);
+    if let Ok((_, answer)) = &locks {
         let ours = |lock: &&Lock| lock.name == args.name && lock.namespace == args.namespace;
         let holders: Vec<&Lock> = answer.locks.iter().filter(ours).filter(|lock| lock.state == "held").collect();
         if let Some(first) = holders.first() {
@@ -183,9 +226,12 @@ fn describe(args: &LockArgs, agent: u16) -> String {
             return format!("held by {} for {time}{others}", first.owner);
         }
     }
+    if locks.is_err() || agent == 0 {
+        return unknown.into();
+    }
     match ask::<SessionAnswer>(&args.endpoint, &Query::Node { handle: agent }) {
         Ok((_, session)) => format!("held or awaited at {}", session.owner()),
-        Err(_) => "held by another".into(),
+        Err(_) => unknown.into(),
     }
 }
 
