@@ -16,7 +16,11 @@ stage_rust() {
 		--exclude wayside-sim --exclude wayside-daemon --exclude wayside-demo -- --show-output
 }
 # The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
-stage_bpf() { cargo test --quiet -p wayside-switch --features xdp -- --show-output; }
+# And the client's side of AF_XDP, between network namespaces.
+stage_bpf() {
+	cargo test --quiet -p wayside-switch --features xdp -- --show-output &&
+		cargo test --quiet -p wayside-client --features afxdp --lib --test afxdp -- --show-output
+}
 # Seeds hold, and with any one rule broken on purpose they do not.
 stage_simulation() {
 	cargo test --release --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&

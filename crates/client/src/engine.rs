@@ -211,7 +211,7 @@ impl Engine {
 
     fn sleep(&self, sleeper: &Port, socket: &Socket, done: &impl Fn() -> bool) {
         sleeper.asleep.store(true, SeqCst);
-        if !done() {
+        if !done() && !socket.has_arrivals() {
             let most = clock::until(Time(self.next_timer.load(SeqCst)));
             let sockets = [socket.descriptor(), socket.second_descriptor()];
             let [_, _, rung] = poll([sockets[0], sockets[1], sleeper.alarm.descriptor()], most);

@@ -42,7 +42,7 @@ pub enum Error {
     #[error("invalid endpoint: {0}")]
     InvalidEndpoint(String),
     /// AF_XDP was asked for and cannot be had, or what was asked for is no transport.
-    #[error("no such way to send: {0}")]
+    #[error("transport: {0}")]
     Transport(String),
     /// The namespace's name cannot be one.
     #[error("invalid namespace: {0}")]

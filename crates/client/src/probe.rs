@@ -67,7 +67,7 @@ fn round_trip(socket: &Socket, wait: Wait, sequence: u64) -> bool {
     let mut buffer = [0; RECEIVE_BYTES];
     socket.send(&packet);
     loop {
-        if !spins {
+        if !spins && !socket.has_arrivals() {
             poll([socket.descriptor(), socket.second_descriptor()], clock::until(lost_at));
         }
         match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {

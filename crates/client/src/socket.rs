@@ -24,7 +24,7 @@ impl Socket {
     pub(crate) fn open(switch: SocketAddrV4, reach: Option<&Arc<Reach>>) -> io::Result<Socket> {
         let udp = connected(switch)?;
         let own = own_address(&udp)?;
-        let flow = reach.map(|reach| Flow::open(reach, own, switch)).transpose()?;
+        let flow = reach.map(|reach| Flow::open(reach, own, switch));
         Ok(Socket { udp, number: AtomicU16::new(own.port()), flow })
     }
 
@@ -39,7 +39,7 @@ impl Socket {
         let own = own_address(&fresh)?;
         self.number.store(own.port(), Ordering::Release);
         if let Some(flow) = &self.flow {
-            flow.reopen(own, switch)?;
+            flow.reopen(own, switch);
         }
         Ok(())
     }
@@ -63,6 +63,11 @@ impl Socket {
     /// What [`poll`] is to wait for besides [`Socket::descriptor`]; negative where there is nothing.
     pub(crate) fn second_descriptor(&self) -> RawFd {
         self.flow.as_ref().map_or(-1, Flow::descriptor)
+    }
+
+    /// Whether something is there already. Asks nobody, so False says nothing.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.flow.as_ref().is_some_and(Flow::has_arrivals)
     }
 
     /// None: by UDP, as asked for.

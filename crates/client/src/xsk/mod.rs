@@ -23,7 +23,6 @@ use hook::{Interface, NO_QUEUE, Queue};
 use parking_lot::Mutex;
 use rings::Xsk;
 use route::Hop;
-use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -51,12 +50,12 @@ pub(crate) struct Reach {
     interface: Arc<Interface>,
     first_queue: u32,
     way: Mutex<Result<Way, String>>,
-    /// Rises with every change of the way; from 1.
+    /// Rises with every look at the way, from 1: a port that could not send tries again.
     version: AtomicU32,
     looks_at_way: AtomicU64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Way {
     mac: [u8; 6],
     hop: Hop,
@@ -92,11 +91,8 @@ impl Reach {
         let way = route::hop(*index, *switch.ip()).and_then(|hop| Ok(Way { mac: mac()?, hop }));
         let next = if way.is_ok() { WAY_REFRESH } else { WAY_SOUGHT };
         self.looks_at_way.store(clock::after(now, next).0, Relaxed);
-        let mut known = self.way.lock();
-        if *known != way {
-            *known = way;
-            self.version.fetch_add(1, Release);
-        }
+        *self.way.lock() = way;
+        self.version.fetch_add(1, Release);
     }
 
     /// Without the ports.
@@ -131,9 +127,8 @@ struct Bound {
 
 impl Flow {
     /// For the UDP port `own`, connected to the switch.
-    pub(crate) fn open(reach: &Arc<Reach>, own: SocketAddrV4, switch: SocketAddrV4) -> io::Result<Flow> {
-        reach.interface.enter(own, switch, NO_QUEUE)?;
-        Ok(Flow {
+    pub(crate) fn open(reach: &Arc<Reach>, own: SocketAddrV4, switch: SocketAddrV4) -> Flow {
+        let flow = Flow {
             reach: reach.clone(),
             ends: Mutex::new((own, switch)),
             number: AtomicU32::new(own.port().into()),
@@ -144,11 +139,21 @@ impl Flow {
             looks: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
             strays: AtomicU64::new(0),
-        })
+        };
+        flow.enter(own, switch, NO_QUEUE);
+        flow
+    }
+
+    /// Makes the port known to the program. Without that it goes by UDP, and so do its answers.
+    fn enter(&self, own: SocketAddrV4, switch: SocketAddrV4, queue: u32) {
+        if let Err(error) = self.reach.interface.enter(own, switch, queue) {
+            *self.remark.lock() = format!("the program takes no more ports: {error}");
+            self.looks_for_queue.store(u64::MAX, Relaxed);
+        }
     }
 
     /// The UDP port is another one now, or the switch is.
-    pub(crate) fn reopen(&self, own: SocketAddrV4, switch: SocketAddrV4) -> io::Result<()> {
+    pub(crate) fn reopen(&self, own: SocketAddrV4, switch: SocketAddrV4) {
         let mut ends = self.ends.lock();
         self.reach.interface.remove(ends.0.port());
         *ends = (own, switch);
@@ -159,7 +164,7 @@ impl Flow {
             let mut outgoing = bound.socket.outgoing.lock();
             (outgoing.envelope, outgoing.way) = (None, 0);
         }
-        self.reach.interface.enter(own, switch, queue)
+        self.enter(own, switch, queue);
     }
 
     /// Binds a socket if that is possible by now. Only the port's own thread may: another one could be asleep on the
@@ -176,8 +181,8 @@ impl Flow {
             Ok(bound) => {
                 let (own, switch) = *self.ends.lock();
                 let number = bound.queue.number;
-                if self.bound.set(bound).is_ok() && self.reach.interface.enter(own, switch, number).is_err() {
-                    *self.remark.lock() = "the program knows nothing of the port any more".into();
+                if self.bound.set(bound).is_ok() {
+                    self.enter(own, switch, number);
                 }
                 return;
             }
@@ -242,7 +247,7 @@ impl Flow {
         let Some(kick) = outgoing.push(packet) else { return false };
         drop(outgoing);
         if bound.socket.kick(kick).is_err() {
-            // The interface is down or gone. When it is back, the way has changed.
+            // The interface is down, or gone.
             bound.socket.outgoing.lock().envelope = None;
             return false;
         }
@@ -275,6 +280,10 @@ impl Flow {
                 return copied;
             }
         }
+    }
+
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.bound.get().is_some_and(|bound| bound.socket.has_arrivals())
     }
 
     /// Whether a look at the UDP socket can be left out this time.

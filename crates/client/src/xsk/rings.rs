@@ -271,11 +271,12 @@ impl<T: Copy> Ring<T> {
         Ok(Ring { indices, flags, elements, _mapping: mapping, _elements: PhantomData })
     }
 
-    /// As the producer. There is always room: the ring is as long as there are frames for it.
+    /// As the producer. There is always room: the ring is as long as there are frames for it, and this one is not in it.
+    /// (The consumer's index would not say so: the kernel raises it later than it hands a frame back by the other ring.)
     fn push(&mut self, element: T) {
         let index = self.indices.producer().load(Ordering::Relaxed);
-        debug_assert!(self.indices.filled() < FRAMES);
-        // SAFETY: within the ring, and the consumer reads it only when the index says so.
+        // SAFETY: within the ring. The kernel has read what stood there, or the frame would not be ours; it reads this one
+        // when the index says so.
         unsafe { self.elements.add((index % FRAMES) as usize).write(element) };
         self.indices.producer().store(index.wrapping_add(1), Ordering::Release);
     }
