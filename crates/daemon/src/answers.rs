@@ -35,7 +35,14 @@ pub struct Refused {
 pub struct Status {
     pub version: String,
     pub listen: String,
+    /// `native XDP`, `generic XDP` or `userspace`.
     pub mode: String,
+    /// The interfaces whose packets are decided by XDP.
+    #[serde(default)]
+    pub ports: Vec<String>,
+    /// Why it is not XDP, or not native.
+    #[serde(default)]
+    pub mode_reason: Option<String>,
     pub threads: usize,
     pub wait: String,
     pub uptime_us: u64,

@@ -71,6 +71,23 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_GRACE", value_name = "TIME")]
     grace: Option<String>,
 
+    /// Where packets are decided: auto (XDP if it can be had), native or generic (XDP of that mode or an error), or
+    /// userspace [default: auto]
+    #[arg(long, env = "WAYSIDE_MODE", value_name = "WHERE")]
+    mode: Option<String>,
+
+    /// Interfaces for XDP, separated by commas [default: the one that has the address of --listen, or a bridge's ports]
+    #[arg(long, env = "WAYSIDE_INTERFACES", value_name = "NAMES", value_delimiter = ',')]
+    interfaces: Option<Vec<String>>,
+
+    /// Where XDP programs and their memory are pinned, so that they outlive the daemon [default: /sys/fs/bpf/wayside]
+    #[arg(long, env = "WAYSIDE_BPF_DIR", value_name = "DIR")]
+    bpf_dir: Option<PathBuf>,
+
+    /// Leave XDP deciding when the daemon ends, for the next one to take over [default: false]
+    #[arg(long, env = "WAYSIDE_KEEP_ATTACHED", value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
+    keep_attached: Option<bool>,
+
     #[arg(skip)]
     #[serde(rename = "namespace")]
     namespaces: Option<Vec<NamespaceSettings>>,
@@ -102,6 +119,32 @@ impl std::fmt::Display for Wait {
         f.write_str(word_of(&WAITS, *self))
     }
 }
+
+/// Where packets are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// At the XDP hook if it can be had, else in this process.
+    Auto,
+    /// At the hook, in the drivers.
+    Native,
+    /// At the hook, in the kernel's stack.
+    Generic,
+    /// In this process.
+    Userspace,
+}
+
+impl Mode {
+    /// Whether this process alone may do where XDP can't be had.
+    pub fn may_be_userspace(self) -> bool {
+        matches!(self, Mode::Auto | Mode::Userspace)
+    }
+}
+
+const MODES: [(&str, Mode); 4] =
+    [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic), ("userspace", Mode::Userspace)];
+
+/// The root of bpffs, where Linux distributions mount it, and a directory of our own.
+const DEFAULT_BPF_DIR: &str = "/sys/fs/bpf/wayside";
 
 /// As a file has them; `Policy`'s own names have underscores.
 const POLICIES: [(&str, Policy); 3] = [
@@ -147,6 +190,11 @@ pub struct Config {
     pub wait: Wait,
     pub state_dir: Option<PathBuf>,
     pub control_socket: Option<PathBuf>,
+    pub mode: Mode,
+    /// Empty: found by the address.
+    pub interfaces: Vec<String>,
+    pub bpf_dir: PathBuf,
+    pub keep_attached: bool,
     pub lease: Duration,
     pub grace: Duration,
     pub namespaces: Vec<Namespace>,
@@ -203,6 +251,10 @@ impl Layers<'_> {
             Some((text, flag)) => value_of(&WAITS, text).map_err(|rule| self.wrong("wait", text, flag, &rule))?,
             None => Wait::Adaptive,
         };
+        let mode = match self.pick(|s| s.mode.as_ref()) {
+            Some((text, flag)) => value_of(&MODES, text).map_err(|rule| self.wrong("mode", text, flag, &rule))?,
+            None => Mode::Auto,
+        };
         let lease = match self.pick(|s| s.lease.as_ref()) {
             Some((text, flag)) => self.duration("lease", text, flag, SHORTEST_LEASE, LONGEST_LEASE)?,
             None => DEFAULT_LEASE,
@@ -228,6 +280,10 @@ impl Layers<'_> {
             admin_listen,
             threads,
             wait,
+            mode,
+            interfaces: self.pick(|s| s.interfaces.as_ref()).map(|(names, _)| names.clone()).unwrap_or_default(),
+            bpf_dir: self.pick(|s| s.bpf_dir.as_ref()).map_or_else(|| DEFAULT_BPF_DIR.into(), |(path, _)| path.clone()),
+            keep_attached: self.pick(|s| s.keep_attached.as_ref()).is_some_and(|(keep, _)| *keep),
             lease,
             grace,
             namespaces: self.namespaces()?,

@@ -14,6 +14,7 @@ mod batch;
 mod clock;
 mod control;
 mod controller;
+mod home;
 mod local;
 mod sockets;
 mod status;
@@ -24,6 +25,7 @@ use crate::config::{Config, Shown};
 use crate::failure::Failure;
 use control::Control;
 use controller::{Desk, Inbox};
+use home::Home;
 use local::{LocalSockets, SocketFile};
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
@@ -41,7 +43,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use wayside_protocol::controller::Controller;
 use wayside_protocol::memory::SwitchMemory;
-use wayside_switch::{Switch, SwitchConfig};
+use wayside_switch::Switch;
 use worker::{Traffic, Worker};
 
 /// A bound, stated and running switch.
@@ -57,6 +59,7 @@ struct Server {
     /// A thread that ends before it is told to says so here.
     ended: mpsc::UnboundedReceiver<&'static str>,
     socket_file: SocketFile,
+    home: Home,
 }
 
 /// Runs a switch until SIGINT, SIGTERM or SIGHUP. `state_dir` is asked where the state lies, once the address is known.
@@ -122,7 +125,8 @@ impl Server {
         let (socket_file, local) = LocalSockets::bind(config, listen)?;
         tracing::info!(%listen, %admin_listen, "listening");
 
-        let switch = Arc::new(new_switch(config, &numbers)?);
+        let (mut home, switch) = Home::find(config, listen, &numbers)?;
+        let switch = Arc::new(switch);
         let controller = Controller::new(controller_config(config, &numbers)?, Arc::clone(&switch), state)
             .map_err(|error| Failure::unavailable(error.to_string()))?;
         let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
@@ -150,21 +154,24 @@ impl Server {
                 }
             })?);
         }
-        let facts = Facts { config: config.clone(), listen, started, switch: Arc::clone(&switch), traffic };
+        home.enter(config, &switch, &socket, &inbox, listen)?;
+        let residence = home.residence();
+        let facts = Facts { config: config.clone(), listen, started, residence, switch: Arc::clone(&switch), traffic };
         let control = Control::new(inbox.clone(), facts);
         let accepting = tokio::spawn(control.serve(local, tcp));
-        Ok(Server { listen, started, switch, socket, inbox, stop, threads, accepting, ended, socket_file })
+        Ok(Server { listen, started, switch, socket, inbox, stop, threads, accepting, ended, socket_file, home })
     }
 
     /// The line that says which home the core has found, and that it answers.
     fn say_ready(&self, config: &Config) {
-        // SAFETY: geteuid has no preconditions and cannot fail.
-        let root = unsafe { libc::geteuid() } == 0;
-        let xdp = if root { "XDP is not built in yet" } else { "XDP needs root" };
         let seconds = self.started.elapsed().as_secs_f64();
+        let residence = self.home.residence();
         let mut out = io::stdout().lock();
         // Nobody may be reading: the switch is as good without.
-        let _ = writeln!(out, "switch: userspace on {} ({xdp}), ready in {seconds:.1} s", self.listen);
+        let _ = writeln!(out, "switch: {residence} on {}{}, ready in {seconds:.1} s", self.listen, residence.aside());
+        if self.home.resumed() {
+            let _ = writeln!(out, "switch: taken over while it was running, with all its locks");
+        }
         if !self.switch.serving() {
             let most = Shown(config.lease + config.grace);
             let _ = writeln!(out, "switch: recovering the locks of earlier sessions, at most about {most}");
@@ -174,6 +181,7 @@ impl Server {
 
     fn end(self) {
         self.accepting.abort();
+        self.home.end();
         // First the file, then the port: a successor binds the port first, so it never loses its own file.
         drop(self.socket_file);
         self.stop.store(true, Ordering::Relaxed);
@@ -209,17 +217,6 @@ fn spawn(
             run();
         })
         .map_err(|error| Failure::system(format_args!("can't start the {name} thread"), &error))
-}
-
-fn new_switch(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
-    let slots = config.namespaces.iter().map(|namespace| namespace.slots).sum();
-    let switch = Switch::new(SwitchConfig { slots, max_handle: wayside_wire::limits::MAX_HANDLE });
-    for (namespace, &number) in config.namespaces.iter().zip(numbers) {
-        switch
-            .add_namespace(number, namespace.slots, namespace.policy)
-            .map_err(|error| Failure::unavailable(error.to_string()))?;
-    }
-    Ok(switch)
 }
 
 /// Minutes since the beginning of 2026: what a new state directory's epochs begin at, so that tokens go on rising even if

@@ -1,5 +1,6 @@
 //! What `wayside status` says of the switch.
 
+use super::home::Residence;
 use super::worker::Traffic;
 use crate::answers::{Namespace, Session, Status};
 use crate::config::Config;
@@ -18,6 +19,7 @@ pub struct Facts {
     /// As bound.
     pub listen: SocketAddrV4,
     pub started: Instant,
+    pub residence: Residence,
     pub switch: Arc<Switch>,
     pub traffic: Arc<Traffic>,
 }
@@ -41,7 +43,9 @@ impl Facts {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             listen: self.listen.to_string(),
-            mode: "userspace".into(),
+            mode: self.residence.mode.clone(),
+            ports: self.residence.ports.clone(),
+            mode_reason: self.residence.reason.clone(),
             threads: self.config.threads,
             wait: self.config.wait.to_string(),
             uptime_us: self.started.elapsed().as_micros() as u64,

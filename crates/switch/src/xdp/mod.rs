@@ -25,7 +25,7 @@ use crate::zeroed::{Zeroable, Zeroed};
 use crate::{Switch, SwitchConfig};
 use interfaces::{Interface, Mode};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder};
 use link::Link;
 use std::fs;
 use std::io;
@@ -75,15 +75,14 @@ impl Hook {
     /// # Errors
     /// What the kernel or its verifier refuses: no privilege, no bpffs, not enough memory.
     pub fn load(options: &Options) -> io::Result<(Hook, Switch)> {
-        let address = options.listen;
-        let pins = options.directory.join(format!("{}_{}", address.ip(), address.port())).join(LAYOUT);
+        let pins = pins_of(&options.directory, options.listen);
         mount_bpffs(&options.directory)?;
         fs::create_dir_all(pins.join("links"))?;
         let resumed = reusable(&pins, options.config.slots);
         if !resumed {
             PINNED.iter().for_each(|name| remove_file(&pins.join(name)));
         }
-        let object = open(options, &pins)?.load().map_err(io::Error::other)?;
+        let object = load(options, &pins)?;
         let switch = map_switch(&object, options.config)?;
         Ok((Hook { object, pins, links: Vec::new(), mode: None, resumed }, switch))
     }
@@ -181,16 +180,16 @@ impl Hook {
     /// An earlier process had other ports, too.
     fn detach_others(&self, ports: &[Interface]) {
         for entry in fs::read_dir(self.pins.join("links")).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if !ports.iter().any(|port| name == *port.name) {
+            if !ports.iter().any(|port| self.pin_of(port) == entry.path()) {
                 // Without its pin a link is gone, unless it is open somewhere.
                 remove_file(&entry.path());
             }
         }
     }
 
+    /// By number: a name may have a dot in it, which bpffs refuses.
     fn pin_of(&self, port: &Interface) -> PathBuf {
-        self.pins.join("links").join(&port.name)
+        self.pins.join("links").join(port.index.to_string())
     }
 
     fn fill_ports(&self, ports: &[Interface]) -> io::Result<()> {
@@ -234,9 +233,26 @@ impl Hook {
     }
 }
 
+/// Detaches and removes what an earlier process has left for this address.
+pub fn remove_left(directory: &Path, listen: SocketAddrV4) {
+    let pins = pins_of(directory, listen);
+    for entry in fs::read_dir(pins.join("links")).into_iter().flatten().flatten() {
+        // Without its pin a link is gone: nobody has it open.
+        remove_file(&entry.path());
+    }
+    remove_all(&pins);
+}
+
+/// bpffs keeps dots in names for itself.
+fn pins_of(directory: &Path, listen: SocketAddrV4) -> PathBuf {
+    let [a, b, c, d] = listen.ip().octets();
+    directory.join(format!("{a}-{b}-{c}-{d}_{}", listen.port())).join(LAYOUT)
+}
+
 /// The object, with sizes, settings and the pinned maps that are to be used again.
-fn open(options: &Options, pins: &Path) -> io::Result<OpenObject> {
+fn load(options: &Options, pins: &Path) -> io::Result<Object> {
     let mut object = ObjectBuilder::default().open_memory(PROGRAM).map_err(io::Error::other)?;
+    // Tells the kernel what the values of `pairs` are like; to be open until it has been loaded.
     let pair = new_pair()?;
     let listen = options.listen;
     for mut map in object.maps_mut() {
@@ -258,7 +274,7 @@ fn open(options: &Options, pins: &Path) -> io::Result<OpenObject> {
             map.set_pin_path(pins.join(&name)).map_err(io::Error::other)?;
         }
     }
-    Ok(object)
+    object.load().map_err(io::Error::other)
 }
 
 /// Whether an earlier process has left memory of this size. Half of it, after a crash in between, is none.

@@ -1,0 +1,180 @@
+//! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
+
+use super::{add_namespaces, switch_config};
+use crate::config::{Config, Mode};
+use crate::failure::Failure;
+use crate::server::controller::Inbox;
+use std::io;
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use wayside_switch::xdp::interfaces::{self, Interface};
+use wayside_switch::xdp::{self, Options, Upcall};
+use wayside_switch::{Action, Switch};
+use wayside_wire::limits::MAX_PACKET_BYTES;
+
+/// A loaded program and what serves it.
+pub struct Hook {
+    hook: xdp::Hook,
+    /// Wakes the thread of upcalls, which then ends.
+    stop: OwnedFd,
+    upcalls: Option<JoinHandle<()>>,
+}
+
+fn options(config: &Config, listen: SocketAddrV4) -> Options {
+    Options { listen, config: switch_config(config), directory: config.bpf_dir.clone() }
+}
+
+/// Detaches and removes what an earlier daemon of this address has left at the hook.
+pub fn remove_left(config: &Config, listen: SocketAddrV4) {
+    xdp::remove_left(&config.bpf_dir, listen);
+}
+
+impl Hook {
+    /// Loads the program, on the memory that an earlier daemon has left if its namespaces are these.
+    pub fn load(config: &Config, listen: SocketAddrV4, numbers: &[u16]) -> Result<(Hook, Switch), Failure> {
+        let options = options(config, listen);
+        let failed = |error: io::Error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Failure::denied(format!("XDP needs root: {error}")),
+            _ => Failure::unavailable(format!("XDP: {error}")),
+        };
+        let (mut hook, mut switch) = xdp::Hook::load(&options).map_err(failed)?;
+        let wanted: Vec<(u16, u32)> =
+            numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.slots)).collect();
+        if hook.resumed() && !switch.has_exactly(&wanted) {
+            tracing::warn!(
+                "the namespaces are not those of the switch that was left at the hook: its memory begins anew"
+            );
+            drop(switch);
+            (hook, switch) = hook.discard(&options).map_err(failed)?;
+        }
+        if hook.resumed() {
+            for (namespace, &number) in config.namespaces.iter().zip(numbers) {
+                switch.set_policy(number, namespace.policy);
+            }
+        } else {
+            add_namespaces(&switch, config, numbers)?;
+        }
+        // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.
+        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if stop < 0 {
+            return Err(Failure::system("XDP: no eventfd", &io::Error::last_os_error()));
+        }
+        // SAFETY: as above.
+        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
+        Ok((Hook { hook, stop, upcalls: None }, switch))
+    }
+
+    /// Attaches the program to the switch's interfaces.
+    pub fn attach(&mut self, config: &Config, listen: SocketAddrV4) -> Result<(), Failure> {
+        let ports = ports(config, listen)?;
+        let modes: &[interfaces::Mode] = match config.mode {
+            Mode::Native => &[interfaces::Mode::Native],
+            Mode::Generic => &[interfaces::Mode::Generic],
+            // Native XDP sends back by veth only if the other end has an XDP program or GRO: frames vanish otherwise.
+            _ if ports.iter().any(|port| port.kind.as_deref() == Some("veth")) => &[interfaces::Mode::Generic],
+            _ => &[interfaces::Mode::Native, interfaces::Mode::Generic],
+        };
+        let mode = self.hook.attach(&ports, modes).map_err(|error| Failure::unavailable(error.to_string()))?;
+        tracing::info!(%mode, ports = ?ports.iter().map(|port| &port.name).collect::<Vec<_>>(), "attached to the XDP hook");
+        Ok(())
+    }
+
+    /// Starts the thread that sends what the program can't.
+    pub fn start(&mut self, switch: &Arc<Switch>, socket: &Arc<UdpSocket>, inbox: &Inbox) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::system("XDP: can't serve its upcalls", &error);
+        let upcalls = self.hook.upcalls().map_err(failed)?;
+        let delivery = Delivery { switch: Arc::clone(switch), socket: Arc::clone(socket), inbox: inbox.clone() };
+        let stop = self.stop.as_raw_fd();
+        let thread = std::thread::Builder::new().name("upcalls".into()).spawn(move || {
+            if let Err(error) = upcalls.run(stop, |upcall| delivery.deliver(&upcall)) {
+                tracing::error!(%error, "the XDP program's upcalls can't be read");
+            }
+        });
+        self.upcalls = Some(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    pub fn resumed(&self) -> bool {
+        self.hook.resumed()
+    }
+
+    /// Mode and interfaces.
+    pub fn describe(&self) -> (String, Vec<String>) {
+        let mode = self.hook.mode().map_or_else(|| "userspace".into(), |mode| format!("{mode} XDP"));
+        (mode, self.hook.ports().map(|port| port.name.clone()).collect())
+    }
+
+    /// `stays`: the program goes on deciding, until the next daemon takes it over.
+    pub fn end(mut self, stays: bool) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes and an open descriptor.
+        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
+        if let Some(thread) = self.upcalls.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+        if !stays {
+            self.hook.remove();
+        }
+    }
+}
+
+/// Where upcalls go.
+struct Delivery {
+    switch: Arc<Switch>,
+    socket: Arc<UdpSocket>,
+    inbox: Inbox,
+}
+
+impl Delivery {
+    fn deliver(&self, upcall: &Upcall<'_>) {
+        if let Some(agent) = upcall.copy.and_then(|agent| self.switch.address(agent, 0)) {
+            let mut copy = [0; MAX_PACKET_BYTES];
+            let copy = &mut copy[..upcall.packet.len()];
+            copy.copy_from_slice(upcall.packet);
+            Switch::make_join(copy);
+            self.send(copy, agent);
+        }
+        match upcall.action {
+            Action::ToNode { handle, port } => {
+                if let Some(to) = self.switch.address(handle, port) {
+                    self.send(upcall.packet, to);
+                }
+            }
+            Action::ToController => self.inbox.packet(upcall.from, upcall.packet),
+            Action::Drop | Action::ToSender => {}
+        }
+    }
+
+    fn send(&self, packet: &[u8], to: SocketAddrV4) {
+        // Lost like any packet: whoever waits for it asks again.
+        if let Err(error) = self.socket.send_to(packet, to) {
+            tracing::debug!(%to, %error, "a packet was not sent");
+        }
+    }
+}
+
+/// The interfaces that are named, or the one that has the switch's address: a bridge's ports, if it is one.
+fn ports(config: &Config, listen: SocketAddrV4) -> Result<Vec<Interface>, Failure> {
+    let all = interfaces::list().map_err(|error| Failure::system("can't list the network interfaces", &error))?;
+    if config.interfaces.is_empty() {
+        let has_address = |interface: &&Interface| interface.addresses.contains(listen.ip());
+        let found = all.iter().find(has_address).ok_or_else(|| {
+            Failure::unavailable(format!("no interface has the address {}; name some with --interfaces", listen.ip()))
+        })?;
+        if found.kind.as_deref() != Some("bridge") {
+            return Ok(vec![found.clone()]);
+        }
+        return Ok(all.iter().filter(|port| port.master == Some(found.index)).cloned().collect());
+    }
+    let named = config.interfaces.iter().map(|name| {
+        let known = all.iter().find(|interface| interface.name == *name).cloned();
+        known.ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|interface| interface.name.as_str()).collect();
+            Failure::usage(format!("there is no interface {name}; there are {}", names.join(", ")))
+        })
+    });
+    named.collect()
+}
