@@ -307,3 +307,18 @@ fn what_a_node_writes_is_no_sign_of_its_death() {
     many.clear();
     assert!(session.has_lifeline());
 }
+
+#[test]
+fn a_daemon_that_comes_back_is_found_again() {
+    let mut daemon = Daemon::start(&[]);
+    let session = Session::connect(daemon.address.to_string()).unwrap();
+    eventually("the daemon is found", || session.has_lifeline());
+    // kill -9: a successor must get the name, as it gets the file.
+    daemon.kill();
+    eventually("its end is noticed", || !session.has_lifeline());
+    daemon.restart();
+    eventually("it is found again", || session.has_lifeline());
+    assert!(
+        std::fs::read_to_string("/proc/net/unix").unwrap().contains(&format!("@{}", abstract_name(daemon.address)))
+    );
+}
