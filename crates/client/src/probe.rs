@@ -5,6 +5,7 @@ use crate::transport::{PortReport, Transport};
 use crate::xsk::Reach;
 use crate::{Error, Wait, clock};
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wayside_protocol::Time;
 
@@ -16,6 +17,53 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const LOST: Duration = Duration::from_millis(100);
 /// So many in a row are no accident.
 const MOST_LOST: u32 = 20;
+
+/// A way to a server that sends back what it gets.
+pub struct Probe {
+    reach: Option<Arc<Reach>>,
+    socket: Socket,
+    echo: SocketAddrV4,
+    wait: Wait,
+    sequence: u64,
+    tended: Option<Instant>,
+}
+
+impl Probe {
+    /// Opens it. The first packets may go another way: [`Probe::tend`].
+    ///
+    /// # Errors
+    /// [`Error::Transport`] if the transport cannot be had, [`Error::System`] without sockets.
+    pub fn open(transport: &Transport, echo: SocketAddrV4, wait: Wait) -> Result<Probe, Error> {
+        let reach = Reach::open(transport)?;
+        let socket = Socket::open(echo, reach.as_ref()).map_err(|error| Error::System(error.to_string()))?;
+        Ok(Probe { reach, socket, echo, wait, sequence: 0, tended: None })
+    }
+
+    /// Keeps the way: takes over from UDP once packets have shown where they come in, and asks for the route once a second.
+    /// To be called now and then, apart from what is timed.
+    pub fn tend(&mut self) {
+        self.socket.settle();
+        let Some(reach) = &self.reach else { return };
+        if self.tended.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+            reach.refresh(self.echo);
+            self.tended = Some(Instant::now());
+        }
+    }
+
+    /// One packet of `bytes` bytes (8 to the longest that there is) there and back. False: it is lost.
+    pub fn round_trip(&mut self, bytes: usize) -> bool {
+        self.sequence += 1;
+        let mut packet = [0; RECEIVE_BYTES];
+        let packet = &mut packet[..bytes.clamp(8, RECEIVE_BYTES - 1)];
+        packet[..8].copy_from_slice(&self.sequence.to_ne_bytes());
+        round_trip(&self.socket, self.wait, packet)
+    }
+
+    /// Which way packets go; None: by UDP, as asked for.
+    pub fn report(&self) -> Option<PortReport> {
+        self.socket.report()
+    }
+}
 
 /// Sends packets, one at a time, to a server that sends them back: what each of `count` took, and by which way they
 /// went; None: by UDP, as asked for.
@@ -29,23 +77,21 @@ pub fn round_trips(
     wait: Wait,
     count: usize,
 ) -> Result<(Vec<Duration>, Option<PortReport>), Error> {
-    let system = |error: std::io::Error| Error::System(error.to_string());
-    let reach = Reach::open(transport)?;
-    let socket = Socket::open(echo, reach.as_ref()).map_err(system)?;
+    let mut probe = Probe::open(transport, echo, wait)?;
     let warm = Instant::now() + WARM_UP;
     let mut times = Vec::with_capacity(count);
-    let (mut sequence, mut lost) = (0u64, 0);
+    let mut lost = 0;
     while times.len() < count {
-        socket.settle();
-        sequence += 1;
+        if Instant::now() < warm {
+            probe.tended = None;
+        }
+        probe.tend();
         let began = Instant::now();
-        if round_trip(&socket, wait, sequence) {
+        if probe.round_trip(BYTES) {
             lost = 0;
             let ended = Instant::now();
             if began >= warm {
                 times.push(ended - began);
-            } else if let Some(reach) = &reach {
-                reach.refresh(echo);
             }
         } else {
             lost += 1;
@@ -54,18 +100,16 @@ pub fn round_trips(
             }
         }
     }
-    Ok((times, socket.report()))
+    Ok((times, probe.report()))
 }
 
 /// False: it is lost.
-fn round_trip(socket: &Socket, wait: Wait, sequence: u64) -> bool {
-    let mut packet = [0; BYTES];
-    packet[..8].copy_from_slice(&sequence.to_ne_bytes());
+fn round_trip(socket: &Socket, wait: Wait, packet: &[u8]) -> bool {
     let spins_until = wait.spins_until();
     let lost_at = clock::after(clock::now(), LOST);
     let mut spins = spins_until > Time(0);
     let mut buffer = [0; RECEIVE_BYTES];
-    socket.send(&packet);
+    socket.send(packet);
     loop {
         if !spins && !socket.has_arrivals() {
             poll([socket.descriptor(), socket.second_descriptor()], clock::until(lost_at));
