@@ -23,11 +23,14 @@ const USERS: [u32; 2] = [65_533, 65_534];
 
 fn is_root() -> bool {
     // SAFETY: a query of this process.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn may_be_others() -> bool {
+    if !is_root() {
         println!("skipped: only root can run processes of several users");
     }
-    root
+    is_root()
 }
 
 /// A place that every user may read and write, with the program in it.
@@ -104,7 +107,7 @@ fn lifeline_finding(doctor: &Ended) -> serde_json::Value {
 
 #[test]
 fn of_a_plain_user_under_roots_daemon() {
-    if !is_root() {
+    if !may_be_others() {
         return;
     }
     let place = Place::new();
@@ -122,7 +125,7 @@ fn of_a_plain_user_under_roots_daemon() {
 
 #[test]
 fn of_one_user_under_anothers_daemon() {
-    if !is_root() {
+    if !may_be_others() {
         return;
     }
     let place = Place::new();
@@ -191,7 +194,7 @@ fn doctor_says_when_there_would_be_no_lifeline_and_how_to_get_it() {
 
 #[test]
 fn a_runtime_directory_that_somebody_else_made_is_refused() {
-    if !is_root() {
+    if !may_be_others() {
         return;
     }
     let place = Place::new();
@@ -219,7 +222,7 @@ fn neighbours() -> SocketAddrV4 {
 
 #[test]
 fn a_user_who_took_the_daemons_name_is_told_nothing_and_is_named() {
-    if !is_root() {
+    if !may_be_others() {
         return;
     }
     let place = Place::new();
@@ -254,7 +257,7 @@ fn a_user_who_took_the_daemons_name_is_told_nothing_and_is_named() {
 
 #[test]
 fn one_users_idle_connections_leave_room_for_anothers() {
-    if !is_root() {
+    if !may_be_others() {
         return;
     }
     let place = Place::new();
