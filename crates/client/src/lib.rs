@@ -29,7 +29,8 @@
 //! ```
 //!
 //! Inside: `session.rs` and `lock.rs` are the calls; `engine.rs` is the protocol node with its sockets and the lock
-//! around it; `background.rs` is the one thread of its own. The protocol itself is `wayside-protocol`.
+//! around it; `background.rs` is the one thread of its own; `xsk/` is AF_XDP, with the feature `afxdp`. The protocol
+//! itself is `wayside-protocol`.
 
 mod background;
 mod clock;

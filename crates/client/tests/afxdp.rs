@@ -6,7 +6,7 @@
 mod network;
 mod support;
 
-use network::{CLIENT, Host, INTERFACE, Network, SWITCH};
+use network::{CLIENT, INTERFACE, Network, SWITCH, run};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{TestSwitch, eventually};
 use wayside_client::{Error, HookMode, PortReport, Session, Transport, Wait};
+use wayside_hosts::Host;
 
 fn start_switch(host: &Host) -> TestSwitch {
     host.within(|| TestSwitch::start_on(UdpSocket::bind((SWITCH, 7600)).expect("a new host's port is free")))
@@ -151,12 +152,29 @@ fn packets_that_come_in_on_another_queue_are_served_by_udp() {
         });
         let before = found.expect("one of 64 ports");
         // From now on everything comes in on the first.
-        network.switch.run("ethtool -L switch0 tx 1");
+        run(&network.switch, "ethtool -L switch0 tx 1");
         let session = sessions.last().unwrap();
         lock_new_names(session, 500);
         let port = session.transport().ports.pop().unwrap();
         assert!(port.strays >= before.strays + 500, "{port:?}");
         assert!(port.sent >= before.sent + 500, "it sends by AF_XDP all the same: {port:?}");
+    });
+}
+
+#[test]
+fn queues_below_the_first_are_left_alone() {
+    let Some(network) = Network::or_skip(2) else { return };
+    let _switch = start_switch(&network.switch);
+    // Everything comes in on the first.
+    run(&network.switch, "ethtool -L switch0 tx 1");
+    network.client.within(|| {
+        let transport = Transport::parse(&format!("afxdp:{INTERFACE}:1")).unwrap();
+        let session = Session::builder().endpoint(SWITCH).transport(transport).connect().unwrap();
+        eventually(|| {
+            lock_new_names(&session, 1);
+            let port = session.transport().ports.pop().unwrap();
+            port.queue.is_none() && port.remark.is_some_and(|why| why.contains("is below the first to be used, 1"))
+        });
     });
 }
 
@@ -226,13 +244,37 @@ fn other_traffic_passes() {
             socket.send_to(&[7; DATAGRAM], (SWITCH, 53)).unwrap();
             assert_eq!(socket.recv(&mut [0; DATAGRAM + 1]).unwrap(), DATAGRAM);
             lock_new_names(&session, 1_000);
+            // Nobody listens there, which ICMP says.
+            socket.connect((SWITCH, 9)).unwrap();
+            socket.send(b"?").unwrap();
+            assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
         });
-        // ICMP, the other way.
-        switch.run(&format!("ping -c 3 -i 0.2 -W 5 {CLIENT} || test $? = 127"));
         assert!(session.transport().ports[0].received >= before + 1_000);
     });
     servers.0.join().unwrap();
     servers.1.join().unwrap();
+}
+
+#[test]
+fn strangers_and_fragments_are_left_to_the_kernel() {
+    let Some(network) = Network::or_skip(1) else { return };
+    let switch = start_switch(&network.switch);
+    let stranger = network.switch.within(|| UdpSocket::bind((SWITCH, 0)).unwrap());
+    stranger.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    network.client.within(|| {
+        let session = connect(Wait::Adaptive).unwrap();
+        let before = settled(&session);
+        assert_eq!(before.queue, Some(0));
+        // The port is connected to the switch, so the kernel refuses what another sends.
+        stranger.connect((CLIENT, before.number)).unwrap();
+        stranger.send(b"lock").unwrap();
+        assert_eq!(stranger.recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+        switch.send_everywhere(&[7; 4_000]);
+        eventually(|| {
+            lock_new_names(&session, 1);
+            session.transport().ports[0].strays > before.strays
+        });
+    });
 }
 
 #[test]
@@ -243,9 +285,11 @@ fn a_next_hop_with_another_address_is_found() {
     client.within(|| {
         let session = connect(Wait::Adaptive).unwrap();
         assert_eq!(settled(&session).queue, Some(0));
-        switch
-            .run("ip link set switch0 down && ip link set switch0 address 02:00:00:00:77:77 && ip link set switch0 up");
-        client.run(&format!("ip neigh flush dev {INTERFACE}"));
+        run(
+            switch,
+            "ip link set switch0 down && ip link set switch0 address 02:00:00:00:77:77 && ip link set switch0 up",
+        );
+        run(client, &format!("ip neigh flush dev {INTERFACE}"));
         eventually(|| {
             let before = session.transport().ports.pop().unwrap();
             lock_new_names(&session, 20);
@@ -291,7 +335,7 @@ fn what_cannot_be_had_is_refused_with_the_reason() {
     assert_eq!(refusal("afxdp:nowhere0"), "no interface is named nowhere0");
     assert_eq!(refusal("afxdp:lo"), "lo is no Ethernet interface");
     assert_eq!(refusal("afxdp:client0:2"), "client0 has no queue 2: it has 2, from 0");
-    network.client.run("ip link set client0 mtu 1000");
+    run(&network.client, "ip link set client0 mtu 1000");
     assert_eq!(refusal("afxdp:client0"), "client0 has an MTU of 1000: Wayside's packets take 1084");
     let without_rights = network.client.within(|| {
         keep_capabilities(&[]);
@@ -329,8 +373,8 @@ fn a_switch_behind_a_router_is_reached_by_the_router() {
     let Some(network) = Network::or_skip(1) else { return };
     let Network { client, switch } = &network;
     let behind = "10.78.0.1";
-    switch.run(&format!("ip link set lo up && ip addr add {behind}/32 dev lo"));
-    client.run(&format!("ip route add 10.78.0.0/24 via {SWITCH}"));
+    run(switch, &format!("ip link set lo up && ip addr add {behind}/32 dev lo"));
+    run(client, &format!("ip route add 10.78.0.0/24 via {SWITCH}"));
     let _switch = switch.within(|| TestSwitch::start_on(UdpSocket::bind((behind, 7600)).unwrap()));
     client.within(|| {
         let session = Session::builder().endpoint(behind).transport(by_afxdp()).connect().unwrap();
@@ -361,8 +405,8 @@ fn a_driver_that_refuses_gets_the_generic_hook() {
     let _switch = start_switch(&network.switch);
     // veth takes no XDP program with frames longer than a page.
     let jumbo = "ip link set switch0 mtu 9000";
-    network.switch.run(jumbo);
-    network.client.run("ip link set client0 mtu 9000");
+    run(&network.switch, jumbo);
+    run(&network.client, "ip link set client0 mtu 9000");
     network.client.within(|| {
         let session = connect(Wait::Adaptive).unwrap();
         assert_eq!(settled(&session).queue, Some(0));
@@ -401,7 +445,7 @@ fn a_hook_belongs_to_one_process_until_it_dies() {
     }
     let Some(network) = Network::or_skip(1) else { return };
     let _switch = start_switch(&network.switch);
-    let has_program = || network.client.run(&format!("ip link show {INTERFACE}")).contains("xdp");
+    let has_program = || run(&network.client, &format!("ip link show {INTERFACE}")).contains("xdp");
     network.client.within(|| {
         let mut other = Command::new(std::env::current_exe().unwrap())
             .env(BE_THE_OTHER, "1")

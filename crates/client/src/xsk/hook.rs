@@ -14,11 +14,15 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/endpoint.bpf.o"));
 /// A full packet with IPv4 and UDP around it.
 const LEAST_MTU: u32 = 20 + 8 + wayside_wire::limits::MAX_PACKET_BYTES as u32;
 pub(super) const NO_QUEUE: u32 = u32::MAX;
+/// Between two tries to have the hook, and how many: 0.2 s in all.
+const PAUSE: Duration = Duration::from_millis(10);
+const PATIENCE: u32 = 20;
 
 pub(super) struct Interface {
     pub(super) name: String,
@@ -31,7 +35,7 @@ pub(super) struct Interface {
     sockets: MapHandle,
     /// Which queues have a socket of this process.
     taken: Mutex<Vec<bool>>,
-    _link: OwnedFd,
+    link: OwnedFd,
 }
 
 /// Interfaces in use, each with the network namespace that its index counts in.
@@ -73,10 +77,10 @@ impl Interface {
         let queues = device::queues(name).map_err(|error| failed("asking for the queues of", &error))?;
         let object = load(queues).map_err(|error| failed("loading the XDP program for", &error))?;
         let program = object.progs().next().expect("the object has one program").as_fd().as_raw_fd();
-        let (link, mode, remark) = match link(program, index, sys::XDP_FLAGS_DRV_MODE) {
+        let (link, mode, remark) = match link_patiently(program, index, sys::XDP_FLAGS_DRV_MODE) {
             Ok(link) => (link, HookMode::Native, None),
             Err(error) if is_taken(&error) => return Err(taken(name, index)),
-            Err(native) => match link(program, index, sys::XDP_FLAGS_SKB_MODE) {
+            Err(native) => match link_patiently(program, index, sys::XDP_FLAGS_SKB_MODE) {
                 Ok(link) => (link, HookMode::Generic, Some(format!("native at an MTU of {mtu}: {native}"))),
                 Err(error) if is_taken(&error) => return Err(taken(name, index)),
                 Err(error) => return Err(failed("attaching the XDP program to", &error)),
@@ -96,7 +100,7 @@ impl Interface {
             flows: map("flows")?,
             sockets: map("sockets")?,
             taken: Mutex::new(vec![false; queues as usize]),
-            _link: link,
+            link,
         })
     }
 
@@ -130,6 +134,14 @@ impl Interface {
         let flow = self.flows.lookup(&number.to_be_bytes(), MapFlags::ANY).ok()??;
         let seen = u32::from_ne_bytes(flow.get(FLOW - 4..FLOW)?.try_into().ok()?);
         (seen != NO_QUEUE).then_some(seen)
+    }
+}
+
+impl Drop for Interface {
+    fn drop(&mut self) {
+        // Closing it would not do: a child between fork and exec has it open, too.
+        // SAFETY: no pointers. It fails if the interface is gone, and the program with it.
+        unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) };
     }
 }
 
@@ -168,6 +180,17 @@ fn load(queues: u32) -> libbpf_rs::Result<Object> {
     });
     set_print(before);
     loaded
+}
+
+/// A session that just ended, here or in another process, may be about to leave the hook.
+fn link_patiently(program: RawFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    for _ in 0..PATIENCE {
+        match link(program, interface, flags) {
+            Err(error) if is_taken(&error) => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    link(program, interface, flags)
 }
 
 fn link(program: RawFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
