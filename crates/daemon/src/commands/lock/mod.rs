@@ -44,7 +44,8 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
     let watched = guardian.first_order(guard.deadline());
     let child = Child::start(&args.command, &guard.token().to_string(), lifeline, watched)?;
-    let outcome = Watch { args, guard: &guard, guardian: &guardian, signals: &signals, child: &child }.run(&session);
+    let (outcome, expired) =
+        Watch { args, guard: &guard, guardian: &guardian, signals: &signals, child: &child }.run(&session);
     guardian.stand_down();
     child.reap();
     let released = guard.release();
@@ -52,7 +53,7 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     let name = shown(&args.name);
     let what = match (outcome, released, args.ttl) {
         (Outcome::Exited(code), Ok(()), _) => return Ok(code),
-        (Outcome::Expired, _, Some(ttl)) => {
+        (_, _, Some(ttl)) if expired => {
             let ttl = humantime::format_duration(ttl);
             format!("the longest hold of {name} (--ttl {ttl}) ended while the command ran")
         }
@@ -121,14 +122,14 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
 }
 
 /// What became of COMMAND.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Exited(u8),
-    /// Ended because the lock was lost, or was about to be.
-    Lost,
-    /// Ended because the time of --ttl was, or was about to be.
-    Expired,
+    /// Ended because the lock was, or was about to be.
+    Ended,
 }
+
+/// The exit code of what SIGKILL ended.
+const KILLED: u8 = 128 + libc::SIGKILL as u8;
 
 /// COMMAND and everything that looks after it.
 struct Watch<'a> {
@@ -140,34 +141,39 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn run(&self, session: &Session) -> Outcome {
-        let lease = session.info().map_or(Duration::from_millis(100), |info| Duration::from_micros(info.lease));
+    /// Until COMMAND has ended; and whether that was, or would have been, the time of --ttl and not the session's end.
+    fn run(&self, session: &Session) -> (Outcome, bool) {
+        let begun = session.info();
+        let lease = begun.map_or(Duration::from_millis(100), |info| Duration::from_micros(info.lease));
         // A short --ttl must leave COMMAND most of it.
         let lease = lease.min(self.args.ttl.unwrap_or(lease));
         let (warning, margin) = (lease / 5, lease / 10);
         let look = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let until = self.args.ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        let mut warned = None;
+        let mut warned = false;
+        let mut expired = false;
         loop {
             let deadline = self.guard.deadline();
             let last = deadline.checked_sub(margin).unwrap_or(deadline);
             self.guardian.watch(self.child.group, last);
-            match (self.child.state(), warned) {
-                (State::Ended(code), None) => return Outcome::Exited(code),
-                (State::Ended(_), Some(why)) => return why,
-                (State::Stopped, _) => self.child.stop_along(),
-                (State::Running, _) => {}
-            }
             let left = last.saturating_duration_since(Instant::now());
-            let expires = until.is_some_and(|until| Instant::now() + warning >= until);
-            let why = if expires && outlives(session, deadline) { Outcome::Expired } else { Outcome::Lost };
+            if !warned {
+                expired = begun.is_some_and(|begun| outlives(session, begun.incarnation, deadline));
+            }
+            match self.child.state() {
+                // The guardian was faster.
+                State::Ended(KILLED) if left.is_zero() => return (Outcome::Ended, expired),
+                State::Ended(code) if !warned => return (Outcome::Exited(code), expired),
+                State::Ended(_) => return (Outcome::Ended, expired),
+                State::Stopped => self.child.stop_along(),
+                State::Running => {}
+            }
             if left.is_zero() || self.guard.is_lost() {
                 self.child.signal(libc::SIGKILL);
                 self.await_end();
-                return warned.unwrap_or(why);
+                return (Outcome::Ended, expired);
             }
-            if left <= warning - margin && warned.is_none() {
-                warned = Some(why);
+            if left <= warning - margin && !warned {
+                warned = true;
                 self.child.signal(libc::SIGTERM);
                 // What is stopped must see it.
                 self.child.signal(libc::SIGCONT);
@@ -190,11 +196,12 @@ impl Watch<'_> {
     }
 }
 
-/// Whether the session would let the hold last beyond this deadline of it.
-fn outlives(session: &Session, deadline: Instant) -> bool {
+/// Whether the session is still that one, and would let the hold last beyond this deadline of it.
+fn outlives(session: &Session, incarnation: u64, deadline: Instant) -> bool {
     // They may be the same moment, but for when each was translated from the session's clock.
     const TRANSLATION: Duration = Duration::from_millis(1);
-    session.lease_end().is_some_and(|end| end > deadline + TRANSLATION)
+    session.info().is_some_and(|info| info.incarnation == incarnation)
+        && session.lease_end().is_some_and(|end| end > deadline + TRANSLATION)
 }
 
 /// Why there is no lock, for people: who has it, and since when.
