@@ -42,7 +42,8 @@ release_anew(r) == /\ Use("ReleaseAgain") /\ req[r].state = "gone" /\ NodeOf(r) 
                    /\ Send({GiveBack(r)}) /\ UNCHANGED <<req, history>>
 (* ACQUIRE of one who holds, or the agent's own reminder: the grant again. A local one needs no packet. *)
 grant_anew(n, r) ==
-  /\ Use("GrantAgain") /\ Acts(n) /\ Waits(r) /\ r \in agent[n].holders /\ ~Some({"GRANT", "AGENCY"}, LAMBDA m : m.r = r)
+  /\ Use("GrantAgain") /\ Acts(n) /\ Waits(r) /\ r \in agent[n].holders
+  /\ ~Some({"GRANT", "AGENCY"}, LAMBDA m : m.r = r)
   /\ IF NodeOf(r) = n THEN Hold(r, agent[n].at, agent[n].sequence, 0) /\ UNCHANGED netVars
      ELSE Send({Grant(r, agent[n].at, agent[n].sequence, 0)}) /\ UNCHANGED <<req, history>>
 retenure_anew(n) ==
@@ -78,7 +79,8 @@ Limbo == /\ slot.agent \in alive /\ slot.transferred /\ ~(agent[slot.agent].on /
          /\ ~Some({"CLAIMED"}, LAMBDA m : m.to = slot.agent /\ m.nonce = claim[m.to].nonce)
          /\ ~\E n \in Nodes : Acts(n) /\ agent[n].pending.op = "transfer" /\ agent[n].at + 1 = slot.at
 Hole(a)  == /\ ~Complete(a)
-            /\ ~Some({"JOIN", "GRANT"}, LAMBDA m : m.at = a.joinsAt) /\ ~Some({"RELEASE"}, LAMBDA m : m.grantAt = a.joinsAt)
+            /\ ~Some({"JOIN", "GRANT"}, LAMBDA m : m.at = a.joinsAt)
+            /\ ~Some({"RELEASE"}, LAMBDA m : m.grantAt = a.joinsAt)
             /\ ~\E r \in Requests : Holds(r) /\ req[r].ordinal # 0
 GapSeen == \/ census.gap \/ (slot.state = "FROZEN" /\ census.phase = "none") \/ Limbo
            \/ slot.agent \in alive /\ AtWork(agent[slot.agent]) /\ Hole(agent[slot.agent])
