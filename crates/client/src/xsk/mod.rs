@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wayside_protocol::Time;
 
-/// How often the way to the switch is asked for: about as long as a router's address is wrong after it moved.
+/// How often the way to the switch is asked for at most: about as long as a router's address is wrong after it moved.
 const WAY_REFRESH: Duration = Duration::from_secs(1);
 /// While there is none.
 const WAY_SOUGHT: Duration = Duration::from_millis(20);
