@@ -1,10 +1,11 @@
 //! What a node keeps about slots: their agents, packets in limbo, claims, queues on their way to the next agent.
 //!
 //! Invariants: a book exists only while it holds something; the memory of agents and limbos is kept for the next ones,
-//! so that a lock that comes and goes allocates nothing.
+//! and made when there are more books than ever before. So a lock that comes and goes allocates nothing, nor does what
+//! a lost packet or a pause brings along: how much memory there is follows from the most locks at a time alone.
 
 use crate::agent::{Agent, Party};
-use crate::map::IdMap;
+use crate::map::{IdMap, SteadyMap};
 use crate::{Handle, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,9 +14,13 @@ use wayside_wire::{Entry, SlotBits};
 
 /// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
 const LIMBO_MOST: usize = 64;
-/// Agents whose memory is kept for reuse, some 400 bytes each: a node that takes and gives back a thousand locks in turn
+/// Agents whose memory is kept for reuse, with their limbos some 1,100 bytes each: a node that takes and gives back a thousand locks in turn
 /// allocates nothing.
 const SPARE_MOST: usize = 1_024;
+/// Books for which memory is made at first.
+const SPARE_FIRST: usize = 16;
+/// Packets that a limbo has room for from the beginning: an ACQUIRE and what ends it, from each of four.
+const LIMBO_ROOM: usize = 8;
 
 /// A packet that names this node as agent while it is not.
 #[derive(Clone, Copy, Debug)]
@@ -112,25 +117,47 @@ impl Book {
 /// All books of a node.
 #[derive(Default)]
 pub struct Agency {
-    pub books: IdMap<u32, Book>,
+    pub books: SteadyMap<u32, Book>,
+    /// Books for which agents and limbos were made.
+    provided: usize,
     #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
     spare: Vec<Box<Agent>>,
     spare_limbos: Vec<Vec<Stray>>,
+    /// What [`Agency::slots`] hands out.
+    slot_list: Vec<u32>,
 }
 
 impl Agency {
+    /// Makes agents and limbos for as many books again as there are; one agent more, for the moment in which one takes
+    /// the place of another.
+    #[cold]
+    fn provide(&mut self) {
+        let provided = (2 * self.books.len()).clamp(SPARE_FIRST, SPARE_MOST);
+        let more = provided - self.provided;
+        let agents = more + usize::from(self.provided == 0);
+        self.spare.reserve((provided + 1).saturating_sub(self.spare.len()));
+        self.spare.extend((0..agents).map(|_| Box::new(Agent::with_room())));
+        self.spare_limbos.reserve((provided + 1).saturating_sub(self.spare_limbos.len()));
+        self.spare_limbos.extend((0..agents).map(|_| Vec::with_capacity(LIMBO_ROOM)));
+        self.slot_list.reserve(provided);
+        self.provided = provided;
+    }
+
     pub fn new_agent(&mut self) -> Box<Agent> {
-        self.spare.pop().unwrap_or_default()
+        self.spare.pop().unwrap_or_else(|| Box::new(Agent::with_room()))
     }
 
     pub fn put_away(&mut self, agent: Box<Agent>) {
-        if self.spare.len() < SPARE_MOST {
+        if self.spare.len() <= SPARE_MOST {
             self.spare.push(agent);
         }
     }
 
     pub fn book(&mut self, slot: u32) -> &mut Book {
-        self.books.entry(slot).or_default()
+        if self.books.len() == self.provided && self.provided < SPARE_MOST {
+            self.provide();
+        }
+        self.books.get_or_default(slot)
     }
 
     pub fn get(&mut self, slot: u32) -> Option<&mut Book> {
@@ -139,9 +166,11 @@ impl Agency {
 
     /// The slot's book, with room for a packet in limbo.
     pub fn book_with_limbo(&mut self, slot: u32) -> &mut Book {
-        let book = self.books.entry(slot).or_default();
+        self.book(slot);
+        let spare = &mut self.spare_limbos;
+        let book = self.books.get_or_default(slot);
         if book.limbo.capacity() == 0
-            && let Some(spare) = self.spare_limbos.pop()
+            && let Some(spare) = spare.pop()
         {
             book.limbo = spare;
         }
@@ -158,7 +187,7 @@ impl Agency {
 
     pub fn put_limbo_away(&mut self, mut limbo: Vec<Stray>) {
         limbo.clear();
-        if limbo.capacity() > 0 && self.spare_limbos.len() < SPARE_MOST {
+        if limbo.capacity() > 0 && self.spare_limbos.len() <= SPARE_MOST {
             self.spare_limbos.push(limbo);
         }
     }
@@ -170,10 +199,17 @@ impl Agency {
         }
     }
 
-    pub fn slots(&self) -> Vec<u32> {
-        let mut slots: Vec<u32> = self.books.keys().copied().collect();
+    /// Slots with a book, in order; given back to [`Agency::put_slots_away`].
+    pub fn slots(&mut self) -> Vec<u32> {
+        let mut slots = mem::take(&mut self.slot_list);
+        slots.clear();
+        slots.extend(self.books.keys());
         slots.sort_unstable();
         slots
+    }
+
+    pub fn put_slots_away(&mut self, slots: Vec<u32>) {
+        self.slot_list = slots;
     }
 
     pub fn clear(&mut self) {

@@ -15,6 +15,11 @@ pub struct Joins {
 }
 
 impl Joins {
+    /// None yet, and room for the first 127.
+    pub fn with_room() -> Joins {
+        Joins { seen: Vec::with_capacity(2), ..Joins::default() }
+    }
+
     /// Starts a tenure of `expected` joins, none of them known. Keeps its memory.
     pub fn reset(&mut self, expected: u16) {
         self.seen.clear();

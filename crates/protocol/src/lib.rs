@@ -16,7 +16,7 @@ mod agent;
 pub mod controller;
 mod joins;
 mod lock;
-mod map;
+pub mod map;
 pub mod memory;
 mod mutant;
 mod node;

@@ -9,7 +9,7 @@
 //! whatever is granted to a request that does not wait is given back.
 
 use crate::agent::mode_flag;
-use crate::map::IdMap;
+use crate::map::SteadyMap;
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use wayside_wire::{Entry, SlotBits, SlotState, entry_flag};
 
@@ -130,7 +130,7 @@ const MOST: usize = 4 << 20;
 /// All requests of a node.
 #[derive(Default)]
 pub struct Requests {
-    map: IdMap<u64, Request>,
+    map: SteadyMap<u64, Request>,
     next: u64,
     oldest: u64,
     end: u64,
@@ -182,6 +182,10 @@ impl Requests {
 
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.map.len()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {

@@ -19,20 +19,23 @@ struct Frame {
     packet: [u8; limits::MAX_PACKET_BYTES],
 }
 
-/// First in, first out. `head..head + len` (modulo the ring's size) are waiting.
+/// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all.
 pub struct Outbox {
     ring: Vec<Frame>,
     head: usize,
     len: usize,
+    bytes: usize,
 }
 
-/// Enough for a node that answers as fast as it is asked.
-const FRAMES: usize = 16;
+/// Enough for a node that answers as fast as it is asked, and does what is due until the outbox is full.
+const FRAMES: usize = 32;
+/// What fills it: the longest packet, or 17 of one entry.
+const FULL_BYTES: usize = limits::MAX_PACKET_BYTES;
 
 impl Outbox {
     /// An empty one.
     pub fn new() -> Outbox {
-        Outbox { ring: empty_frames(FRAMES), head: 0, len: 0 }
+        Outbox { ring: empty_frames(FRAMES), head: 0, len: 0, bytes: 0 }
     }
 
     /// A packet of entries; sets the header's count.
@@ -62,6 +65,7 @@ impl Outbox {
         self.head = (self.head + 1) % self.ring.len();
         self.len -= 1;
         let frame = &self.ring[index];
+        self.bytes -= frame.bytes;
         Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
     }
 
@@ -70,9 +74,14 @@ impl Outbox {
         self.len == 0
     }
 
+    /// Whether so much waits that whoever has more to say should let it be sent first.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= FULL_BYTES
+    }
+
     /// Forgets what waits.
     pub fn clear(&mut self) {
-        self.len = 0;
+        (self.len, self.bytes) = (0, 0);
     }
 
     fn push(&mut self, port: Port, bytes: usize) -> &mut [u8] {
@@ -81,6 +90,7 @@ impl Outbox {
         }
         let index = (self.head + self.len) % self.ring.len();
         self.len += 1;
+        self.bytes += bytes;
         let frame = &mut self.ring[index];
         frame.port = port;
         frame.bytes = bytes;
@@ -134,5 +144,6 @@ mod tests {
         assert_eq!(sent, usize::from(next));
         assert!(got.is_sorted());
         assert!(outbox.is_empty());
+        assert_eq!(outbox.bytes, 0);
     }
 }

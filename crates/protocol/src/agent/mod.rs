@@ -120,7 +120,22 @@ pub struct Agent {
     adopting: Option<Adoption>,
 }
 
+/// Holders, waiters, retired requests and names for which an agent has room from the beginning.
+const ROOM: usize = 4;
+
 impl Agent {
+    /// One that allocates nothing while there are few who want its locks.
+    pub fn with_room() -> Agent {
+        Agent {
+            joins: Joins::with_room(),
+            holders: Vec::with_capacity(ROOM),
+            queue: VecDeque::with_capacity(ROOM),
+            retired: Vec::with_capacity(ROOM),
+            blocked: Vec::with_capacity(ROOM),
+            ..Agent::default()
+        }
+    }
+
     /// Makes this (new or used) agent that of `slot`, keeping only its memory.
     pub fn reset(&mut self, slot: u32, stamp: Stamp, bits: SlotBits) {
         self.slot = slot;

@@ -461,7 +461,8 @@ impl Node {
             return;
         }
         self.dead.note(dead, now);
-        for slot in self.agency.slots() {
+        let slots = self.agency.slots();
+        for &slot in &slots {
             if let Some(book) = self.agency.get(slot)
                 && book.handing.as_ref().is_some_and(|h| h.to == dead)
             {
@@ -476,6 +477,7 @@ impl Node {
             self.with_agent(now, slot, 0, |agent, desk| agent.on_down(dead, desk));
             self.settle_book(slot);
         }
+        self.agency.put_slots_away(slots);
     }
 }
 

@@ -7,11 +7,12 @@
 use super::Node;
 use crate::agent::{Party, mode_flag};
 use crate::lock::State;
-use crate::map::IdMap;
+use crate::map::{IdMap, SteadyMap};
 use crate::mutant::Mutant;
 use crate::{Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::mem;
 use wayside_wire::{
     BODY, DropReason, Entry, Header, SlotBits, entries, entry_flag, header_flag, kind, limits, service,
 };
@@ -22,12 +23,24 @@ const PAGE: usize = limits::MAX_ENTRIES - 1;
 const REPORTS_MOST: usize = 256;
 
 /// Answers that did not fit into one page: they must not change from page to page.
-#[derive(Default)]
 pub struct Reports {
     pages: IdMap<u64, Vec<Entry>>,
     order: VecDeque<u64>,
     /// Adoptions under way: the next page of each.
-    adoptions: IdMap<u64, u16>,
+    adoptions: SteadyMap<u64, u16>,
+    /// The last report of one page; its memory serves again.
+    short: Vec<Entry>,
+}
+
+impl Default for Reports {
+    fn default() -> Reports {
+        Reports {
+            pages: IdMap::default(),
+            order: VecDeque::new(),
+            adoptions: SteadyMap::with_room(),
+            short: Vec::with_capacity(PAGE),
+        }
+    }
 }
 
 impl Reports {
@@ -42,18 +55,34 @@ impl Reports {
     }
 }
 
-/// Which slots a census asks for.
-enum Scope {
-    All,
-    Slots(Vec<(u32, Stamp)>),
+/// Which slots a census asks for, and up to which stamp.
+struct Scope {
+    /// None: for all of them, and everything of earlier epochs.
+    slots: Option<[(u32, Stamp); limits::MAX_ENTRIES]>,
+    count: usize,
+    epoch: u32,
 }
 
 impl Scope {
-    fn stamp(&self, slot: u32, epoch: u32) -> Option<Stamp> {
-        match self {
-            // Everything of earlier epochs; slots begin again at tenure 0.
-            Scope::All => Some(Stamp { epoch: epoch.saturating_sub(1), tenure: limits::MAX_TENURE }),
-            Scope::Slots(slots) => slots.iter().find(|(of, _)| *of == slot).map(|(_, stamp)| *stamp),
+    fn all(epoch: u32) -> Scope {
+        Scope { slots: None, count: 0, epoch }
+    }
+
+    fn of(epoch: u32, packet: &[u8]) -> Scope {
+        let mut slots = [(0, Stamp::default()); limits::MAX_ENTRIES];
+        let mut count = 0;
+        for (place, entry) in slots.iter_mut().zip(entries(packet)) {
+            *place = (entry.slot, Stamp { epoch, tenure: entry.tenure });
+            count += 1;
+        }
+        Scope { slots: Some(slots), count, epoch }
+    }
+
+    fn stamp(&self, slot: u32) -> Option<Stamp> {
+        match &self.slots {
+            // Slots begin again at tenure 0.
+            None => Some(Stamp { epoch: self.epoch.saturating_sub(1), tenure: limits::MAX_TENURE }),
+            Some(slots) => slots[..self.count].iter().find(|(of, _)| *of == slot).map(|(_, stamp)| *stamp),
         }
     }
 }
@@ -71,16 +100,13 @@ impl Node {
         }
         let id = first.request;
         if header.position == 0 && !self.reports.pages.contains_key(&id) {
-            let scope = if all {
-                Scope::All
-            } else {
-                let of = |e: Entry| (e.slot, Stamp { epoch: header.epoch, tenure: e.tenure });
-                Scope::Slots(entries(packet).map(of).collect())
-            };
-            self.suspend(now, header.epoch, &scope);
-            let report = self.report(header.epoch, &scope);
+            let scope = if all { Scope::all(header.epoch) } else { Scope::of(header.epoch, packet) };
+            self.suspend(now, &scope);
+            let mut report = mem::take(&mut self.reports.short);
+            self.report(&scope, &mut report);
             if report.len() <= PAGE {
                 self.send_report(id, 0, true, &report);
+                self.reports.short = report;
                 return Ok(());
             }
             self.reports.keep(id, report);
@@ -110,65 +136,65 @@ impl Node {
     }
 
     /// Agents stop, claims are withdrawn, floors rise.
-    fn suspend(&mut self, now: Time, epoch: u32, scope: &Scope) {
-        let slots = match scope {
-            Scope::All => self.agency.slots(),
-            Scope::Slots(slots) => slots.iter().map(|(slot, _)| *slot).collect(),
-        };
+    fn suspend(&mut self, now: Time, scope: &Scope) {
         let forget = self.session.info().map_or(now, |info| now + 2 * (info.lease + info.grace));
-        for slot in slots {
-            let Some(stamp) = scope.stamp(slot, epoch) else { continue };
-            let Some(book) = self.agency.get(slot) else { continue };
-            if book.agent.as_ref().is_some_and(|agent| agent.stamp > stamp) {
-                continue;
+        if let Some(slots) = &scope.slots {
+            for &(slot, stamp) in &slots[..scope.count] {
+                self.suspend_slot(slot, stamp, forget);
             }
-            book.suspend(forget);
-            if !self.config.is_broken(Mutant::CensusKeepsFloors) {
-                self.raise_floors(Some(slot), stamp);
-            }
-            self.settle_book(slot);
+            return;
         }
+        let slots = self.agency.slots();
+        for &slot in &slots {
+            if let Some(stamp) = scope.stamp(slot) {
+                self.suspend_slot(slot, stamp, forget);
+            }
+        }
+        self.agency.put_slots_away(slots);
+    }
+
+    fn suspend_slot(&mut self, slot: u32, stamp: Stamp, forget: Time) {
+        let Some(book) = self.agency.get(slot) else { return };
+        if book.agent.as_ref().is_some_and(|agent| agent.stamp > stamp) {
+            return;
+        }
+        book.suspend(forget);
+        if !self.config.is_broken(Mutant::CensusKeepsFloors) {
+            self.raise_floors(Some(slot), stamp);
+        }
+        self.settle_book(slot);
     }
 
     /// Holds and agents of the slots asked for, as entries.
-    fn report(&self, epoch: u32, scope: &Scope) -> Vec<Entry> {
+    fn report(&self, scope: &Scope, found: &mut Vec<Entry>) {
         let me = self.handle();
-        let mut found: Vec<Entry> = self
-            .requests
-            .iter()
-            .filter_map(|(id, request)| {
-                let State::Held { token, downgrading, .. } = request.state else { return None };
-                scope.stamp(request.slot, epoch)?;
-                // The old agent may have admitted readers already.
-                let mode = if downgrading { Mode::Shared } else { request.mode };
-                Some(Entry {
-                    name: request.name,
-                    request: id.0,
-                    slot: request.slot,
-                    tenure: token.stamp().tenure,
-                    holder: me,
-                    reply_port: request.port,
-                    slot_bits: 0,
-                    flags: entry_flag::HELD | mode_flag(mode),
-                    sequence: token.sequence(),
-                })
+        found.clear();
+        found.extend(self.requests.iter().filter_map(|(id, request)| {
+            let State::Held { token, downgrading, .. } = request.state else { return None };
+            scope.stamp(request.slot)?;
+            // The old agent may have admitted readers already.
+            let mode = if downgrading { Mode::Shared } else { request.mode };
+            Some(Entry {
+                name: request.name,
+                request: id.0,
+                slot: request.slot,
+                tenure: token.stamp().tenure,
+                holder: me,
+                reply_port: request.port,
+                slot_bits: 0,
+                flags: entry_flag::HELD | mode_flag(mode),
+                sequence: token.sequence(),
             })
-            .collect();
+        }));
         found.sort_unstable_by_key(|entry| (entry.slot, entry.request));
-        let mut agents: Vec<Entry> = self
-            .agency
-            .books
-            .iter()
-            .filter_map(|(&slot, book)| {
-                let agent = book.agent.as_ref().filter(|agent| agent.suspended)?;
-                scope.stamp(slot, epoch).filter(|stamp| agent.stamp <= *stamp)?;
-                let flags = entry_flag::AGENCY;
-                Some(Entry { slot, tenure: agent.stamp.tenure, holder: me, flags, ..Entry::default() })
-            })
-            .collect();
-        agents.sort_unstable_by_key(|entry| entry.slot);
-        found.extend(agents);
-        found
+        let agents = found.len();
+        found.extend(self.agency.books.iter().filter_map(|(&slot, book)| {
+            let agent = book.agent.as_ref().filter(|agent| agent.suspended)?;
+            scope.stamp(slot).filter(|stamp| agent.stamp <= *stamp)?;
+            let flags = entry_flag::AGENCY;
+            Some(Entry { slot, tenure: agent.stamp.tenure, holder: me, flags, ..Entry::default() })
+        }));
+        found[agents..].sort_unstable_by_key(|entry| entry.slot);
     }
 
     /// ADOPT: be the agent of these slots, with these holders. AGENCY entries name a slot, HELD ones its holders; the last page makes it true.
@@ -222,7 +248,8 @@ impl Node {
     }
 
     fn finish_adoptions(&mut self, now: Time, id: u64) {
-        for slot in self.agency.slots() {
+        let slots = self.agency.slots();
+        for &slot in &slots {
             let book = self.agency.book(slot);
             if book.agent.as_ref().is_some_and(|agent| agent.adopts(id)) {
                 book.forget = None;
@@ -230,6 +257,7 @@ impl Node {
                 self.with_agent(now, slot, 0, |agent, desk| agent.resume(desk));
             }
         }
+        self.agency.put_slots_away(slots);
     }
 
     /// Whatever was granted before the adoption is either among its holders or void.

@@ -193,6 +193,9 @@ impl fmt::Debug for Node {
     }
 }
 
+/// Events and local grants for which there is room from the beginning: they are taken after every call.
+const QUEUED: usize = 32;
+
 impl Node {
     /// A node that has not begun to enrol.
     pub fn new(config: NodeConfig) -> Node {
@@ -206,8 +209,8 @@ impl Node {
             timers: Timers::default(),
             session_timer: Time(u64::MAX),
             out: Outbox::new(),
-            events: VecDeque::new(),
-            local: VecDeque::new(),
+            events: VecDeque::with_capacity(QUEUED),
+            local: VecDeque::with_capacity(QUEUED),
             reports: census::Reports::default(),
             dropped: 0,
         }
@@ -250,10 +253,13 @@ impl Node {
         self.drop_stale_timers();
     }
 
-    /// Does what is due.
+    /// Does what is due, as far as its packets fit into the outbox: when they are sent, [`Node::next_timer`] says at once
+    /// that there is more. A process that slept sends its retransmissions in pieces, not all of them under one lock.
     pub fn on_tick(&mut self, now: Time) {
         self.end_if_over(now);
-        while let Some((at, due)) = self.timers.due(now) {
+        while !self.out.is_full()
+            && let Some((at, due)) = self.timers.due(now)
+        {
             match due {
                 Due::Session if at == self.session_timer => self.on_session_tick(now),
                 Due::Request(RequestId(id)) => self.on_request_tick(now, at, id),
@@ -453,7 +459,8 @@ impl Node {
 
     fn drop_stale_timers(&mut self) {
         let Node { timers, session_timer, requests, agency, .. } = self;
-        timers.drop_stale(|at, due| match due {
+        let owners = 1 + requests.len() + agency.books.len();
+        timers.drop_stale(owners, |at, due| match due {
             Due::Session => at == *session_timer,
             Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
             Due::Slot(slot) => agency.books.get(&slot).is_some_and(|b| b.due == Some(at)),

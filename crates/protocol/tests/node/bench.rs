@@ -29,7 +29,7 @@ pub struct Bench {
     pub to_controller: Vec<Vec<u8>>,
 }
 
-fn address(node: usize, port: u16) -> SocketAddrV4 {
+pub fn address(node: usize, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, node as u8 + 1), if port == 0 { 9_000 } else { port })
 }
 

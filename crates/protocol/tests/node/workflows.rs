@@ -431,3 +431,26 @@ fn a_gap_is_not_forgotten_by_a_new_tenure() {
     bench.granted(2, second);
     bench.granted(0, writer);
 }
+
+#[test]
+fn who_slept_sends_again_in_pieces_until_all_is_sent() {
+    const LOCKS: u64 = 40;
+    let mut bench = Bench::new(1);
+    for name in 0..LOCKS {
+        bench.ask(0, name, Mode::Exclusive);
+    }
+    bench.flying.clear();
+    let late = bench.now + 20_000;
+    let node = &mut bench.nodes[0];
+    let mut pieces = Vec::new();
+    while node.next_timer().is_some_and(|due| due <= late) {
+        node.on_tick(late);
+        let mut sent = 0;
+        while node.transmit().is_some() {
+            sent += 1;
+        }
+        pieces.push(sent);
+    }
+    assert_eq!(pieces.iter().sum::<u64>(), LOCKS, "{pieces:?}");
+    assert!(pieces.iter().all(|&sent| sent > 0 && sent <= 17), "a piece is a packet's length: {pieces:?}");
+}
