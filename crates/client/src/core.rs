@@ -10,11 +10,11 @@ use crate::port::Port;
 use crate::request::{Request, Standing};
 use crate::{Error, clock};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
+use wayside_protocol::map::{IdMap, SteadyMap};
 use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time};
 use wayside_wire::{Refusal, slot_of};
 
@@ -88,9 +88,9 @@ pub(crate) struct Entry {
 pub(crate) struct Core {
     pub(crate) node: Node,
     pub(crate) phase: Phase,
-    pub(crate) requests: HashMap<RequestId, Entry, BuildHasherDefault<IdHasher>>,
+    pub(crate) requests: SteadyMap<RequestId, Entry>,
     /// Reply sockets by their local UDP port; 0 is the agent's.
-    pub(crate) ports: HashMap<u16, Arc<Port>, BuildHasherDefault<IdHasher>>,
+    pub(crate) ports: IdMap<u16, Arc<Port>>,
     /// Ends of holds that have one. Stale where the hold is over: `requests` knows.
     limits: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Tasks that wait for the session to begin.
@@ -101,15 +101,19 @@ pub(crate) struct Core {
 
 /// Records kept for later requests.
 const SPARE: usize = 1024;
+/// Records made at first.
+const SPARE_FIRST: usize = 16;
+/// Ends of holds that may be stale, at least.
+const STALE_LIMITS: usize = 64;
 
 impl Core {
     pub(crate) fn new(node: Node) -> Core {
         Core {
             node,
             phase: Phase::Enrolling,
-            requests: HashMap::default(),
-            ports: HashMap::default(),
-            limits: BinaryHeap::new(),
+            requests: SteadyMap::default(),
+            ports: IdMap::default(),
+            limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             newcomers: Vec::new(),
             spare: Vec::new(),
             grants: Grants::default(),
@@ -169,6 +173,9 @@ impl Core {
         terms: &Terms,
         answer: Answer<'_>,
     ) -> Begun {
+        if self.spare.is_empty() {
+            self.make_records();
+        }
         let mut request = self.spare.pop().unwrap_or_else(|| Arc::new(Request::new()));
         let record = Arc::get_mut(&mut request).expect("a spare record has no other owner");
         record.begin(name, slot_of(name.id, slots), terms.mode, now);
@@ -179,6 +186,15 @@ impl Core {
         let longest = terms.longest.map(|longest| u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
         self.requests.insert(id, Entry { request: request.clone(), waiter, longest });
         Begun { id, request }
+    }
+
+    /// Makes as many records again as are in use: how many there are follows from the most requests at a time.
+    #[cold]
+    fn make_records(&mut self) {
+        let used = self.requests.len();
+        let more = used.max(SPARE_FIRST).min(SPARE.saturating_sub(used));
+        self.spare.reserve(used + more);
+        self.spare.extend((0..more).map(|_| Arc::new(Request::new())));
     }
 
     /// Takes a request out of the books; its record may serve again unless somebody still looks at it.
@@ -289,7 +305,7 @@ impl Core {
 
     /// Holds that were given back before their end leave entries behind: rebuilt when most are stale.
     fn drop_stale_limits(&mut self) {
-        if self.limits.len() > 64 && self.limits.len() > 2 * self.requests.len() {
+        if self.limits.len() > STALE_LIMITS && self.limits.len() > 2 * self.requests.len() {
             self.limits.retain(|Reverse((_, id))| self.requests.contains_key(id));
         }
         while let Some(Reverse((_, id))) = self.limits.peek()
@@ -325,26 +341,4 @@ fn tell(entry: &Entry, errands: &mut Errands) {
 fn acquire(name: Named<'_>, terms: &Terms, deadline: Option<Time>, answer: Answer<'_>) -> Acquire {
     let (Answer::Thread(port) | Answer::Task(port)) = answer;
     Acquire { name: name.id, mode: terms.mode, try_: terms.tries, deadline, port: port.socket.number() }
-}
-
-/// Ids are counted or drawn by Wayside and the kernel, not by a caller: one multiplication spreads them.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
-    }
-
-    fn write_u16(&mut self, id: u16) {
-        self.write_u64(id.into());
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = wayside_wire::mix(self.0 ^ id);
-    }
 }

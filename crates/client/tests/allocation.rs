@@ -1,29 +1,45 @@
-//! Acquire and release through the switch allocate nothing once every buffer has been used. A test file of its own, for
-//! it counts every allocation of the process, the background thread's too; the switch runs in another process.
+//! Acquire, release and hand-over allocate nothing once every buffer has been used: not once in 200,000 locks. A test file
+//! of its own, for it counts the allocations of the process, of the sessions' background threads too; the switch, and the
+//! daemon's end of the lifelines, are in another process.
+//!
+//! The protocol machine alone does a million, with losses and pauses, in the test of this name in `wayside-protocol`.
 
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use support::TestSwitch;
+use std::time::Duration;
+use support::{TestSwitch, eventually};
+use wayside_client::daemon::abstract_name;
 use wayside_client::{Session, Wait};
 
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
+/// The first thread is the test harness's: it has a say of its own about tests that take long.
+fn count() {
+    // SAFETY: both ask for a number and cannot fail.
+    if unsafe { libc::gettid() != libc::getpid() } {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+    }
+}
+
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: as the caller promises.
         unsafe { System.realloc(block, layout, size) }
     }
@@ -37,15 +53,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const WARM_UP: u64 = 5_000;
-/// Cycles, three locks each.
-const WINDOW: u64 = 100;
-const WINDOWS: usize = 2_000;
-/// On a busy machine a thread may be away for so long that packets are sent again and meet their own agent; that path
-/// may allocate. So a few windows must be clean: a data path that allocates leaves none.
-const CLEAN: usize = 5;
+/// Cycles of three locks each.
+const WARM_UP: u64 = 2_000;
+const CYCLES: u64 = 66_000;
 /// Lengths of their texts: 4 to 93 bytes.
 const NAMES: u64 = 20_000;
+/// Of each of two nodes.
+const HAND_OVERS_WARM_UP: usize = 500;
+const HAND_OVERS: usize = 5_000;
+/// One of them must be clean, from the first cycle to the last.
+const RUNS: usize = 3;
+/// Longer than any machine's other work keeps a thread from its processor.
+const LEASE: Duration = Duration::from_secs(30);
 /// Set for the process that is the switch.
 const BE_THE_SWITCH: &str = "WAYSIDE_TEST_BE_THE_SWITCH";
 
@@ -56,24 +75,22 @@ fn the_data_path_does_not_allocate() {
     }
     let (_switch, endpoint) = spawn_switch();
     let texts: Vec<String> = (0..NAMES).map(|id| format!("{id:0>0$}", id as usize % 90 + 4)).collect();
-    for wait in [Wait::Spin, Wait::Block] {
-        let session = Session::builder().endpoint(&endpoint).wait(wait).connect().unwrap();
-        cycles(&session, &texts, WARM_UP);
-        let mut windows = Vec::with_capacity(WINDOWS);
-        while windows.len() < WINDOWS && windows.iter().filter(|&&count| count == 0).count() < CLEAN {
-            windows.push(allocations_in(|| cycles(&session, &texts, WINDOW)));
-        }
-        assert!(windows.len() < WINDOWS, "{wait:?}: allocations per {WINDOW} cycles: {windows:?}");
+    // All from the beginning and to the end: that a session is over is told to the others, who take a note.
+    let sessions = [Wait::Spin, Wait::Block, Wait::Block].map(|wait| connect(&endpoint, wait));
+    for session in &sessions[..2] {
+        cycles(session, &texts, WARM_UP);
+        assert_clean("cycles", || allocations_in(|| cycles(session, &texts, CYCLES)));
     }
+    assert_clean("hand-overs", || hand_overs(&sessions[1], &sessions[2]));
 }
 
-/// Ended with the test, however that ends.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+/// On a machine so busy that a thread is away while its answer lies unread, a slot may need recovery, and a census is no
+/// part of the data path: then all is done once more. A data path that allocates has no clean run.
+fn assert_clean(what: &str, run: impl Fn() -> u64) {
+    let made: Vec<u64> = (0..RUNS).map(|_| run()).take_while(|&made| made > 0).collect();
+    assert!(made.len() < RUNS, "{what}: allocations of each run: {made:?}");
+    if !made.is_empty() {
+        println!("{what}: runs before the clean one allocated {made:?} times");
     }
 }
 
@@ -81,6 +98,13 @@ fn allocations_in(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.load(Relaxed);
     work();
     ALLOCATIONS.load(Relaxed) - before
+}
+
+/// A session that is settled: what a background thread does once is done.
+fn connect(endpoint: &str, wait: Wait) -> Session {
+    let session = Session::builder().endpoint(endpoint).wait(wait).lease(LEASE).connect().unwrap();
+    eventually(|| session.has_lifeline());
+    session
 }
 
 /// Names that nobody has just given back, by number and by text, exclusive and shared.
@@ -93,6 +117,43 @@ fn cycles(session: &Session, texts: &[String], count: u64) {
         let text = session.lock(&texts[(round % NAMES) as usize]).acquire().unwrap();
         drop((exclusive, shared));
         text.release().unwrap();
+    }
+}
+
+/// Both want one lock all the time; how many allocations that made after a warm-up.
+fn hand_overs(one: &Session, other: &Session) -> u64 {
+    let (warm, over, counted) = (Barrier::new(3), Barrier::new(3), Barrier::new(3));
+    let take_turns = |session: &Session, count| {
+        for _ in 0..count {
+            session.lock("hand-over").acquire().unwrap().release().unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for session in [one, other] {
+            scope.spawn(|| {
+                take_turns(session, HAND_OVERS_WARM_UP);
+                warm.wait();
+                take_turns(session, HAND_OVERS);
+                over.wait();
+                counted.wait();
+            });
+        }
+        warm.wait();
+        let made = allocations_in(|| {
+            over.wait();
+        });
+        counted.wait();
+        made
+    })
+}
+
+/// Ended with the test, however that ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 }
 
@@ -109,12 +170,19 @@ fn spawn_switch() -> (Ended, String) {
     (Ended(child), address.expect("the switch says where it is"))
 }
 
+/// And the daemon that every session looks for once a second until it has one.
 fn be_the_switch() -> ! {
     let switch = TestSwitch::start();
+    let place = SocketAddr::from_abstract_name(abstract_name(switch.address)).unwrap();
+    let daemon = UnixListener::bind_addr(&place).unwrap();
     println!("\n{PREFIX}{}", switch.address);
-    loop {
-        std::thread::park();
+    let mut lifelines = Vec::new();
+    for lifeline in daemon.incoming() {
+        let mut lifeline = lifeline.unwrap();
+        writeln!(lifeline, "{{\"ok\":true}}").unwrap();
+        lifelines.push(lifeline);
     }
+    unreachable!("a listener has no end")
 }
 
 /// Before the switch's address, among whatever else the test harness prints.
