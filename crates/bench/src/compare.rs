@@ -13,6 +13,7 @@ use crate::{Error, Waiting, handover};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use wayside_client::Transport;
 
 /// Operations of each kind in a round.
 const OPERATIONS: usize = 200;
@@ -44,7 +45,8 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let held = if options.hold_latency { LatencyHeld::hold() } else { None };
     let mut notes = Vec::new();
     let mut progress = Progress::new(options.how_long);
-    let each = options.how_long / 2;
+    // With the hook's two ways, four parts.
+    let each = options.how_long / if cfg!(feature = "xdp") { 4 } else { 2 };
     let spinning = if pinned {
         Some(measure(Waiting::Spinning, options, each, None, &mut progress)?)
     } else {
@@ -56,8 +58,22 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         notes.push("Redis is left out: redis-server is not installed.".into());
     }
     let blocking = measure(Waiting::Blocking, options, each, redis, &mut progress)?;
-    let modes = spinning.into_iter().chain([blocking]).collect();
+    let mut modes: Vec<Mode> = spinning.into_iter().chain([blocking]).collect();
+    match at_hook(options, each * 2, &mut progress) {
+        Ok(at_hook) => modes.extend(at_hook),
+        Err(why) => notes.push(format!("XDP is left out: {why}.")),
+    }
     Ok(Report { machine, pinned, cpu_dma_latency_held: held.is_some(), modes, notes })
+}
+
+#[cfg(feature = "xdp")]
+fn at_hook(options: &Options, how_long: Duration, progress: &mut Progress) -> Result<Vec<Mode>, Error> {
+    crate::hook::measure(options, how_long, progress)
+}
+
+#[cfg(not(feature = "xdp"))]
+fn at_hook(_: &Options, _: Duration, _: &mut Progress) -> Result<Vec<Mode>, Error> {
+    Err("this was built without the feature `xdp`".into())
 }
 
 /// Everybody who takes part in a mode, and what they took.
@@ -99,7 +115,7 @@ fn measure(
         allocations += field.round_counting(round, options.allocations)?;
         field.end_round(true);
         round += 1;
-        progress.show(waiting);
+        progress.show(waiting.name());
     }
     let grants = field.contestant.session.grants();
     let by_switch = grants.switch - before.switch;
@@ -108,9 +124,9 @@ fn measure(
     let handovers = handover::run(&field.daemon.endpoint, how_long / 10)?;
     let echo = field.faster_echo();
     Ok(Mode {
-        waiting: waiting.name().into(),
+        name: format!("userspace, {}", waiting.name()),
         rows: field.rows(&handovers),
-        acquire_to_echo: field.acquires.ratio(echo),
+        ratios: vec![("acquire / echo".into(), field.acquires.ratio(echo))],
         granted_by_switch: by_switch as f64 / all as f64,
         allocations: options.allocations.map(|_| allocations),
     })
@@ -119,7 +135,7 @@ fn measure(
 impl Field {
     fn new(waiting: Waiting, options: &Options, redis: Option<Redis>) -> Result<Field, Error> {
         let daemon = Daemon::start(&options.wayside, waiting)?;
-        let contestant = Contestant::connect(&daemon.endpoint, waiting)?;
+        let contestant = Contestant::connect(&daemon.endpoint, waiting, Transport::Udp)?;
         daemon.pause();
         let plain = Echo::new("UDP echo, recvfrom and sendto", Loop::Plain, waiting)?;
         let batched = Echo::new("UDP echo, recvmmsg and sendmmsg", Loop::Batched, waiting)?;
@@ -225,7 +241,7 @@ impl Echo {
 }
 
 /// How far it is, on a terminal; nothing anywhere else.
-struct Progress {
+pub(crate) struct Progress {
     began: Instant,
     how_long: Duration,
     shown: Option<u32>,
@@ -236,12 +252,12 @@ impl Progress {
         Progress { began: Instant::now(), how_long, shown: std::io::stderr().is_terminal().then_some(0) }
     }
 
-    fn show(&mut self, waiting: Waiting) {
+    pub(crate) fn show(&mut self, what: &str) {
         let percent = (100.0 * self.began.elapsed().as_secs_f64() / self.how_long.as_secs_f64()).min(100.0) as u32;
         if self.shown.is_some_and(|shown| percent > shown) {
             self.shown = Some(percent);
             // Whoever closed it does not want to know.
-            let _ = write!(std::io::stderr(), "\r{:<8} {percent:>3} %", waiting.name());
+            let _ = write!(std::io::stderr(), "\r{what:<32} {percent:>3} %");
         }
     }
 }
@@ -249,7 +265,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            let _ = write!(std::io::stderr(), "\r{:<16}\r", "");
+            let _ = write!(std::io::stderr(), "\r{:<40}\r", "");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Two nodes that want one lock: from one's release to the other's grant, through the switch, agency and all.
 //!
-//! Both wait blocking, whatever the mode: two threads that spin on one core measure the scheduler.
+//! Where both are on one core they wait blocking, whatever the mode: two threads that spin there measure the scheduler.
 
-use crate::Error;
 use crate::samples::Samples;
+use crate::{Error, Waiting};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -26,20 +26,35 @@ struct Shared {
 /// Measures for about as long as it is told.
 pub(crate) fn run(endpoint: &str, how_long: Duration) -> Result<Samples, Error> {
     let connect = || Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).connect();
-    let sessions = [connect(), connect()];
+    let connect = || connect().map_err(|error| error.to_string());
+    between(Waiting::Blocking, [(connect()?, &|| {}), (connect()?, &|| {})], how_long)
+}
+
+/// Between two sessions, each used by a thread that first goes to its place.
+pub(crate) fn between(
+    waiting: Waiting,
+    nodes: [(Session, &(dyn Fn() + Sync)); 2],
+    how_long: Duration,
+) -> Result<Samples, Error> {
     let shared = Shared {
         began: Instant::now(),
         released: AtomicU64::new(0),
         by: AtomicU64::new(u64::MAX),
         over: AtomicBool::new(false),
-        samples: Mutex::new(Samples::new("contended hand-over, blocking")),
+        samples: Mutex::new(Samples::new(match waiting {
+            Waiting::Spinning => "contended hand-over, spinning",
+            Waiting::Blocking => "contended hand-over, blocking",
+        })),
     };
     let outcome = thread::scope(|scope| {
         let threads: Vec<_> = (0u64..)
-            .zip(sessions)
-            .map(|(index, session)| {
+            .zip(nodes)
+            .map(|(index, (session, go_to_place))| {
                 let shared = &shared;
-                scope.spawn(move || take_turns(&session.map_err(|error| error.to_string())?, index, shared))
+                scope.spawn(move || {
+                    go_to_place();
+                    take_turns(&session, index, shared)
+                })
             })
             .collect();
         thread::sleep(how_long);

@@ -2,6 +2,7 @@
 //! same cores, in one run; whole cycles, hand-overs between two nodes, and Redis where it is installed.
 //!
 //! * `compare.rs` is the heart: short rounds of everything in turn, so that whatever disturbs the machine disturbs all.
+//! * `hook.rs`: the same at the kernel's XDP hook, by UDP and by AF_XDP, with an echo at the hook as its peer.
 //! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down.
 //!
@@ -11,6 +12,8 @@
 mod compare;
 mod echo;
 mod handover;
+#[cfg(feature = "xdp")]
+mod hook;
 mod knobs;
 mod redis;
 mod report;
@@ -19,6 +22,8 @@ mod wayside;
 
 pub use compare::{Options, run};
 pub use report::{Mode, Ratio, Report, Row, Spread};
+
+use wayside_client::Wait;
 
 /// What went wrong, for people.
 pub type Error = String;
@@ -31,6 +36,13 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
+    pub(crate) fn wait(self) -> Wait {
+        match self {
+            Waiting::Spinning => Wait::Spin,
+            Waiting::Blocking => Wait::Block,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Waiting::Spinning => "spinning",

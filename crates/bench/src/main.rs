@@ -100,6 +100,9 @@ fn build_wayside() -> Result<PathBuf, String> {
     if let Some(cargo) = std::env::var_os("CARGO") {
         let mut build = Command::new(cargo);
         build.args(["build", "--quiet", "--package", "wayside-daemon", "--bin", "wayside"]);
+        if cfg!(feature = "xdp") {
+            build.args(["--features", "xdp"]);
+        }
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

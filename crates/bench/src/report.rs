@@ -19,15 +19,15 @@ pub struct Report {
     pub(crate) notes: Vec<String>,
 }
 
-/// What was measured with everybody waiting in one way.
+/// What was measured in one way: by one kind of switch and of socket, with everybody waiting alike.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mode {
-    /// `spinning` or `blocking`.
-    pub waiting: String,
+    /// The switch, the sockets, and how all wait, as in `userspace, spinning`.
+    pub name: String,
     /// One for each operation.
     pub rows: Vec<Row>,
-    /// An acquire against the faster echo.
-    pub acquire_to_echo: Ratio,
+    /// What is compared with the echo round by round, each with its name.
+    pub ratios: Vec<(String, Ratio)>,
     /// Of all acquires of fresh names, those that the switch granted itself.
     pub granted_by_switch: f64,
     /// Allocations of the whole process while it acquired and gave back, after the warm-up; None: not counted.
@@ -98,7 +98,7 @@ impl fmt::Display for Report {
         let Machine { processor, cores, kernel, commit, load_before } = &self.machine;
         let place = if self.pinned { "client on core 0, server on core 1" } else { "nothing bound to a core" };
         let latency = if self.cpu_dma_latency_held { "held at 0" } else { "not held" };
-        writeln!(f, "Knobs: {place}; cpu_dma_latency {latency}; 64-byte packets over loopback.")?;
+        writeln!(f, "Knobs: {place}; cpu_dma_latency {latency}; 64-byte packets.")?;
         writeln!(
             f,
             "Machine: {processor}, {cores} cores, Linux {kernel}, load {load_before} before; commit {commit}."
@@ -109,15 +109,16 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = format!("{}, us", self.waiting);
-        writeln!(f, "{waiting:<34} {:>9} {:>8} {:>8} {:>8} {:>7}", "count", "median", "p99", "p99.9", "x echo")?;
+        let name = format!("{}, us", self.name);
+        writeln!(f, "{name:<34} {:>9} {:>8} {:>8} {:>8} {:>7}", "count", "median", "p99", "p99.9", "x echo")?;
         for row in &self.rows {
             let Row { operation, count, median_us, p99_us, p999_us, to_echo } = row;
             let ratio = to_echo.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             writeln!(f, "  {operation:<32} {count:>9} {median_us:>8.1} {p99_us:>8.1} {p999_us:>8.1} {ratio:>7}")?;
         }
-        let Ratio { of_medians, rounds, of_rounds: Spread { p10, p90, .. } } = &self.acquire_to_echo;
-        writeln!(f, "  acquire / echo {of_medians:.2} (in 80 % of {rounds} rounds {p10:.2} to {p90:.2})")?;
+        for (what, Ratio { of_medians, rounds, of_rounds: Spread { p10, p90, .. } }) in &self.ratios {
+            writeln!(f, "  {what} {of_medians:.2} (in 80 % of {rounds} rounds {p10:.2} to {p90:.2})")?;
+        }
         let allocations = self.allocations.map_or_else(String::new, |count| format!("; {count} allocations"));
         let share = 100.0 * self.granted_by_switch;
         writeln!(f, "  {share:.3} % of the acquires granted by the switch{allocations}\n")

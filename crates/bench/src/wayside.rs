@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::{Guard, Session, Wait};
+use wayside_client::{Guard, Session, Transport};
+#[cfg(feature = "xdp")]
+use wayside_wire::limits::MAX_ENTRIES;
 
 /// A daemon that this process started, in a directory that goes with it.
 pub(crate) struct Daemon {
@@ -20,13 +22,30 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
+    /// A switch in userspace on loopback.
     pub(crate) fn start(binary: &Path, waiting: Waiting) -> Result<Daemon, Error> {
+        Daemon::start_with(
+            binary,
+            waiting,
+            &["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--mode", "userspace"],
+            |_| {},
+        )
+    }
+
+    /// A switch with these arguments, started as `place` has it.
+    pub(crate) fn start_with(
+        binary: &Path,
+        waiting: Waiting,
+        arguments: &[&str],
+        place: impl FnOnce(&mut Command),
+    ) -> Result<Daemon, Error> {
         let directory = std::env::temp_dir().join(format!("wayside-bench-{}-{}", std::process::id(), waiting.name()));
         fs::create_dir_all(&directory).map_err(|error| format!("no directory for the switch: {error}"))?;
         let how = if waiting == Waiting::Spinning { "spin" } else { "block" };
         let mut command = Command::new(binary);
         command
-            .args(["switch", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--threads", "1"])
+            .args(["switch", "--threads", "1"])
+            .args(arguments)
             .args(["--wait", how, "--log", "error", "--state-dir"])
             .arg(directory.join("state"))
             .arg("--control-socket")
@@ -34,6 +53,7 @@ impl Daemon {
             .env_remove("WAYSIDE_CONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        place(&mut command);
         // SAFETY: system calls only, between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -44,7 +64,7 @@ impl Daemon {
         };
         let mut child = command.spawn().map_err(|error| format!("{} does not start: {error}", binary.display()))?;
         let said = child.stdout.take().and_then(|out| BufReader::new(out).lines().next()).and_then(Result::ok);
-        let address = said.as_deref().and_then(|line| line.strip_prefix("switch: userspace on ")?.split(' ').next());
+        let address = said.as_deref().and_then(|line| line.split_once(" on ")?.1.split([' ', ',']).next());
         let endpoint = address.unwrap_or_default().to_owned();
         let daemon = Daemon { child, endpoint, directory };
         if daemon.endpoint.is_empty() {
@@ -89,9 +109,14 @@ const LEASE: Duration = Duration::from_secs(10);
 const SETTLE_MOST: Duration = Duration::from_secs(2);
 
 impl Contestant {
-    pub(crate) fn connect(endpoint: &str, waiting: Waiting) -> Result<Contestant, Error> {
-        let wait = if waiting == Waiting::Spinning { Wait::Spin } else { Wait::Block };
-        let session = Session::builder().endpoint(endpoint).namespace("default").wait(wait).lease(LEASE).connect();
+    pub(crate) fn connect(endpoint: &str, waiting: Waiting, transport: Transport) -> Result<Contestant, Error> {
+        let session = Session::builder()
+            .endpoint(endpoint)
+            .namespace("default")
+            .transport(transport)
+            .wait(waiting.wait())
+            .lease(LEASE)
+            .connect();
         let session = session.map_err(|error| error.to_string())?;
         Ok(Contestant { session, next: 0, guards: Vec::with_capacity(1 << 12) })
     }
@@ -130,6 +155,21 @@ impl Contestant {
             outcome.map_err(|error| error.to_string())?;
         }
         self.settle()
+    }
+
+    #[cfg(feature = "xdp")]
+    /// Acquires `count` times as many fresh names as a packet holds, a packet at a time, and checks every grant.
+    pub(crate) fn batches(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
+        for _ in 0..count {
+            let names: [u64; MAX_ENTRIES] = std::array::from_fn(|_| self.fresh_name());
+            let guard = samples.time(|| self.session.lock_many(names).acquire()).map_err(|error| error.to_string())?;
+            if guard.each().len() != MAX_ENTRIES || guard.is_lost() {
+                return Err("not every lock of a packet was granted".into());
+            }
+            drop(guard);
+            self.settle()?;
+        }
+        Ok(())
     }
 
     /// Waits until everything given back is confirmed: the next round begins with nothing under way.

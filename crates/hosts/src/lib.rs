@@ -2,12 +2,18 @@
 //! them, with everything in them, when the last descriptor and process are gone: nothing is left behind, however a run
 //! ends.
 
+#[cfg(feature = "xdp")]
+mod pass;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
+
+#[cfg(feature = "xdp")]
+pub use pass::Program;
 
 /// One host.
 #[derive(Debug)]

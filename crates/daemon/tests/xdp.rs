@@ -1,0 +1,563 @@
+//! The switch at the kernel's XDP hook, with real processes and real packets: three hosts in network namespaces.
+#![cfg(feature = "xdp")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Running, wayside};
+use tempfile::TempDir;
+use wayside_client::Session;
+use wayside_hosts::{Host, Program};
+use wayside_wire::{
+    BODY, Enrol, Enrolled, Entry, Header, Heartbeat, SlotBits, check, entry_at, entry_flag, kind, padded, service,
+};
+
+const SWITCH: &str = "10.78.0.1:7600";
+
+/// A switch and two clients, each with a port of its own: `10.78.0.2` by `port0`, `10.78.1.2` by `port1`.
+struct World {
+    switch: Host,
+    clients: [Host; 2],
+    directory: TempDir,
+    bpf: PathBuf,
+    _passes: Vec<Program>,
+}
+
+impl World {
+    /// None, and said, where it cannot be made.
+    fn or_skip(queues: u32) -> Option<World> {
+        if let Some(why) = wayside_hosts::missing() {
+            println!("skipped: XDP in namespaces: {why}");
+            return None;
+        }
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let host = || Host::new().expect("as above");
+        let (switch, clients) = (host(), [host(), host()]);
+        for (index, client) in clients.iter().enumerate() {
+            client.join("eth0", &switch, &format!("port{index}"), queues).expect("veth");
+            client.ip(&format!("addr add 10.78.{index}.2/24 dev eth0")).expect("an address");
+            client.ip(&format!("addr add fd78:{index}::2/64 dev eth0 nodad")).expect("an IPv6 address");
+            client.ip(&format!("route add default via 10.78.{index}.1")).expect("a route");
+            switch.ip(&format!("addr add 10.78.{index}.1/24 dev port{index}")).expect("an address");
+            switch.ip(&format!("addr add fd78:{index}::1/64 dev port{index} nodad")).expect("an IPv6 address");
+        }
+        let _passes = clients.iter().map(|client| client.pass("eth0").expect("veth has XDP")).collect();
+        Some(World {
+            switch,
+            clients,
+            directory: TempDir::new().expect("a directory"),
+            bpf: format!("/sys/fs/bpf/wayside-test-{}-{number}", std::process::id()).into(),
+            _passes,
+        })
+    }
+
+    /// The daemon, ready, and what it said.
+    fn daemon(&self, mode: &str) -> (Running, String) {
+        let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", mode, "--interfaces", "port0,port1"]);
+        command.args(["--lease", "1s", "--state-dir"]).arg(self.directory.path().join("state"));
+        command.arg("--control-socket").arg(self.directory.path().join("control.sock"));
+        command.arg("--bpf-dir").arg(&self.bpf);
+        self.switch.enter(&mut command);
+        let daemon = Running::start(command);
+        let line = daemon.line();
+        (daemon, line)
+    }
+
+    /// Moves the calling thread to a client: a session's sockets belong to the host of the thread that opens them.
+    fn session(&self, client: usize) -> Session {
+        self.clients[client].move_here().expect("whoever made a host may enter it");
+        Session::builder().endpoint(SWITCH).connect().expect("a session")
+    }
+
+    /// A counter of the switch: of packets or of drops.
+    fn count(&self, name: &str) -> u64 {
+        let mut command = wayside(&["status", "--endpoint", SWITCH, "-o", "json"]);
+        self.switch.enter(&mut command);
+        let output = command.stdout(Stdio::piped()).output().expect("it runs");
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        status["packets"][name].as_u64().or_else(|| status["drops"][name].as_u64()).unwrap_or(0)
+    }
+
+    /// The program that each port has.
+    fn programs(&self) -> Vec<Option<u32>> {
+        let all = self.switch.within(|| wayside_switch::xdp::interfaces::list().expect("the kernel answers"));
+        let of = |name: &str| all.iter().find(|port| port.name == name).and_then(|port| port.program.map(|(id, _)| id));
+        vec![of("port0"), of("port1")]
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A daemon that was killed leaves its pins.
+        wayside_switch::xdp::remove_left(&self.bpf, SWITCH.parse().expect("an address"));
+        let _ = fs::remove_dir(&self.bpf);
+    }
+}
+
+/// A node by hand: what a client sends and hears, packet by packet.
+struct RawNode {
+    socket: UdpSocket,
+    handle: u16,
+    incarnation: u64,
+    epoch: u32,
+    namespace: u16,
+    requests: u64,
+}
+
+impl RawNode {
+    fn enrol(host: &Host) -> RawNode {
+        let socket = host.within(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
+        host.within(|| socket.connect(SWITCH).expect("a route"));
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let size: libc::c_int = 8 << 20;
+        // SAFETY: an int that outlives the call.
+        unsafe {
+            let value = (&raw const size).cast();
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, 4);
+        }
+        let mut packet = vec![0; BODY + Enrol::BYTES];
+        Header { kind: kind::fabric::ENROL, ..Header::default() }.write(&mut packet);
+        let nonce = std::process::id() as u64 + u64::from(socket.local_addr().unwrap().port()) << 32;
+        let enrol = Enrol {
+            nonce,
+            pid: 1,
+            lease_us: 60_000_000,
+            namespace_name: padded("default").expect("short"),
+            host: padded("raw").expect("short"),
+            ..Enrol::default()
+        };
+        enrol.write(&mut packet, BODY);
+        socket.send(&packet).expect("sent");
+        let answer = receive(&socket);
+        let header = check(&answer).expect("a packet");
+        assert_eq!(header.kind, kind::fabric::ENROLLED, "{header:?}");
+        let enrolled = Enrolled::read(&answer, BODY);
+        let mut node = RawNode {
+            socket,
+            handle: header.destination,
+            incarnation: enrolled.incarnation,
+            epoch: header.epoch,
+            namespace: header.namespace,
+            requests: 0,
+        };
+        node.beat(1);
+        node
+    }
+
+    /// Tells the switch where it is.
+    fn beat(&mut self, sequence: u64) {
+        let mut packet = vec![0; BODY + Heartbeat::BYTES];
+        let header =
+            Header { kind: kind::fabric::HEARTBEAT, source: self.handle, epoch: self.epoch, ..Header::default() };
+        header.write(&mut packet);
+        let oldest = self.incarnation << 40;
+        Heartbeat { sequence, oldest, incarnation: self.incarnation, ..Heartbeat::default() }.write(&mut packet, BODY);
+        self.socket.send(&packet).expect("sent");
+        let answer = receive(&self.socket);
+        assert_eq!(check(&answer).expect("a packet").kind, kind::fabric::HEARTBEAT_ACK);
+    }
+
+    fn acquire(&mut self, slot: u32, flags: u8) -> Vec<u8> {
+        self.requests += 1;
+        let mut packet = vec![0; entry_at(1)];
+        let header = Header {
+            service: service::LOCK,
+            kind: kind::lock::ACQUIRE,
+            count: 1,
+            source: self.handle,
+            epoch: self.epoch,
+            namespace: self.namespace,
+            ..Header::default()
+        };
+        header.write(&mut packet);
+        let request = self.incarnation << 40 | self.requests;
+        Entry { request, slot, name: slot.into(), holder: self.handle, flags, ..Entry::default() }
+            .write(&mut packet, entry_at(0));
+        packet
+    }
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = vec![0; 2048];
+    let length = socket.recv(&mut bytes).expect("an answer in time");
+    bytes.truncate(length);
+    bytes
+}
+
+/// Sends all of them by as few system calls as it takes: the switch sees them in bursts.
+fn burst(socket: &UdpSocket, packets: &mut [Vec<u8>]) {
+    let mut vectors: Vec<libc::iovec> = packets
+        .iter_mut()
+        .map(|packet| libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() })
+        .collect();
+    let mut headers: Vec<libc::mmsghdr> = vectors
+        .iter_mut()
+        .map(|vector| {
+            // SAFETY: zeros are a header without name, vectors and control data.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        })
+        .collect();
+    let mut sent = 0;
+    while sent < headers.len() {
+        let rest = &mut headers[sent..];
+        // SAFETY: complete headers, whose vectors and packets outlive the call.
+        let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
+        assert!(count > 0, "{}", std::io::Error::last_os_error());
+        sent += count as usize;
+    }
+}
+
+fn header_of(packet: &[u8]) -> (Header, Entry) {
+    (check(packet).expect("a packet"), Entry::read(packet, BODY))
+}
+
+fn ordinal(entry: &Entry) -> u16 {
+    SlotBits::from_u16(entry.slot_bits).joins
+}
+
+/// Joins in bursts: every GRANT reaches its reader and every JOIN the agent, each ordinal once. The kernel keeps one
+/// program per device and NAPI cycle for what is redirected, so that copies told apart by program come out alike.
+#[test]
+fn copies_in_bursts_come_out_each_as_its_own() {
+    const EACH: u16 = 1_000;
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, line) = world.daemon("native");
+    assert!(line.starts_with("switch: native XDP on 10.78.0.1:7600 (port0, port1)"), "{line}");
+    // The agent on the reader's own port (one-armed), then on another one.
+    for (slot, host_of_agent) in [(7, 0), (8, 1)] {
+        let mut agent = RawNode::enrol(&world.clients[host_of_agent]);
+        let mut reader = RawNode::enrol(&world.clients[0]);
+        let first = agent.acquire(slot, 0);
+        agent.socket.send(&first).unwrap();
+        let (header, entry) = header_of(&receive(&agent.socket));
+        assert_eq!((header.kind, entry.flags & entry_flag::AGENCY), (kind::lock::GRANT, entry_flag::AGENCY));
+
+        let mut packets: Vec<_> = (0..EACH).map(|_| reader.acquire(slot, 0)).collect();
+        let (mut granted, mut told) = (BTreeSet::new(), BTreeSet::new());
+        for chunk in packets.chunks_mut(64) {
+            burst(&reader.socket, chunk);
+            for _ in 0..chunk.len() {
+                let (header, entry) = header_of(&receive(&reader.socket));
+                assert_eq!((header.kind, header.destination), (kind::lock::GRANT, reader.handle), "at the reader");
+                assert!(granted.insert(ordinal(&entry)));
+                let (header, entry) = header_of(&receive(&agent.socket));
+                assert_eq!((header.kind, header.destination), (kind::lock::JOIN, agent.handle), "at the agent");
+                assert_eq!((header.source, entry.holder), (reader.handle, reader.handle));
+                assert!(told.insert(ordinal(&entry)));
+            }
+        }
+        assert_eq!(granted, (1..=EACH).collect(), "slot {slot}");
+        assert_eq!(told, granted);
+    }
+    assert_eq!(world.count("handed_up_lost"), 0);
+}
+
+/// Two CPUs in one slot: as many ordinals as grants, none twice, none missing.
+#[test]
+fn two_processors_in_one_slot_are_exact() {
+    const EACH: u16 = 2_000;
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    let mut agent = RawNode::enrol(&world.clients[0]);
+    let first = agent.acquire(5, 0);
+    agent.socket.send(&first).unwrap();
+    receive(&agent.socket);
+    let readers: Vec<RawNode> = world.clients.iter().map(RawNode::enrol).collect();
+    let granted: Vec<BTreeSet<u16>> = thread::scope(|scope| {
+        let threads: Vec<_> = readers
+            .into_iter()
+            .enumerate()
+            .map(|(cpu, mut reader)| {
+                scope.spawn(move || {
+                    run_on(cpu);
+                    let mut granted = BTreeSet::new();
+                    for _ in 0..EACH / 50 {
+                        let mut packets: Vec<_> = (0..50).map(|_| reader.acquire(5, 0)).collect();
+                        burst(&reader.socket, &mut packets);
+                        granted.extend((0..50).map(|_| ordinal(&header_of(&receive(&reader.socket)).1)));
+                    }
+                    granted
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut all: Vec<u16> = granted.iter().flatten().copied().collect();
+    all.sort_unstable();
+    // The slot saturates at 4,095 joins: all of these were granted by it.
+    assert_eq!(all, (1..=2 * EACH).collect::<Vec<_>>());
+    assert_eq!(world.count("joined"), u64::from(2 * EACH));
+}
+
+fn run_on(cpu: usize) {
+    // SAFETY: a set of our own, of the size that is told. Where there is no such CPU it runs anywhere.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
+/// Unsynchronized but for Wayside's locks: a lost update shows in the sum.
+struct Counters {
+    of: Vec<AtomicU64>,
+}
+
+impl Counters {
+    fn new(count: usize) -> Counters {
+        Counters { of: (0..count).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn add(&self, which: usize) {
+        let before = self.of[which].load(Ordering::Relaxed);
+        thread::yield_now();
+        self.of[which].store(before + 1, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> u64 {
+        self.of.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// 24 sessions on two hosts, 5 names, both modes.
+#[test]
+fn twenty_four_clients_exclude_each_other() {
+    const CLIENTS: usize = 24;
+    const ROUNDS: usize = 100;
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    let counters = Counters::new(5);
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (world, counters) = (&world, &counters);
+            scope.spawn(move || {
+                let session = world.session(client % 2);
+                for round in 0..ROUNDS {
+                    let which = (client + round) % 5;
+                    let guard = session.lock(which as u64 + 1).wait(PATIENCE).acquire().expect("a lock");
+                    counters.add(which);
+                    guard.release().expect("still ours");
+                    let _shared = session.lock(which as u64 + 1).shared().wait(PATIENCE).acquire().expect("a lock");
+                }
+            });
+        }
+    });
+    assert_eq!(counters.sum(), (CLIENTS * ROUNDS) as u64);
+    assert!(world.count("transferred") > 0 && world.count("joined") > 0);
+    assert_eq!(world.count("received"), 0, "nothing went by the daemon's socket");
+}
+
+/// Lets the workers end however their test does.
+struct Ending<'s>(&'s AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Locks fresh names and a shared counter until told to stop. What it managed, and the longest time that one took.
+fn work(session: &Session, client: u64, counters: &Counters, stop: &AtomicBool) -> (u64, Duration) {
+    let (mut done, mut longest) = (0, Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let fresh = session.lock(client << 32 | done).wait(PATIENCE).acquire().expect("a fresh name");
+        longest = longest.max(began.elapsed());
+        let guard = session.lock("shared").wait(PATIENCE).acquire().expect("the shared one");
+        counters.add(0);
+        done += 1;
+        guard.release().expect("still ours");
+        fresh.release().expect("still ours");
+    }
+    (done, longest)
+}
+
+/// The daemon dies by SIGKILL under load and comes back: the switch has gone on meanwhile, with all its locks.
+#[test]
+fn the_switch_survives_its_daemon() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (daemon, _) = world.daemon("native");
+    let programs = world.programs();
+    let counters = Counters::new(1);
+    let stop = AtomicBool::new(false);
+    let done: u64 = thread::scope(|scope| {
+        let ending = Ending(&stop);
+        let workers: Vec<_> = (0..4u64)
+            .map(|client| {
+                let (world, counters, stop) = (&world, &counters, &stop);
+                scope.spawn(move || work(&world.session(client as usize % 2), client + 1, counters, stop))
+            })
+            .collect();
+        let keeper = world.session(0);
+        let kept = keeper.lock("kept").acquire().expect("a lock");
+        thread::sleep(Duration::from_millis(300));
+        daemon.signal(libc::SIGKILL);
+        daemon.wait();
+        assert_eq!(world.programs(), programs, "the program stays");
+        let before = counters.sum();
+        thread::sleep(Duration::from_millis(700));
+        assert!(counters.sum() > before + 10, "the switch decides without its daemon");
+
+        let (daemon, line) = world.daemon("native");
+        assert!(line.starts_with("switch: native XDP"), "{line}");
+        assert_eq!(daemon.line(), "switch: taken over while it was running, with all its locks");
+        thread::sleep(Duration::from_millis(300));
+        let other = world.session(1);
+        assert!(other.lock("kept").try_lock().is_err(), "held since before");
+        assert!(!kept.is_lost());
+        kept.release().expect("still ours");
+        let again = other.lock("kept").wait(PATIENCE).acquire().expect("it is free again");
+        again.release().expect("ours");
+        drop(ending);
+        workers.into_iter().map(|worker| worker.join().unwrap().0).sum()
+    });
+    assert_eq!(counters.sum(), done);
+}
+
+/// The program comes and goes under load: native, userspace, generic, native. Nothing is lost, nothing held twice.
+#[test]
+fn attaching_and_detaching_under_load_loses_nothing() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (mut daemon, _) = world.daemon("native");
+    let counters = Counters::new(1);
+    let stop = AtomicBool::new(false);
+    let done: u64 = thread::scope(|scope| {
+        let ending = Ending(&stop);
+        let workers: Vec<_> = [0, 1, 0, 1]
+            .map(|client| {
+                let (world, counters, stop) = (&world, &counters, &stop);
+                scope.spawn(move || {
+                    let session = world.session(client);
+                    let mut done = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        // A switch whose memory is gone may take a lease to find out who holds what.
+                        let Ok(guard) = session.lock("shared").wait(PATIENCE).acquire() else { continue };
+                        counters.add(0);
+                        done += 1;
+                        let _ = guard.release();
+                    }
+                    done
+                })
+            })
+            .into();
+        for mode in ["userspace", "generic", "native"] {
+            thread::sleep(Duration::from_millis(300));
+            daemon.signal(libc::SIGTERM);
+            assert!(daemon.wait().success());
+            assert_eq!(world.programs(), [None, None], "a clean exit detaches");
+            let line;
+            (daemon, line) = world.daemon(mode);
+            let expected = if mode == "userspace" { "switch: userspace on" } else { &format!("switch: {mode} XDP on") };
+            assert!(line.starts_with(expected), "{line}");
+            let before = counters.sum();
+            let began = Instant::now();
+            while counters.sum() < before + 20 {
+                assert!(began.elapsed() < PATIENCE, "nothing is granted in mode {mode}");
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        drop(ending);
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!(counters.sum(), done);
+}
+
+/// What is not Wayside's passes as if there were no program: TCP to the same host, IPv6, other ports, fragments, IPv4 of
+/// another address, and the port's own number over TCP.
+#[test]
+fn other_traffic_passes() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    let [client, _] = &world.clients;
+    for (address, bytes) in [
+        ("10.78.0.1:9000", 100),
+        ("10.78.0.1:9000", 30_000), // in fragments
+        ("[fd78:0::1]:7600", 700),
+        ("10.78.1.1:7600", 700), // the switch has another address
+    ] {
+        let server = world.switch.within(|| UdpSocket::bind(address).expect("free"));
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let local = if address.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+        let sender = client.within(|| UdpSocket::bind(local).unwrap());
+        let sent: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
+        client.within(|| sender.send_to(&sent, address).unwrap());
+        let mut got = vec![0; 1 << 16];
+        let (length, from) = server.recv_from(&mut got).expect(address);
+        assert_eq!(got[..length], sent, "{address}");
+        world.switch.within(|| server.send_to(&got[..length], from).unwrap());
+        sender.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = sender.recv(&mut got).expect(address);
+        assert_eq!(got[..length], sent, "{address}, back");
+    }
+    for address in ["10.78.0.1:7600", "[fd78:0::1]:9001"] {
+        let listener = world.switch.within(|| TcpListener::bind(address).expect("free"));
+        let address: SocketAddr = address.parse().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut bytes = Vec::new();
+                stream.read_to_end(&mut bytes).unwrap();
+                stream.write_all(&bytes).unwrap();
+            });
+            client.within(|| {
+                let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+                let sent: Vec<u8> = (0..1_000_000u32).map(|index| (index * 7) as u8).collect();
+                let mut got = Vec::new();
+                thread::scope(|scope| {
+                    let mut writer = stream.try_clone().unwrap();
+                    let sent = &sent;
+                    scope.spawn(move || {
+                        writer.write_all(sent).unwrap();
+                        writer.shutdown(std::net::Shutdown::Write).unwrap();
+                    });
+                    stream.read_to_end(&mut got).unwrap();
+                });
+                assert!(got == sent, "{address}: a megabyte came back otherwise");
+            });
+        });
+    }
+}
+
+/// What a switch at the hook can't have is said, and something else taken where that is allowed.
+#[test]
+fn it_falls_back_and_says_so() {
+    let Some(world) = World::or_skip(1) else { return };
+    let taken = world.switch.pass("port1").expect("veth has XDP");
+    let (daemon, line) = world.daemon("auto");
+    // veth gets generic XDP by itself; a port that has another program gets none.
+    assert!(line.starts_with("switch: userspace on 10.78.0.1:7600 ("), "{line}");
+    assert!(line.contains("another XDP program") && line.contains("port1"), "{line}");
+    assert_eq!(world.programs()[0], None, "not on half of the ports");
+    daemon.signal(libc::SIGTERM);
+    daemon.wait();
+    drop(taken);
+    let (daemon, line) = world.daemon("auto");
+    assert!(line.starts_with("switch: generic XDP on 10.78.0.1:7600 (port0, port1)"), "{line}");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            world.session(1).lock("a").acquire().expect("a lock").release().expect("ours");
+        });
+    });
+    daemon.signal(libc::SIGTERM);
+    daemon.wait();
+    let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", "native", "--interfaces", "port9"]);
+    command.arg("--state-dir").arg(world.directory.path().join("state")).arg("--bpf-dir").arg(&world.bpf);
+    world.switch.enter(&mut command);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("there is no interface port9; there are lo, port0, port1"), "{said}");
+}
