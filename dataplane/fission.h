@@ -29,7 +29,7 @@
 #ifndef WAYSIDE_FISSION_H
 #define WAYSIDE_FISSION_H
 
-#include "session.h"
+#include "seal.h"
 
 /* MurmurHash3's 64-bit finalizer; its high 44 bits remember a name in w1. */
 WS_INLINE ws_u64 ws_name_hash(ws_u64 name)

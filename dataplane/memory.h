@@ -6,7 +6,8 @@
  *   regions   where a namespace's slots lie             controller, before the namespace's first session
  *   nodes     one entry a handle                        word: both, by compare-and-swap; the rest: controller while
  *                                                       the word is not LIVE (`oldest` is raised by heartbeats)
- *   globals   epoch, serving                            controller
+ *   keys      one entry a handle: docs/security.md      controller; `heard` by heartbeats
+ *   globals   epoch, serving, authenticated             controller
  *   counters  lanes of one for every outcome            data plane: a lane a CPU, so that none waits for another
  *
  * The same layouts lie in BPF maps and in the memory that crates/switch allocates (its src/layout.rs).
@@ -14,7 +15,7 @@
 #ifndef WAYSIDE_MEMORY_H
 #define WAYSIDE_MEMORY_H
 
-#include "../wire/gen/wire.h"
+#include "siphash.h"
 
 /* Words in docs/protocol.md, "A slot"; fields in wire.h: slot_w0, slot_w1. */
 struct ws_slot {
@@ -40,11 +41,23 @@ struct ws_region {
 	ws_u32 reserved;
 };
 
+/* One handle's keys. Slot r & 1 holds those of rotation r, and the other those of r - 1 until it takes r + 1's. */
+struct ws_keys {
+	ws_u32 written[2]; /* of a slot: even and not 0 while it holds keys, odd while it is written or holds none */
+	ws_u32 rotation;   /* whose keys sign packets to this handle */
+	ws_u32 heard;      /* 1 + slot of the key of its latest heartbeat; 0: none yet */
+	struct {
+		struct ws_key up;   /* of packets from the node */
+		struct ws_key down; /* of packets to it */
+	} of[2];
+};
+
 struct ws_globals {
-	ws_u32 epoch;     /* 0: the memory is empty, every packet of a node is dropped */
-	ws_u32 serving;   /* 0: requests are answered RECOVERING */
-	ws_u32 shard_map; /* version, told in every answer */
-	ws_u32 reserved;
+	ws_u32 epoch;         /* 0: the memory is empty, every packet of a node is dropped */
+	ws_u32 serving;       /* 0: requests are answered RECOVERING */
+	ws_u32 shard_map;     /* version, told in every answer */
+	ws_u32 authenticated; /* 0: tags are neither checked nor made */
+	ws_u64 reserved;
 };
 
 /* Handles and namespaces have 16 bits: their tables hold all of them, so that no lookup can miss. */
@@ -54,7 +67,8 @@ struct ws_globals {
 _Static_assert(sizeof(struct ws_slot) == 16, "slot");
 _Static_assert(sizeof(struct ws_node) == 32, "node");
 _Static_assert(sizeof(struct ws_region) == 16, "region");
-_Static_assert(sizeof(struct ws_globals) == 16, "globals");
+_Static_assert(sizeof(struct ws_keys) == 80, "keys");
+_Static_assert(sizeof(struct ws_globals) == 24, "globals");
 
 /* What is counted besides the drops, which are counted under their reason. One packet counts one verdict and, where it
  * changed or asked a slot or a session, one outcome (a batch: one for every entry granted). */
@@ -116,7 +130,7 @@ struct ws_verdict {
 	ws_u16 handle;
 	ws_u16 port;
 	ws_u16 length; /* of the packet now: at most what it was */
-	ws_u16 copy;   /* not 0: the same bytes as a JOIN to this agent (ws_make_join) */
+	ws_u16 copy;   /* not 0: the same bytes as a JOIN to this agent (ws_make_copy) */
 	ws_u16 reserved;
 };
 _Static_assert(sizeof(struct ws_verdict) == 12, "verdict");

@@ -7,7 +7,10 @@ struct ws_verdict ws_process(struct ws_switch *sw, void *packet, ws_u32 length, 
 	return ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port);
 }
 
-void ws_process_copy(void *packet) { ws_make_join(packet); }
+int ws_process_copy(struct ws_switch *sw, void *packet, ws_u32 length)
+{
+	return ws_make_copy(sw, packet, (ws_u8 *)packet + length, length);
+}
 
 ws_u32 ws_counter_count(void) { return WS_COUNTERS; }
 

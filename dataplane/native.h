@@ -8,8 +8,8 @@
 /* Decides one packet and rewrites it in place. Any number of threads at once. */
 struct ws_verdict ws_process(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port);
 
-/* The JOIN for `verdict.copy`, made of a copy of the packet. */
-void ws_process_copy(void *packet);
+/* The JOIN for `verdict.copy`, made of a copy of the packet, of `verdict.length` bytes. 0: it must not be sent. */
+int ws_process_copy(struct ws_switch *sw, void *packet, ws_u32 length);
 
 /* Counters by number, 0 to ws_counter_count() - 1: drop reasons, then outcomes. */
 ws_u32 ws_counter_count(void);

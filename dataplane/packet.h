@@ -3,9 +3,11 @@
  * A packet's way through the switch: everything is checked before any state is touched, then one function decides.
  *
  *   ws_process -> ws_check_structure   length, magic, version, kind, count; nothing of the switch is read
+ *              -> ws_check_tag         while authentication is on
  *              -> fabric: HEARTBEAT -> ws_on_heartbeat; what is the controller's goes to the controller
  *              -> lock:   ws_check_sender, then ws_check_requests for what a holder asks -> fission.h
  *                                               or on to the destination, or to the controller
+ *              -> ws_seal              while authentication is on
  *
  * Invariant: a packet that is dropped by a check leaves slots, node words and regions byte for byte as they were, and
  * counts under its reason.
@@ -39,6 +41,11 @@ WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 l
 	return WS_DROP_REASON_NONE;
 }
 _Static_assert(WS_ENTRY_BYTES == WS_HEARTBEAT_BYTES, "the shortest body is an entry's length");
+
+WS_INLINE int ws_is_enrol(const void *packet)
+{
+	return ws_header_service(packet) == WS_SERVICE_FABRIC && ws_header_kind(packet) == WS_FABRIC_ENROL;
+}
 
 /* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
  * more): the controller keeps the sessions, and judges. */
@@ -185,9 +192,11 @@ WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const 
 		.from_port = from_port,
 	};
 
-	/* Only the controller can tell a node of another version which one is spoken here. */
-	if (reason == WS_DROP_REASON_FOREIGN_VERSION && ws_header_service(packet) == WS_SERVICE_FABRIC &&
-	    ws_header_kind(packet) == WS_FABRIC_ENROL && length <= WS_MAX_PACKET_BYTES) {
+	int authenticated = ws_half_load(&ws_globals(sw)->authenticated) != 0;
+
+	/* Only the controller can tell a node of another version which one is spoken here; or a secure connection does. */
+	if (reason == WS_DROP_REASON_FOREIGN_VERSION && !authenticated && ws_is_enrol(packet) &&
+	    length <= WS_MAX_PACKET_BYTES) {
 		ws_count(sw, reason);
 		struct ws_verdict verdict = ws_to_controller(&turn);
 		verdict.reason = reason;
@@ -196,7 +205,27 @@ WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const 
 	if (reason)
 		return ws_drop(sw, reason);
 	turn.source = ws_header_source(packet);
-	return ws_header_service(packet) == WS_SERVICE_LOCK ? ws_on_lock(&turn) : ws_on_fabric(&turn);
+	if (authenticated) {
+		reason = ws_is_enrol(packet) ? WS_DROP_REASON_ENROL_IN_CLEAR : ws_check_tag(&turn);
+		if (reason)
+			return ws_drop(sw, reason);
+	}
+	struct ws_verdict verdict =
+		ws_header_service(packet) == WS_SERVICE_LOCK ? ws_on_lock(&turn) : ws_on_fabric(&turn);
+	return authenticated ? ws_seal(&turn, verdict) : verdict;
+}
+
+/* Makes a copy of a GRANT by join, which has one entry at least, the JOIN for its agent. False: it must not be sent. */
+WS_INLINE int ws_make_copy(struct ws_switch *sw, void *packet, const void *end, ws_u32 length)
+{
+	ws_make_join(packet);
+	if (!ws_half_load(&ws_globals(sw)->authenticated))
+		return 1;
+	ws_u16 agent = ws_header_destination(packet);
+	if (ws_sign(sw, agent, packet, (ws_u8 *)packet + WS_HEADER_BYTES, end, length))
+		return 1;
+	ws_count(sw, WS_DROP_REASON_NO_KEY);
+	return 0;
 }
 
 #endif

@@ -48,6 +48,14 @@ struct {
 struct {
 	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
 	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_NODES);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_keys);
+} keys SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
 	WS_UINT(max_entries, 1);
 	WS_TYPE(key, ws_u32);
 	WS_TYPE(value, struct ws_globals);
@@ -71,6 +79,7 @@ struct ws_switch {
 WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return *(volatile ws_u64 *)word; }
 WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { *(volatile ws_u64 *)word = x; }
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return *(volatile ws_u32 *)half; }
+WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { *(volatile ws_u32 *)half = x; }
 
 WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 {
@@ -92,6 +101,12 @@ WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle)
 {
 	ws_u32 key = handle;
 	return bpf_map_lookup_elem(&nodes, &key);
+}
+
+WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle)
+{
+	ws_u32 key = handle;
+	return bpf_map_lookup_elem(&keys, &key);
 }
 
 /* Entry `index` of a packet, or 0 where it would end behind `end`.

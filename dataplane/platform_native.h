@@ -10,6 +10,7 @@ struct ws_switch {
 	struct ws_slot *slots;
 	struct ws_region *regions; /* WS_REGIONS of them */
 	struct ws_node *nodes;     /* WS_NODES of them */
+	struct ws_keys *keys;      /* WS_NODES of them */
 	struct ws_globals *globals;
 	ws_u64 *counters; /* WS_COUNTERS of them. Threads may share them, at the price of a cache line */
 	ws_u32 slot_count;
@@ -27,6 +28,7 @@ WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 
 WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x, __ATOMIC_RELEASE); }
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
+WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { __atomic_store_n(half, x, __ATOMIC_RELEASE); }
 
 WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
 {
@@ -36,6 +38,7 @@ WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
 WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globals; }
 WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->regions[namespace]; }
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
+WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle) { return &sw->keys[handle]; }
 
 /* Entry `index` of a packet, or 0 where it would end behind `end`. */
 WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)

@@ -34,6 +34,7 @@ struct ws_turn {
 	ws_u16 source;
 	ws_u16 from_port; /* UDP source port */
 	ws_u16 direct;    /* the packet comes from the holder itself: it is no bounce */
+	ws_u16 heard;     /* 1 + slot of the key that signed it; 0: nothing is signed */
 };
 
 WS_INLINE struct ws_verdict ws_drop(struct ws_switch *sw, ws_u8 reason)
@@ -152,6 +153,16 @@ WS_INLINE void ws_raise_oldest(struct ws_node *node, ws_u64 oldest)
 		ws_word_cas(&node->oldest, before, oldest);
 }
 
+/* Remembers which key a node signs with, once its word took the heartbeat: the controller replaces the other one only
+ * then. Two CPUs may write in the wrong order; the next heartbeat rights that, and rotations are minutes apart. */
+WS_INLINE void ws_hear(struct ws_turn *turn)
+{
+	struct ws_keys *keys = turn->heard ? ws_keys_at(turn->sw, turn->source) : 0;
+
+	if (keys && ws_half_load(&keys->heard) != turn->heard)
+		ws_half_store(&keys->heard, turn->heard);
+}
+
 /* HEARTBEAT: the word takes the sequence. Acknowledged only once the word has it: the lease hangs on that. */
 WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
 {
@@ -173,6 +184,7 @@ WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
 			return ws_drop(turn->sw, WS_DROP_REASON_STALE_HEARTBEAT);
 		if (ws_word_cas(&node->word, word, ws_node_word_with_sequence(word, sequence))) {
 			ws_raise_oldest(node, ws_heartbeat_oldest(turn->entry));
+			ws_hear(turn);
 			ws_count(turn->sw, WS_COUNTER_heartbeat);
 			ws_answer_with(turn, WS_FABRIC_HEARTBEAT_ACK, 0, turn->source);
 			return ws_to_sender(turn);

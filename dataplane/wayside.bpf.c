@@ -136,9 +136,19 @@ WS_INLINE void learn(const struct passage *passage)
 	const void *header = passage->envelope + 1;
 
 	if (passage->verdict.action == WS_TO_SENDER && ws_header_service(header) == WS_SERVICE_FABRIC &&
-	    ws_header_kind(header) == WS_FABRIC_HEARTBEAT_ACK && !ws_header_flags(header))
+	    ws_header_kind(header) == WS_FABRIC_HEARTBEAT_ACK && !(ws_header_flags(header) & WS_HEADER_FLAG_EXPIRED))
 		learn_way(ws_header_destination(header), passage->envelope->ethernet.from,
 			  passage->frame->ingress_ifindex);
+}
+
+/* The memory as this CPU sees it; false without it, which cannot be. */
+WS_INLINE int find_switch(struct ws_switch *sw)
+{
+	ws_u32 key = 0, lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
+
+	sw->globals = bpf_map_lookup_elem(&globals, &key);
+	sw->counters = bpf_map_lookup_elem(&counters, &lane);
+	return sw->globals && sw->counters;
 }
 
 SEC("xdp")
@@ -150,12 +160,8 @@ int wayside(struct xdp_md *frame)
 
 	if (length < 0)
 		return XDP_PASS;
-	ws_u32 key = 0, lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
-	struct ws_switch sw = {
-		.globals = bpf_map_lookup_elem(&globals, &key),
-		.counters = bpf_map_lookup_elem(&counters, &lane),
-	};
-	if (!sw.globals || !sw.counters)
+	struct ws_switch sw;
+	if (!find_switch(&sw))
 		return XDP_PASS;
 	struct passage passage = {
 		.frame = frame,
@@ -171,9 +177,10 @@ int wayside(struct xdp_md *frame)
 }
 
 /* Addresses one copy of a pair to the agent that its GRANT names. */
-WS_INLINE int make_copy(struct envelope *envelope, struct ws_switch *sw)
+WS_INLINE int make_copy(struct envelope *envelope, const void *end, struct ws_switch *sw)
 {
 	void *header = envelope + 1;
+	ws_u32 length = SWAP16(envelope->udp.length) - sizeof(struct udp);
 	ws_u16 agent = ws_header_source(header);
 	ws_u64 way = way_at(agent);
 	struct ws_port *port = way ? port_at(way_port(way)) : 0;
@@ -181,7 +188,8 @@ WS_INLINE int make_copy(struct envelope *envelope, struct ws_switch *sw)
 
 	if (!port || !node)
 		return XDP_DROP;
-	ws_make_join(header);
+	if (!ws_make_copy(sw, header, end, length))
+		return XDP_DROP;
 	head_for(&envelope->ethernet, way, port);
 	set_address(envelope->ip.to, node->address);
 	envelope->udp.to = SWAP16(node->agent_port);
@@ -203,14 +211,14 @@ int wayside_out(struct xdp_md *frame)
 {
 	struct envelope *envelope = (void *)(long)frame->data;
 	void *end = (void *)(long)frame->data_end;
-	struct ws_switch sw = {};
+	struct ws_switch sw;
 
-	if ((void *)(envelope + 1) + WS_HEADER_BYTES > end)
+	if ((void *)(envelope + 1) + WS_HEADER_BYTES + WS_ENTRY_BYTES > end)
 		return XDP_DROP;
 	ws_u16 mark = SWAP16(envelope->ip.id);
 	if (!(mark & PAIR))
 		return XDP_PASS;
-	if (is_copy(envelope, mark, frame->egress_ifindex) && make_copy(envelope, &sw) != XDP_PASS)
+	if (!find_switch(&sw) || (is_copy(envelope, mark, frame->egress_ifindex) && make_copy(envelope, end, &sw) != XDP_PASS))
 		return XDP_DROP;
 	seal_envelope(envelope, (ws_u16)(SWAP16(envelope->udp.length) - sizeof(struct udp)), 0);
 	return XDP_PASS;

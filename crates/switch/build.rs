@@ -13,13 +13,14 @@ fn main() {
     core.file(format!("{DATAPLANE}/native.c"));
     if tested {
         core.file(format!("{DATAPLANE}/cases/race_native.c"));
+        core.file(format!("{DATAPLANE}/cases/siphash_native.c"));
     }
     // Optimized in every profile: the simulator and the tests send millions of packets through it. A warning stops our own
     // tests, and nobody's build with a compiler that warns of more.
     core.std("gnu11").opt_level(2).extra_warnings(true).warnings_into_errors(tested).compile("wayside_core");
 
     if env::var_os("CARGO_FEATURE_XDP").is_some() {
-        for source in ["wayside.bpf.c", "cases/observed.bpf.c", "cases/race.bpf.c"] {
+        for source in ["wayside.bpf.c", "cases/observed.bpf.c", "cases/race.bpf.c", "cases/siphash.bpf.c"] {
             wayside_clang::compile(&Path::new(DATAPLANE).join(source));
         }
     }

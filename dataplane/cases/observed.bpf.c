@@ -2,3 +2,4 @@
 /* The XDP program as it is, with its verdicts to be read. */
 #include "observe.h"
 #include "../wayside.bpf.c"
+#include "copied.h"

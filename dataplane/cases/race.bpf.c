@@ -11,7 +11,7 @@ WS_INLINE struct ws_globals *ws_race_globals(void)
 WS_INLINE ws_u32 ws_race(void)
 {
 	struct ws_globals *found = ws_race_globals();
-	return found ? found->reserved : 0;
+	return found ? (ws_u32)found->reserved : 0;
 }
 
 WS_INLINE void ws_race_over(void)
@@ -30,3 +30,4 @@ WS_INLINE struct ws_node *ws_race_node(ws_u16 handle)
 #include "race.h"
 #include "observe.h"
 #include "../wayside.bpf.c"
+#include "copied.h"

@@ -2,8 +2,8 @@
 /* Runs packets from standard input through the native core, each in memory of exactly its length, so that a sanitizer
  * sees every byte too far. Records, integers in the machine's byte order:
  *
- *   'S' slots[16] nodes[16] regions[4] globals    the switch is this from now on
- *   'P' length (u16) port (u16) packet            one packet
+ *   'S' slots[16] nodes[16] regions[4] keys[16] globals    the switch is this from now on
+ *   'P' length (u16) port (u16) packet                     one packet
  *
  * Built and fed by crates/switch/tests/sanitizers.rs. Prints how many packets it decided. */
 #include <stdio.h>
@@ -27,6 +27,7 @@ int main(void)
 		.slots = calloc(SLOTS, sizeof(struct ws_slot)),
 		.nodes = calloc(WS_NODES, sizeof(struct ws_node)),
 		.regions = calloc(WS_REGIONS, sizeof(struct ws_region)),
+		.keys = calloc(WS_NODES, sizeof(struct ws_keys)),
 		.globals = calloc(1, sizeof(struct ws_globals)),
 		.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
 		.slot_count = SLOTS,
@@ -39,6 +40,7 @@ int main(void)
 			read_exactly(sw.slots, SLOTS * sizeof(struct ws_slot));
 			read_exactly(sw.nodes, NODES * sizeof(struct ws_node));
 			read_exactly(sw.regions, REGIONS * sizeof(struct ws_region));
+			read_exactly(sw.keys, NODES * sizeof(struct ws_keys));
 			read_exactly(sw.globals, sizeof(struct ws_globals));
 			continue;
 		}
@@ -51,7 +53,7 @@ int main(void)
 		if (verdict.length > length || (verdict.copy && verdict.action == WS_DROP))
 			abort();
 		if (verdict.copy)
-			ws_process_copy(packet);
+			ws_process_copy(&sw, packet, verdict.length);
 		free(packet);
 		decided++;
 	}
@@ -59,6 +61,7 @@ int main(void)
 	free(sw.slots);
 	free(sw.nodes);
 	free(sw.regions);
+	free(sw.keys);
 	free(sw.globals);
 	free(sw.counters);
 	return 0;

@@ -13,7 +13,7 @@ names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "froze
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
-names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted" }
+names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key" }
 
 f.header_magic = ProtoField.uint16("wayside.magic", "magic", base.HEX, nil, nil, "0x5753")
 f.header_version = ProtoField.uint8("wayside.version", "version", base.HEX, nil, nil, "major in the high four bits, minor in the low four")
@@ -30,13 +30,14 @@ f.header_flags_dead = ProtoField.bool("wayside.flags.dead", "dead", 16, nil, 0x2
 f.header_flags_expired = ProtoField.bool("wayside.flags.expired", "expired", 16, nil, 0x40, "HEARTBEAT_ACK: the session is over")
 f.header_flags_clean = ProtoField.bool("wayside.flags.clean", "clean", 16, nil, 0x80, "LEAVE: nothing is left to sweep")
 f.header_flags_retry = ProtoField.bool("wayside.flags.retry", "retry", 16, nil, 0x100, "BUSY: send it again after a pause")
+f.header_flags_key = ProtoField.bool("wayside.flags.key", "key", 16, nil, 0x200, "the tag is made with the key of an odd rotation; otherwise of an even one")
 f.header_source = ProtoField.uint16("wayside.source", "source", base.DEC, nil, nil, "handle of the sender; of the agent in a switch's GRANT by join")
 f.header_destination = ProtoField.uint16("wayside.destination", "destination", base.DEC, nil, nil, "handle of the receiver; 0 to the switch or the controller")
 f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used)")
 f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "version of the shard map that the sender used")
 f.header_namespace = ProtoField.uint16("wayside.namespace", "namespace", base.DEC, nil, nil, "namespace of the slots")
 f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN")
-f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet, 0 while authentication is off")
+f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")
 f.fabric_kind = ProtoField.uint8("wayside.fabric.kind", "Kind", base.DEC, names.fabric_kind)
 f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock_kind)
 
@@ -106,6 +107,7 @@ function dissect.header(buffer, tree)
   branch:add(f.header_flags_expired, buffer(6, 2))
   branch:add(f.header_flags_clean, buffer(6, 2))
   branch:add(f.header_flags_retry, buffer(6, 2))
+  branch:add(f.header_flags_key, buffer(6, 2))
   tree:add(f.header_source, buffer(8, 2))
   tree:add(f.header_destination, buffer(10, 2))
   tree:add(f.header_epoch, buffer(12, 4))

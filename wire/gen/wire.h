@@ -121,6 +121,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_FLAG_EXPIRED 0x0040        /* HEARTBEAT_ACK: the session is over */
 #define WS_HEADER_FLAG_CLEAN 0x0080          /* LEAVE: nothing is left to sweep */
 #define WS_HEADER_FLAG_RETRY 0x0100          /* BUSY: send it again after a pause */
+#define WS_HEADER_FLAG_KEY 0x0200            /* the tag is made with the key of an odd rotation; otherwise of an even one */
 
 /* Entry flags. */
 #define WS_ENTRY_FLAG_EXCLUSIVE 0x01         /* mode: exclusive; otherwise shared */
@@ -180,7 +181,9 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_LOST_RACE 19          /* compare-and-swap lost 8 times in a row: the sender retransmits */
 #define WS_DROP_REASON_BAD_TAG 20            /* authentication failed */
 #define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */
-#define WS_DROP_REASON_COUNT 22              /* one more than the highest */
+#define WS_DROP_REASON_ENROL_IN_CLEAR 22     /* ENROL as a packet while authentication is on */
+#define WS_DROP_REASON_NO_KEY 23             /* an answer whose receiver has no key: nothing leaves without a tag */
+#define WS_DROP_REASON_COUNT 24              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
 #define WS_HEADER_MAGIC_AT 0                 /* 0x5753 */
@@ -195,7 +198,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
 #define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
 #define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN */
-#define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet, 0 while authentication is off */
+#define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet with this field as 0; 0 while authentication is off */
 WS_INLINE ws_u16 ws_header_magic(const void *header) { return ws_load16((const ws_u8 *)header + 0); }
 WS_INLINE void ws_header_set_magic(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 0, x); }
 WS_INLINE ws_u8 ws_header_version(const void *header) { return ws_load8((const ws_u8 *)header + 2); }
@@ -545,6 +548,8 @@ WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 	case WS_DROP_REASON_LOST_RACE: return "lost_race";
 	case WS_DROP_REASON_BAD_TAG: return "bad_tag";
 	case WS_DROP_REASON_NOT_GRANTED: return "not_granted";
+	case WS_DROP_REASON_ENROL_IN_CLEAR: return "enrol_in_clear";
+	case WS_DROP_REASON_NO_KEY: return "no_key";
 	default: return "unknown";
 	}
 }

@@ -507,6 +507,9 @@ pub mod header_flag {
 
     /// BUSY: send it again after a pause.
     pub const RETRY: u16 = 1 << 8;
+
+    /// The tag is made with the key of an odd rotation; otherwise of an even one.
+    pub const KEY: u16 = 1 << 9;
 }
 
 /// Entry flags.
@@ -748,11 +751,15 @@ pub enum DropReason {
     BadTag = 20,
     /// Won for a holder that had just expired: undone.
     NotGranted = 21,
+    /// ENROL as a packet while authentication is on.
+    EnrolInClear = 22,
+    /// An answer whose receiver has no key: nothing leaves without a tag.
+    NoKey = 23,
 }
 
 impl DropReason {
     /// Every one, in the order of their numbers.
-    pub const ALL: [DropReason; 22] = [
+    pub const ALL: [DropReason; 24] = [
         DropReason::None,
         DropReason::TooShort,
         DropReason::BadMagic,
@@ -775,6 +782,8 @@ impl DropReason {
         DropReason::LostRace,
         DropReason::BadTag,
         DropReason::NotGranted,
+        DropReason::EnrolInClear,
+        DropReason::NoKey,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -802,6 +811,8 @@ impl DropReason {
             DropReason::LostRace => "lost_race",
             DropReason::BadTag => "bad_tag",
             DropReason::NotGranted => "not_granted",
+            DropReason::EnrolInClear => "enrol_in_clear",
+            DropReason::NoKey => "no_key",
         }
     }
 }
@@ -833,6 +844,8 @@ impl TryFrom<u8> for DropReason {
             19 => Ok(DropReason::LostRace),
             20 => Ok(DropReason::BadTag),
             21 => Ok(DropReason::NotGranted),
+            22 => Ok(DropReason::EnrolInClear),
+            23 => Ok(DropReason::NoKey),
             _ => Err(Unknown(number)),
         }
     }
@@ -861,7 +874,7 @@ pub struct Header {
     pub namespace: u16,
     /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN.
     pub position: u16,
-    /// SipHash-2-4 over the packet, 0 while authentication is off.
+    /// SipHash-2-4 over the packet with this field as 0; 0 while authentication is off.
     pub tag: u64,
 }
 

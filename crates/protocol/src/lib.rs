@@ -4,6 +4,7 @@
 //! * [`Node`]: what one process is to the cluster: its session, its lock requests and its agents.
 //! * [`controller`]: enrolment, leases, recovery.
 //! * [`memory`]: what the controller sees of a switch.
+//! * [`seal`]: whose packet it is: keys and tags.
 //!
 //! `docs/protocol.md` is the contract: every handler is named after its message there.
 #![no_std]
@@ -21,6 +22,7 @@ pub mod memory;
 mod mutant;
 mod node;
 mod outbox;
+pub mod seal;
 mod session;
 mod timers;
 mod types;

@@ -1,6 +1,7 @@
 //! The switch's memory as the controller sees it: words that it loads and compare-and-swaps while the data plane
 //! decides on packets. The layouts are those of `docs/protocol.md`, "A slot"; `dataplane/fission.h` has them in C.
 
+use crate::seal::Keys;
 use alloc::sync::Arc;
 use core::net::SocketAddrV4;
 use wayside_wire::{NodeState, SlotState};
@@ -126,6 +127,18 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+    /// Whether packets are signed: then none is decided on, and none sent, without the right tag.
+    fn authenticated(&self) -> bool;
+    /// Begins or ceases to sign packets. To be said before the first one is decided on.
+    fn set_authenticated(&self, authenticated: bool);
+    /// Gives a handle the keys of a new session or epoch: those of rotation 0, and no others. `None`: none at all.
+    fn set_keys(&self, handle: u16, first: Option<&Keys>);
+    /// The rotation under whose keys packets to this handle are signed.
+    fn rotation(&self, handle: u16) -> u32;
+    /// Whether the node has sent a heartbeat under that rotation's keys.
+    fn has_followed(&self, handle: u16) -> bool;
+    /// Goes on to the next rotation: puts its keys in the place of the former one's, then signs with them.
+    fn rotate(&self, handle: u16, next: &Keys);
 }
 
 /// Shared between threads: the data plane's and the controller's.
@@ -172,6 +185,30 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         (**self).set_node(handle, entry);
+    }
+
+    fn authenticated(&self) -> bool {
+        (**self).authenticated()
+    }
+
+    fn set_authenticated(&self, authenticated: bool) {
+        (**self).set_authenticated(authenticated);
+    }
+
+    fn set_keys(&self, handle: u16, first: Option<&Keys>) {
+        (**self).set_keys(handle, first);
+    }
+
+    fn rotation(&self, handle: u16) -> u32 {
+        (**self).rotation(handle)
+    }
+
+    fn has_followed(&self, handle: u16) -> bool {
+        (**self).has_followed(handle)
+    }
+
+    fn rotate(&self, handle: u16, next: &Keys) {
+        (**self).rotate(handle, next);
     }
 }
 

@@ -45,4 +45,8 @@ pub enum Mutant {
     HastyCensus,
     /// The controller's heirs hear of no holds.
     ForgetHolds,
+    /// A node takes packets whatever their tag.
+    AnyTag,
+    /// The controller begins a rotation without waiting for nodes to follow the last.
+    HastyRotation,
 }

@@ -1,6 +1,7 @@
 //! Packets on their way out: a ring of frames that grows when it must and is never given back.
 
 use crate::Port;
+use crate::seal::Sealer;
 use alloc::vec::Vec;
 use wayside_wire::{BODY, Entry, Header, entry_at, limits};
 
@@ -56,16 +57,19 @@ impl Outbox {
         body(frame, BODY);
     }
 
-    /// The packet that has waited longest.
-    pub fn pop(&mut self) -> Option<Transmit<'_>> {
+    /// The packet that has waited longest, signed if there is something to sign it with: every packet leaves by here.
+    pub fn pop(&mut self, sealer: Option<&Sealer>) -> Option<Transmit<'_>> {
         if self.len == 0 {
             return None;
         }
         let index = self.head;
         self.head = (self.head + 1) % self.ring.len();
         self.len -= 1;
-        let frame = &self.ring[index];
+        let frame = &mut self.ring[index];
         self.bytes -= frame.bytes;
+        if let Some(sealer) = sealer {
+            sealer.seal(&mut frame.packet[..frame.bytes]);
+        }
         Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
     }
 
@@ -133,11 +137,11 @@ mod tests {
                 next += 1;
             }
             for _ in 0..round * 3 {
-                got.push(outbox.pop().expect("more was pushed than popped").port);
+                got.push(outbox.pop(None).expect("more was pushed than popped").port);
                 sent += 1;
             }
         }
-        while let Some(out) = outbox.pop() {
+        while let Some(out) = outbox.pop(None) {
             got.push(out.port);
             sent += 1;
         }

@@ -7,6 +7,7 @@
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
+use crate::seal::Enrolment;
 use crate::{Handle, Time};
 use wayside_wire::{Enrol, Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
 
@@ -165,20 +166,36 @@ impl Session {
             self.due = Time(u64::MAX);
             return Some(Change::Refused(refusal));
         }
-        if header.destination == 0 || body.slots == 0 {
-            return None;
-        }
-        let lease = u64::from(body.lease_us);
-        self.info = Some(SessionInfo {
+        let enrolment = Enrolment {
             handle: header.destination,
             incarnation: body.incarnation,
             epoch: header.epoch,
             namespace: header.namespace,
             slots: body.slots,
-            lease,
-            grace: u64::from(body.grace_us),
-            lease_end: self.first_sent + lease,
+            lease: body.lease_us,
+            grace: body.grace_us,
             lifeline: body.lifeline,
+            secret: None,
+        };
+        self.begin(now, self.first_sent, &enrolment)
+    }
+
+    /// A session, whichever way it was agreed on. Its lease runs from `asked`, when the first question for it went.
+    pub fn begin(&mut self, now: Time, asked: Time, enrolment: &Enrolment) -> Option<Change> {
+        if !matches!(self.phase, Phase::Idle | Phase::Enrolling) || enrolment.handle == 0 || enrolment.slots == 0 {
+            return None;
+        }
+        let lease = u64::from(enrolment.lease);
+        self.info = Some(SessionInfo {
+            handle: enrolment.handle,
+            incarnation: enrolment.incarnation,
+            epoch: enrolment.epoch,
+            namespace: enrolment.namespace,
+            slots: enrolment.slots,
+            lease,
+            grace: u64::from(enrolment.grace),
+            lease_end: asked + lease,
+            lifeline: enrolment.lifeline,
         });
         self.phase = Phase::Live;
         self.due = now;

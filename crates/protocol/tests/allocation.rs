@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use wayside_protocol::{Acquire, Event, Mode, RequestId};
-use wayside_switch::{Action, Switch};
+use wayside_switch::Action;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// Counts the allocations of each thread: tests run side by side.
@@ -149,7 +149,7 @@ impl World {
         let verdict = self.bench.switch.process(&mut bytes[..length], from);
         if let Some(agent) = verdict.copy {
             let mut join = *bytes;
-            Switch::make_join(&mut join[..verdict.length]);
+            assert!(self.bench.switch.make_join(&mut join[..verdict.length]));
             let at = self.bench.switch.address(agent, 0).expect("agents are known");
             self.post_to_node(at, &join[..verdict.length]);
         }

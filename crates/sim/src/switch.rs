@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::seal::Keys;
 use wayside_switch::{Switch, SwitchConfig};
 use wayside_wire::Policy;
 
@@ -92,6 +93,24 @@ impl SwitchMemory for SharedSwitch {
     }
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.with(|switch| switch.set_node(handle, entry));
+    }
+    fn authenticated(&self) -> bool {
+        self.with(SwitchMemory::authenticated)
+    }
+    fn set_authenticated(&self, authenticated: bool) {
+        self.with(|switch| switch.set_authenticated(authenticated));
+    }
+    fn set_keys(&self, handle: u16, first: Option<&Keys>) {
+        self.with(|switch| switch.set_keys(handle, first));
+    }
+    fn rotation(&self, handle: u16) -> u32 {
+        self.with(|switch| switch.rotation(handle))
+    }
+    fn has_followed(&self, handle: u16) -> bool {
+        self.with(|switch| switch.has_followed(handle))
+    }
+    fn rotate(&self, handle: u16, next: &Keys) {
+        self.with(|switch| switch.rotate(handle, next));
     }
 }
 

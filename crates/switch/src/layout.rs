@@ -25,6 +25,22 @@ pub(crate) struct Node {
     pub(crate) namespace: AtomicU16,
 }
 
+/// One handle's keys, in two slots.
+#[repr(C)]
+pub(crate) struct Keys {
+    pub(crate) written: [AtomicU32; 2],
+    pub(crate) rotation: AtomicU32,
+    pub(crate) heard: AtomicU32,
+    pub(crate) of: [KeyPair; 2],
+}
+
+/// Of packets from the node, and to it.
+#[repr(C)]
+pub(crate) struct KeyPair {
+    pub(crate) up: [AtomicU64; 2],
+    pub(crate) down: [AtomicU64; 2],
+}
+
 /// Where a namespace's slots lie.
 #[repr(C)]
 pub(crate) struct Region {
@@ -40,7 +56,8 @@ pub(crate) struct Globals {
     pub(crate) epoch: AtomicU32,
     pub(crate) serving: AtomicU32,
     pub(crate) shard_map: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) authenticated: AtomicU32,
+    pub(crate) reserved: AtomicU64,
 }
 
 /// `struct ws_switch`: the memory as one call of the core sees it.
@@ -49,6 +66,7 @@ pub(crate) struct View {
     pub(crate) slots: *const Slot,
     pub(crate) regions: *const Region,
     pub(crate) nodes: *const Node,
+    pub(crate) keys: *const Keys,
     pub(crate) globals: *const Globals,
     pub(crate) counters: *const AtomicU64,
     pub(crate) slot_count: u32,
@@ -72,14 +90,15 @@ const _: () = {
     assert!(size_of::<Slot>() == 16);
     assert!(size_of::<Node>() == 32);
     assert!(size_of::<Region>() == 16);
-    assert!(size_of::<Globals>() == 16);
-    assert!(size_of::<View>() == 48 || size_of::<usize>() != 8);
+    assert!(size_of::<Keys>() == 80);
+    assert!(size_of::<Globals>() == 24);
+    assert!(size_of::<View>() == 56 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 
 unsafe extern "C" {
     pub(crate) fn ws_process(view: *const View, packet: *mut u8, length: u32, from_port: u16) -> RawVerdict;
-    pub(crate) fn ws_process_copy(packet: *mut u8);
+    pub(crate) fn ws_process_copy(view: *const View, packet: *mut u8, length: u32) -> core::ffi::c_int;
     pub(crate) fn ws_counter_count() -> u32;
     pub(crate) fn ws_counter_name(counter: u32) -> *const core::ffi::c_char;
 }

@@ -42,14 +42,17 @@ impl Switch {
         Verdict::from(raw)
     }
 
-    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent.
+    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent. False: the agent has no key, and must
+    /// not get it.
     ///
     /// # Panics
     /// If the packet is shorter than a header.
-    pub fn make_join(packet: &mut [u8]) {
+    #[must_use]
+    pub fn make_join(&self, packet: &mut [u8]) -> bool {
         assert!(packet.len() >= wayside_wire::limits::HEADER_BYTES, "not a packet");
-        // SAFETY: the header's bytes are there, and only they are touched.
-        unsafe { layout::ws_process_copy(packet.as_mut_ptr()) }
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        // SAFETY: as in `process`; the header's bytes are there, and nothing beyond the packet is touched.
+        unsafe { layout::ws_process_copy(&self.view(), packet.as_mut_ptr(), length) != 0 }
     }
 
     /// Where a node is to be reached: at its agent port, if `port` is 0. `None` if the handle was never given out.
@@ -76,6 +79,7 @@ impl Switch {
             slots: self.memory.slots.as_ptr(),
             regions: self.memory.regions.as_ptr(),
             nodes: self.memory.nodes.as_ptr(),
+            keys: self.memory.keys.as_ptr(),
             globals: self.memory.globals.as_ptr(),
             counters: self.counters.lane(),
             slot_count: u32::try_from(self.memory.slots.len()).expect("capacity is a u32"),

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::seal;
 use wayside_wire::{NodeState, Policy};
 
 use crate::Switch;
-use crate::layout::{Globals, NODES, Node, REGIONS, Region, Slot};
+use crate::layout::{Globals, Keys, NODES, Node, REGIONS, Region, Slot};
 use crate::zeroed::Zeroed;
 
 /// How large a switch is.
@@ -58,6 +60,7 @@ pub(crate) struct Memory {
     pub(crate) slots: Zeroed<Slot>,
     pub(crate) regions: Zeroed<Region>,
     pub(crate) nodes: Zeroed<Node>,
+    pub(crate) keys: Zeroed<Keys>,
     pub(crate) globals: Zeroed<Globals>,
     /// Slots that namespaces have so far: regions follow each other and stay.
     taken: Mutex<u32>,
@@ -70,6 +73,7 @@ impl Memory {
             slots: Zeroed::new(config.slots as usize),
             regions: Zeroed::new(REGIONS),
             nodes: Zeroed::new(NODES),
+            keys: Zeroed::new(NODES),
             globals: Zeroed::new(1),
             taken: Mutex::new(0),
             max_handle: config.max_handle,
@@ -82,12 +86,13 @@ impl Memory {
         slots: Zeroed<Slot>,
         regions: Zeroed<Region>,
         nodes: Zeroed<Node>,
+        keys: Zeroed<Keys>,
         globals: Zeroed<Globals>,
         max_handle: u16,
     ) -> Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
-        Memory { slots, regions, nodes, globals, taken, max_handle }
+        Memory { slots, regions, nodes, keys, globals, taken, max_handle }
     }
 
     pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
@@ -103,6 +108,27 @@ impl Memory {
         let region = &self.regions[usize::from(namespace)];
         assert!(slot < region.count.load(Acquire), "namespace {namespace} has no slot {slot}");
         &self.slots[(region.base.load(Acquire) + slot) as usize]
+    }
+}
+
+impl Keys {
+    /// From here on nothing is believed, and nothing signed, under the keys of this slot.
+    fn withdraw(&self, slot: usize) {
+        let written = self.written[slot].load(SeqCst);
+        self.written[slot].store(written | 1, SeqCst);
+    }
+
+    /// Only the controller writes. The data plane reads at any time: `dataplane/seal.h` says why it may.
+    fn write(&self, slot: usize, keys: &seal::Keys) {
+        self.withdraw(slot);
+        let store = |to: &[AtomicU64; 2], key: seal::Key| {
+            to.iter().zip(key.0).for_each(|(half, number)| half.store(number, SeqCst));
+        };
+        store(&self.of[slot].up, keys.up);
+        store(&self.of[slot].down, keys.down);
+        let written = self.written[slot].load(SeqCst).wrapping_add(1);
+        // 0 says that nothing was ever written.
+        self.written[slot].store(if written == 0 { 2 } else { written }, SeqCst);
     }
 }
 
@@ -208,5 +234,40 @@ impl SwitchMemory for Switch {
         node.namespace.store(entry.namespace, Release);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
+    }
+
+    fn authenticated(&self) -> bool {
+        self.memory.globals[0].authenticated.load(Acquire) != 0
+    }
+
+    fn set_authenticated(&self, authenticated: bool) {
+        self.memory.globals[0].authenticated.store(authenticated.into(), SeqCst);
+    }
+
+    fn set_keys(&self, handle: u16, first: Option<&seal::Keys>) {
+        let keys = &self.memory.keys[usize::from(handle)];
+        keys.withdraw(0);
+        keys.withdraw(1);
+        keys.rotation.store(0, SeqCst);
+        keys.heard.store(0, SeqCst);
+        if let Some(first) = first {
+            keys.write(0, first);
+        }
+    }
+
+    fn rotation(&self, handle: u16) -> u32 {
+        self.memory.keys[usize::from(handle)].rotation.load(SeqCst)
+    }
+
+    fn has_followed(&self, handle: u16) -> bool {
+        let keys = &self.memory.keys[usize::from(handle)];
+        keys.heard.load(SeqCst) == 1 + (keys.rotation.load(SeqCst) & 1)
+    }
+
+    fn rotate(&self, handle: u16, next: &seal::Keys) {
+        let keys = &self.memory.keys[usize::from(handle)];
+        let rotation = keys.rotation.load(SeqCst).wrapping_add(1);
+        keys.write(usize::from(seal::is_odd(rotation)), next);
+        keys.rotation.store(rotation, SeqCst);
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use crate::layout::{Globals, Node, Region, Slot};
+use crate::layout::{Globals, Keys, Node, Region, Slot};
 
 /// Types made of atomics alone, for which all zeros is a value.
 ///
@@ -21,6 +21,8 @@ unsafe impl Zeroable for Node {}
 unsafe impl Zeroable for Region {}
 // SAFETY: as above.
 unsafe impl Zeroable for Globals {}
+// SAFETY: as above.
+unsafe impl Zeroable for Keys {}
 // SAFETY: an atomic integer.
 unsafe impl Zeroable for AtomicU64 {}
 

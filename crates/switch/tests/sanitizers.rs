@@ -41,9 +41,16 @@ fn record(state: &State) -> Vec<u8> {
         let words = [region.base, region.count, region.policy, region.reserved];
         bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
     }
+    for keys in &state.keys {
+        let words = [keys.written[0], keys.written[1], keys.rotation, keys.heard];
+        bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+        let halves = keys.of.iter().flat_map(|pair| [pair.up, pair.down]).flatten();
+        bytes.extend(halves.flat_map(u64::to_ne_bytes));
+    }
     let globals = &state.globals;
-    let words = [globals.epoch, globals.serving, globals.shard_map, globals.reserved];
+    let words = [globals.epoch, globals.serving, globals.shard_map, globals.authenticated];
     bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+    bytes.extend(globals.reserved.to_ne_bytes());
     bytes
 }
 
@@ -51,7 +58,7 @@ fn record(state: &State) -> Vec<u8> {
 fn records(seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut native = Native::new();
-    let mut state = random::state(&mut random);
+    let mut state = random::state_of(seed, &mut random);
     let mut bytes = record(&state);
     for _ in 0..PACKETS_OF_A_SEED {
         if random.once_in(4) {

@@ -113,7 +113,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
                 Action::ToController => controller.on_packet(now(), from, &packet[..verdict.length]),
             }
             if let Some(agent) = verdict.copy {
-                Switch::make_join(packet);
+                assert!(switch.make_join(&mut packet[..verdict.length]), "every node may be sent to");
                 drop(socket.send_to(&packet[..verdict.length], switch.address(agent, 0).expect("as above")));
             }
         }

@@ -131,11 +131,11 @@ impl Batch {
         self.push(base, length, to);
     }
 
-    /// Queues a second datagram, which `fill` writes from the `index`-th received one and measures.
-    pub fn queue_copy(&mut self, index: usize, to: SocketAddrV4, fill: impl FnOnce(&[u8], &mut [u8]) -> usize) {
+    /// Queues a second datagram, which `fill` writes from the `index`-th received one and measures; None: there is none.
+    pub fn queue_copy(&mut self, index: usize, to: SocketAddrV4, fill: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>) {
         let copy = &mut self.copies[self.copied];
+        let Some(length) = fill(&self.received[index], copy) else { return };
         self.copied += 1;
-        let length = fill(&self.received[index], copy);
         let base = copy.as_mut_ptr();
         self.push(base, length, to);
     }
@@ -231,7 +231,7 @@ mod tests {
         batch.queue_copy(2, ipv4(&agent), |from, to| {
             to[..5].copy_from_slice(&from[..5]);
             to[0] = b'C';
-            5
+            Some(5)
         });
         assert_eq!(batch.send(server.as_fd()), Sent { sent: 4, failed: 0 });
 

@@ -213,6 +213,7 @@ impl Desk {
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
             Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
             Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
+            Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
             Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
             Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),
         }

@@ -82,9 +82,9 @@ impl Worker {
         };
         if let Some(agent) = verdict.copy.and_then(|agent| self.switch.address(agent, 0)) {
             batch.queue_copy(index, agent, |packet, copy| {
-                copy[..verdict.length].copy_from_slice(&packet[..verdict.length]);
-                Switch::make_join(copy);
-                verdict.length
+                let copy = &mut copy[..verdict.length];
+                copy.copy_from_slice(&packet[..verdict.length]);
+                self.switch.make_join(copy).then_some(verdict.length)
             });
         }
         if let Some(to) = to {

@@ -134,8 +134,9 @@ impl Delivery {
             let mut copy = [0; MAX_PACKET_BYTES];
             let copy = &mut copy[..upcall.packet.len()];
             copy.copy_from_slice(upcall.packet);
-            Switch::make_join(copy);
-            self.send(copy, agent);
+            if self.switch.make_join(copy) {
+                self.send(copy, agent);
+            }
         }
         match upcall.action {
             Action::ToNode { handle, port } => {

@@ -1,6 +1,7 @@
 //! What the operator decides.
 
 use crate::Mutant;
+use crate::seal::Secret;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -45,6 +46,10 @@ pub struct Config {
     pub slots_per_tick: u32,
     /// Random: lifelines are made from it.
     pub secret: u64,
+    /// Random: sessions' secrets are made from it. `None`: packets are not signed.
+    pub root: Option<Secret>,
+    /// How long a session's keys sign packets. Microseconds; 0: as long as the session and the epoch last.
+    pub rotation_period: u64,
     /// What a store without records begins with: epochs above it, incarnations above 2^20 times it. Taken from a
     /// calendar, it keeps tokens rising and nodes apart even if the records were lost.
     pub first_epoch: u32,
@@ -65,6 +70,8 @@ impl Default for Config {
             quarantine: 60_000_000,
             slots_per_tick: 65_536,
             secret: 0,
+            root: None,
+            rotation_period: 3_600_000_000,
             first_epoch: 0,
             mutant: None,
         }

@@ -1,5 +1,5 @@
-//! The controller: enrols nodes, counts their leases, recovers slots, raises the switch's epoch. It works on the
-//! switch's memory beside the data plane and sees only the packets that the switch hands to it.
+//! The controller: enrols nodes, counts their leases, changes their keys, recovers slots, raises the switch's epoch. It
+//! works on the switch's memory beside the data plane and sees only the packets that the switch hands to it.
 //!
 //! ```text
 //!   ENROL ──► enrolment ──► sessions ──lease over, LEAVE, closed──► dead ──► DOWN to every live node
@@ -16,6 +16,7 @@
 
 mod config;
 mod enrolment;
+mod keys;
 mod patrol;
 mod recovery;
 mod sessions;
@@ -55,6 +56,8 @@ pub enum Notice {
     Enrolled(Handle),
     /// A session is over.
     Ended(Handle, Ending),
+    /// A session's packets are signed with new keys.
+    Rotated(Handle),
     /// A slot was frozen for a census.
     Frozen(u16, u32),
     /// A slot works again: with this agent, or unheld.
@@ -123,7 +126,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             Err(DropReason::ForeignVersion) => return self.on_foreign_version(from, packet),
             Err(_) => return,
         };
-        if !self.ensure_booted(now) {
+        // The switch has looked at its tag, if it was told by then that there are any.
+        let was_checked = self.is_booted() || self.config.root.is_none();
+        if !self.ensure_booted(now) || !was_checked {
             return;
         }
         match Service::try_from(header.service) {
@@ -161,6 +166,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         self.poll_sessions(now);
+        self.rotate_keys(now);
         self.send_downs(now);
         self.patrol(now);
         self.recover(now);
@@ -196,11 +202,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// Whether the switch works under the stored epoch; if it does not, it is given one. False if the store failed.
     fn ensure_booted(&mut self, now: Time) -> bool {
-        let epoch = self.memory.epoch();
-        if self.booted && epoch == self.counters.epoch {
+        if self.is_booted() {
             return true;
         }
-        self.booted = if !self.booted && epoch != 0 && epoch == self.counters.epoch && self.memory.serving() {
+        let epoch = self.memory.epoch();
+        let goes_on = epoch != 0 && epoch == self.counters.epoch && self.memory.serving();
+        let signs_as_told = self.memory.authenticated() == self.config.root.is_some();
+        self.booted = if !self.booted && goes_on && signs_as_told {
             self.resume(now);
             true
         } else {
@@ -209,8 +217,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.booted
     }
 
+    fn is_booted(&self) -> bool {
+        self.booted && self.memory.epoch() == self.counters.epoch
+    }
+
     /// Only the controller was away: the switch has gone on. What it was at is found by the patrol.
     fn resume(&mut self, now: Time) {
+        for handle in self.sessions.live_handles() {
+            self.sessions.rotated(now, handle);
+        }
         self.adopt_words(now);
         self.notices.push_back(Notice::Serving(self.counters.epoch));
     }
@@ -228,6 +243,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         self.counters = counters;
         self.memory.set_serving(false);
+        self.memory.set_authenticated(self.config.root.is_some());
+        for handle in self.sessions.live_handles() {
+            self.install_keys(now, handle);
+        }
         if empty {
             self.install_sessions();
         }
@@ -304,14 +323,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             ..header
         };
         header.write(&mut packet);
-        self.outbox.push_back((session.record.address, packet));
+        self.post(session.record.address, packet);
     }
 
     fn send_fabric(&mut self, to: SocketAddrV4, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
         let mut packet = vec![0; BODY + bytes];
         Header { service: service::FABRIC, epoch: self.counters.epoch, ..header }.write(&mut packet);
         body(&mut packet, BODY);
-        self.outbox.push_back((to, packet));
+        self.post(to, packet);
     }
 
     /// LIVE to EXPIRED, whatever heartbeats come meanwhile.

@@ -44,6 +44,8 @@ pub struct SessionView<'a> {
 pub(super) struct Session {
     pub record: SessionRecord,
     life: Life,
+    /// Since when its keys are in use.
+    rotated: Time,
 }
 
 enum Life {
@@ -94,7 +96,7 @@ impl Sessions {
             Stage::AtRest => Life::AtRest { since: Time(0) },
         };
         self.by_nonce.insert(record.nonce, handle);
-        self.by_handle.insert(handle, Session { record, life });
+        self.by_handle.insert(handle, Session { record, life, rotated: Time(0) });
     }
 
     pub fn get(&self, handle: Handle) -> Option<&Session> {
@@ -127,6 +129,20 @@ impl Sessions {
         if let Some(session) = self.by_handle.get_mut(&handle) {
             session.life = Life::Live { sequence, seen: now };
         }
+    }
+
+    /// Its keys are new.
+    pub fn rotated(&mut self, now: Time, handle: Handle) {
+        if let Some(session) = self.by_handle.get_mut(&handle) {
+            session.rotated = now;
+        }
+    }
+
+    /// Who lives, and since when with these keys.
+    pub fn living_rotated(&mut self) -> impl Iterator<Item = (Handle, SessionRecord, &mut Time)> {
+        let live = |session: &Session| matches!(session.life, Life::Live { .. });
+        let living = self.by_handle.iter_mut().filter(move |(_, session)| live(session));
+        living.map(|(handle, session)| (*handle, session.record, &mut session.rotated))
     }
 
     /// Whether a new session may take the handle.

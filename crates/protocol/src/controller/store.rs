@@ -3,6 +3,7 @@
 //! A batch is durable before anything that follows from it leaves the controller: an epoch before a packet carries
 //! it, an incarnation before its ENROLLED. So neither can be given twice, whatever dies when.
 
+use crate::seal::Secret;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -45,7 +46,9 @@ impl fmt::Display for StoreError {
 impl core::error::Error for StoreError {}
 
 /// First byte of every record; another layout takes another.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
+/// The layout before: sessions had no secret.
+const WITHOUT_SECRETS: u8 = 1;
 
 /// Numbers that never go back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,10 +132,13 @@ pub struct SessionRecord {
     pub host: [u8; limits::MAX_HOST_BYTES],
     /// How far its life has come.
     pub stage: Stage,
+    /// Where its keys come from; `None`: its packets are not signed.
+    pub secret: Option<Secret>,
 }
 
 impl SessionRecord {
-    const BYTES: usize = 78;
+    const BYTES: usize = 111;
+    const BYTES_WITHOUT_SECRET: usize = 78;
 
     /// The record of `handle`.
     pub fn encode(&self, handle: u16) -> Record {
@@ -149,12 +155,16 @@ impl SessionRecord {
         bytes.extend(self.pid.to_be_bytes());
         bytes.extend(self.host);
         bytes.push(self.stage as u8);
+        bytes.push(self.secret.is_some().into());
+        bytes.extend(self.secret.map_or([0; 32], |Secret(secret)| secret));
         (handle.into(), bytes)
     }
 
     /// The reverse of [`SessionRecord::encode`].
     pub fn decode(bytes: &[u8]) -> Option<SessionRecord> {
-        let mut fields = Fields::of(bytes, Self::BYTES)?;
+        let without = bytes.first() == Some(&WITHOUT_SECRETS);
+        let length = if without { Self::BYTES_WITHOUT_SECRET } else { Self::BYTES };
+        let mut fields = Fields::of(bytes, length)?;
         Some(SessionRecord {
             incarnation: u64::from_be_bytes(fields.take()),
             nonce: u64::from_be_bytes(fields.take()),
@@ -166,6 +176,10 @@ impl SessionRecord {
             pid: u32::from_be_bytes(fields.take()),
             host: fields.take(),
             stage: Stage::decode(fields.take::<1>()[0])?,
+            secret: match without || fields.take::<1>()[0] == 0 {
+                true => None,
+                false => Some(Secret(fields.take())),
+            },
         })
     }
 }
@@ -175,7 +189,8 @@ struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     fn of(bytes: &'a [u8], length: usize) -> Option<Self> {
-        (bytes.len() == length && bytes[0] == LAYOUT).then(|| Fields(&bytes[1..]))
+        let is_known = bytes.first().is_some_and(|layout| [LAYOUT, WITHOUT_SECRETS].contains(layout));
+        (bytes.len() == length && is_known).then(|| Fields(&bytes[1..]))
     }
 
     fn take<const N: usize>(&mut self) -> [u8; N] {
@@ -206,16 +221,24 @@ mod tests {
             pid: 77,
             host: [b'h'; 32],
             stage: Stage::Mourned,
+            secret: Some(Secret([9; 32])),
         };
-        let (key, bytes) = session.encode(513);
-        assert_eq!((key, SessionRecord::decode(&bytes)), (513, Some(session)));
+        for session in [session, SessionRecord { secret: None, ..session }] {
+            let (key, bytes) = session.encode(513);
+            assert_eq!((key, SessionRecord::decode(&bytes)), (513, Some(session)));
+        }
+        let (_, mut before) = SessionRecord { secret: None, ..session }.encode(513);
+        before.truncate(SessionRecord::BYTES_WITHOUT_SECRET);
+        assert_eq!(SessionRecord::decode(&before), None, "this layout has room for a secret");
+        before[0] = WITHOUT_SECRETS;
+        assert_eq!(SessionRecord::decode(&before), Some(SessionRecord { secret: None, ..session }), "the one before");
     }
 
     #[test]
     fn a_damaged_record_is_refused() {
         let (_, bytes) = Counters::default().encode();
         assert_eq!(Counters::decode(&bytes[1..]), None);
-        assert_eq!(Counters::decode(&[2; 19]), None, "another layout");
+        assert_eq!(Counters::decode(&[3; 19]), None, "another layout");
         assert_eq!(SessionRecord::decode(&bytes), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::SlotWord;
+use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -11,6 +12,7 @@ use wayside_wire::{Enrol, Enrolled, Policy, Refusal, SlotState, entry_flag, padd
 
 const SLOTS: u32 = 64;
 const LEASE: u32 = 100_000;
+const ROOT: Secret = Secret([42; 32]);
 
 #[derive(Default)]
 struct Memory {
@@ -18,6 +20,17 @@ struct Memory {
     serving: Cell<bool>,
     slots: RefCell<BTreeMap<u32, SlotWord>>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
+    authenticated: Cell<bool>,
+    keys: RefCell<BTreeMap<Handle, Held>>,
+}
+
+/// The keys that packets to a handle are signed with.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    rotation: u32,
+    /// Set by tests.
+    followed: bool,
+    keys: Keys,
 }
 
 impl SwitchMemory for Rc<Memory> {
@@ -62,6 +75,28 @@ impl SwitchMemory for Rc<Memory> {
     fn set_node(&self, handle: u16, _: &NodeEntry) {
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
     }
+    fn authenticated(&self) -> bool {
+        self.authenticated.get()
+    }
+    fn set_authenticated(&self, authenticated: bool) {
+        self.authenticated.set(authenticated);
+    }
+    fn set_keys(&self, handle: u16, first: Option<&Keys>) {
+        let mut all = self.keys.borrow_mut();
+        all.remove(&handle);
+        all.extend(first.map(|keys| (handle, Held { rotation: 0, followed: false, keys: *keys })));
+    }
+    fn rotation(&self, handle: u16) -> u32 {
+        self.keys.borrow().get(&handle).map_or(0, |held| held.rotation)
+    }
+    fn has_followed(&self, handle: u16) -> bool {
+        self.keys.borrow().get(&handle).is_some_and(|held| held.followed)
+    }
+    fn rotate(&self, handle: u16, next: &Keys) {
+        let mut all = self.keys.borrow_mut();
+        let held = all.get_mut(&handle).expect("it has keys");
+        *held = Held { rotation: held.rotation + 1, followed: false, keys: *next };
+    }
 }
 
 #[derive(Clone, Default)]
@@ -85,6 +120,7 @@ impl Store for Disk {
 }
 
 struct Bench {
+    config: Config,
     memory: Rc<Memory>,
     disk: Disk,
     controller: Controller<Rc<Memory>, Disk>,
@@ -93,9 +129,18 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Bench::with(config())
+    }
+
+    /// Of a cluster whose packets are signed.
+    fn signed() -> Self {
+        Bench::with(Config { root: Some(ROOT), rotation_period: 1_000_000, ..config() })
+    }
+
+    fn with(config: Config) -> Self {
         let (memory, disk) = (Rc::new(Memory::default()), Disk::default());
-        let controller = Controller::new(config(), memory.clone(), disk.clone()).expect("an empty store loads");
-        let mut bench = Bench { memory, disk, controller, now: 0 };
+        let controller = Controller::new(config.clone(), memory.clone(), disk.clone()).expect("an empty store loads");
+        let mut bench = Bench { config, memory, disk, controller, now: 0 };
         bench.pass(0);
         bench
     }
@@ -115,7 +160,7 @@ impl Bench {
 
     fn restart_controller(&mut self) {
         self.controller =
-            Controller::new(config(), self.memory.clone(), self.disk.clone()).expect("its own store loads");
+            Controller::new(self.config.clone(), self.memory.clone(), self.disk.clone()).expect("its own store loads");
         self.pass(0);
     }
 
@@ -140,6 +185,18 @@ impl Bench {
         let header = Header { service: service::FABRIC, kind: wayside_wire::kind::fabric::ENROL, ..Header::default() };
         self.receive(0, header, |packet| body.write(packet, BODY), Enrol::BYTES);
         self.sent(wayside_wire::kind::fabric::ENROLLED).pop().map(|p| (check(&p).unwrap(), Enrolled::read(&p, BODY)))
+    }
+
+    /// As over a secure connection.
+    fn enrol_securely(&mut self, nonce: u64) -> Result<Enrolment, Refusal> {
+        let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        self.controller.enrol(Time(self.now), address(1), &body)
+    }
+
+    /// The node of this handle lives on, and signs with the latest keys.
+    fn follow(&mut self, handle: Handle) {
+        self.beat(handle);
+        self.memory.keys.borrow_mut().get_mut(&handle).expect("it has keys").followed = true;
     }
 
     fn beat(&mut self, handle: Handle) {
@@ -382,4 +439,83 @@ fn after_a_restart_the_switch_serves_when_all_have_reported_or_expired() {
     bench.pass(config().poll_period);
     assert!(bench.memory.serving());
     assert_eq!((bench.slot(9).agent, bench.slot(9).tenure), (1, 1));
+}
+
+fn keys_of(enrolment: &Enrolment, epoch: u32, rotation: u32) -> Keys {
+    enrolment.secret.expect("signed").keys(Period { incarnation: enrolment.incarnation, epoch, rotation })
+}
+
+#[test]
+fn a_session_has_its_keys_from_every_controller_and_new_ones_in_every_epoch() {
+    let mut bench = Bench::signed();
+    assert!(bench.memory.authenticated());
+    let enrolment = bench.enrol_securely(7).expect("there is room");
+    let held = |bench: &Bench| bench.memory.keys.borrow()[&1].keys;
+    assert_eq!(held(&bench), keys_of(&enrolment, 1, 0));
+    bench.restart_controller();
+    assert_eq!(bench.enrol_securely(7), Ok(enrolment));
+    assert_ne!(bench.enrol_securely(8).expect("there is room").secret, enrolment.secret);
+    bench.restart_switch();
+    assert_eq!(held(&bench), keys_of(&enrolment, 2, 0));
+}
+
+#[test]
+fn what_the_controller_says_is_signed_for_whom_it_is_meant() {
+    let mut bench = Bench::signed();
+    bench.enrol_securely(1).expect("there is room");
+    let second = bench.enrol_securely(2).expect("there is room");
+    bench.follow(2);
+    let now = Time(bench.now + 1_000_000);
+    bench.controller.rotate_keys(now);
+    bench.controller.closed(now, 1);
+    let down = bench.sent(fabric::DOWN).pop().expect("sent");
+    assert!(second.secret.is_some_and(|secret| {
+        secret.key(Direction::Down, Period { incarnation: 2, epoch: 1, rotation: 1 }).made_tag(&down)
+    }));
+}
+
+#[test]
+fn a_rotation_waits_until_the_node_has_followed_the_last() {
+    let mut bench = Bench::signed();
+    let enrolment = bench.enrol_securely(1).expect("there is room");
+    for rotation in 0..4 {
+        for _ in 0..30 {
+            bench.beat(1);
+            bench.pass(50_000);
+        }
+        assert_eq!(bench.memory.rotation(1), rotation, "a period and a half without a word under the new key");
+        bench.follow(1);
+        bench.pass(50_000);
+        assert_eq!(bench.memory.rotation(1), rotation + 1);
+        assert_eq!(bench.memory.keys.borrow()[&1].keys, keys_of(&enrolment, 1, rotation + 1));
+    }
+}
+
+#[test]
+fn nobody_enrols_by_a_packet_where_packets_are_signed() {
+    let mut bench = Bench::signed();
+    assert_eq!(bench.enrol(7), None);
+    assert!(bench.controller.sessions().next().is_none());
+}
+
+#[test]
+fn what_a_switch_let_pass_before_it_knew_of_tags_is_ignored() {
+    let mut bench = Bench::signed();
+    let incarnation = bench.enrol_securely(7).expect("there is room").incarnation;
+    bench.memory.epoch.set(0);
+    bench.fabric(1, fabric::LEAVE, 0, incarnation);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Live, "anybody may have sent that");
+    bench.fabric(1, fabric::LEAVE, 0, incarnation);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired, "this one was checked");
+}
+
+#[test]
+fn a_session_without_a_secret_has_no_keys() {
+    let mut bench = Bench::new();
+    bench.enrol(7).expect("answered");
+    bench.config.root = Some(ROOT);
+    bench.restart_controller();
+    assert_eq!((bench.memory.epoch(), bench.memory.authenticated()), (2, true), "nothing old is to be believed");
+    assert!(bench.memory.keys.borrow().is_empty());
+    assert_eq!(bench.sent(lock::CENSUS), [[0; 0]; 0], "what it is told it could not check");
 }

@@ -97,6 +97,9 @@ impl Node {
         }
         if header.epoch > self.epoch() {
             self.session.raise_epoch(header.epoch);
+            if let Some(sealer) = &mut self.sealer {
+                sealer.raise_epoch(header.epoch);
+            }
         }
         let id = first.request;
         if header.position == 0 && !self.reports.pages.contains_key(&id) {

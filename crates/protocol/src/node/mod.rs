@@ -13,6 +13,7 @@ use crate::agent::{Desk, Party};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
+use crate::seal::{Enrolment, Sealer};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
@@ -167,6 +168,8 @@ pub struct Booked {
 pub struct Node {
     config: NodeConfig,
     session: Session,
+    /// Signs and opens packets, where the session has a secret.
+    sealer: Option<Sealer>,
     requests: Requests,
     agency: Agency,
     dead: Dead,
@@ -201,6 +204,7 @@ impl Node {
     pub fn new(config: NodeConfig) -> Node {
         Node {
             session: Session::new(config.clone()),
+            sealer: None,
             nonce: wayside_wire::mix(config.seed),
             config,
             requests: Requests::default(),
@@ -216,10 +220,23 @@ impl Node {
         }
     }
 
-    /// Begins to enrol.
+    /// Begins to enrol, by packets.
     pub fn start(&mut self, now: Time) {
         self.session.start(now, &mut self.out);
         self.set_session_timer();
+    }
+
+    /// Begins the session that a secure connection has brought, in place of [`Node::start`]. The lease runs from `asked`:
+    /// the moment before the first question for it went.
+    pub fn begin(&mut self, now: Time, asked: Time, enrolment: &Enrolment) {
+        let change = self.session.begin(now, asked, enrolment);
+        if change.is_some() {
+            let sealer = |secret| Sealer::new(secret, enrolment.incarnation, enrolment.epoch);
+            self.sealer = enrolment.secret.map(sealer);
+        }
+        self.on_change(change);
+        self.set_session_timer();
+        self.end_if_over(now);
     }
 
     /// The session, while it lives.
@@ -277,7 +294,12 @@ impl Node {
 
     /// The next packet to send to the switch.
     pub fn transmit(&mut self) -> Option<Transmit<'_>> {
-        self.out.pop()
+        self.out.pop(self.sealer.as_ref())
+    }
+
+    /// How often the session's keys have changed in this epoch, as far as this node knows.
+    pub fn rotation(&self) -> u32 {
+        self.sealer.as_ref().map_or(0, Sealer::rotation)
     }
 
     /// The next thing to tell the owner.
@@ -328,6 +350,12 @@ impl Node {
 
     fn handle_packet(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
         let header = check(packet)?;
+        if let Some(sealer) = &mut self.sealer
+            && !sealer.open(&header, packet)
+            && !self.config.is_broken(Mutant::AnyTag)
+        {
+            return Err(DropReason::BadTag);
+        }
         if header.service == service::FABRIC {
             return self.on_fabric(now, &header, packet);
         }

@@ -120,7 +120,7 @@ impl Bench {
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
             let mut copy = packet.clone();
-            Switch::make_join(&mut copy);
+            assert!(self.switch.make_join(&mut copy));
             self.fly_to_node(self.switch.address(agent, 0).expect("agents are known"), copy);
         }
         match verdict.action {

@@ -18,7 +18,7 @@ use std::net::SocketAddrV4;
 use wayside_protocol::controller::{Config, Controller, Namespace, Notice};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::{Booked, NodeConfig};
-use wayside_switch::{Action, Switch};
+use wayside_switch::Action;
 use wayside_wire::{Policy, SlotState, mix};
 
 use crate::Options;
@@ -354,8 +354,9 @@ impl World {
                 self.fault("join lost");
             } else {
                 let mut join = packet.clone();
-                Switch::make_join(&mut join);
-                self.send_to_node(agent, 0, join);
+                if self.switch.with(|switch| switch.make_join(&mut join)) {
+                    self.send_to_node(agent, 0, join);
+                }
             }
         }
         match verdict.action {
@@ -434,6 +435,7 @@ impl World {
                 Notice::Serving(_) => self.count("serving"),
                 Notice::Enrolled(_) => self.count("enrolled"),
                 Notice::Ended(..) => self.count("session ended"),
+                Notice::Rotated(_) => self.count("keys rotated"),
                 Notice::Frozen(..) => self.count("slot frozen"),
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),

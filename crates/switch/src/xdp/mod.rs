@@ -7,10 +7,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT/v1/`: they survive this process, which finds them again.
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT/v2/`: they survive this process, which finds them again.
 //! Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v1`), its size and its namespaces are what is asked for; what else
+//! * Pinned memory is taken up only if its layout (the `v2`), its size and its namespaces are what is asked for; what else
 //!   is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -38,14 +38,14 @@ pub use upcalls::{Upcall, Upcalls};
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
 /// Version of everything that is pinned: `dataplane/memory.h` and `ways.h`. A change of a layout takes the next one.
-const LAYOUT: &str = "v1";
+const LAYOUT: &str = "v2";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 5] = ["slots", "regions", "nodes", "globals", "counters"];
+const PINNED: [&str; 6] = ["slots", "regions", "nodes", "keys", "globals", "counters"];
 
 /// What a switch at the hook is made of.
 #[derive(Clone, Debug)]
@@ -302,6 +302,7 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
             map(object, "slots", config.slots as usize)?,
             map(object, "regions", REGIONS)?,
             map(object, "nodes", NODES)?,
+            map(object, "keys", NODES)?,
             map(object, "globals", 1)?,
             config.max_handle,
         ),

@@ -8,7 +8,7 @@ use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::{
-    DROP, Engine, Globals, NODES, Node, REGIONS, Race, Region, SLOTS, Slot, State, TABLE, TO_CONTROLLER, TO_NODE,
+    DROP, Engine, Globals, Keys, NODES, Node, REGIONS, Race, Region, SLOTS, Slot, State, TABLE, TO_CONTROLLER, TO_NODE,
     Verdict, counter_names,
 };
 
@@ -18,6 +18,7 @@ const RACING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/race.bpf.o"));
 /// Ethernet, IPv4, UDP.
 pub const ENVELOPE: usize = 14 + 20 + 8;
 const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 const XDP_REDIRECT: u32 = 4;
 /// Test runs come in by the loopback interface.
@@ -75,6 +76,7 @@ pub struct Bpf {
     slots: Mapped<Slot>,
     nodes: Mapped<Node>,
     regions: Mapped<Region>,
+    keys: Mapped<Keys>,
     globals: Mapped<Globals>,
     counters: Mapped<[u64; LANE]>,
     /// Bytes that follow the packet in its frame, as Ethernet pads short ones.
@@ -133,6 +135,7 @@ impl Bpf {
             slots: Mapped::new(&object, "slots", SLOTS),
             nodes: Mapped::new(&object, "nodes", TABLE),
             regions: Mapped::new(&object, "regions", TABLE),
+            keys: Mapped::new(&object, "keys", TABLE),
             globals: Mapped::new(&object, "globals", 1),
             object,
             padding: 0,
@@ -175,7 +178,11 @@ impl Bpf {
 
     /// Runs the program on a whole frame: its return code, and the frame that came out.
     pub fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let program = self.object.progs_mut().find(|program| program.name() == "wayside").expect("the program");
+        self.run_program("wayside", frame)
+    }
+
+    fn run_program(&self, name: &str, frame: &[u8]) -> (u32, Vec<u8>) {
+        let program = self.object.progs_mut().find(|program| program.name() == name).expect("the program");
         let mut out = [0; FRAME];
         let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..ProgramInput::default() };
         let output = program.test_run(input).expect("BPF_PROG_TEST_RUN");
@@ -247,6 +254,7 @@ impl Engine for Bpf {
         self.slots.get_mut().copy_from_slice(&state.slots);
         self.nodes.get_mut()[..NODES].copy_from_slice(&state.nodes);
         self.regions.get_mut()[..REGIONS].copy_from_slice(&state.regions);
+        self.keys.get_mut()[..NODES].copy_from_slice(&state.keys);
         self.globals.get_mut()[0] = state.globals;
     }
 
@@ -255,6 +263,7 @@ impl Engine for Bpf {
             slots: self.slots.get().try_into().unwrap(),
             nodes: self.nodes.get()[..NODES].try_into().unwrap(),
             regions: self.regions.get()[..REGIONS].try_into().unwrap(),
+            keys: self.keys.get()[..NODES].try_into().unwrap(),
             globals: self.globals.get()[0],
         }
     }
@@ -267,7 +276,7 @@ impl Engine for Bpf {
 
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
         assert_eq!(race.is_some(), self.racing);
-        self.globals.get_mut()[0].reserved = race.map_or(0, Race::word);
+        self.globals.get_mut()[0].reserved = race.map_or(0, |race| race.word().into());
         let mut sent = frame(&to_switch(from_port), packet, true);
         sent.resize(sent.len() + self.padding, 0xee);
         let (code, mut out) = self.run(&sent);
@@ -280,6 +289,12 @@ impl Engine for Bpf {
             self.check_frame(&verdict, code, &mut out, from_port);
         }
         (verdict, out.split_off(ENVELOPE))
+    }
+
+    fn copy(&mut self, grant: &[u8]) -> Option<Vec<u8>> {
+        let (code, mut out) = self.run_program("copied", &frame(&to_switch(7_600), grant, true));
+        assert!(code == XDP_PASS || code == XDP_DROP, "{code}");
+        (code == XDP_PASS).then(|| out.split_off(ENVELOPE))
     }
 }
 

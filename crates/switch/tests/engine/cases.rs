@@ -10,7 +10,7 @@ use wayside_wire::{
     entry_flag, header_flag, kind, name_hash, packet_bytes, service,
 };
 
-use super::{ACTIONS, DROP, Engine, Race, State, TO_NODE, Verdict, counter_names, join_of};
+use super::{ACTIONS, DROP, Engine, Keys, Race, State, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
 
 /// One case: a slot and its surroundings, one packet, and what becomes of both.
 #[derive(Clone)]
@@ -22,11 +22,25 @@ pub struct Case {
     before: State,
     after: State,
     packet: Packet,
+    tag: Tag,
     from_port: u16,
     verdict: Verdict,
     out: Packet,
+    unchanged: bool,
     copy: bool,
     counts: Vec<(String, u64)>,
+}
+
+/// How a packet comes in while authentication is on.
+#[derive(Clone, Copy)]
+struct Tag {
+    /// Whose key made it; None: the source's own.
+    of: Option<u16>,
+    slot: usize,
+    /// One bit of the packet has changed since.
+    is_bad: bool,
+    /// There is none.
+    is_none: bool,
 }
 
 /// A packet, before it is bytes.
@@ -75,7 +89,8 @@ impl Case {
     pub fn run(&self, engine: &mut dyn Engine) -> Option<String> {
         engine.set(&self.before);
         let before = engine.counters();
-        let (verdict, out) = engine.process(&self.packet.bytes(), self.from_port, self.race);
+        let packet = self.packet_in();
+        let (verdict, out) = engine.process(&packet, self.from_port, self.race);
         let mut wrong = String::new();
         let mut compare = |what: &str, is: String, expected: String| {
             if is != expected {
@@ -84,7 +99,8 @@ impl Case {
         };
         let mut expected = self.verdict;
         if expected.action != DROP {
-            let expected_out = self.out.bytes();
+            let expected_out = if self.unchanged { packet } else { self.out.bytes() };
+            let expected_out = self.signed_for(self.receiver(), expected_out);
             expected.length = expected_out.len() as u16;
             compare("packet out", hex(&out), hex(&expected_out));
         }
@@ -94,7 +110,8 @@ impl Case {
             join.header.kind = kind::lock::JOIN;
             join.header.source = self.out.header.destination;
             join.header.destination = self.out.header.source;
-            compare("copy", hex(&join_of(&out)), hex(&join.bytes()));
+            let join = self.signed_for(Some(join.header.destination), join.bytes());
+            compare("copy", hex(&engine.copy(&out).expect("the agent has a key")), hex(&join));
         }
         let is = engine.get();
         for index in 0..is.slots.len() {
@@ -102,6 +119,9 @@ impl Case {
         }
         for index in 0..is.nodes.len() {
             compare(&format!("node {index}"), node(&is, index), node(&self.after, index));
+        }
+        for (index, (is, expected)) in is.keys.iter().zip(&self.after.keys).enumerate() {
+            compare(&format!("keys {index}"), format!("{is:?}"), format!("{expected:?}"));
         }
         compare("regions", format!("{:?}", is.regions), format!("{:?}", self.after.regions));
         compare("globals", format!("{:?}", is.globals), format!("{:?}", self.after.globals));
@@ -112,6 +132,36 @@ impl Case {
         compare("counted", format!("{counted:?}"), format!("{:?}", self.counts));
         let place = format!("{}:{}", self.file.file_name().unwrap().to_string_lossy(), self.line);
         (!wrong.is_empty()).then(|| format!("{place} on {}: {}\n{wrong}", engine.name(), self.title))
+    }
+
+    /// The packet as its sender signed it, and what became of that.
+    fn packet_in(&self) -> Vec<u8> {
+        let mut bytes = self.packet.bytes();
+        let Tag { of, slot, is_bad, is_none } = self.tag;
+        if self.before.globals.authenticated == 0 || is_none || bytes.len() < entry_at(0) {
+            return bytes;
+        }
+        Keys::of_handle(of.unwrap_or(self.packet.header.source)).sign_up(slot, &mut bytes);
+        if is_bad {
+            // The last bit of the last entry: nothing of a packet is left out.
+            *bytes.last_mut().expect("a header at least") ^= 1;
+        }
+        bytes
+    }
+
+    fn receiver(&self) -> Option<u16> {
+        match self.verdict.action {
+            TO_NODE => Some(self.verdict.handle),
+            TO_CONTROLLER => None,
+            _ => Some(self.packet.header.source),
+        }
+    }
+
+    fn signed_for(&self, receiver: Option<u16>, mut packet: Vec<u8>) -> Vec<u8> {
+        if let Some(handle) = receiver.filter(|_| self.before.globals.authenticated != 0) {
+            self.before.keys[usize::from(handle)].sign_down(&mut packet);
+        }
+        packet
     }
 
     /// What it shows: the kind that comes in, and the drop reason or the counters that go up.
@@ -162,6 +212,9 @@ fn read_given(file: &Path) -> State {
     for (number, word, rest) in lines(&text) {
         set_state(&mut given, word, &mut Words::new(rest, &format!("{}:{number}", file.display())));
     }
+    for handle in (0..given.nodes.len()).filter(|&handle| given.nodes[handle].word != 0) {
+        given.keys[handle] = Keys::of_handle(handle as u16);
+    }
     given
 }
 
@@ -183,9 +236,11 @@ fn new_case(file: &Path, line: usize, title: &str, given: &State) -> Case {
         before: given.clone(),
         after: given.clone(),
         packet: Packet::default(),
+        tag: Tag { of: None, slot: 0, is_bad: false, is_none: false },
         from_port: 20_001,
         verdict: Verdict::default(),
         out: Packet::default(),
+        unchanged: false,
         copy: false,
         counts: Vec::new(),
     }
@@ -204,6 +259,15 @@ impl Reader {
             "race" => {
                 let expires = words.maybe("expires").unwrap_or(0);
                 case.race = Some(Race { expires, joined: words.flag("joined"), loses: words.flag("loses") });
+            }
+            "tag" => {
+                case.tag = Tag {
+                    of: words.maybe("of"),
+                    slot: words.maybe::<u8>("slot").unwrap_or(0).into(),
+                    is_bad: words.flag("bad"),
+                    is_none: words.flag("none"),
+                };
+                assert_ne!(words.flag("good"), case.tag.is_bad || case.tag.is_none, "{}: one of three", words.place);
             }
             "in" => self.packet_in(case, words),
             "out" => self.packet_out(case, words),
@@ -286,6 +350,7 @@ impl Reader {
         }
         case.out = case.packet.clone();
         if words.flag("unchanged") {
+            case.unchanged = true;
             return;
         }
         let name = words.bare();
@@ -334,6 +399,7 @@ fn set_header(header: &mut Header, words: &mut Words) {
         ("dead", header_flag::DEAD),
         ("expired", header_flag::EXPIRED),
         ("retry", header_flag::RETRY),
+        ("key", header_flag::KEY),
         ("no_flags", 0),
     ];
     let named: Vec<u16> = flags.into_iter().filter(|(name, _)| words.flag(name)).map(|(_, flag)| flag).collect();
@@ -376,6 +442,7 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("epoch", &mut state.globals.epoch);
             words.take_into("shard_map", &mut state.globals.shard_map);
             words.take_into("serving", &mut state.globals.serving);
+            words.take_into("authenticated", &mut state.globals.authenticated);
         }
         "region" => {
             let region = &mut state.regions[words.index()];
@@ -400,6 +467,17 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("address", &mut node.address);
             words.take_into("port", &mut node.agent_port);
             words.take_into("namespace", &mut node.namespace);
+        }
+        "keys" => {
+            let keys = &mut state.keys[words.index()];
+            words.take_into("rotation", &mut keys.rotation);
+            words.take_into("heard", &mut keys.heard);
+            if let Some(slot) = words.maybe::<u8>("writing") {
+                keys.written[usize::from(slot)] |= 1;
+            }
+            if words.flag("none") {
+                *keys = Keys::default();
+            }
         }
         "slot" => {
             let slot = &mut state.slots[words.index()];

@@ -11,6 +11,8 @@ pub mod random;
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
 
+use wayside_protocol::seal;
+
 /// `struct ws_slot`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,46 @@ pub struct Globals {
     pub epoch: u32,
     pub serving: u32,
     pub shard_map: u32,
-    pub reserved: u32,
+    pub authenticated: u32,
+    pub reserved: u64,
+}
+
+/// `struct ws_keys`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    pub written: [u32; 2],
+    pub rotation: u32,
+    pub heard: u32,
+    pub of: [KeyPair; 2],
+}
+
+/// Of packets from the node, and to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPair {
+    pub up: [u64; 2],
+    pub down: [u64; 2],
+}
+
+impl Keys {
+    /// Any, as long as every one is another: rotations 0 and 1, the first of them in use.
+    pub fn of_handle(handle: u16) -> Keys {
+        let key = |number: u64| [0, 1].map(|half| wayside_wire::mix(u64::from(handle) << 8 | number << 4 | half));
+        let pair = |slot: u64| KeyPair { up: key(2 * slot), down: key(2 * slot + 1) };
+        Keys { written: [2, 2], rotation: 0, heard: 0, of: [pair(0), pair(1)] }
+    }
+
+    /// Signs a packet as the node, under the key of this slot.
+    pub fn sign_up(&self, slot: usize, packet: &mut [u8]) {
+        seal::Key(self.of[slot].up).sign(slot as u32, packet);
+    }
+
+    /// Signs a packet for the node, under the rotation in use.
+    pub fn sign_down(&self, packet: &mut [u8]) {
+        let slot = self.rotation & 1;
+        seal::Key(self.of[slot as usize].down).sign(slot, packet);
+    }
 }
 
 /// `struct ws_verdict`.
@@ -83,6 +124,7 @@ pub struct State {
     pub slots: [Slot; SLOTS],
     pub nodes: [Node; NODES],
     pub regions: [Region; REGIONS],
+    pub keys: [Keys; NODES],
     pub globals: Globals,
 }
 
@@ -106,6 +148,8 @@ pub trait Engine {
     fn counters(&self) -> Vec<u64>;
     /// Decides one packet, which comes out as long as the verdict says; a dropped one as it is.
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>);
+    /// The JOIN that goes with a GRANT by join, if it may be sent.
+    fn copy(&mut self, grant: &[u8]) -> Option<Vec<u8>>;
 }
 
 #[repr(C)]
@@ -113,6 +157,7 @@ struct View {
     slots: *mut Slot,
     regions: *mut Region,
     nodes: *mut Node,
+    keys: *mut Keys,
     globals: *mut Globals,
     counters: *mut u64,
     slot_count: u32,
@@ -122,7 +167,7 @@ struct View {
 unsafe extern "C" {
     fn ws_process(view: *mut View, packet: *mut u8, length: u32, from_port: u16) -> Verdict;
     fn ws_process_racing(view: *mut View, packet: *mut u8, length: u32, from_port: u16, race: u32) -> Verdict;
-    fn ws_process_copy(packet: *mut u8);
+    fn ws_process_copy(view: *mut View, packet: *mut u8, length: u32) -> core::ffi::c_int;
     fn ws_counter_count() -> u32;
     fn ws_counter_name(counter: u32) -> *const c_char;
 }
@@ -135,20 +180,12 @@ pub fn counter_names() -> Vec<&'static str> {
         .collect()
 }
 
-/// The JOIN that goes with a GRANT by join.
-pub fn join_of(grant: &[u8]) -> Vec<u8> {
-    let mut join = grant.to_vec();
-    assert!(join.len() >= 64);
-    // SAFETY: the header's bytes are there.
-    unsafe { ws_process_copy(join.as_mut_ptr()) };
-    join
-}
-
 /// The native build.
 pub struct Native {
     slots: Vec<Slot>,
     nodes: Vec<Node>,
     regions: Vec<Region>,
+    keys: Vec<Keys>,
     globals: Box<Globals>,
     counters: Vec<u64>,
 }
@@ -161,8 +198,22 @@ impl Native {
             slots: vec![Slot::default(); SLOTS],
             nodes: vec![Node::default(); TABLE],
             regions: vec![Region::default(); TABLE],
+            keys: vec![Keys::default(); TABLE],
             globals: Box::default(),
             counters: vec![0; counter_names().len()],
+        }
+    }
+
+    fn view(&mut self) -> View {
+        View {
+            slots: self.slots.as_mut_ptr(),
+            regions: self.regions.as_mut_ptr(),
+            nodes: self.nodes.as_mut_ptr(),
+            keys: self.keys.as_mut_ptr(),
+            globals: &mut *self.globals,
+            counters: self.counters.as_mut_ptr(),
+            slot_count: SLOTS as u32,
+            reserved: 0,
         }
     }
 }
@@ -176,6 +227,7 @@ impl Engine for Native {
         self.slots.copy_from_slice(&state.slots);
         self.nodes[..NODES].copy_from_slice(&state.nodes);
         self.regions[..REGIONS].copy_from_slice(&state.regions);
+        self.keys[..NODES].copy_from_slice(&state.keys);
         *self.globals = state.globals;
     }
 
@@ -184,6 +236,7 @@ impl Engine for Native {
             slots: self.slots[..].try_into().unwrap(),
             nodes: self.nodes[..NODES].try_into().unwrap(),
             regions: self.regions[..REGIONS].try_into().unwrap(),
+            keys: self.keys[..NODES].try_into().unwrap(),
             globals: *self.globals,
         }
     }
@@ -194,15 +247,7 @@ impl Engine for Native {
 
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
         let mut packet = packet.to_vec();
-        let mut view = View {
-            slots: self.slots.as_mut_ptr(),
-            regions: self.regions.as_mut_ptr(),
-            nodes: self.nodes.as_mut_ptr(),
-            globals: &mut *self.globals,
-            counters: self.counters.as_mut_ptr(),
-            slot_count: SLOTS as u32,
-            reserved: 0,
-        };
+        let mut view = self.view();
         let (start, length) = (packet.as_mut_ptr(), packet.len() as u32);
         // SAFETY: the view's tables have the lengths that memory.h states, the packet is `length` bytes long.
         let verdict = unsafe {
@@ -215,6 +260,15 @@ impl Engine for Native {
             packet.truncate(verdict.length.into());
         }
         (verdict, packet)
+    }
+
+    fn copy(&mut self, grant: &[u8]) -> Option<Vec<u8>> {
+        let mut join = grant.to_vec();
+        assert!(join.len() >= 64);
+        let mut view = self.view();
+        // SAFETY: as in `process`.
+        let sent = unsafe { ws_process_copy(&mut view, join.as_mut_ptr(), join.len() as u32) };
+        (sent != 0).then_some(join)
     }
 }
 

@@ -6,7 +6,7 @@ use wayside_wire::{
     name_hash, service,
 };
 
-use super::{NODES, Race, SLOTS, State};
+use super::{Keys, NODES, Race, SLOTS, State};
 
 /// xorshift64*: a failure depends on its seed alone.
 pub struct Random(u64);
@@ -44,7 +44,7 @@ const JOINS: [u16; 6] = [0, 0, 1, 2, 4094, 4095];
 const PORTS: [u16; 3] = [0, 20_001, u16::MAX];
 
 /// A switch with nodes, most of them LIVE, and slots in any state.
-pub fn state(random: &mut Random) -> State {
+fn state(random: &mut Random) -> State {
     let mut state = State::default();
     for handle in 1..NODES {
         change_node(random, &mut state, handle);
@@ -59,6 +59,18 @@ pub fn state(random: &mut Random) -> State {
     state
 }
 
+/// Of every other run of four seeds the switch has authentication on: its nodes have keys, most of them both.
+pub fn state_of(seed: u64, random: &mut Random) -> State {
+    let mut state = state(random);
+    if seed / 4 % 2 == 1 {
+        state.globals.authenticated = 1;
+        for handle in 1..NODES {
+            change_keys(random, &mut state, handle);
+        }
+    }
+    state
+}
+
 /// One thing about the switch becomes another, as by a controller, time, or chance.
 pub fn disturb(random: &mut Random, state: &mut State) {
     match random.below(40) {
@@ -69,6 +81,9 @@ pub fn disturb(random: &mut Random, state: &mut State) {
         16..36 => {
             let handle = 1 + random.below(NODES as u64 - 1) as usize; // 0 is the controller, and no node
             change_node(random, state, handle);
+            if state.globals.authenticated != 0 {
+                change_keys(random, state, handle);
+            }
         }
         36 | 37 => {
             let namespace = random.below(state.regions.len() as u64) as usize;
@@ -110,6 +125,16 @@ fn change_node(random: &mut Random, state: &mut State, index: usize) {
     node.namespace = random.pick(&[1, 1, 1, 1, 2, 3]);
 }
 
+fn change_keys(random: &mut Random, state: &mut State, index: usize) {
+    let written = |random: &mut Random| if random.once_in(12) { random.pick(&[0, 1, 3]) } else { 2 };
+    state.keys[index] = Keys {
+        written: [written(random), written(random)],
+        rotation: random.below(3) as u32,
+        heard: random.below(3) as u32,
+        ..Keys::of_handle(index as u16)
+    };
+}
+
 fn change_region(random: &mut Random, state: &mut State, namespace: usize) {
     let region = &mut state.regions[namespace];
     // Rarely beyond the memory, or around its end.
@@ -141,10 +166,23 @@ pub fn packet(random: &mut Random, state: &State) -> (Vec<u8>, u16) {
         16 | 17 => session_packet(random, state),
         _ => any_packet(random, state),
     };
+    if state.globals.authenticated != 0 {
+        sign(random, &mut packet);
+    }
     if random.once_in(12) {
         spoil(random, &mut packet);
     }
     (packet, random.pick(&PORTS))
+}
+
+/// By its source, as a rule; or by somebody else, or not at all.
+fn sign(random: &mut Random, packet: &mut [u8]) {
+    let source = u16::from_be_bytes([packet[8], packet[9]]);
+    match random.below(20) {
+        0 => {}
+        1 => Keys::of_handle(handle(random)).sign_up(0, packet),
+        _ => Keys::of_handle(source).sign_up(random.below(2) as usize, packet),
+    }
 }
 
 /// A node of the table that is likely to be LIVE.
@@ -270,7 +308,8 @@ fn session_packet(random: &mut Random, state: &State) -> Vec<u8> {
     header.count = 0;
     let node = state.nodes.get(usize::from(source)).copied().unwrap_or_default();
     let sequence = (node.word & 0x00ff_ffff_ffff_ffff).wrapping_add(random.below(4)).wrapping_sub(1);
-    let mut packet = vec![0; 64];
+    let enrols = header.kind == kind::fabric::ENROL && !random.once_in(4);
+    let mut packet = vec![0; if enrols { 112 } else { 64 }];
     header.write(&mut packet);
     Heartbeat {
         sequence: if random.once_in(20) { random.next() } else { sequence },

@@ -1,0 +1,60 @@
+//! Keys of sessions at the switch, and the controller's own signatures.
+//!
+//! ```text
+//!   enrolment, new epoch ──► rotation 0 ──period over, node has followed──► rotation 1 ──► ...
+//! ```
+//!
+//! Invariants: a rotation begins only once a heartbeat under the last was taken, so that no node is ever two behind.
+//! Which rotation a session is at stands in the switch's memory alone: it is 0 after whatever loses that memory.
+
+use super::{Controller, Notice, Store};
+use crate::memory::SwitchMemory;
+use crate::seal::{Direction, Period};
+use crate::{Handle, Mutant, Time};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use wayside_wire::Header;
+
+impl<M: SwitchMemory, S: Store> Controller<M, S> {
+    /// The session's first keys in this epoch. A session without a secret gets none, and nobody else's either.
+    pub(super) fn install_keys(&mut self, now: Time, handle: Handle) {
+        let Some(session) = self.sessions.get(handle) else { return };
+        let first = Period { incarnation: session.record.incarnation, epoch: self.counters.epoch, rotation: 0 };
+        let keys = session.record.secret.map(|secret| secret.keys(first));
+        self.memory.set_keys(handle, keys.as_ref());
+        self.sessions.rotated(now, handle);
+    }
+
+    /// Goes on to the next keys where the time of these is over.
+    pub(super) fn rotate_keys(&mut self, now: Time) {
+        if self.config.root.is_none() || self.config.rotation_period == 0 {
+            return;
+        }
+        let hasty = self.config.is_broken(Mutant::HastyRotation);
+        for (handle, record, since) in self.sessions.living_rotated() {
+            if now.since(*since) < self.config.rotation_period || !(hasty || self.memory.has_followed(handle)) {
+                continue;
+            }
+            let Some(secret) = record.secret else { continue };
+            let rotation = self.memory.rotation(handle).wrapping_add(1);
+            let next = Period { incarnation: record.incarnation, epoch: self.counters.epoch, rotation };
+            self.memory.rotate(handle, &secret.keys(next));
+            *since = now;
+            self.notices.push_back(Notice::Rotated(handle));
+        }
+    }
+
+    /// Puts a packet on its way, signed for whom it is meant: everything that the controller sends goes by here.
+    pub(super) fn post(&mut self, to: SocketAddrV4, mut packet: Vec<u8>) {
+        if self.config.root.is_some() {
+            let Ok(Header { destination, .. }) = Header::read(&packet) else { return };
+            let record = self.sessions.get(destination).map(|session| session.record);
+            // Whoever has no key would not believe it.
+            let Some((record, secret)) = record.and_then(|record| Some((record, record.secret?))) else { return };
+            let rotation = self.memory.rotation(destination);
+            let period = Period { incarnation: record.incarnation, epoch: self.counters.epoch, rotation };
+            secret.key(Direction::Down, period).sign(rotation, &mut packet);
+        }
+        self.outbox.push_back((to, packet));
+    }
+}
