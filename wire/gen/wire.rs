@@ -905,19 +905,19 @@ impl Header {
     #[inline]
     pub(crate) fn write_fields(&self, packet: &mut [u8], at: usize) {
         let bytes: &mut [u8; 32] = array_mut(packet, at);
-        bytes[0..2].copy_from_slice(&MAGIC.to_be_bytes());
-        bytes[2..3].copy_from_slice(&VERSION.to_be_bytes());
-        bytes[3..4].copy_from_slice(&self.service.to_be_bytes());
-        bytes[4..5].copy_from_slice(&self.kind.to_be_bytes());
-        bytes[5..6].copy_from_slice(&self.count.to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[8..10].copy_from_slice(&self.source.to_be_bytes());
-        bytes[10..12].copy_from_slice(&self.destination.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.epoch.to_be_bytes());
-        bytes[16..20].copy_from_slice(&self.shard_map.to_be_bytes());
-        bytes[20..22].copy_from_slice(&self.namespace.to_be_bytes());
-        bytes[22..24].copy_from_slice(&self.position.to_be_bytes());
-        bytes[24..32].copy_from_slice(&self.tag.to_be_bytes());
+        *array_mut(bytes, 0) = MAGIC.to_be_bytes();
+        *array_mut(bytes, 2) = VERSION.to_be_bytes();
+        *array_mut(bytes, 3) = self.service.to_be_bytes();
+        *array_mut(bytes, 4) = self.kind.to_be_bytes();
+        *array_mut(bytes, 5) = self.count.to_be_bytes();
+        *array_mut(bytes, 6) = self.flags.to_be_bytes();
+        *array_mut(bytes, 8) = self.source.to_be_bytes();
+        *array_mut(bytes, 10) = self.destination.to_be_bytes();
+        *array_mut(bytes, 12) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 16) = self.shard_map.to_be_bytes();
+        *array_mut(bytes, 20) = self.namespace.to_be_bytes();
+        *array_mut(bytes, 22) = self.position.to_be_bytes();
+        *array_mut(bytes, 24) = self.tag.to_be_bytes();
     }
 }
 
@@ -969,15 +969,15 @@ impl Entry {
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
         let bytes: &mut [u8; 32] = array_mut(packet, at);
-        bytes[0..8].copy_from_slice(&self.name.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.request.to_be_bytes());
-        bytes[16..20].copy_from_slice(&self.slot.to_be_bytes());
-        bytes[20..24].copy_from_slice(&self.tenure.to_be_bytes());
-        bytes[24..26].copy_from_slice(&self.holder.to_be_bytes());
-        bytes[26..28].copy_from_slice(&self.reply_port.to_be_bytes());
-        bytes[28..30].copy_from_slice(&self.slot_bits.to_be_bytes());
-        bytes[30..31].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[31..32].copy_from_slice(&self.sequence.to_be_bytes());
+        *array_mut(bytes, 0) = self.name.to_be_bytes();
+        *array_mut(bytes, 8) = self.request.to_be_bytes();
+        *array_mut(bytes, 16) = self.slot.to_be_bytes();
+        *array_mut(bytes, 20) = self.tenure.to_be_bytes();
+        *array_mut(bytes, 24) = self.holder.to_be_bytes();
+        *array_mut(bytes, 26) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 28) = self.slot_bits.to_be_bytes();
+        *array_mut(bytes, 30) = self.flags.to_be_bytes();
+        *array_mut(bytes, 31) = self.sequence.to_be_bytes();
     }
 }
 
@@ -1017,12 +1017,12 @@ impl Enrol {
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
         let bytes: &mut [u8; 80] = array_mut(packet, at);
-        bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.pid.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.lease_us.to_be_bytes());
-        bytes[16..40].copy_from_slice(&self.namespace_name);
-        bytes[40..72].copy_from_slice(&self.host);
-        bytes[72..80].copy_from_slice(&[0; 8]);
+        *array_mut(bytes, 0) = self.nonce.to_be_bytes();
+        *array_mut(bytes, 8) = self.pid.to_be_bytes();
+        *array_mut(bytes, 12) = self.lease_us.to_be_bytes();
+        *array_mut(bytes, 16) = self.namespace_name;
+        *array_mut(bytes, 40) = self.host;
+        *array_mut(bytes, 72) = [0; 8];
     }
 }
 
@@ -1074,16 +1074,16 @@ impl Enrolled {
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
         let bytes: &mut [u8; 40] = array_mut(packet, at);
-        bytes[0..8].copy_from_slice(&self.nonce.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.incarnation.to_be_bytes());
-        bytes[16..20].copy_from_slice(&self.lease_us.to_be_bytes());
-        bytes[20..24].copy_from_slice(&self.grace_us.to_be_bytes());
-        bytes[24..28].copy_from_slice(&self.slots.to_be_bytes());
-        bytes[28..29].copy_from_slice(&self.policy.to_be_bytes());
-        bytes[29..30].copy_from_slice(&self.reason.to_be_bytes());
-        bytes[30..31].copy_from_slice(&self.version.to_be_bytes());
-        bytes[31..32].copy_from_slice(&[0; 1]);
-        bytes[32..40].copy_from_slice(&self.lifeline.to_be_bytes());
+        *array_mut(bytes, 0) = self.nonce.to_be_bytes();
+        *array_mut(bytes, 8) = self.incarnation.to_be_bytes();
+        *array_mut(bytes, 16) = self.lease_us.to_be_bytes();
+        *array_mut(bytes, 20) = self.grace_us.to_be_bytes();
+        *array_mut(bytes, 24) = self.slots.to_be_bytes();
+        *array_mut(bytes, 28) = self.policy.to_be_bytes();
+        *array_mut(bytes, 29) = self.reason.to_be_bytes();
+        *array_mut(bytes, 30) = self.version.to_be_bytes();
+        *array_mut(bytes, 31) = [0; 1];
+        *array_mut(bytes, 32) = self.lifeline.to_be_bytes();
     }
 }
 
@@ -1120,10 +1120,10 @@ impl Heartbeat {
     #[inline]
     pub fn write(&self, packet: &mut [u8], at: usize) {
         let bytes: &mut [u8; 32] = array_mut(packet, at);
-        bytes[0..8].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.oldest.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.sent_us.to_be_bytes());
-        bytes[24..32].copy_from_slice(&self.incarnation.to_be_bytes());
+        *array_mut(bytes, 0) = self.sequence.to_be_bytes();
+        *array_mut(bytes, 8) = self.oldest.to_be_bytes();
+        *array_mut(bytes, 16) = self.sent_us.to_be_bytes();
+        *array_mut(bytes, 24) = self.incarnation.to_be_bytes();
     }
 }
 

@@ -9,6 +9,7 @@ use crate::map::{IdMap, SteadyMap};
 use crate::{Handle, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::mem;
 use wayside_wire::{Entry, SlotBits};
 
@@ -87,10 +88,13 @@ impl Book {
     }
 
     pub fn next_due(&self) -> Option<Time> {
-        let agent = self.agent.as_ref().map(|a| a.due()).filter(|due| due.0 != u64::MAX);
-        let claim = self.claim.as_ref().map(|c| c.due);
-        let handing = self.handing.as_ref().map(|h| h.due);
-        [agent, claim, handing, self.limbo_due, self.forget].into_iter().flatten().min()
+        const NEVER: Time = Time(u64::MAX);
+        let agent = self.agent.as_ref().map_or(NEVER, |agent| agent.due());
+        let claim = self.claim.as_ref().map_or(NEVER, |claim| claim.due);
+        let handing = self.handing.as_ref().map_or(NEVER, |handing| handing.due);
+        let rest = self.limbo_due.unwrap_or(NEVER).min(self.forget.unwrap_or(NEVER));
+        let due = agent.min(claim).min(handing).min(rest);
+        (due != NEVER).then_some(due)
     }
 
     /// Keeps a packet for later; false if there is no room, or it is there.
@@ -114,10 +118,88 @@ impl Book {
     }
 }
 
+/// Books by slot. A call of the node mostly speaks of one slot, again and again: that one is found without the map.
+///
+/// Invariants: `index` has the place of every slot with a book; all other places are `vacant`, and their books empty. `last` is a slot and its place, or a place beyond all.
+#[derive(Default)]
+pub struct Books {
+    index: SteadyMap<u32, u32>,
+    places: Vec<Book>,
+    vacant: Vec<u32>,
+    last: Cell<(u32, u32)>,
+}
+
+impl Books {
+    #[inline]
+    fn place(&self, slot: u32) -> Option<usize> {
+        let (known, place) = self.last.get();
+        if known == slot && (place as usize) < self.places.len() {
+            return Some(place as usize);
+        }
+        let place = *self.index.get(&slot)?;
+        self.last.set((slot, place));
+        Some(place as usize)
+    }
+
+    pub fn get(&self, slot: u32) -> Option<&Book> {
+        self.place(slot).map(|place| &self.places[place])
+    }
+
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Book> {
+        self.place(slot).map(|place| &mut self.places[place])
+    }
+
+    fn get_or_default(&mut self, slot: u32) -> &mut Book {
+        let place = self.place(slot).unwrap_or_else(|| {
+            let place = self.vacant.pop().unwrap_or(self.places.len() as u32);
+            if place as usize == self.places.len() {
+                self.places.push(Book::default());
+            }
+            self.index.insert(slot, place);
+            self.last.set((slot, place));
+            place as usize
+        });
+        &mut self.places[place]
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<Book> {
+        let place = self.index.remove(&slot)?;
+        self.last.set((slot, u32::MAX));
+        self.vacant.push(place);
+        Some(mem::take(&mut self.places[place as usize]))
+    }
+
+    /// Makes room for as many books.
+    fn make_room(&mut self, books: usize) {
+        self.places.reserve(books.saturating_sub(self.places.len()));
+        self.vacant.reserve(books.saturating_sub(self.vacant.len()));
+    }
+
+    fn clear(&mut self) {
+        self.index.clear();
+        self.places.clear();
+        self.vacant.clear();
+        self.last.set((0, u32::MAX));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// In an order that follows from their slots and their history alone.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Book)> {
+        self.index.iter().map(|(&slot, &place)| (slot, &self.places[place as usize]))
+    }
+}
+
 /// All books of a node.
 #[derive(Default)]
 pub struct Agency {
-    pub books: SteadyMap<u32, Book>,
+    pub books: Books,
     /// Books for which agents and limbos were made.
     provided: usize,
     #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
@@ -140,6 +222,7 @@ impl Agency {
         self.spare_limbos.reserve((provided + 1).saturating_sub(self.spare_limbos.len()));
         self.spare_limbos.extend((0..agents).map(|_| Vec::with_capacity(LIMBO_ROOM)));
         self.slot_list.reserve(provided);
+        self.books.make_room(provided);
         self.provided = provided;
     }
 
@@ -161,7 +244,7 @@ impl Agency {
     }
 
     pub fn get(&mut self, slot: u32) -> Option<&mut Book> {
-        self.books.get_mut(&slot)
+        self.books.get_mut(slot)
     }
 
     /// The slot's book, with room for a packet in limbo.
@@ -179,7 +262,7 @@ impl Agency {
 
     /// What was in the slot's limbo; given back empty to [`Agency::put_limbo_away`].
     pub fn take_limbo(&mut self, slot: u32) -> Vec<Stray> {
-        let Some(book) = self.books.get_mut(&slot) else { return Vec::new() };
+        let Some(book) = self.books.get_mut(slot) else { return Vec::new() };
         book.limbo_due = None;
         book.seen = None;
         mem::take(&mut book.limbo)
@@ -194,7 +277,7 @@ impl Agency {
 
     /// Forgets a book that keeps nothing.
     pub fn drop_book(&mut self, slot: u32) {
-        if let Some(book) = self.books.remove(&slot) {
+        if let Some(book) = self.books.remove(slot) {
             self.put_limbo_away(book.limbo);
         }
     }
@@ -203,7 +286,7 @@ impl Agency {
     pub fn slots(&mut self) -> Vec<u32> {
         let mut slots = mem::take(&mut self.slot_list);
         slots.clear();
-        slots.extend(self.books.keys());
+        slots.extend(self.books.index.keys());
         slots.sort_unstable();
         slots
     }

@@ -11,6 +11,8 @@
 use crate::agent::mode_flag;
 use crate::map::SteadyMap;
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
+use alloc::vec::Vec;
+use core::mem;
 use wayside_wire::{Entry, SlotBits, SlotState, entry_flag};
 
 /// A wish for a lock.
@@ -127,82 +129,162 @@ const COUNTER_BITS: u32 = 40;
 /// Requests of a node at a time.
 const MOST: usize = 4 << 20;
 
-/// All requests of a node.
-#[derive(Default)]
+/// Cells that a table has at first: a power of two.
+const CELLS_FIRST: usize = 128;
+
+/// One place in the table. `id` 0: it is empty.
+#[derive(Clone, Default)]
+struct Cell {
+    id: u64,
+    request: Option<Request>,
+}
+
+/// All requests of a node: a table in which an id's low bits are its place, so that finding one takes a look and no hash.
+///
+/// Invariants: at most half of the cells are taken, so that a new id, which must have an empty one, is found after two
+/// tries on average; ids whose cell is taken are left out. Only an id of the past may find its cell taken when it comes
+/// back, as a grant that nobody waits for: it lies among the `strays`.
 pub struct Requests {
-    map: SteadyMap<u64, Request>,
+    cells: Vec<Cell>,
+    taken: usize,
+    strays: SteadyMap<u64, Request>,
     next: u64,
     oldest: u64,
     end: u64,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let cells = alloc::vec![Cell::default(); CELLS_FIRST];
+        Requests { cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
+    }
 }
 
 impl Requests {
     /// Begins the ids of an incarnation; `counter` is 1, or higher where a test wants the end to be near.
     pub fn start(&mut self, incarnation: u64, counter: u64) {
         let base = incarnation << COUNTER_BITS;
-        self.map.clear();
+        self.clear();
         self.next = base | counter.max(1);
         self.oldest = self.next;
         self.end = base | ((1 << COUNTER_BITS) - 1);
     }
 
+    fn clear(&mut self) {
+        self.cells.iter_mut().for_each(|cell| *cell = Cell::default());
+        self.taken = 0;
+        self.strays.clear();
+    }
+
+    fn place(&self, id: u64) -> usize {
+        id as usize & (self.cells.len() - 1)
+    }
+
     pub fn insert(&mut self, request: Request) -> Result<u64, AcquireError> {
-        if self.next >= self.end {
-            return Err(AcquireError::Exhausted);
-        }
-        if self.map.len() >= MOST {
+        if self.len() >= MOST {
             return Err(AcquireError::TooMany);
         }
-        let id = self.next;
-        self.next += 1;
-        self.map.insert(id, request);
-        Ok(id)
+        if 2 * self.taken >= self.cells.len() {
+            self.grow();
+        }
+        loop {
+            if self.next >= self.end {
+                return Err(AcquireError::Exhausted);
+            }
+            let id = self.next;
+            self.next += 1;
+            let place = self.place(id);
+            if self.cells[place].id == 0 {
+                self.cells[place] = Cell { id, request: Some(request) };
+                self.taken += 1;
+                return Ok(id);
+            }
+        }
+    }
+
+    /// Twice as many cells: ids that had different ones have different ones again.
+    #[cold]
+    fn grow(&mut self) {
+        let cells = alloc::vec![Cell::default(); 2 * self.cells.len()];
+        for cell in mem::replace(&mut self.cells, cells) {
+            if cell.id != 0 {
+                let place = self.place(cell.id);
+                self.cells[place] = cell;
+            }
+        }
     }
 
     /// Remembers to give back a grant that nobody waits for.
     pub fn insert_returning(&mut self, id: u64, request: Request) -> bool {
-        if self.map.len() >= MOST {
+        if self.len() >= MOST {
             return false;
         }
-        self.map.insert(id, request);
+        self.strays.insert(id, request);
         true
     }
 
+    #[inline]
     pub fn get(&self, id: u64) -> Option<&Request> {
-        self.map.get(&id)
+        match self.cells.get(self.place(id)) {
+            Some(cell) if cell.id == id => cell.request.as_ref(),
+            _ => self.strays.get(&id),
+        }
     }
 
+    #[inline]
     pub fn get_mut(&mut self, id: u64) -> Option<&mut Request> {
-        self.map.get_mut(&id)
+        let place = self.place(id);
+        match self.cells.get_mut(place) {
+            Some(cell) if cell.id == id => cell.request.as_mut(),
+            _ => self.strays.get_mut(&id),
+        }
     }
 
     pub fn remove(&mut self, id: u64) -> Option<Request> {
-        self.map.remove(&id)
+        let place = self.place(id);
+        match self.cells.get_mut(place) {
+            Some(cell) if cell.id == id => {
+                self.taken -= 1;
+                cell.id = 0;
+                cell.request.take()
+            }
+            _ => self.strays.remove(&id),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.len() == 0
     }
 
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.taken + self.strays.len()
     }
 
+    /// In an order that follows from their ids and their history alone.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
-        self.map.iter().map(|(&id, request)| (RequestId(id), request))
+        let cells = self.cells.iter().filter_map(|cell| cell.request.as_ref().map(|request| (cell.id, request)));
+        let strays = self.strays.iter().map(|(&id, request)| (id, request));
+        cells.chain(strays).map(|(id, request)| (RequestId(id), request))
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Request)> {
-        self.map.iter_mut().map(|(&id, request)| (id, request))
+        let cells = self.cells.iter_mut().filter_map(|cell| {
+            let id = cell.id;
+            cell.request.as_mut().map(|request| (id, request))
+        });
+        cells.chain(self.strays.iter_mut().map(|(&id, request)| (id, request)))
     }
 
-    pub fn drain(&mut self) -> impl Iterator<Item = (RequestId, Request)> + '_ {
-        self.map.drain().map(|(id, request)| (RequestId(id), request))
+    /// Takes all of them out.
+    pub fn drain(&mut self) -> Vec<(RequestId, Request)> {
+        let all = self.iter().map(|(id, request)| (id, *request)).collect();
+        self.clear();
+        all
     }
 
     /// The oldest id that may still matter; every id is passed over once.
     pub fn oldest(&mut self) -> u64 {
-        while self.oldest < self.next && !self.map.contains_key(&self.oldest) {
+        while self.oldest < self.next && self.get(self.oldest).is_none() {
             self.oldest += 1;
         }
         self.oldest

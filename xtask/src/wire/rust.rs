@@ -222,14 +222,13 @@ fn packed(out: &mut String, structure: &Struct) {
         structure.bytes
     ));
     for (at, field) in structure.layout() {
-        let end = at + field.size();
         let value = match (field.fixed, field.is_reserved(), field.is_text()) {
             (true, ..) => format!("{}.to_be_bytes()", field.name.to_uppercase()),
             (_, true, _) => format!("[0; {}]", field.size()),
             (.., true) => format!("self.{}", field.name),
             _ => format!("self.{}.to_be_bytes()", field.name),
         };
-        out.push_str(&format!("bytes[{at}..{end}].copy_from_slice(&{value});\n"));
+        out.push_str(&format!("*array_mut(bytes, {at}) = {value};\n"));
     }
     out.push_str("}\n}\n");
 }

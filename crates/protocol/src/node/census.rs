@@ -191,7 +191,7 @@ impl Node {
         }));
         found.sort_unstable_by_key(|entry| (entry.slot, entry.request));
         let agents = found.len();
-        found.extend(self.agency.books.iter().filter_map(|(&slot, book)| {
+        found.extend(self.agency.books.iter().filter_map(|(slot, book)| {
             let agent = book.agent.as_ref().filter(|agent| agent.suspended)?;
             scope.stamp(slot).filter(|stamp| agent.stamp <= *stamp)?;
             let flags = entry_flag::AGENCY;

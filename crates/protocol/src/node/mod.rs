@@ -175,6 +175,8 @@ pub struct Node {
     dead: Dead,
     timers: Timers,
     session_timer: Time,
+    /// Of the call under way: tells timers that are near from those that are not.
+    now: Time,
     out: Outbox,
     events: VecDeque<Event>,
     local: VecDeque<Party>,
@@ -186,7 +188,7 @@ pub struct Node {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requests: BTreeMap<RequestId, &Request> = self.requests.iter().collect();
-        let books: BTreeMap<u32, &Book> = self.agency.books.iter().map(|(&slot, book)| (slot, book)).collect();
+        let books: BTreeMap<u32, &Book> = self.agency.books.iter().collect();
         let session = self.session.info();
         f.debug_struct("Node")
             .field("session", &session)
@@ -212,6 +214,7 @@ impl Node {
             dead: Dead::default(),
             timers: Timers::default(),
             session_timer: Time(u64::MAX),
+            now: Time(0),
             out: Outbox::new(),
             events: VecDeque::with_capacity(QUEUED),
             local: VecDeque::with_capacity(QUEUED),
@@ -222,6 +225,7 @@ impl Node {
 
     /// Begins to enrol, by packets.
     pub fn start(&mut self, now: Time) {
+        self.now = now;
         self.session.start(now, &mut self.out);
         self.set_session_timer();
     }
@@ -335,7 +339,7 @@ impl Node {
 
     /// Who holds and who waits by the books of this node's agent of `slot`; None without an agent that may act.
     pub fn books(&self, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
-        let agent = self.agency.books.get(&slot)?.agent.as_ref().filter(|agent| !agent.suspended)?;
+        let agent = self.agency.books.get(slot)?.agent.as_ref().filter(|agent| !agent.suspended)?;
         let booked = |party: &Party, token| Booked {
             holder: party.holder,
             request: RequestId(party.request),
@@ -452,6 +456,7 @@ impl Node {
         let mut lost: alloc::vec::Vec<RequestId> = self
             .requests
             .drain()
+            .into_iter()
             .filter(|(_, r)| !matches!(r.state, State::Returning { .. }))
             .map(|(id, _)| id)
             .collect();
@@ -465,6 +470,7 @@ impl Node {
 
     /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it knows.
     pub(super) fn end_if_over(&mut self, now: Time) {
+        self.now = now;
         if self.session.is_live() && self.session.lease_is_over(now) {
             self.on_session_tick(now);
         }
@@ -480,7 +486,7 @@ impl Node {
     fn set_session_timer(&mut self) {
         let due = self.session.due();
         if due != self.session_timer && due.0 != u64::MAX {
-            self.timers.set(due, Due::Session);
+            self.timers.set(self.now, due, Due::Session);
         }
         self.session_timer = due;
     }
@@ -491,7 +497,7 @@ impl Node {
         timers.drop_stale(owners, |at, due| match due {
             Due::Session => at == *session_timer,
             Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
-            Due::Slot(slot) => agency.books.get(&slot).is_some_and(|b| b.due == Some(at)),
+            Due::Slot(slot) => agency.books.get(slot).is_some_and(|b| b.due == Some(at)),
         });
     }
 
@@ -531,9 +537,9 @@ impl Node {
         work(&mut self.agency, &mut desk)
     }
 
-    fn set_request_timer(timers: &mut Timers, id: u64, request: &mut Request, at: Time) {
+    fn set_request_timer(timers: &mut Timers, now: Time, id: u64, request: &mut Request, at: Time) {
         request.due = request.deadline.filter(|_| request.waits()).map_or(at, |deadline| deadline.min(at));
-        timers.set(request.due, Due::Request(RequestId(id)));
+        timers.set(now, request.due, Due::Request(RequestId(id)));
     }
 
     /// Sets the slot's timer to its next need, or drops a book that keeps nothing.
@@ -547,7 +553,7 @@ impl Node {
         if due != book.due {
             book.due = due;
             if let Some(at) = due {
-                self.timers.set(at, Due::Slot(slot));
+                self.timers.set(self.now, at, Due::Slot(slot));
             }
         }
     }

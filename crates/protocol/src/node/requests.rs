@@ -92,6 +92,7 @@ impl Node {
     // ---- asking ----
 
     fn enter(&mut self, now: Time, want: Acquire, state: State) -> Result<u64, AcquireError> {
+        self.now = now;
         let info = self.session.info().ok_or(AcquireError::NoSession)?;
         if self.session.lease_is_over(now) {
             return Err(AcquireError::NoSession);
@@ -119,7 +120,7 @@ impl Node {
         if let Some(request) = self.requests.get_mut(id) {
             request.floor = floor;
             if state == State::Parked && request.deadline.is_some() {
-                Self::set_request_timer(&mut self.timers, id, request, Time(u64::MAX));
+                Self::set_request_timer(&mut self.timers, self.now, id, request, Time(u64::MAX));
             }
         }
         Ok(id)
@@ -133,7 +134,7 @@ impl Node {
         let entry = request.entry(id, me, epoch);
         let (slot, port) = (request.slot, request.port);
         let at = now + request.pause;
-        Self::set_request_timer(&mut self.timers, id, request, at);
+        Self::set_request_timer(&mut self.timers, self.now, id, request, at);
         if self.own_agent_decides(slot, request_mode(&entry)) {
             let party = Party::from_entry(&entry);
             let taken = self.with_agent(now, slot, port, |agent, desk| agent.on_acquire(party, None, desk));
@@ -170,7 +171,7 @@ impl Node {
         let Some(request) = self.requests.get_mut(first) else { return };
         request.state = State::Waiting;
         let (port, at) = (request.port, now + request.pause);
-        Self::set_request_timer(&mut self.timers, first, request, at);
+        Self::set_request_timer(&mut self.timers, self.now, first, request, at);
         let header = self.session.header(service::LOCK, kind::lock::ACQUIRE, 0);
         self.out.entries(port, header, &batch[..count]);
     }
@@ -185,7 +186,7 @@ impl Node {
         }
         request.pause = (request.pause * 2).min(most);
         match request.state {
-            State::Parked => Self::set_request_timer(&mut self.timers, id, request, Time(u64::MAX)),
+            State::Parked => Self::set_request_timer(&mut self.timers, self.now, id, request, Time(u64::MAX)),
             State::Waiting if request.next.is_some() && !request.alone => self.ask_from(now, id),
             State::Waiting => self.send_again(now, id, kind::lock::ACQUIRE),
             State::Returning { kind } => self.send_again(now, id, kind),
@@ -198,7 +199,7 @@ impl Node {
         let (me, epoch) = (self.handle(), self.epoch());
         let Some(request) = self.requests.get_mut(id) else { return };
         let (entry, port, at) = (request.entry(id, me, epoch), request.port, now + request.pause);
-        Self::set_request_timer(&mut self.timers, id, request, at);
+        Self::set_request_timer(&mut self.timers, self.now, id, request, at);
         self.send(port, kind, 0, 0, entry);
     }
 
@@ -208,7 +209,7 @@ impl Node {
         let State::Held { token, ordinal, .. } = request.state else { return };
         let speaking = Request { grant: Some((token, ordinal)), ..*request };
         let (entry, port, at) = (speaking.entry(id, me, epoch), request.port, now + request.pause);
-        Self::set_request_timer(&mut self.timers, id, request, at);
+        Self::set_request_timer(&mut self.timers, self.now, id, request, at);
         self.send(port, kind::lock::DOWNGRADE, 0, 0, entry);
     }
 
@@ -407,7 +408,7 @@ impl Node {
         let Some(request) = self.requests.get_mut(next).filter(|r| r.state == State::Parked) else { return };
         // Due at once: the tick that follows sends it, unless the rest of this packet grants it.
         request.state = State::Waiting;
-        Self::set_request_timer(&mut self.timers, next, request, now);
+        Self::set_request_timer(&mut self.timers, self.now, next, request, now);
     }
 
     /// Grants and refusals of this node's own agents. They may lead to further ones.
@@ -491,7 +492,7 @@ impl Node {
             && request.due > now + pause
         {
             request.pause = pause;
-            Self::set_request_timer(&mut self.timers, entry.request, request, now + pause);
+            Self::set_request_timer(&mut self.timers, self.now, entry.request, request, now + pause);
         }
     }
 
