@@ -87,6 +87,10 @@ pub struct SwitchArgs {
     #[arg(long)]
     pub check_config: bool,
 
+    /// Detach what a daemon of this --listen and --bpf-dir has left deciding at the XDP hook when it died, and end
+    #[arg(long, conflicts_with = "check_config")]
+    pub detach: bool,
+
     #[command(flatten)]
     pub settings: Settings,
 }

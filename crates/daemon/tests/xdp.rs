@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Running, wayside};
+use support::{PATIENCE, Running, end, wayside};
 use tempfile::TempDir;
 use wayside_client::Session;
 use wayside_hosts::{Host, Program};
@@ -127,14 +127,13 @@ impl RawNode {
         }
         let mut packet = vec![0; BODY + Enrol::BYTES];
         Header { kind: kind::fabric::ENROL, ..Header::default() }.write(&mut packet);
-        let nonce = std::process::id() as u64 + u64::from(socket.local_addr().unwrap().port()) << 32;
+        let nonce = u64::from(std::process::id()) | u64::from(socket.local_addr().unwrap().port()) << 32;
         let enrol = Enrol {
             nonce,
             pid: 1,
             lease_us: 60_000_000,
             namespace_name: padded("default").expect("short"),
             host: padded("raw").expect("short"),
-            ..Enrol::default()
         };
         enrol.write(&mut packet, BODY);
         socket.send(&packet).expect("sent");
@@ -560,4 +559,57 @@ fn it_falls_back_and_says_so() {
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("there is no interface port9; there are lo, port0, port1"), "{said}");
+}
+
+/// `--detach`: what a dead daemon has left goes, and is told; a daemon that lives keeps what it has.
+#[test]
+fn what_a_dead_daemon_has_left_can_be_detached() {
+    let Some(world) = World::or_skip(1) else { return };
+    let detach = |host: &Host| {
+        let mut command = wayside(&["switch", "--detach", "--listen", SWITCH, "--bpf-dir"]);
+        host.enter(command.arg(&world.bpf));
+        end(command)
+    };
+    let ended = detach(&world.switch);
+    assert_eq!((ended.code, ended.stdout.starts_with("nothing of 10.78.0.1:7600 is left in ")), (Some(0), true));
+    let (daemon, _) = world.daemon("native");
+    let ended = detach(&world.switch);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("UDP port 10.78.0.1:7600 is in use"), "{ended:?}");
+    assert!(world.programs().iter().all(Option::is_some), "the daemon still has it");
+    // From another network namespace the port looks free. There it must be refused by what is attached where.
+    let ended = detach(&world.clients[0]);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("another network namespace"), "{ended:?}");
+    daemon.signal(libc::SIGKILL);
+    daemon.wait();
+    assert!(world.programs().iter().all(Option::is_some), "it outlives the daemon");
+    let ended = detach(&world.switch);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let expected = "the program is detached from port0, port1, the memory of 65536 slots removed\n";
+    assert_eq!(ended.stdout, expected);
+    assert_eq!(world.programs(), [None, None]);
+    assert_eq!(fs::read_dir(&world.bpf).expect("bpffs").count(), 0, "nothing is left behind");
+    let ended = detach(&world.switch);
+    assert!(ended.stdout.starts_with("nothing of"), "{ended:?}");
+
+    // Of another version, with another layout of its memory: that is detached as well, and a daemon takes its place.
+    for replaced in [false, true] {
+        let (daemon, _) = world.daemon("native");
+        daemon.signal(libc::SIGKILL);
+        daemon.wait();
+        let pins = fs::read_dir(&world.bpf).expect("bpffs").next().expect("of this address").expect("read").path();
+        let layout = fs::read_dir(&pins).expect("bpffs").next().expect("the one layout").expect("read").path();
+        fs::rename(layout, pins.join("v0")).expect("bpffs renames");
+        if replaced {
+            let (daemon, line) = world.daemon("native");
+            assert!(line.starts_with("switch: native XDP on 10.78.0.1:7600 (port0, port1)"), "{line}");
+            daemon.signal(libc::SIGTERM);
+            daemon.wait();
+        } else {
+            assert_eq!(detach(&world.switch).stdout, expected);
+        }
+        assert_eq!(world.programs(), [None, None]);
+        assert_eq!(fs::read_dir(&world.bpf).expect("bpffs").count(), 0, "nothing is left behind");
+    }
 }

@@ -5,6 +5,8 @@ use crate::cli::SwitchArgs;
 use crate::config::{Config, Settings, Shown};
 use crate::failure::Failure;
 use crate::server;
+#[cfg(feature = "xdp")]
+use std::io::{Error, ErrorKind};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 
@@ -17,8 +19,56 @@ pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
         say(&shown(&config));
         return Ok(());
     }
+    if args.detach {
+        say(&detach(&config)?);
+        return Ok(());
+    }
     let state_dir = config.state_dir.clone();
     server::run(&config, move |_| state_dir.map_or_else(default_state_dir, Ok))
+}
+
+/// Detaches what a daemon that is no more has left at the hook, and tells what that was.
+#[cfg(feature = "xdp")]
+fn detach(config: &Config) -> Result<String, Failure> {
+    use wayside_switch::xdp::{self, interfaces};
+    let Config { listen, bpf_dir, .. } = config;
+    // Kept until all is done: no daemon begins meanwhile. Where the address is gone, none has it.
+    let _port = match UdpSocket::bind(listen) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            return Err(Failure::unavailable(format!(
+                "UDP port {listen} is in use: if that is its daemon (ss -lnup tells), end it with SIGTERM, and it detaches \
+                 its program itself"
+            )));
+        }
+        other => other,
+    };
+    let failed = |error: Error| Failure::system(format_args!("can't look into {}", bpf_dir.display()), &error);
+    let Some(left) = xdp::left(bpf_dir, *listen).map_err(failed)? else {
+        return Ok(format!("nothing of {listen} is left in {}", bpf_dir.display()));
+    };
+    let here = interfaces::list().map_err(|error| Failure::system("can't list the network interfaces", &error))?;
+    let mut ports = Vec::new();
+    for (number, program) in &left.attached {
+        let port = here.iter().find(|port| port.index == *number && port.program.is_some_and(|(of, _)| of == *program));
+        let elsewhere = || {
+            Failure::unavailable(format!(
+                "it is attached to interface {number} of another network namespace: run this there (nsenter --net)"
+            ))
+        };
+        ports.push(port.ok_or_else(elsewhere)?.name.as_str());
+    }
+    xdp::remove_left(bpf_dir, *listen);
+    let program = match ports.join(", ") {
+        none if none.is_empty() => "no program was attached any more".into(),
+        ports => format!("the program is detached from {ports}"),
+    };
+    let memory = left.slots.map_or_else(String::new, |slots| format!(", the memory of {slots} slots removed"));
+    Ok(format!("{program}{memory}"))
+}
+
+#[cfg(not(feature = "xdp"))]
+fn detach(_: &Config) -> Result<String, Failure> {
+    Err(Failure::unavailable("built without XDP: it can't see what is left at the hook"))
 }
 
 /// What a configuration asks of this host. Whether the ports are free is not asked: a switch may run with it already.

@@ -39,17 +39,8 @@ impl Link {
 
     /// The attachment that an earlier process has pinned, if its interface is still this one.
     pub(super) fn reopen(pin: &Path, interface: u32) -> Option<Link> {
-        let path = c_path(pin).ok()?;
-        // SAFETY: as above; the descriptor is new.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(checked(sys::bpf_obj_get(path.as_ptr())).ok()?) };
-        let mut info = sys::bpf_link_info::default();
-        let mut length = size_of_val(&info) as u32;
-        // SAFETY: `info` has the length that is told.
-        let known = unsafe {
-            checked(sys::bpf_obj_get_info_by_fd(descriptor.as_raw_fd(), (&raw mut info).cast(), &raw mut length))
-                .is_ok()
-                && info.__bindgen_anon_1.xdp.ifindex == interface
-        };
+        let descriptor = open(pin).ok()?;
+        let known = look(&descriptor).is_ok_and(|(attached_to, _)| attached_to == interface);
         let link = Link { descriptor, pin: pin.into() };
         if known {
             return Some(link);
@@ -71,6 +62,29 @@ impl Link {
         // SAFETY: an open descriptor. It fails where the interface is gone, and nothing is attached any more.
         let _ = unsafe { sys::bpf_link_detach(self.descriptor.as_raw_fd()) };
         std::fs::remove_file(&self.pin)
+    }
+}
+
+/// The interface and the program of a pinned attachment, by their numbers; None if the interface is gone.
+pub(super) fn attachment(pin: &Path) -> io::Result<Option<(u32, u32)>> {
+    let (interface, program) = look(&open(pin)?)?;
+    Ok((interface != 0).then_some((interface, program)))
+}
+
+fn open(pin: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(pin)?;
+    // SAFETY: a path that lives through the call; the descriptor is new.
+    unsafe { Ok(OwnedFd::from_raw_fd(checked(sys::bpf_obj_get(path.as_ptr()))?)) }
+}
+
+/// Number of the interface, 0 if it is gone, and of the program.
+fn look(link: &OwnedFd) -> io::Result<(u32, u32)> {
+    let mut info = sys::bpf_link_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: `info` has the length that is told; only links of XDP are pinned here, so it is that part which is filled.
+    unsafe {
+        checked(sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &raw mut length))?;
+        Ok((info.__bindgen_anon_1.xdp.ifindex, info.prog_id))
     }
 }
 

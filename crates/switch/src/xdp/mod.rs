@@ -77,6 +77,12 @@ impl Hook {
     pub fn load(options: &Options) -> io::Result<(Hook, Switch)> {
         let pins = pins_of(&options.directory, options.listen);
         mount_bpffs(&options.directory)?;
+        // Of an earlier version: its program would have the hook, and decide about the same locks.
+        layouts_of(&options.directory, options.listen)
+            .unwrap_or_default()
+            .iter()
+            .filter(|layout| **layout != pins)
+            .for_each(|layout| remove_layout(layout));
         fs::create_dir_all(pins.join("links"))?;
         let resumed = reusable(&pins, options.config.slots);
         if !resumed {
@@ -233,14 +239,56 @@ impl Hook {
     }
 }
 
-/// Detaches and removes what an earlier process has left for this address.
+/// What a process has left at the hook for its address, or has there now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The interfaces and programs that are attached, by their numbers. Those whose interface is gone are left out.
+    pub attached: Vec<(u32, u32)>,
+    /// How many slots its memory has, if there is memory.
+    pub slots: Option<u32>,
+}
+
+/// What is pinned for this address, of whichever layout, or None.
+///
+/// # Errors
+/// Without the right to look.
+pub fn left(directory: &Path, listen: SocketAddrV4) -> io::Result<Option<Left>> {
+    let layouts = match layouts_of(directory, listen) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut left = Left::default();
+    for pins in &layouts {
+        for entry in fs::read_dir(pins.join("links")).into_iter().flatten() {
+            left.attached.extend(link::attachment(&entry?.path())?);
+        }
+        let slots = pins.join("slots");
+        if slots.exists() {
+            let map = MapHandle::from_pinned_path(slots).map_err(io::Error::other)?;
+            left.slots = Some(left.slots.unwrap_or(0) + map.max_entries());
+        }
+    }
+    left.attached.sort_unstable();
+    Ok((!layouts.is_empty()).then_some(left))
+}
+
+/// Detaches and removes what an earlier process has left for this address, of whichever layout.
 pub fn remove_left(directory: &Path, listen: SocketAddrV4) {
-    let pins = pins_of(directory, listen);
+    layouts_of(directory, listen).unwrap_or_default().iter().for_each(|pins| remove_layout(pins));
+}
+
+fn remove_layout(pins: &Path) {
     for entry in fs::read_dir(pins.join("links")).into_iter().flatten().flatten() {
         // Without its pin a link is gone: nobody has it open.
         remove_file(&entry.path());
     }
-    remove_all(&pins);
+    remove_all(pins);
+}
+
+/// Where processes of this address have their pins, one directory for each layout.
+fn layouts_of(directory: &Path, listen: SocketAddrV4) -> io::Result<Vec<PathBuf>> {
+    let address = pins_of(directory, listen).parent().expect("it is joined of two").to_owned();
+    fs::read_dir(address)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
 
 /// bpffs keeps dots in names for itself.
