@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 pub struct Process {
     child: Child,
@@ -21,7 +22,7 @@ impl Process {
         mut hear: impl FnMut(Option<String>) + Send + 'static,
     ) -> io::Result<Process> {
         hosts.enter(&mut command, place);
-        system::die_with_parent(&mut command);
+        system::prepare_child(&mut command);
         // A group of its own: Ctrl-C at the terminal is for the demo, which then ends its children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -46,6 +47,23 @@ impl Process {
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(|_| ())
+    }
+
+    /// Asks it to end, by SIGTERM, and returns when it has; by SIGKILL if that takes too long. Whether it was well.
+    pub fn stop(&mut self) -> io::Result<bool> {
+        /// A switch detaches its program within milliseconds.
+        const MOST: Duration = Duration::from_secs(5);
+        if self.ended()?.is_none() {
+            self.signal(libc::SIGTERM)?;
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < MOST {
+            if let Some(status) = self.ended()? {
+                return Ok(status.success());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.kill().map(|()| false)
     }
 
     /// Its end, if it has ended.

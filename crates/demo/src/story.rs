@@ -23,6 +23,8 @@ const ON_ITS_WAY: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_secs(5);
 /// The accounts go on being used before the paused worker comes back.
 const MEANWHILE: Duration = Duration::from_millis(300);
+/// For the switch's program without its daemon: long enough for hundreds of transfers.
+const ALONE: Duration = Duration::from_millis(500);
 /// Before the switch is started again: about what an init system takes.
 const DOWN: Duration = Duration::from_millis(200);
 
@@ -48,6 +50,9 @@ pub fn tell(plan: &Plan, screen: &mut Screen) -> Result<(), Failure> {
     let directory = tempfile::Builder::new().prefix("wayside-demo-").tempdir()?;
     let hosts = Hosts::make(plan.loopback)?;
     screen.line(&hosts.description);
+    let files = SwitchFiles::write(&plan.wayside, directory.path(), &hosts, plan.lease)?;
+    let switch = first_switch(&files, &hosts, screen)?;
+    screen.line(&format!("The switch: {}.", switch.residence));
     screen.line(&format!(
         "{} processes of {TELLERS} threads move money between {ACCOUNTS} accounts in one file.",
         plan.workers
@@ -55,8 +60,7 @@ pub fn tell(plan: &Plan, screen: &mut Screen) -> Result<(), Failure> {
     screen.heading("Without locks");
     let bare = without_locks(plan, directory.path(), &hosts, screen)?;
     screen.heading("With locks");
-    let files = SwitchFiles::write(&plan.wayside, directory.path(), &hosts, plan.lease)?;
-    let mut story = Story::begin(plan, directory.path(), &hosts, &files, screen)?;
+    let mut story = Story::begin(plan, directory.path(), &hosts, &files, switch, screen)?;
     story.run()?;
     let (locked, mut faults) = story.end()?;
     screen.line("");
@@ -67,6 +71,18 @@ pub fn tell(plan: &Plan, screen: &mut Screen) -> Result<(), Failure> {
         return Ok(());
     }
     failed(faults.join("\n        "))
+}
+
+/// In native XDP if the hosts allow it; if the switch finds that it can't be, it says why, and takes what it can have.
+fn first_switch(files: &SwitchFiles, hosts: &Hosts, screen: &mut Screen) -> Result<Switch, Failure> {
+    let native = hosts.native().unwrap_or_else(|why| {
+        screen.line(&why);
+        false
+    });
+    match Switch::start(files, native) {
+        Err(Failure::Failed(_)) if native => Switch::start(files, false),
+        other => other,
+    }
 }
 
 /// The same work with nothing to keep the tellers apart.
@@ -117,8 +133,7 @@ fn judge(bare: &Part, locked: &Part) -> Vec<String> {
 /// The part with locks, in which things break.
 struct Story<'a> {
     screen: &'a mut Screen,
-    hosts: &'a Hosts,
-    files: &'a SwitchFiles,
+    files: &'a SwitchFiles<'a>,
     crew: Crew,
     switch: Option<Switch>,
     /// Between two events.
@@ -159,13 +174,11 @@ impl<'a> Story<'a> {
     fn begin(
         plan: &Plan,
         directory: &Path,
-        hosts: &'a Hosts,
-        files: &'a SwitchFiles,
+        hosts: &Hosts,
+        files: &'a SwitchFiles<'a>,
+        switch: Switch,
         screen: &'a mut Screen,
     ) -> Result<Self, Failure> {
-        let started = Instant::now();
-        let switch = Switch::start(files, hosts)?;
-        let ready = started.elapsed();
         let bank = directory.join("bank");
         Bank::found(&bank, ACCOUNTS, BALANCE)?;
         let control_socket = Some(files.control_socket.clone());
@@ -173,21 +186,16 @@ impl<'a> Story<'a> {
         let (crew, lease, grace) = Crew::start(&terms, hosts, screen)?;
         screen.event(
             Duration::ZERO,
-            &format!(
-                "the switch answers after {}; {} workers start: lease {}, grace {}",
-                span(ready),
-                plan.workers,
-                span(lease),
-                span(grace)
-            ),
+            &format!("{} workers start: lease {}, grace {}", plan.workers, span(lease), span(grace)),
         );
         if !plan.fenced {
             screen.detail("the accounts take stale tokens, as asked");
         }
-        // Two leases run out, and six calm times are between beginning, events and end.
-        let busy = BARE + (lease + grace) * 2 + MEANWHILE + DOWN * 2;
-        let calm = plan.seconds.saturating_sub(busy) / 6;
-        Ok(Story { screen, hosts, files, crew, switch: Some(switch), calm, lease, grace, faults: Vec::new() })
+        // Two leases run out, and calm times are between beginning, events and end.
+        let (alone, calms) = if switch.at_hook() { (ALONE * 2, 7) } else { (Duration::ZERO, 6) };
+        let busy = BARE + (lease + grace) * 2 + MEANWHILE + DOWN * 2 + alone;
+        let calm = plan.seconds.saturating_sub(busy) / calms;
+        Ok(Story { screen, files, crew, switch: Some(switch), calm, lease, grace, faults: Vec::new() })
     }
 
     fn run(&mut self) -> Result<(), Failure> {
@@ -198,6 +206,10 @@ impl<'a> Story<'a> {
         self.calm()?;
         self.pause()?;
         self.calm()?;
+        if self.switch.as_ref().is_some_and(Switch::at_hook) {
+            self.kill_daemon()?;
+            self.calm()?;
+        }
         self.restart_switch()?;
         self.calm()?;
         self.calm()
@@ -330,22 +342,70 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
+    /// Kills the daemon of a switch at the hook: what decides, and its memory, are the kernel's.
+    fn kill_daemon(&mut self) -> Result<(), Failure> {
+        let epoch = highest_epoch(&self.crew.statement()?).0;
+        let before = self.transfers_in(ALONE)?;
+        self.event("kill -9: the switch's daemon; its program stays at the hook, with all locks");
+        let daemon = self.switch.take().expect("it was started again after every end");
+        let native = daemon.native;
+        daemon.kill()?;
+        let alone = self.transfers_in(ALONE)?;
+        let time = span(ALONE);
+        self.screen.detail(&format!(
+            "it goes on alone: {} transfers in {time}, {} in the {time} before",
+            grouped(alone),
+            grouped(before)
+        ));
+        if alone == 0 {
+            self.faults.push("without its daemon the switch granted nothing".into());
+        }
+        let daemon = Switch::start(self.files, native)?;
+        self.event("the daemon is started again");
+        if daemon.took_over() {
+            self.screen.detail(&format!("it takes the running switch over, in the same epoch {epoch}"));
+        } else {
+            self.faults.push("the new daemon did not take the running switch over".into());
+        }
+        self.switch = Some(daemon);
+        self.crew.watch(self.screen, ON_ITS_WAY)?;
+        let now = highest_epoch(&self.crew.statement()?).0;
+        if now != epoch {
+            self.faults.push(format!("the switch went on in epoch {now}, not {epoch}"));
+        }
+        Ok(())
+    }
+
+    fn transfers_in(&mut self, time: Duration) -> Result<u64, Failure> {
+        let before = self.crew.statement()?.transfers;
+        self.crew.watch(self.screen, time)?;
+        Ok(self.crew.statement()?.transfers - before)
+    }
+
+    /// Ends the switch with its memory, and starts it again.
     fn restart_switch(&mut self) -> Result<(), Failure> {
         let epoch = highest_epoch(&self.crew.statement()?).0;
-        self.event("kill -9: the switch, which has all locks in memory");
-        let killed_at = crate::system::now_us();
-        if let Some(switch) = self.switch.take() {
+        let switch = self.switch.take().expect("it was started again after every end");
+        let native = switch.native;
+        let ended_at = crate::system::now_us();
+        let how = if switch.at_hook() {
+            self.event("SIGTERM: the switch leaves the hook, and its memory of all locks is gone");
+            switch.stop()?;
+            "end"
+        } else {
+            self.event("kill -9: the switch, which has all locks in memory");
             switch.kill()?;
-        }
+            "kill"
+        };
         self.crew.watch(self.screen, DOWN)?;
         self.event("the switch is started again, knowing nothing of any lock");
-        self.switch = Some(Switch::start(self.files, self.hosts)?);
+        self.switch = Some(Switch::start(self.files, native)?);
         let risen = |crew: &mut Crew| Ok(Some(highest_epoch(&crew.statement()?)).filter(|(now, _)| *now > epoch));
         let most = self.lease + self.grace + SLACK;
         let (now, at) = self.crew.until(self.screen, most, "grants of a new epoch were to come", risen)?;
         self.screen.detail(&format!(
-            "locks are granted again {} after the kill, in epoch {now} after {epoch}",
-            span(Duration::from_micros(at.saturating_sub(killed_at)))
+            "locks are granted again {} after the {how}, in epoch {now} after {epoch}",
+            span(Duration::from_micros(at.saturating_sub(ended_at)))
         ));
         Ok(())
     }

@@ -2,18 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-pub fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }
 
 /// Microseconds since boot: the same clock in all processes of the demo.
@@ -46,38 +41,22 @@ impl Drop for FileLock<'_> {
     }
 }
 
-/// A network namespace that lives as long as its descriptor, or a process in it, does: nothing is left to remove,
-/// however the demo ends.
-pub fn new_network_namespace() -> io::Result<OwnedFd> {
-    // A thread of its own: the one that calls `unshare` moves.
-    let made = thread::spawn(|| {
-        // SAFETY: it changes the calling thread alone.
-        checked(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
-        File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
-    });
-    made.join().expect("nothing in it panics")
-}
-
-/// Starts `command` in a network namespace.
-pub fn run_in_namespace(command: &mut Command, namespace: BorrowedFd<'_>) {
-    let descriptor: RawFd = namespace.as_raw_fd();
-    // SAFETY: setns is a system call and nothing more: it may be called after fork. The descriptor is closed in the
-    // child by exec, not before.
-    unsafe { before_exec(command, move || checked(libc::setns(descriptor, libc::CLONE_NEWNET))) };
-}
-
-/// Kills the process that `command` becomes if this one dies, even by SIGKILL.
-pub fn die_with_parent(command: &mut Command) {
-    // SAFETY: prctl is a system call and nothing more.
-    unsafe { before_exec(command, || checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))) };
-}
-
-/// # Safety
-/// `step` runs between fork and exec: it may make system calls, and must not allocate.
-unsafe fn before_exec(command: &mut Command, step: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+/// Kills the process that `command` becomes if this one dies, even by SIGKILL, and lets it hear the signals that this one
+/// keeps for [`is_interrupted`]: a mask is inherited.
+pub fn prepare_child(command: &mut Command) {
     use std::os::unix::process::CommandExt;
-    // SAFETY: the caller's promise.
-    unsafe { command.pre_exec(step) };
+    let prepare = || {
+        // SAFETY: system calls and nothing more, which may be made between fork and exec; a zeroed set is storage for
+        // sigemptyset, which initialises it.
+        unsafe {
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+            checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
+        }
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// Sends a signal to a child of this process that has not been waited for.
@@ -94,7 +73,7 @@ pub fn is_interrupted() -> bool {
 }
 
 /// Notes SIGINT, SIGTERM and SIGHUP, for [`is_interrupted`], instead of dying by them: children must be ended first.
-/// To be called before other threads exist. Children start without this mask: `Command` clears it.
+/// To be called before other threads exist.
 pub fn note_interrupts() {
     // SAFETY: a zeroed set is storage for sigemptyset, which initialises it; all calls have valid arguments.
     let set = unsafe {

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What the time-line must tell, in this order.
-const STORY: [&str; 14] = [
+const STORY: [&str; 11] = [
     "Without locks",
     "money is astray",
     "With locks",
@@ -17,10 +17,17 @@ const STORY: [&str; 14] = [
     "SIGCONT",
     "its write is refused: token",
     "it moves money again",
-    "kill -9: the switch",
-    "locks are granted again",
-    "without locks",
 ];
+/// Then, of a switch in userspace.
+const USERSPACE: [&str; 1] = ["kill -9: the switch, which has all locks in memory"];
+/// Or of one at the XDP hook.
+const HOOK: [&str; 4] = [
+    "kill -9: the switch's daemon; its program stays at the hook",
+    "it goes on alone:",
+    "it takes the running switch over, in the same epoch",
+    "SIGTERM: the switch leaves the hook",
+];
+const END: [&str; 3] = ["knowing nothing of any lock", "locks are granted again", "without locks"];
 
 /// Runs it alone: leases of half a second do not outlast three demos at once on two processors.
 fn demo(arguments: &[&str]) -> Output {
@@ -57,6 +64,7 @@ fn build(directory: &Path) {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--package", "wayside-daemon", "--profile", profile, "--target-dir"])
         .arg(directory.parent().expect("the target directory"))
+        .args(if cfg!(feature = "xdp") { &["--features", "xdp"][..] } else { &[] })
         .status()
         .expect("cargo starts");
     assert!(built.success(), "`wayside` does not build");
@@ -74,13 +82,15 @@ fn cell(table: &str, label: &str) -> String {
     row.rsplit("  ").next().expect("a split has a part").trim().replace(',', "")
 }
 
-fn assert_complete(output: &Output, hosts: &str) {
+fn assert_complete(output: &Output, hosts: &str, switch: &str) {
     let (out, errors) = text(output);
     assert!(output.status.success(), "{}\n{out}\n{errors}", output.status);
     assert_eq!(errors, "");
     assert!(out.lines().next().is_some_and(|line| line.contains(hosts)), "not {hosts}:\n{out}");
+    assert!(out.lines().any(|line| line.starts_with(&format!("The switch: {switch} on "))), "not {switch}:\n{out}");
+    let restarts: &[&str] = if switch == "userspace" { &USERSPACE } else { &HOOK };
     let mut rest = out.as_str();
-    for step in STORY {
+    for step in STORY.iter().chain(restarts).chain(&END) {
         let (_, after) = rest.split_once(step).unwrap_or_else(|| panic!("no {step:?} in its place in\n{out}"));
         rest = after;
     }
@@ -101,17 +111,41 @@ fn assert_complete(output: &Output, hosts: &str) {
 
 #[test]
 fn the_money_is_exact_on_loopback() {
-    assert_complete(&demo(&["--loopback"]), "on loopback");
+    assert_complete(&demo(&["--loopback"]), "on loopback", "userspace");
 }
 
 #[test]
 fn the_money_is_exact_over_network_namespaces() {
-    let available = Command::new("unshare").args(["--net", "true"]).output();
-    if !available.is_ok_and(|output| output.status.success()) {
-        println!("skipped: network namespaces need root");
+    if let Some(why) = wayside_hosts::missing() {
+        println!("skipped: the demo on four hosts: {why}");
         return;
     }
-    assert_complete(&demo(&[]), "network namespace of its own");
+    let before = bpf_directories();
+    let output = demo(&[]);
+    let ours = bpf_directories().into_iter().filter(|name| !before.contains(name)).collect::<Vec<_>>();
+    assert_complete(&output, "network namespace of its own", home());
+    assert!(ours.is_empty(), "left in bpffs: {ours:?}");
+}
+
+/// Where the switch is to be found on four hosts: at the hook, if this was built with XDP and the kernel has it.
+fn home() -> &'static str {
+    #[cfg(feature = "xdp")]
+    {
+        let host = || wayside_hosts::Host::new().expect("as above");
+        let (one, other) = (host(), host());
+        one.join("left", &other, "right", 1).expect("veth");
+        match other.pass("right") {
+            Ok(_) => return "native XDP",
+            Err(error) => println!("skipped: the demo in native XDP: {error}"),
+        }
+    }
+    "userspace"
+}
+
+fn bpf_directories() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("wayside-demo-")).collect()
 }
 
 #[test]
