@@ -10,14 +10,15 @@ setup: ## install what building and testing need; silent if it is all there
 	@scripts/setup.sh
 
 demo: ## a switch and four hosts move money under locks while things break
-	@cargo build --release --quiet -p wayside-daemon -p wayside-demo
+	@features=$$(scripts/xdp.sh wayside-daemon wayside-demo) && \
+		cargo build --release --quiet -p wayside-daemon -p wayside-demo $$features
 	@"$${CARGO_TARGET_DIR:-target}/release/wayside-demo"
 
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
 bench: ## an acquire through the switch against a bare UDP echo, and Redis if it is installed
-	@cargo run --release --quiet -p wayside-bench
+	@features=$$(scripts/xdp.sh wayside-bench) && cargo run --release --quiet -p wayside-bench $$features
 
 lint: ## formatting, clippy, generated files, scripts
 	@scripts/lint.sh

@@ -5,6 +5,10 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check -- --color never
 cargo clippy --workspace --all-targets --quiet -- -D warnings
+# And what is compiled with XDP only, where it can be.
+features=$(scripts/xdp.sh wayside-daemon wayside-demo wayside-bench 2>/dev/null)
+# shellcheck disable=SC2086 # flags
+[ -z "$features" ] || cargo clippy --workspace --all-targets $features --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 # Scripts parse, and say how they fail.
