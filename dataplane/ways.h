@@ -2,7 +2,8 @@
 /*
  * Where the XDP switch's frames go: its ports, the way to every node, and the daemon for what has no way.
  *
- *   ways      where a node's last accepted heartbeat came from: port and next hop        this file, on heartbeats
+ *   ways      where a node's last accepted heartbeat came from: port and next hop        this file, on heartbeats; the
+ *                                                                                      daemon, for a new node
  *   ports     interface and own address of every port                                    loader
  *   indexes   interface to port                                                          loader
  *   out       frames that leave by another port than they came in                        loader
@@ -53,8 +54,16 @@ struct ws_port {
 	ws_u16 reserved;
 };
 
-/* 63..48 port + 1, 47..0 the next hop's MAC address, first half highest. 0: not known. */
-WS_ARRAY(ways, WS_NODES, ws_u64);
+/* 63..48 port + 1, 47..0 the next hop's MAC address, first half highest. 0: not known. The daemon clears a handle's when
+ * another node gets it. */
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_NODES);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, ws_u64);
+} ways SEC(".maps");
+
 WS_ARRAY(ports, WS_PORTS, struct ws_port);
 
 struct {

@@ -116,6 +116,13 @@ struct RawNode {
 
 impl RawNode {
     fn enrol(host: &Host) -> RawNode {
+        let mut node = RawNode::enrol_silently(host);
+        node.beat(1);
+        node
+    }
+
+    /// Without a heartbeat, so that the switch does not know where it is.
+    fn enrol_silently(host: &Host) -> RawNode {
         let socket = host.within(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
         host.within(|| socket.connect(SWITCH).expect("a route"));
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -141,16 +148,14 @@ impl RawNode {
         let header = check(&answer).expect("a packet");
         assert_eq!(header.kind, kind::fabric::ENROLLED, "{header:?}");
         let enrolled = Enrolled::read(&answer, BODY);
-        let mut node = RawNode {
+        RawNode {
             socket,
             handle: header.destination,
             incarnation: enrolled.incarnation,
             epoch: header.epoch,
             namespace: header.namespace,
             requests: 0,
-        };
-        node.beat(1);
-        node
+        }
     }
 
     /// Tells the switch where it is.
@@ -262,6 +267,30 @@ fn copies_in_bursts_come_out_each_as_its_own() {
         assert_eq!(told, granted);
     }
     assert_eq!(world.count("handed_up_lost"), 0);
+}
+
+/// A handle's next node may be elsewhere: until its first heartbeat, its packets go by the kernel's routes.
+#[test]
+fn a_new_node_is_reached_before_its_first_heartbeat() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    let mut reader = RawNode::enrol(&world.clients[0]);
+    let before = world.count("handed_up");
+    let mut agent = RawNode::enrol_silently(&world.clients[1]);
+    let first = agent.acquire(5, 0);
+    agent.socket.send(&first).unwrap();
+    receive(&agent.socket);
+    let join = reader.acquire(5, 0);
+    reader.socket.send(&join).unwrap();
+    assert_eq!(header_of(&receive(&reader.socket)).0.kind, kind::lock::GRANT);
+    assert_eq!(header_of(&receive(&agent.socket)).0.kind, kind::lock::JOIN, "by the daemon");
+    assert_eq!(world.count("handed_up"), before + 2, "its ENROL and the JOIN");
+    agent.beat(1);
+    let join = reader.acquire(5, 0);
+    reader.socket.send(&join).unwrap();
+    receive(&reader.socket);
+    assert_eq!(header_of(&receive(&agent.socket)).0.kind, kind::lock::JOIN, "by the program");
+    assert_eq!(world.count("handed_up"), before + 2);
 }
 
 /// Two CPUs in one slot: as many ordinals as grants, none twice, none missing.

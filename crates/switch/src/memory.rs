@@ -62,6 +62,8 @@ pub(crate) struct Memory {
     pub(crate) nodes: Zeroed<Node>,
     pub(crate) keys: Zeroed<Keys>,
     pub(crate) globals: Zeroed<Globals>,
+    /// The XDP program's: where each node's frames go. 0: not known.
+    ways: Option<Zeroed<AtomicU64>>,
     /// Slots that namespaces have so far: regions follow each other and stay.
     taken: Mutex<u32>,
     max_handle: u16,
@@ -75,6 +77,7 @@ impl Memory {
             nodes: Zeroed::new(NODES),
             keys: Zeroed::new(NODES),
             globals: Zeroed::new(1),
+            ways: None,
             taken: Mutex::new(0),
             max_handle: config.max_handle,
         }
@@ -88,11 +91,12 @@ impl Memory {
         nodes: Zeroed<Node>,
         keys: Zeroed<Keys>,
         globals: Zeroed<Globals>,
+        ways: Zeroed<AtomicU64>,
         max_handle: u16,
     ) -> Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
-        Memory { slots, regions, nodes, keys, globals, taken, max_handle }
+        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), taken, max_handle }
     }
 
     pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
@@ -232,6 +236,11 @@ impl SwitchMemory for Switch {
         node.address.store((*entry.address.ip()).into(), Release);
         node.agent_port.store(entry.address.port(), Release);
         node.namespace.store(entry.namespace, Release);
+        // The node that had the handle before may have been elsewhere: until the new one's first heartbeat its packets go
+        // by the kernel's routes.
+        if let Some(ways) = &self.memory.ways {
+            ways[usize::from(handle)].store(0, Release);
+        }
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }

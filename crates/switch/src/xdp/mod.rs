@@ -352,6 +352,7 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
             map(object, "nodes", NODES)?,
             map(object, "keys", NODES)?,
             map(object, "globals", 1)?,
+            map(object, "ways", NODES)?,
             config.max_handle,
         ),
         counters: Counters::map(counters.as_fd(), lanes() as usize)?,
