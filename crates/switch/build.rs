@@ -20,7 +20,9 @@ fn main() {
     core.std("gnu11").opt_level(2).extra_warnings(true).warnings_into_errors(tested).compile("wayside_core");
 
     if env::var_os("CARGO_FEATURE_XDP").is_some() {
-        for source in ["wayside.bpf.c", "cases/observed.bpf.c", "cases/race.bpf.c", "cases/siphash.bpf.c"] {
+        for source in
+            ["wayside.bpf.c", "cases/observed.bpf.c", "cases/race.bpf.c", "cases/timed.bpf.c", "cases/siphash.bpf.c"]
+        {
             wayside_clang::compile(&Path::new(DATAPLANE).join(source));
         }
     }
