@@ -35,6 +35,9 @@ pub struct Refused {
 pub struct Status {
     pub version: String,
     pub listen: String,
+    /// Where the admin port is: control connections of other hosts, and HTTP.
+    #[serde(default)]
+    pub admin_listen: String,
     /// `native XDP`, `generic XDP` or `userspace`.
     pub mode: String,
     /// The interfaces whose packets are decided by XDP.

@@ -59,10 +59,18 @@ fn status_text(status: &Status) -> String {
     let uptime = lasted(Duration::from_micros(status.uptime_us));
     let serving = if status.serving { "serving" } else { "recovering" };
     let Status { version, listen, mode, threads, wait, epoch, .. } = status;
+    let aside = match &status.mode_reason {
+        Some(reason) => format!(" ({reason})"),
+        None if status.ports.is_empty() => String::new(),
+        None => format!(" ({})", status.ports.join(", ")),
+    };
     let plural = if *threads == 1 { "" } else { "s" };
     let mut text = format!(
-        "switch: {mode} on {listen}, {serving}, up {uptime}, epoch {epoch}, {threads} thread{plural} ({wait}), version {version}\n"
+        "switch: {mode}{aside} on {listen}, {serving}, up {uptime}, epoch {epoch}, {threads} thread{plural} ({wait}), version {version}\n"
     );
+    if !status.admin_listen.is_empty() {
+        text.push_str(&format!("metrics: http://{}/metrics\n", status.admin_listen));
+    }
     for namespace in &status.namespaces {
         text.push_str(&format!("namespace: {}, {} slots, {}\n", namespace.name, namespace.slots, namespace.policy));
     }

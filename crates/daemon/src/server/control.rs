@@ -13,6 +13,7 @@
 
 use super::controller::Inbox;
 use super::local::LocalSockets;
+use super::metrics::{Connected, Numbers};
 use super::status::Facts;
 use crate::answers::{Hold, Lock, Locks, Query, Refused, Session};
 use futures_util::{SinkExt, StreamExt};
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
@@ -33,13 +34,15 @@ const STRANGER_LINE: usize = 4 << 10;
 /// A listing: the 1,000 entries of the longest names, every byte of them escaped.
 const NODE_LINE: usize = 8 << 20;
 /// Connections that have not greeted: of each user of this host, and of other hosts.
-const STRANGERS: usize = 256;
+pub const STRANGERS: usize = 256;
 /// Connections of a session that have: `wayside lock` has two.
 const CONNECTIONS: usize = 16;
 /// To the first line, and between a command's lines.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// For a node to list what it holds.
 const LISTING: Duration = Duration::from_secs(1);
+/// For the controller to tell a scrape what it knows.
+const NUMBERS: Duration = Duration::from_secs(1);
 /// For a peer to read what it asked for.
 const WRITE: Duration = Duration::from_secs(5);
 
@@ -90,21 +93,51 @@ impl Control {
         })
     }
 
-    /// Accepts from all listeners for ever.
-    pub async fn serve(self: Arc<Self>, local: LocalSockets, tcp: TcpListener) {
+    /// Accepts this host's connections for ever; `admin.rs` has those of others.
+    pub async fn serve(self: Arc<Self>, local: LocalSockets) {
         loop {
-            let accepted = tokio::select! {
-                stream = local.accept() => stream.map(|stream| self.start_here(stream)),
-                stream = tcp.accept() => stream.map(|(stream, _)| {
-                    self.start(stream.into_split(), false, &self.strangers_elsewhere);
-                }),
-            };
-            if let Err(error) = accepted {
-                // Out of descriptors, or a peer that went away while it waited: the listeners are as good as before.
-                tracing::warn!(%error, "can't accept a control connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            match local.accept().await {
+                Ok(stream) => self.start_here(stream),
+                Err(error) => rest(&error).await,
             }
         }
+    }
+
+    /// What a status and a scrape are made of.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What the controller knows now, if it says so in time.
+    pub async fn numbers(&self) -> Option<Numbers> {
+        timeout(NUMBERS, self.inbox.numbers()).await.ok().flatten()
+    }
+
+    /// Packets that the controller was too busy for.
+    pub fn overflowed(&self) -> u64 {
+        self.inbox.overflowed()
+    }
+
+    /// Nodes that have greeted.
+    pub async fn connected(&self) -> Connected {
+        let peers = self.peers.lock().await;
+        let here = peers.values().filter(|peer| peer.local).count();
+        Connected { here: here as u64, elsewhere: (peers.len() - here) as u64 }
+    }
+
+    /// Connections that were closed for want of a place.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// JSON lines of another host.
+    pub fn start_elsewhere(self: &Arc<Self>, stream: TcpStream) {
+        self.start(stream.into_split(), false, &self.strangers_elsewhere);
+    }
+
+    /// A stranger's place, for a connection of another host.
+    pub fn place_elsewhere(&self) -> Option<OwnedSemaphorePermit> {
+        self.place(&self.strangers_elsewhere)
     }
 
     fn start_here(self: &Arc<Self>, stream: UnixStream) {
@@ -124,17 +157,22 @@ impl Control {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         // Without a permit the connection is closed at once, unheard.
-        let Ok(permit) = Arc::clone(places).try_acquire_owned() else {
+        let Some(permit) = self.place(places) else { return };
+        let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
+        let sink = FramedWrite::new(write, LinesCodec::new());
+        tokio::spawn(Arc::clone(self).stranger(lines, sink, local, permit));
+    }
+
+    fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(places).try_acquire_owned().ok();
+        if place.is_none() {
             let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
             // Said ever less often: a flood must not fill the log.
             if refused.is_power_of_two() {
                 tracing::warn!(refused, "more than {STRANGERS} control connections without a greeting: closed");
             }
-            return;
-        };
-        let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
-        let sink = FramedWrite::new(write, LinesCodec::new());
-        tokio::spawn(Arc::clone(self).stranger(lines, sink, local, permit));
+        }
+        place
     }
 
     /// Answers queries until the peer greets, ends, or stops making sense.
@@ -339,6 +377,13 @@ impl Control {
         });
         answer
     }
+}
+
+/// After a connection could not be accepted: out of descriptors, or a peer that went away while it waited. The listeners
+/// are as good as before.
+pub async fn rest(error: &std::io::Error) {
+    tracing::warn!(%error, "can't accept a control connection");
+    tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
 /// Whatever a peer writes, and be it nonsense, is no sign of its death.

@@ -4,6 +4,7 @@
 //! ask comes through a list of its own, because a closed lifeline must not be lost. Both wake the thread.
 
 use super::clock;
+use super::metrics::{Ledger, Numbers};
 use super::store::StateDir;
 use crate::answers::Session;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -38,6 +39,7 @@ enum Request {
     Greet { handle: u16, lifeline: u64, accepted: oneshot::Sender<bool> },
     Closed { handle: u16, lifeline: u64 },
     Sessions(oneshot::Sender<Vec<Session>>),
+    Numbers(oneshot::Sender<Numbers>),
     Stop,
 }
 
@@ -95,6 +97,13 @@ impl Inbox {
         answer.await.unwrap_or_default()
     }
 
+    /// For a scrape; None once the thread has ended.
+    pub async fn numbers(&self) -> Option<Numbers> {
+        let (numbers, answer) = oneshot::channel();
+        self.request(Request::Numbers(numbers));
+        answer.await.ok()
+    }
+
     /// Ends the thread.
     pub fn stop(&self) {
         self.request(Request::Stop);
@@ -117,6 +126,7 @@ pub struct Desk {
     socket: Arc<UdpSocket>,
     events: Receiver<Event>,
     shared: Arc<Shared>,
+    ledger: Arc<Ledger>,
     /// When a failure of the store may be logged again: it is met at every tick.
     next_complaint: Time,
 }
@@ -126,10 +136,11 @@ impl Desk {
         controller: Controller<Arc<Switch>, StateDir>,
         namespaces: Vec<(u16, String)>,
         socket: Arc<UdpSocket>,
+        ledger: Arc<Ledger>,
     ) -> (Desk, Inbox) {
         let (inbox, events) = Inbox::with_channel();
         let shared = Arc::clone(&inbox.shared);
-        (Desk { controller, namespaces, socket, events, shared, next_complaint: Time(0) }, inbox)
+        (Desk { controller, namespaces, socket, events, shared, ledger, next_complaint: Time(0) }, inbox)
     }
 
     /// Lets the controller do what is due and sends what it has to say.
@@ -142,6 +153,7 @@ impl Desk {
             }
         }
         while let Some(notice) = self.controller.notice() {
+            self.ledger.note(&notice);
             self.log(&notice);
         }
     }
@@ -173,6 +185,9 @@ impl Desk {
                     Request::Sessions(answer) => {
                         let _ = answer.send(self.sessions());
                     }
+                    Request::Numbers(answer) => {
+                        let _ = answer.send(self.numbers());
+                    }
                     Request::Stop => return,
                 }
             }
@@ -198,6 +213,17 @@ impl Desk {
                 lifeline: false,
             })
             .collect()
+    }
+
+    fn numbers(&self) -> Numbers {
+        let living = |number: u16| {
+            let all = self.controller.sessions().filter(|view| view.seen.is_some());
+            all.filter(|view| view.record.namespace == number).count() as u64
+        };
+        Numbers {
+            sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
+            awaiting_census: self.controller.recovering().1 as u64,
+        }
     }
 
     fn log(&mut self, notice: &Notice) {

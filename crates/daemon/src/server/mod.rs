@@ -4,18 +4,22 @@
 //!   UDP ──► workers (Switch::process) ──► UDP        workers ──packets for it──► controller thread ──► UDP
 //!                        │ shared memory ▲                                           ▲     │
 //!                        └───────────────┴───────────── SwitchMemory ────────────────┼─────┤
-//!   Unix sockets, TCP ─► control (main thread) ──greetings, lifelines, questions ────┘     └──► state directory
+//!   Unix sockets ──────► control (main thread) ──greetings, lifelines, questions ────┘     └──► state directory
+//!   TCP: JSON lines ────────┘ ▲ status, numbers
+//!        HTTP ──────────► admin (main thread): metrics, readiness
 //! ```
 //!
 //! One socket for all workers, not one each with SO_REUSEPORT: a second daemon of the same user could then bind the
 //! same port unnoticed, and two switches would decide on the same locks.
 
+mod admin;
 mod batch;
 mod clock;
 mod control;
 mod controller;
 mod home;
 mod local;
+mod metrics;
 mod sockets;
 mod status;
 mod store;
@@ -23,10 +27,12 @@ mod worker;
 
 use crate::config::{Config, Shown};
 use crate::failure::Failure;
+use admin::Admin;
 use control::Control;
 use controller::{Desk, Inbox};
 use home::Home;
 use local::{LocalSockets, SocketFile};
+use metrics::Ledger;
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
 use status::Facts;
@@ -55,7 +61,7 @@ struct Server {
     inbox: Inbox,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    accepting: tokio::task::JoinHandle<()>,
+    accepting: tokio::task::JoinHandle<((), ())>,
     /// A thread that ends before it is told to says so here.
     ended: mpsc::UnboundedReceiver<&'static str>,
     socket_file: SocketFile,
@@ -127,10 +133,12 @@ impl Server {
 
         let (mut home, switch) = Home::find(config, listen, &numbers)?;
         let switch = Arc::new(switch);
+        let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
+        let names: Vec<_> = names.collect();
+        let ledger = Ledger::new(&names, state.commits());
         let controller = Controller::new(controller_config(config, &numbers)?, Arc::clone(&switch), state)
             .map_err(|error| Failure::unavailable(error.to_string()))?;
-        let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
-        let (mut desk, inbox) = Desk::new(controller, names.collect(), Arc::clone(&socket));
+        let (mut desk, inbox) = Desk::new(controller, names, Arc::clone(&socket), Arc::clone(&ledger));
         // The first tick takes an epoch: nothing is answered before it is on disk.
         desk.settle();
 
@@ -156,9 +164,11 @@ impl Server {
         }
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
-        let facts = Facts { config: config.clone(), listen, started, residence, switch: Arc::clone(&switch), traffic };
+        let config = config.clone();
+        let facts = Facts { config, listen, admin_listen, started, residence, switch: Arc::clone(&switch), traffic };
         let control = Control::new(inbox.clone(), facts);
-        let accepting = tokio::spawn(control.serve(local, tcp));
+        let admin = Admin::new(Arc::clone(&control), ledger);
+        let accepting = tokio::spawn(async { tokio::join!(control.serve(local), admin.serve(tcp)) });
         Ok(Server { listen, started, switch, socket, inbox, stop, threads, accepting, ended, socket_file, home })
     }
 

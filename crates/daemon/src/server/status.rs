@@ -18,6 +18,7 @@ pub struct Facts {
     pub config: Config,
     /// As bound.
     pub listen: SocketAddrV4,
+    pub admin_listen: SocketAddrV4,
     pub started: Instant,
     pub residence: Residence,
     pub switch: Arc<Switch>,
@@ -43,6 +44,7 @@ impl Facts {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             listen: self.listen.to_string(),
+            admin_listen: self.admin_listen.to_string(),
             mode: self.residence.mode.clone(),
             ports: self.residence.ports.clone(),
             mode_reason: self.residence.reason.clone(),
@@ -50,12 +52,17 @@ impl Facts {
             wait: self.config.wait.to_string(),
             uptime_us: self.started.elapsed().as_micros() as u64,
             epoch: self.switch.epoch(),
-            serving: self.switch.serving(),
+            serving: self.is_serving(),
             namespaces: self.namespaces(),
             sessions,
             packets,
             drops,
         }
+    }
+
+    /// Whether requests are decided.
+    pub fn is_serving(&self) -> bool {
+        self.switch.serving()
     }
 
     fn namespaces(&self) -> Vec<Namespace> {

@@ -6,6 +6,7 @@
 //! * A namespace keeps its number and its count of slots for as long as the directory lives: sessions outlive the
 //!   daemon, and two nodes that disagree about a name's slot would both hold it.
 
+use super::metrics::Commits;
 use crate::config::Namespace;
 use crate::failure::Failure;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
@@ -13,6 +14,7 @@ use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
+use std::time::Instant;
 use wayside_protocol::controller::{Record, Store};
 
 const FILE: &str = "controller.redb";
@@ -24,6 +26,7 @@ const NAMESPACES: TableDefinition<&str, (u16, u32)> = TableDefinition::new("name
 /// An open state directory.
 pub struct StateDir {
     database: Database,
+    commits: Commits,
 }
 
 impl StateDir {
@@ -60,7 +63,24 @@ impl StateDir {
         })?;
         std::fs::set_permissions(&file, Permissions::from_mode(0o600))
             .map_err(|error| Failure::system(format_args!("can't close {} to other users", file.display()), &error))?;
-        Ok(StateDir { database })
+        Ok(StateDir { database, commits: Commits::default() })
+    }
+
+    /// How its commits go from now on.
+    pub fn commits(&self) -> Commits {
+        self.commits.clone()
+    }
+
+    fn write(&self, batch: &[Record]) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(RECORDS)?;
+            for (key, value) in batch {
+                table.insert(key, value.as_slice())?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
     }
 
     /// The number of each of `namespaces`, in their order.
@@ -113,15 +133,10 @@ impl Store for StateDir {
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(RECORDS)?;
-            for (key, value) in batch {
-                table.insert(key, value.as_slice())?;
-            }
-        }
-        transaction.commit()?;
-        Ok(())
+        let begun = Instant::now();
+        let outcome = self.write(batch);
+        self.commits.note(begun.elapsed(), outcome.is_ok());
+        outcome
     }
 }
 

@@ -217,6 +217,12 @@ impl Daemon {
         serde_json::from_str(&ended.stdout).expect("JSON")
     }
 
+    /// Where its admin port is: the kernel chose the number.
+    pub fn admin(&self) -> SocketAddrV4 {
+        let status = self.json("status");
+        status["admin_listen"].as_str().and_then(|address| address.parse().ok()).expect("an address")
+    }
+
     /// How many hold or await this lock.
     pub fn count(&self, name: &str, state: &str) -> usize {
         let locks = self.json("locks");

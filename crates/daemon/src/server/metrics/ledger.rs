@@ -1,0 +1,246 @@
+//! What the controller's thread counts of its own doings: sessions, recoveries, commits. Nothing of it is on the data
+//! path.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use wayside_protocol::controller::{Ending, Notice};
+
+/// One label, two labels.
+type One = [(&'static str, &'static str); 1];
+type Two = [(&'static str, String); 2];
+
+/// From 0.1 ms (a disk that lies) to 3.3 s (one that fails).
+fn commit_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 16))
+}
+
+/// From 1 ms (one round trip and a tick) to 131 s (nodes that had to expire first, at long leases).
+fn census_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 18))
+}
+
+/// Commits of the state directory.
+#[derive(Clone, Debug)]
+pub struct Commits {
+    seconds: Histogram,
+    failures: Counter,
+    failed: Arc<AtomicBool>,
+}
+
+impl Default for Commits {
+    fn default() -> Commits {
+        Commits { seconds: commit_buckets(), failures: Counter::default(), failed: Arc::default() }
+    }
+}
+
+impl Commits {
+    /// One took so long.
+    pub fn note(&self, took: Duration, success: bool) {
+        self.seconds.observe(took.as_secs_f64());
+        if !success {
+            self.failures.inc();
+        }
+        self.failed.store(!success, Ordering::Relaxed);
+    }
+
+    /// Whether the latest did.
+    pub fn succeed(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Ledger {
+    /// Names of namespaces by number.
+    namespaces: BTreeMap<u16, String>,
+    pub commits: Commits,
+    begun: Counter,
+    ended: Family<One, Counter>,
+    recovered: Family<Two, Counter>,
+    census: Family<One, Histogram, fn() -> Histogram>,
+    open: Mutex<Open>,
+}
+
+/// What is not over, and since when.
+#[derive(Debug, Default)]
+struct Open {
+    /// Slots that were frozen. An heir that dies begins their census anew, not their time.
+    frozen: BTreeMap<(u16, u32), Instant>,
+    /// All slots, under a new epoch.
+    everything: Option<Instant>,
+}
+
+impl Ledger {
+    pub fn new(namespaces: &[(u16, String)], commits: Commits) -> Arc<Ledger> {
+        let ledger = Ledger {
+            namespaces: namespaces.iter().cloned().collect(),
+            commits,
+            begun: Counter::default(),
+            ended: Family::default(),
+            recovered: Family::default(),
+            census: Family::new_with_constructor(census_buckets),
+            open: Mutex::default(),
+        };
+        // A rate needs the 0 before the 1.
+        for ending in [Ending::Expired, Ending::Left, Ending::LeftClean, Ending::Closed] {
+            drop(ledger.ended.get_or_create(&of_ending(ending)));
+        }
+        for scope in ["slot", "switch"] {
+            drop(ledger.census.get_or_create(&[("scope", scope)]));
+        }
+        for (namespace, agent) in ledger.namespaces.keys().flat_map(|number| [(*number, None), (*number, Some(1))]) {
+            drop(ledger.recovered.get_or_create(&ledger.of_recovery(namespace, agent)));
+        }
+        Arc::new(ledger)
+    }
+
+    /// Something happened.
+    pub fn note(&self, notice: &Notice) {
+        match notice {
+            Notice::Enrolled(_) => {
+                self.begun.inc();
+            }
+            Notice::Ended(_, ending) => {
+                self.ended.get_or_create(&of_ending(*ending)).inc();
+            }
+            Notice::Frozen(namespace, slot) => {
+                self.open().frozen.entry((*namespace, *slot)).or_insert_with(Instant::now);
+            }
+            Notice::Recovered(namespace, slot, agent) => {
+                self.recovered.get_or_create(&self.of_recovery(*namespace, *agent)).inc();
+                let frozen = self.open().frozen.remove(&(*namespace, *slot));
+                self.observe("slot", frozen);
+            }
+            Notice::EpochRaised(_) => {
+                let mut open = self.open();
+                open.frozen.clear();
+                open.everything.get_or_insert_with(Instant::now);
+            }
+            Notice::Serving(_) => {
+                let everything = self.open().everything.take();
+                self.observe("switch", everything);
+            }
+            // Commits are counted where they are made; the rest is for the log.
+            _ => {}
+        }
+    }
+
+    /// Slots that wait for the end of their census, by namespace.
+    pub fn frozen(&self) -> Vec<(String, u64)> {
+        let open = self.open();
+        let count = |number: u16| open.frozen.range((number, 0)..=(number, u32::MAX)).count() as u64;
+        self.namespaces.iter().map(|(number, name)| (name.clone(), count(*number))).collect()
+    }
+
+    /// Shows all of it to a scrape.
+    pub fn register(&self, registry: &mut Registry) {
+        let begun = "Sessions that began, since the daemon started";
+        registry.register("wayside_sessions_begun", begun, self.begun.clone());
+        let ended = "Sessions that ended: expired (no heartbeat for lease and grace), left or left_clean (it said so), \
+                     closed (its process on this host was gone)";
+        registry.register("wayside_sessions_ended", ended, self.ended.clone());
+        let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
+        registry.register("wayside_recoveries", recovered, self.recovered.clone());
+        let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";
+        registry.register("wayside_census_seconds", census, self.census.clone());
+        let commits = "What a transaction of the state directory took";
+        registry.register("wayside_store_commit_seconds", commits, self.commits.seconds.clone());
+        let failures = "Transactions of the state directory that failed";
+        registry.register("wayside_store_failures", failures, self.commits.failures.clone());
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observe(&self, scope: &'static str, since: Option<Instant>) {
+        if let Some(since) = since {
+            self.census.get_or_create(&[("scope", scope)]).observe(since.elapsed().as_secs_f64());
+        }
+    }
+
+    fn of_recovery(&self, namespace: u16, agent: Option<u16>) -> Two {
+        let name = self.namespaces.get(&namespace).cloned().unwrap_or_else(|| namespace.to_string());
+        [("namespace", name), ("result", if agent.is_some() { "agent" } else { "unheld" }.into())]
+    }
+}
+
+fn of_ending(ending: Ending) -> One {
+    let ending = match ending {
+        Ending::Expired => "expired",
+        Ending::Left => "left",
+        Ending::LeftClean => "left_clean",
+        Ending::Closed => "closed",
+    };
+    [("ending", ending)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+
+    fn text(ledger: &Ledger) -> String {
+        let mut registry = Registry::default();
+        ledger.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    fn ledger() -> Arc<Ledger> {
+        Ledger::new(&[(0, "default".into()), (3, "other".into())], Commits::default())
+    }
+
+    #[test]
+    fn a_slot_is_frozen_from_its_first_census_to_its_recovery() {
+        let ledger = ledger();
+        let frozen = |ledger: &Ledger| ledger.frozen().into_iter().map(|(_, count)| count).collect::<Vec<_>>();
+        for slot in [5, 6, 5] {
+            ledger.note(&Notice::Frozen(3, slot));
+        }
+        assert_eq!(frozen(&ledger), [0, 2]);
+        ledger.note(&Notice::Recovered(3, 5, Some(7)));
+        assert_eq!(frozen(&ledger), [0, 1]);
+        let text = text(&ledger);
+        assert!(text.contains("wayside_recoveries_total{namespace=\"other\",result=\"agent\"} 1"), "{text}");
+        assert!(text.contains("wayside_recoveries_total{namespace=\"other\",result=\"unheld\"} 0"), "{text}");
+        assert!(text.contains("wayside_census_seconds_count{scope=\"slot\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn a_new_epoch_is_one_census_of_everything() {
+        let ledger = ledger();
+        ledger.note(&Notice::Frozen(0, 1));
+        ledger.note(&Notice::EpochRaised(2));
+        ledger.note(&Notice::EpochRaised(3));
+        ledger.note(&Notice::Serving(3));
+        // A controller that came back to a switch that went on.
+        ledger.note(&Notice::Serving(3));
+        assert!(ledger.frozen().iter().all(|(_, count)| *count == 0));
+        let text = text(&ledger);
+        assert!(text.contains("wayside_census_seconds_count{scope=\"switch\"} 1"), "{text}");
+        assert!(text.contains("wayside_census_seconds_count{scope=\"slot\"} 0"), "{text}");
+    }
+
+    #[test]
+    fn a_store_is_as_good_as_its_latest_commit() {
+        let commits = Commits::default();
+        assert!(commits.succeed());
+        commits.note(Duration::from_millis(3), false);
+        assert!(!commits.succeed());
+        let ledger = Ledger::new(&[], commits.clone());
+        commits.note(Duration::from_millis(3), true);
+        assert!(ledger.commits.succeed());
+        let text = text(&ledger);
+        assert!(text.contains("wayside_store_failures_total 1"), "{text}");
+        assert!(text.contains("wayside_store_commit_seconds_count 2"), "{text}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a scrape sees: the switch's counters and the controller's numbers as they are at that moment, and what the
+//! controller's thread has counted so far (`ledger.rs`). The data plane counts in lanes of its own in any case; a scrape
+//! adds them up, and stops nobody.
+//!
+//! Labels are namespaces and words of the protocol, never names of locks: those are as many as there are locks, and no
+//! business of whoever reads a dashboard.
+
+mod ledger;
+
+use super::status::Facts;
+pub use ledger::{Commits, Ledger};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::Ordering;
+use wayside_protocol::memory::SwitchMemory;
+use wayside_wire::DropReason;
+
+/// What [`Scrape::text`] is: what Prometheus asks for first, ever since its version 2.5.
+pub const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Counters of the switch that say where a packet went.
+const VERDICTS: [&str; 3] = ["to_sender", "to_node", "to_controller"];
+
+/// What the controller knows at this moment.
+pub struct Numbers {
+    /// Live sessions by the name of their namespace.
+    pub sessions: Vec<(String, u64)>,
+    /// Slots that wait for a census to begin.
+    pub awaiting_census: u64,
+}
+
+/// Nodes that greeted and are connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connected {
+    /// On this host: with a lifeline.
+    pub here: u64,
+    pub elsewhere: u64,
+}
+
+/// Everything that a scrape is made of, but for the ledger.
+pub struct Scrape<'a> {
+    pub facts: &'a Facts,
+    /// None: the controller did not answer in time.
+    pub numbers: Option<Numbers>,
+    /// Packets that the controller was too busy for.
+    pub backlog_full: u64,
+    pub connected: Connected,
+    /// Connections that were closed for want of a place.
+    pub refused: u64,
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// A family of metrics, read already.
+#[derive(Debug)]
+struct Family {
+    /// Without the ending that its kind gives it.
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    values: Vec<(Labels, u64)>,
+}
+
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Scrape<'_> {
+    pub fn text(self, ledger: &Ledger) -> String {
+        let mut registry = Registry::default();
+        ledger.register(&mut registry);
+        registry.register_collector(Box::new(Families(self.families(ledger))));
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a string takes everything, and no gauge exceeds 63 bits");
+        text
+    }
+
+    fn families(self, ledger: &Ledger) -> Vec<Family> {
+        let facts = self.facts;
+        let mut families = about_the_switch(facts);
+        families.extend(about_packets(facts));
+        families.push(counter(
+            "wayside_controller_backlog_full",
+            "Packets that found the controller's queue full; their senders repeat them",
+            self.backlog_full,
+        ));
+        families.push(by("namespace", ledger.frozen()).gauge("wayside_frozen_slots", "Slots at a census"));
+        families.push(gauge(
+            "wayside_controller_answers",
+            "1 if the controller answered this scrape within a second; without, what it knows is missing",
+            self.numbers.is_some().into(),
+        ));
+        if let Some(numbers) = self.numbers {
+            families.push(by("namespace", numbers.sessions).gauge("wayside_sessions", "Live sessions"));
+            families.push(gauge(
+                "wayside_slots_awaiting_census",
+                "Slots that will be frozen for a census",
+                numbers.awaiting_census,
+            ));
+        }
+        let Connected { here, elsewhere } = self.connected;
+        families.push(
+            by("host", [("here", here), ("elsewhere", elsewhere)])
+                .gauge("wayside_connections", "Control connections of nodes: those here are lifelines"),
+        );
+        families.push(counter(
+            "wayside_connections_refused",
+            "Control connections that were closed because 256 strangers were connected",
+            self.refused,
+        ));
+        families
+    }
+}
+
+fn about_the_switch(facts: &Facts) -> Vec<Family> {
+    let residence = &facts.residence;
+    let info: Labels = vec![
+        ("version", env!("CARGO_PKG_VERSION").into()),
+        ("mode", residence.mode.clone()),
+        ("ports", residence.ports.join(",")),
+        ("reason", residence.reason.clone().unwrap_or_default()),
+    ];
+    let slots = facts.config.namespaces.iter().map(|namespace| (namespace.name.clone(), namespace.slots.into()));
+    vec![
+        Family {
+            name: "wayside_switch",
+            help: "Version, where packets are decided, at which interfaces, and why not at the XDP hook or not natively",
+            kind: MetricType::Info,
+            values: vec![(info, 1)],
+        },
+        gauge("wayside_serving", "1: requests are decided; 0: the switch recovers", facts.is_serving().into()),
+        gauge("wayside_epoch", "Boot epoch of the switch", facts.switch.epoch().into()),
+        gauge("wayside_uptime_seconds", "Since the daemon started", facts.started.elapsed().as_secs()),
+        by("namespace", slots).gauge("wayside_slots", "Slots of each namespace"),
+    ]
+}
+
+fn about_packets(facts: &Facts) -> Vec<Family> {
+    let (mut verdicts, mut drops, mut outcomes, mut handed_up) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (name, count) in facts.switch.counters() {
+        match name {
+            "none" => {}
+            "handed_up" => handed_up.push(counter(
+                "wayside_handed_up",
+                "Packets that the daemon sent or heard for the XDP program, which had no way of its own to them",
+                count,
+            )),
+            "handed_up_lost" => handed_up.push(counter(
+                "wayside_handed_up_lost",
+                "Packets that the XDP program could not hand up, its ring being full",
+                count,
+            )),
+            _ if VERDICTS.contains(&name) => verdicts.push((name, count)),
+            _ if DropReason::ALL.iter().any(|reason| reason.name() == name) => drops.push((name, count)),
+            _ => outcomes.push((name, count)),
+        }
+    }
+    let socket = &facts.traffic;
+    let traffic = [("received", &socket.received), ("sent", &socket.sent), ("unsent", &socket.unsent)];
+    let traffic = traffic.map(|(what, count)| (what, count.load(Ordering::Relaxed)));
+    let mut families = vec![
+        by("verdict", verdicts).counter("wayside_packets", "Packets decided, by where they went"),
+        by("reason", drops)
+            .counter("wayside_drops", "Packets refused; stale_epoch and foreign_version may be answered"),
+        by("outcome", outcomes).counter("wayside_outcomes", "What the core did to slots and sessions"),
+        by("what", traffic).counter(
+            "wayside_datagrams",
+            "Datagrams of the daemon's own socket; unsent: the kernel refused them. XDP passes it by",
+        ),
+    ];
+    families.extend(handed_up);
+    families
+}
+
+/// Values that differ in one label.
+struct Labelled(Vec<(Labels, u64)>);
+
+fn by<N: Into<String>>(label: &'static str, values: impl IntoIterator<Item = (N, u64)>) -> Labelled {
+    Labelled(values.into_iter().map(|(name, value)| (vec![(label, name.into())], value)).collect())
+}
+
+impl Labelled {
+    fn counter(self, name: &'static str, help: &'static str) -> Family {
+        Family { name, help, kind: MetricType::Counter, values: self.0 }
+    }
+
+    fn gauge(self, name: &'static str, help: &'static str) -> Family {
+        Family { name, help, kind: MetricType::Gauge, values: self.0 }
+    }
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
+    Family { name, help, kind: MetricType::Counter, values: vec![(Labels::new(), value)] }
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
+    Family { name, help, kind: MetricType::Gauge, values: vec![(Labels::new(), value)] }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for Family { name, help, kind, values } in &self.0 {
+            let mut family = encoder.encode_descriptor(name, help, None, *kind)?;
+            for (labels, value) in values {
+                match kind {
+                    MetricType::Info => family.encode_info(labels)?,
+                    MetricType::Counter if labels.is_empty() => {
+                        family.encode_counter::<NoLabelSet, _, u64>(value, None)?;
+                    }
+                    MetricType::Counter => ConstCounter::new(*value).encode(family.encode_family(labels)?)?,
+                    _ if labels.is_empty() => family.encode_gauge(value)?,
+                    _ => ConstGauge::new(*value).encode(family.encode_family(labels)?)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
