@@ -23,8 +23,7 @@ struct ipv4 {
 	ws_u16 length;
 	ws_u16 id;
 	ws_u16 fragment;
-	ws_u8 hops;
-	ws_u8 protocol;
+	ws_u16 hops_and_protocol; /* one half, as the checksum reads it: a byte's store would stall that */
 	ws_u16 checksum;
 	ws_u16 from[2], to[2]; /* halves: the header lies at 14, and a word would not be aligned */
 };
@@ -61,7 +60,7 @@ WS_INLINE int payload_of(const struct envelope *envelope, const void *end, ws_u3
 	if ((const void *)(envelope + 1) > end)
 		return -1;
 	if (envelope->ethernet.protocol != SWAP16(ETHERNET_IPV4) || envelope->ip.version_and_words != IPV4_NO_OPTIONS ||
-	    envelope->ip.protocol != IPV4_UDP || envelope->ip.fragment & SWAP16(IPV4_FRAGMENT) ||
+	    (envelope->ip.hops_and_protocol & SWAP16(0xff)) != SWAP16(IPV4_UDP) || envelope->ip.fragment & SWAP16(IPV4_FRAGMENT) ||
 	    envelope->udp.to != SWAP16(port) || (address && address_of(envelope->ip.to) != address))
 		return -1;
 	ws_u32 ip_length = SWAP16(envelope->ip.length);
@@ -93,7 +92,7 @@ WS_INLINE void seal_envelope(struct envelope *envelope, ws_u16 length, ws_u16 id
 	envelope->udp.checksum = 0;
 	envelope->ip.length = SWAP16((ws_u16)(sizeof(struct ipv4) + sizeof(struct udp) + length));
 	envelope->ip.id = id;
-	envelope->ip.hops = IPV4_HOPS;
+	envelope->ip.hops_and_protocol = SWAP16(IPV4_HOPS << 8 | IPV4_UDP);
 	envelope->ip.checksum = 0;
 	envelope->ip.checksum = ip_checksum(&envelope->ip);
 }
