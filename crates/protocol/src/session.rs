@@ -9,7 +9,7 @@ use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::seal::Enrolment;
 use crate::{Handle, Time};
-use wayside_wire::{Enrol, Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
+use wayside_wire::{Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
 
 /// A session as its owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,13 +256,7 @@ impl Session {
             self.first_sent = now;
             self.pause = PAUSE_FIRST;
         }
-        let body = Enrol {
-            nonce: self.nonce,
-            pid: self.config.pid,
-            lease_us: self.config.lease_us,
-            namespace_name: self.config.namespace,
-            host: self.config.host,
-        };
+        let body = self.config.question(self.nonce);
         let header = self.header(service::FABRIC, kind::fabric::ENROL, 0);
         out.body(0, header, FabricKind::Enrol.body().bytes(0), |packet, at| body.write(packet, at));
         self.back_off(now);

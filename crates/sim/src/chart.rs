@@ -19,6 +19,7 @@ const HEADER_FLAGS: &[(u16, &str)] = &[
     (header_flag::EXPIRED, "EXPIRED"),
     (header_flag::CLEAN, "CLEAN"),
     (header_flag::RETRY, "RETRY"),
+    (header_flag::KEY, "KEY"),
 ];
 
 const ENTRY_FLAGS: &[(u8, &str)] = &[

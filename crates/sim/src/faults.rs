@@ -16,6 +16,10 @@ pub struct Faults {
     pub replay: u32,
     /// A packet arrives truncated, padded or with a broken header. (What UDP's checksum catches never arrives.)
     pub corruption: u32,
+    /// With authentication on: a packet arrives with some bits changed, anywhere.
+    pub flips: u32,
+    /// With authentication on: an attacker without a key sends something.
+    pub forgery: u32,
     /// Every packet takes this long at least.
     pub delay: u64,
     /// On top, evenly up to this: reorders.
@@ -61,6 +65,8 @@ impl Faults {
             duplication: sometimes(50, 1_000, 500_000) as u32,
             replay: sometimes(50, 1_000, 100_000) as u32,
             corruption: sometimes(30, 1_000, 50_000) as u32,
+            flips: 0,
+            forgery: 0,
             delay: sometimes(100, 5, 500),
             jitter: sometimes(80, 1, 2_000),
             late: sometimes(50, 500, 50_000) as u32,
@@ -105,7 +111,15 @@ impl Faults {
         self
     }
 
-    /// What is left once the network heals: distance and drift.
+    /// With authentication on there is somebody to keep out.
+    pub fn with_attacker(mut self, dice: &mut Dice) -> Faults {
+        self.flips = if dice.percent(60) { dice.magnitude(1_000, 50_000) as u32 } else { 0 };
+        self.forgery = if dice.percent(80) { dice.magnitude(1_000, 200_000) as u32 } else { 0 };
+        // He does not give up when the network is well otherwise: see `healed`.
+        self
+    }
+
+    /// What is left once the network heals: distance and drift, and the attacker.
     pub fn healed(&self) -> Faults {
         Faults {
             loss: 0,
@@ -113,6 +127,7 @@ impl Faults {
             duplication: 0,
             replay: 0,
             corruption: 0,
+            flips: 0,
             late: 0,
             partition_every: 0,
             crash_every: 0,

@@ -8,6 +8,7 @@ use wayside_protocol::{Node, NodeConfig, RequestId, Time};
 use crate::apps::Task;
 use crate::checker::Process;
 use crate::clock::Clock;
+use crate::network::Flight;
 
 /// Packets that a stopped process's sockets keep.
 const SOCKET_QUEUE: usize = 256;
@@ -43,7 +44,7 @@ pub struct Host {
     /// It is stopped until then.
     pub stopped_until: Option<u64>,
     /// What arrived while it was stopped.
-    pub inbox: Vec<Vec<u8>>,
+    pub inbox: Vec<Flight>,
 }
 
 impl Host {
@@ -68,10 +69,12 @@ impl Host {
         usize::from(socket.ip().octets()[3]) - 1
     }
 
-    /// Starts a process.
-    pub fn start(&mut self, config: NodeConfig, clock: Clock, tasks: u64, now: u64) {
+    /// Starts a process, which enrols by packets or waits for somebody to bring it a session.
+    pub fn start(&mut self, config: NodeConfig, by_packets: bool, clock: Clock, tasks: u64, now: u64) {
         let mut node = Node::new(config);
-        node.start(clock.at(now));
+        if by_packets {
+            node.start(clock.at(now));
+        }
         self.inbox.clear();
         self.running = Some(Running {
             node,
@@ -85,9 +88,9 @@ impl Host {
     }
 
     /// Keeps a packet for a stopped process, as far as its sockets can.
-    pub fn keep(&mut self, packet: Vec<u8>) {
+    pub fn keep(&mut self, flight: Flight) {
         if self.inbox.len() < SOCKET_QUEUE {
-            self.inbox.push(packet);
+            self.inbox.push(flight);
         }
     }
 

@@ -5,6 +5,7 @@
 //! One seed is one run. The same seed twice gives the same [`Outcome::trace_hash`]; a failure is a seed and a commit.
 
 mod apps;
+mod attacker;
 mod chart;
 mod checker;
 mod clock;

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddrV4;
 
+use crate::attacker;
 use crate::dice::Dice;
 use crate::faults::Faults;
 use crate::report::Counts;
@@ -27,6 +28,15 @@ pub struct Flight {
     pub socket: SocketAddrV4,
     /// UDP payload.
     pub packet: Vec<u8>,
+    /// It is not what its sender has sent, or not where: nobody may believe it.
+    pub is_tampered: bool,
+}
+
+impl Flight {
+    /// A packet as its sender sends it.
+    pub fn new(host: usize, way: Way, socket: SocketAddrV4, packet: Vec<u8>) -> Flight {
+        Flight { host, way, socket, packet, is_tampered: false }
+    }
 }
 
 /// Packets that may come again later, of any age: a new one takes the place of a random one.
@@ -79,8 +89,14 @@ impl Network {
                 arrive(now + delay(faults, dice), old);
             }
         }
-        if faults.replay > 0 {
+        if faults.replay > 0 || faults.forgery > 0 {
             self.remember(&flight, dice);
+        }
+        if dice.chance(faults.forgery) {
+            count("forged");
+            let hosts = self.cut_until.len() as u64;
+            let forged = attacker::forge(&self.remembered, hosts, dice);
+            arrive(now + delay(faults, dice), forged);
         }
         if now < self.cut_until[flight.host][flight.way as usize] {
             return count("cut off");
@@ -103,6 +119,12 @@ impl Network {
             if dice.chance(faults.corruption) {
                 count("corrupted");
                 corrupt(&mut flight.packet, dice);
+                flight.is_tampered = true;
+            }
+            if dice.chance(faults.flips) && !flight.packet.is_empty() {
+                count("bits flipped");
+                attacker::flip(&mut flight.packet, dice);
+                flight.is_tampered = true;
             }
             arrive(at, flight);
         }

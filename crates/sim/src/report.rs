@@ -6,7 +6,7 @@ use std::fmt;
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// S1, S2, S3, L1, L2, or `vacuous`.
+    /// S1, S2, S3, A1, A2, A3, L1, L2, or `vacuous`.
     pub invariant: &'static str,
     /// What was seen.
     pub story: String,
@@ -80,6 +80,8 @@ const MUST_SEE: &[&str] = &[
     "duplicated",
     "replayed",
     "corrupted",
+    "bits flipped",
+    "forged",
     "late",
     "partition",
     "crash",
@@ -98,6 +100,7 @@ const MUST_SEE: &[&str] = &[
     "session lost",
     "left",
     "session ended",
+    "keys rotated",
     "slot frozen",
     "slot adopted",
     "slot recovered unheld",
@@ -122,6 +125,7 @@ const MUST_SEE: &[&str] = &[
     "stale_epoch",
     "stale_request",
     "holder_not_live",
+    "bad_tag",
 ];
 
 impl fmt::Display for Failure {

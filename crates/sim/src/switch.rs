@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use wayside_protocol::controller::{Record, Store};
+use wayside_protocol::Handle;
+use wayside_protocol::controller::{Record, SessionRecord, Store};
 use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_switch::{Switch, SwitchConfig};
@@ -21,19 +22,21 @@ pub const NAMESPACE: u16 = 1;
 pub struct SharedSwitch {
     slots: u32,
     max_handle: u16,
+    authenticated: bool,
     switch: Rc<RefCell<Switch>>,
 }
 
 impl SharedSwitch {
     /// An empty switch with a region for the namespace.
-    pub fn new(slots: u32, max_handle: u16) -> SharedSwitch {
-        SharedSwitch { slots, max_handle, switch: Rc::new(RefCell::new(fresh(slots, max_handle))) }
+    pub fn new(slots: u32, max_handle: u16, authenticated: bool) -> SharedSwitch {
+        let switch = Rc::new(RefCell::new(fresh(slots, max_handle, authenticated)));
+        SharedSwitch { slots, max_handle, authenticated, switch }
     }
 
     /// Restarts with an empty memory. The counters of its life go to `counts`.
     pub fn restart(&self, counts: &mut Counts) {
         self.collect(counts);
-        *self.switch.borrow_mut() = fresh(self.slots, self.max_handle);
+        *self.switch.borrow_mut() = fresh(self.slots, self.max_handle, self.authenticated);
     }
 
     /// Adds its counters.
@@ -54,8 +57,10 @@ impl SharedSwitch {
     }
 }
 
-fn fresh(slots: u32, max_handle: u16) -> Switch {
+/// As a daemon makes it: it knows whether there are tags before anybody can send it a packet.
+fn fresh(slots: u32, max_handle: u16, authenticated: bool) -> Switch {
     let switch = Switch::new(SwitchConfig { slots, max_handle });
+    switch.set_authenticated(authenticated);
     switch.add_namespace(NAMESPACE, slots, Policy::Fair).expect("the switch is as large as its one namespace");
     switch
 }
@@ -111,6 +116,13 @@ impl SwitchMemory for SharedSwitch {
     }
     fn rotate(&self, handle: u16, next: &Keys) {
         self.with(|switch| switch.rotate(handle, next));
+    }
+}
+
+impl Disk {
+    /// What the controller has written down of a handle's session.
+    pub fn session(&self, handle: Handle) -> Option<SessionRecord> {
+        SessionRecord::decode(self.0.borrow().get(&handle.into())?)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The core with a condition missing. The core itself is never built that way: a packet is rewritten on its way in so
 //! that the condition holds, which comes to the same.
 
+use wayside_protocol::Handle;
 use wayside_protocol::memory::SwitchMemory;
+use wayside_protocol::seal::{Direction, Period};
 use wayside_wire::{BODY, Entry, SlotBits, check, kind, service};
 
-use crate::switch::{NAMESPACE, SharedSwitch};
+use crate::switch::{Disk, NAMESPACE, SharedSwitch};
 
 /// A condition that the core does not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +17,25 @@ pub enum CoreMutant {
     AnyTenure,
     /// A RETENURE need not know all joins.
     AnyJoins,
+    /// A packet need not be signed.
+    AnyTag,
+    /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.
+    CopyForHolder,
 }
 
 /// Makes the packet fulfil the condition.
-pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, packet: &mut [u8]) {
+pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &mut [u8]) {
     let Ok(mut header) = check(packet) else { return };
+    if !matches!(mutant, CoreMutant::AnyEpoch | CoreMutant::AnyTenure | CoreMutant::AnyJoins) {
+        if mutant == CoreMutant::AnyTag {
+            sign(switch, disk, header.source, Direction::Up, packet);
+        }
+        return;
+    }
     if mutant == CoreMutant::AnyEpoch {
         header.epoch = switch.epoch();
-        return header.write(packet);
+        header.write(packet);
+        return sign(switch, disk, header.source, Direction::Up, packet);
     }
     if (header.service, header.kind) != (service::LOCK, kind::lock::RETENURE) {
         return;
@@ -37,4 +50,19 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, packet: &mut [u8]) {
     }
     entry.slot_bits = SlotBits { joins: slot.joins, ..SlotBits::from_u16(entry.slot_bits) }.to_u16();
     entry.write(packet, BODY);
+    sign(switch, disk, header.source, Direction::Up, packet);
+}
+
+/// [`CoreMutant::CopyForHolder`]: the JOIN's source is its holder.
+pub fn sign_for_holder(switch: &SharedSwitch, disk: &Disk, join: &mut [u8]) {
+    let Ok(header) = check(join) else { return };
+    sign(switch, disk, header.source, Direction::Down, join);
+}
+
+/// As the switch's present keys of this handle do.
+fn sign(switch: &SharedSwitch, disk: &Disk, handle: Handle, direction: Direction, packet: &mut [u8]) {
+    let record = disk.session(handle).filter(|_| switch.authenticated());
+    let Some((record, secret)) = record.and_then(|record| Some((record, record.secret?))) else { return };
+    let period = Period { incarnation: record.incarnation, epoch: switch.epoch(), rotation: switch.rotation(handle) };
+    secret.key(direction, period).sign(period.rotation, packet);
 }

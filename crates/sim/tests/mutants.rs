@@ -27,9 +27,12 @@ const NODE_AND_CONTROLLER: &[Mutant] = &[
     Mutant::NoSweep,
     Mutant::HastyCensus,
     Mutant::ForgetHolds,
+    Mutant::AnyTag,
+    Mutant::HastyRotation,
 ];
 
-const CORE: &[CoreMutant] = &[CoreMutant::AnyEpoch, CoreMutant::AnyTenure, CoreMutant::AnyJoins];
+const CORE: &[CoreMutant] =
+    &[CoreMutant::AnyEpoch, CoreMutant::AnyTenure, CoreMutant::AnyJoins, CoreMutant::AnyTag, CoreMutant::CopyForHolder];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
 /// well, waiters that are forgotten ask again, and what a retired request is granted is given back.
@@ -84,5 +87,22 @@ fn the_second_lines_harm_nobody_when_they_break_alone() {
     for &mutant in SECOND_LINES {
         let found = caught(Options { mutant: Some(mutant), ..Options::default() }, 100);
         assert_eq!(found, None, "{mutant:?} matters: it belongs to the others");
+    }
+}
+
+/// Who has no key is found out the moment he is believed, not when harm is done; and so is an answer for the wrong one.
+#[test]
+fn a_tag_that_is_not_looked_at_shows_at_once() {
+    let cases = [
+        (Options { core: Some(CoreMutant::AnyTag), ..Options::default() }, "A1"),
+        (Options { mutant: Some(Mutant::AnyTag), ..Options::default() }, "A1"),
+        (Options { core: Some(CoreMutant::CopyForHolder), ..Options::default() }, "A2"),
+        (Options { mutant: Some(Mutant::HastyRotation), ..Options::default() }, "A3"),
+    ];
+    for (broken, invariant) in cases {
+        let (seed, failure) = caught(broken, 100).expect("half of the seeds have tags");
+        println!("{broken:?}: seed {seed}: {failure}");
+        assert_eq!(failure.invariant, invariant, "{failure}");
+        assert_eq!(seed % 2, 1, "a seed whose packets are signed");
     }
 }

@@ -133,11 +133,12 @@ fn constants() {
     assert_eq!((service::FABRIC, service::LOCK), (0, 1));
     assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
     assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::ADOPTED), (1, 8, 18));
-    assert_eq!((header_flag::CLAIM, header_flag::LAST, header_flag::RETRY), (1, 16, 256));
+    assert_eq!((header_flag::CLAIM, header_flag::LAST, header_flag::RETRY, header_flag::KEY), (1, 16, 256, 512));
     assert_eq!((entry_flag::EXCLUSIVE, entry_flag::AGENCY, entry_flag::DEAD), (1, 4, 32));
     assert_eq!((SlotState::Open as u8, SlotState::Managed as u8), (1, 2));
     assert_eq!(DropReason::StaleEpoch.name(), "stale_epoch");
     assert_eq!(DropReason::try_from(7), Ok(DropReason::BadCount));
+    assert_eq!((DropReason::BadTag as u8, DropReason::EnrolInClear as u8, DropReason::NoKey as u8), (20, 22, 23));
     assert!(DropReason::try_from(250).is_err());
 }
 

@@ -20,8 +20,8 @@ use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, entries,
-    kind, padded, service,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check,
+    entries, kind, padded, service,
 };
 
 /// How a node behaves.
@@ -64,6 +64,12 @@ impl NodeConfig {
             first_request: 1,
             mutant: None,
         }
+    }
+
+    /// What a node asks for, by a packet or over a secure connection. The same nonce asks for the same session.
+    pub fn question(&self, nonce: u64) -> Enrol {
+        let NodeConfig { pid, lease_us, namespace, host, .. } = *self;
+        Enrol { nonce, pid, lease_us, namespace_name: namespace, host }
     }
 
     /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.

@@ -7,18 +7,27 @@ use wayside_protocol::{Booked, Handle, Node, RequestId, Stamp, Time, Token};
 use wayside_wire::{BODY, Entry, Header, check, kind, service};
 
 use super::World;
+use crate::chart;
 use crate::checker::{Cause, Owner, Process};
 use crate::host::Host;
+use crate::network::Flight;
 
 /// Bits of a request id that count within an incarnation.
 const COUNTER_BITS: u32 = 40;
 
 impl World {
     /// A packet for the node of a process that runs.
-    pub(super) fn deliver(&mut self, index: usize, packet: &[u8]) {
+    pub(super) fn deliver(&mut self, index: usize, flight: &Flight) {
+        let packet = &flight.packet[..];
+        let refused = self.authenticated.then(|| self.refused(index)).flatten();
         match slot_and_cause(packet) {
             Some((slot, cause)) => self.watch(index, slot, cause, |node, now| node.on_packet(now, packet)),
             None => self.with_node(index, |node, now| node.on_packet(now, packet)),
+        }
+        let is_false = flight.is_tampered || !self.is_meant_for(index, packet);
+        if is_false && refused.is_some() && self.refused(index) == refused {
+            let process = self.hosts[index].process();
+            self.believed(format!("{process:?} believes {}", chart::packet(packet)));
         }
     }
 

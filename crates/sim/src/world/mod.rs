@@ -9,6 +9,7 @@
 mod books;
 mod mishaps;
 mod processes;
+mod secrets;
 mod tasks;
 
 use std::cmp::Reverse;
@@ -17,6 +18,7 @@ use std::net::SocketAddrV4;
 
 use wayside_protocol::controller::{Config, Controller, Namespace, Notice};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
+use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Booked, NodeConfig};
 use wayside_switch::Action;
 use wayside_wire::{Policy, SlotState, mix};
@@ -32,6 +34,7 @@ use crate::host::Host;
 use crate::network::{Flight, Network, Way};
 use crate::report::{Counts, Outcome};
 use crate::switch::{Disk, NAMESPACE, SharedSwitch};
+use secrets::{Asking, destination_of, secret, source_of};
 
 /// Packets that a run needs at least.
 const PACKETS: u64 = 10_000;
@@ -50,6 +53,10 @@ enum Happening {
     Alarm(Process, usize, u64),
     Resume(usize),
     Start(usize),
+    /// A process asks for a session over a secure connection.
+    Ask(Asking),
+    /// What it is answered there.
+    Told(Asking, Enrolment),
     ControllerStart,
 }
 
@@ -74,6 +81,8 @@ pub struct World {
     faults: Faults,
     habits: Habits,
     lease: u64,
+    /// Packets are signed.
+    authenticated: bool,
     node: NodeConfig,
     config: Config,
     switch: SharedSwitch,
@@ -96,7 +105,12 @@ impl World {
     pub fn new(seed: u64, options: Options) -> World {
         let mut dice = Dice::new(seed);
         let lease = dice.magnitude(30_000, 400_000);
-        let faults = Faults::draw(&mut dice, lease).concentrate(&mut dice, lease);
+        let mut faults = Faults::draw(&mut dice, lease).concentrate(&mut dice, lease);
+        // Every other seed's.
+        let authenticated = seed % 2 == 1;
+        if authenticated {
+            faults = faults.with_attacker(&mut dice);
+        }
         let mut habits = Habits::draw(&mut dice);
         if (1..1_000).contains(&faults.partition_every) {
             // Who is cut off so often should have something to lose.
@@ -121,10 +135,12 @@ impl World {
             poll_period: dice.between(1_000, 10_000),
             retransmit: dice.between(5_000, 50_000),
             secret: dice.any(),
+            root: authenticated.then(|| secret(&mut dice)),
+            rotation_period: if authenticated { dice.between(50_000, 600_000) } else { 0 },
             mutant: options.mutant,
             ..Config::default()
         };
-        let switch = SharedSwitch::new(habits.slots, 4_096);
+        let switch = SharedSwitch::new(habits.slots, 4_096, authenticated);
         World {
             controller_clock: clock(&mut dice, &faults),
             options,
@@ -137,6 +153,7 @@ impl World {
             faults,
             habits,
             lease,
+            authenticated,
             node,
             config,
             switch,
@@ -288,6 +305,8 @@ impl World {
             Happening::Alarm(process, task, alarm) => self.wake(process, task, alarm),
             Happening::Resume(host) => self.resume(host),
             Happening::Start(host) => self.start_process(host),
+            Happening::Ask(asking) => self.ask(asking),
+            Happening::Told(asking, enrolment) => self.told(asking, &enrolment),
             Happening::ControllerStart => self.start_controller(),
         }
     }
@@ -338,15 +357,19 @@ impl World {
     }
 
     fn at_switch(&mut self, flight: Flight) {
-        let Flight { socket, mut packet, .. } = flight;
+        let Flight { socket, mut packet, is_tampered, .. } = flight;
         self.chart(|_| format!("{:>9} > switch   {}", chart::place(socket), chart::packet(&packet)));
         #[cfg(feature = "mutants")]
-        if let Some(mutant) = self.options.core {
-            crate::tamper::fulfil(mutant, &self.switch, &mut packet);
+        if let Some(mutant) = self.options.core.filter(|mutant| !is_tampered || *mutant == crate::CoreMutant::AnyTag) {
+            crate::tamper::fulfil(mutant, &self.switch, &self.disk, &mut packet);
         }
+        let source = source_of(&packet);
         let verdict = self.switch.with(|switch| switch.process(&mut packet, socket));
         if verdict.action == Action::Drop {
             return self.chart(|_| format!("{:>9}            dropped: {}", "", verdict.reason.name()));
+        }
+        if is_tampered && self.authenticated {
+            self.believed(format!("the switch believes {}", chart::packet(&packet)));
         }
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
@@ -355,14 +378,25 @@ impl World {
             } else {
                 let mut join = packet.clone();
                 if self.switch.with(|switch| switch.make_join(&mut join)) {
+                    #[cfg(feature = "mutants")]
+                    if self.options.core == Some(crate::CoreMutant::CopyForHolder) {
+                        crate::tamper::sign_for_holder(&self.switch, &self.disk, &mut join);
+                    }
+                    self.check_signed(agent, &join);
                     self.send_to_node(agent, 0, join);
                 }
             }
         }
         match verdict.action {
             Action::Drop => {}
-            Action::ToSender => self.send_down(socket, packet),
-            Action::ToNode { handle, port } => self.send_to_node(handle, port, packet),
+            Action::ToSender => {
+                self.check_signed(source, &packet);
+                self.send_down(socket, packet);
+            }
+            Action::ToNode { handle, port } => {
+                self.check_signed(handle, &packet);
+                self.send_to_node(handle, port, packet);
+            }
             Action::ToController => self.at_controller(socket, &packet),
         }
     }
@@ -374,18 +408,18 @@ impl World {
     }
 
     fn send_down(&mut self, socket: SocketAddrV4, packet: Vec<u8>) {
-        self.send(Flight { host: Host::of(socket), way: Way::Down, socket, packet });
+        self.send(Flight::new(Host::of(socket), Way::Down, socket, packet));
     }
 
     fn at_host(&mut self, flight: Flight) {
-        let Flight { host: index, socket, packet, .. } = flight;
-        self.chart(|_| format!("   switch > {:<8} {}", chart::place(socket), chart::packet(&packet)));
+        let index = flight.host;
+        self.chart(|_| format!("   switch > {:<8} {}", chart::place(flight.socket), chart::packet(&flight.packet)));
         let host = &mut self.hosts[index];
         if host.stopped_until.is_some() {
-            return host.keep(packet);
+            return host.keep(flight);
         }
         if host.running.is_some() {
-            self.deliver(index, &packet);
+            self.deliver(index, &flight);
             self.settle(index);
         }
     }
@@ -426,6 +460,7 @@ impl World {
     /// Sends what the controller says, and sets its timer.
     fn settle_controller(&mut self) {
         while let Some((address, packet)) = self.controller.as_mut().and_then(Controller::transmit) {
+            self.check_signed(destination_of(&packet), &packet);
             self.send_down(address, packet);
         }
         while let Some(notice) = self.controller.as_mut().and_then(Controller::notice) {
@@ -435,7 +470,7 @@ impl World {
                 Notice::Serving(_) => self.count("serving"),
                 Notice::Enrolled(_) => self.count("enrolled"),
                 Notice::Ended(..) => self.count("session ended"),
-                Notice::Rotated(_) => self.count("keys rotated"),
+                Notice::Rotated(handle) => self.on_rotated(handle),
                 Notice::Frozen(..) => self.count("slot frozen"),
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),

@@ -18,7 +18,11 @@ impl World {
         };
         let clock = clock(&mut self.dice, &self.faults);
         self.hosts[index].generation += 1;
-        self.hosts[index].start(config, clock, self.habits.tasks, self.now);
+        let question = config.question(config.seed);
+        self.hosts[index].start(config, !self.authenticated, clock, self.habits.tasks, self.now);
+        if self.authenticated {
+            self.connect(index, question);
+        }
         self.settle(index);
     }
 
@@ -49,8 +53,8 @@ impl World {
         if timer_first {
             running.node.on_tick(time);
         }
-        for packet in &inbox {
-            self.deliver(index, packet);
+        for flight in &inbox {
+            self.deliver(index, flight);
         }
         if let Some(running) = &mut self.hosts[index].running {
             running.node.on_tick(time);
@@ -83,7 +87,7 @@ impl World {
             let Some(transmit) = running.node.transmit() else { return };
             let (port, packet) = (transmit.port, transmit.packet.to_vec());
             let socket = host.socket(port);
-            self.send(Flight { host: index, way: Way::Up, socket, packet });
+            self.send(Flight::new(index, Way::Up, socket, packet));
         }
     }
 
