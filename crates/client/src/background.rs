@@ -52,6 +52,7 @@ impl Background<'_> {
             clock::until(next),
         );
         self.engine.is_up();
+        self.engine.config.observer.flush();
         if rung {
             self.engine.agent.alarm.silence();
         }

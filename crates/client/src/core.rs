@@ -6,6 +6,7 @@
 
 use crate::errands::Errands;
 use crate::name::Named;
+use crate::observe::{Loss, Observer};
 use crate::port::Port;
 use crate::request::{Request, Standing};
 use crate::{Error, clock};
@@ -97,6 +98,7 @@ pub(crate) struct Core {
     pub(crate) newcomers: Vec<Waker>,
     spare: Vec<Arc<Request>>,
     pub(crate) grants: Grants,
+    pub(crate) observer: Observer,
 }
 
 /// Records kept for later requests.
@@ -117,6 +119,7 @@ impl Core {
             newcomers: Vec::new(),
             spare: Vec::new(),
             grants: Grants::default(),
+            observer: Observer::default(),
         }
     }
 
@@ -224,6 +227,7 @@ impl Core {
             }
             self.limits.pop();
             if let Some(entry) = self.requests.remove(&id) {
+                self.observer.lost(&entry.request, Loss::Ttl);
                 end(&entry, Standing::Lost, errands);
                 errands.bury(entry.request);
                 self.node.release(now, id);
@@ -238,6 +242,7 @@ impl Core {
         }
         while let Some(out) = self.node.transmit() {
             if let Some(port) = self.ports.get(&out.port) {
+                self.observer.sent(out.packet);
                 errands.send(port, out.packet);
             }
         }
@@ -283,6 +288,7 @@ impl Core {
 
     fn end(&mut self, id: RequestId, standing: Standing, errands: &mut Errands) {
         if let Some(entry) = self.requests.remove(&id) {
+            self.observer.lost(&entry.request, Loss::Session);
             end(&entry, standing, errands);
             errands.bury(entry.request);
         }
@@ -291,6 +297,7 @@ impl Core {
     /// The session is over, and with it every hold and wait.
     pub(crate) fn lose(&mut self, phase: Phase, errands: &mut Errands) {
         for (_, entry) in self.requests.drain() {
+            self.observer.lost(&entry.request, Loss::Session);
             end(&entry, Standing::Lost, errands);
             errands.bury(entry.request);
         }

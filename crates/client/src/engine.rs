@@ -67,6 +67,7 @@ impl Engine {
         let agent = Arc::new(Port::open(switch, None).map_err(system)?);
         let reactor = Arc::new(Port::open(switch, None).map_err(system)?);
         let mut core = Core::new(Node::new(node_config(&config)));
+        core.observer = config.observer.clone();
         core.ports.insert(0, agent.clone());
         core.ports.insert(reactor.socket.number(), reactor.clone());
         Ok(Engine {
@@ -161,7 +162,10 @@ impl Engine {
         let mut buffer = [0; RECEIVE_BYTES];
         for _ in 0..most {
             match socket.receive(&mut buffer) {
-                Received::Packet(packet) => self.visit(|core, now, _| core.node.on_packet(now, packet)),
+                Received::Packet(packet) => {
+                    self.config.observer.received(packet);
+                    self.visit(|core, now, _| core.node.on_packet(now, packet));
+                }
                 Received::Nothing => return,
                 Received::Error(error) => self.complain(&error),
             }
@@ -192,6 +196,7 @@ impl Engine {
             }
             match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
                 Received::Packet(packet) => {
+                    self.config.observer.received(packet);
                     self.visit(|core, now, _| core.node.on_packet(now, packet));
                     continue;
                 }
@@ -367,6 +372,7 @@ impl Engine {
     /// Asks for the end of the session; the background thread sees it through.
     pub(crate) fn close(&self) {
         self.closes_at.store(clock::after(clock::now(), LEAVE_MOST).0, SeqCst);
+        self.config.observer.closes();
         self.visit(|core, now, _| core.node.leave(now));
         self.agent.alarm.ring();
     }

@@ -146,7 +146,10 @@ impl Guard {
     }
 
     fn give_back(&mut self) -> bool {
-        self.request.take().is_some_and(|request| self.connection.engine.give_up(self.id, request))
+        self.request.take().is_some_and(|request| {
+            self.connection.engine.config.observer.gave_back();
+            self.connection.engine.give_up(self.id, request)
+        })
     }
 }
 

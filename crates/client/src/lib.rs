@@ -46,6 +46,7 @@ mod lifeline;
 mod lock;
 mod many;
 mod name;
+mod observe;
 mod port;
 pub mod probe;
 mod request;
@@ -64,6 +65,8 @@ pub use guard::Guard;
 pub use lock::{Acquiring, LockRequest};
 pub use many::{AcquiringMany, Guards, ManyRequest};
 pub use name::Name;
+#[cfg(feature = "otel")]
+pub use session::TRACE_VARIABLE;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;

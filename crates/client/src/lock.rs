@@ -3,6 +3,7 @@
 use crate::core::{Answer, Begun, Core, Terms};
 use crate::engine::Engine;
 use crate::guard::Guard;
+use crate::observe::Watch;
 use crate::request::Standing;
 use crate::session::{Connection, Session};
 use crate::{Error, Name, clock};
@@ -59,6 +60,13 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// [`Error::TimedOut`] after [`LockRequest::wait`], [`Error::Lost`] if the session is lost meanwhile,
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`].
     pub fn acquire(self) -> Result<Guard, Error> {
+        let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
+        let acquired = self.acquire_watched(&mut watch);
+        watch.ends(&acquired);
+        acquired
+    }
+
+    fn acquire_watched(self, watch: &mut Watch) -> Result<Guard, Error> {
         let connection = &self.session.connection;
         let engine = &connection.engine;
         let name = self.name.named()?;
@@ -67,7 +75,8 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let begun = loop {
             match engine.visit(|core, now, _| {
                 let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
-                core.begin(now, name, &self.terms, deadline, Answer::Thread(&port))
+                let begun = core.begin(now, name, &self.terms, deadline, Answer::Thread(&port));
+                begun.inspect(|begun| begun.iter().for_each(|begun| watch.is(begun)))
             })? {
                 Some(begun) => break begun,
                 None => engine.await_session(self.terms.wait)?,
@@ -95,6 +104,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             name: self.name,
             terms: self.terms,
             state: State::New { since: None },
+            watch: None,
         }
     }
 
@@ -121,6 +131,8 @@ pub struct Acquiring<'n> {
     name: Name<'n>,
     terms: Terms,
     state: State,
+    /// From the first poll on.
+    watch: Option<Watch>,
 }
 
 enum State {
@@ -133,14 +145,26 @@ impl Future for Acquiring<'_> {
     type Output = Result<Guard, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
+        let polled = self.poll_watched(context);
+        if let (Poll::Ready(acquired), Some(mut watch)) = (&polled, self.watch.take_if(|_| polled.is_ready())) {
+            watch.ends(acquired);
+        }
+        polled
+    }
+}
+
+impl Acquiring<'_> {
+    fn poll_watched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Error>> {
+        let this = self;
         let engine = &this.connection.engine;
+        let watch = this.watch.get_or_insert_with(|| engine.config.observer.watch(this.terms.mode));
         if let State::New { since } = &mut this.state {
             let name = this.name.named()?;
             let since = *since.get_or_insert_with(clock::now);
             let terms = &this.terms;
             match engine.begin_for_task(context, since, terms, |core, now, deadline, answer| {
-                core.begin(now, name, terms, deadline, answer)
+                let begun = core.begin(now, name, terms, deadline, answer);
+                begun.inspect(|begun| begun.iter().for_each(|begun| watch.is(begun)))
             }) {
                 Poll::Ready(begun) => this.state = State::Waiting(begun?),
                 Poll::Pending => return Poll::Pending,

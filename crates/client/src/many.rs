@@ -4,6 +4,7 @@ use crate::core::{Answer, Begun, Terms};
 use crate::guard::{Guard, block_on};
 use crate::lock::{conclude, failure};
 use crate::name::Named;
+use crate::observe::Watch;
 use crate::request::Standing;
 use crate::session::{Connection, Session};
 use crate::{Error, Name, clock};
@@ -57,6 +58,13 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     /// # Errors
     /// Those of [`LockRequest::acquire`](crate::LockRequest::acquire); then none is held.
     pub fn acquire(self) -> Result<Guards, Error> {
+        let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
+        let acquired = self.acquire_unwatched();
+        watch.ends_with(acquired.as_ref().map(Guards::each));
+        acquired
+    }
+
+    fn acquire_unwatched(self) -> Result<Guards, Error> {
         let connection = &self.session.connection;
         let engine = &connection.engine;
         let mut names = named(&self.names)?;
@@ -92,6 +100,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
             terms: self.terms,
             since: None,
             begun: None,
+            watch: None,
         }
     }
 
@@ -119,13 +128,28 @@ pub struct AcquiringMany<'n> {
     terms: Terms,
     since: Option<Time>,
     begun: Option<Vec<Begun>>,
+    /// From the first poll on.
+    watch: Option<Watch>,
 }
 
 impl Future for AcquiringMany<'_> {
     type Output = Result<Guards, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
+        if self.watch.is_none() {
+            self.watch = Some(self.connection.engine.config.observer.watch(self.terms.mode));
+        }
+        let polled = self.poll_unwatched(context);
+        if let (Poll::Ready(acquired), Some(mut watch)) = (&polled, self.watch.take_if(|_| polled.is_ready())) {
+            watch.ends_with(acquired.as_ref().map(Guards::each));
+        }
+        polled
+    }
+}
+
+impl AcquiringMany<'_> {
+    fn poll_unwatched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
+        let this = self;
         let engine = &this.connection.engine;
         if this.begun.is_none() {
             let mut names = named(&this.names)?;

@@ -6,6 +6,7 @@ use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::engine::{Engine, system};
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
+use crate::observe::Observer;
 use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock};
 use parking_lot::Mutex;
@@ -20,6 +21,9 @@ use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 /// Names the namespace for every session that is not told otherwise.
 pub const NAMESPACE_VARIABLE: &str = "WAYSIDE_NAMESPACE";
 const NAMESPACE: &str = "default";
+/// Of how many acquires one is traced, for every session that is not told otherwise.
+#[cfg(feature = "otel")]
+pub const TRACE_VARIABLE: &str = "WAYSIDE_TRACE_ONE_IN";
 /// Where `wayside dev` answers.
 const ENDPOINT: &str = "127.0.0.1:7600";
 /// For an answer to an enrolment, with room for a switch that is being restarted.
@@ -34,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) wait: Wait,
     pub(crate) transport: Transport,
     pub(crate) patience: Duration,
+    pub(crate) observer: Observer,
 }
 
 /// Makes a [`Session`] otherwise than [`Session::connect`] does.
@@ -58,9 +63,19 @@ pub struct Builder {
     wait: Wait,
     transport: Option<Transport>,
     patience: Duration,
+    #[cfg(feature = "otel")]
+    trace_one_in: Option<u64>,
 }
 
 impl Builder {
+    /// Traces one in so many acquires; 0: none. Without it, `WAYSIDE_TRACE_ONE_IN`, else none. Which ones follows from
+    /// their ids, so processes with the same number trace the same requests.
+    #[cfg(feature = "otel")]
+    pub fn trace_one_in(mut self, acquires: u64) -> Self {
+        self.trace_one_in = Some(acquires);
+        self
+    }
+
     /// Where the switch is: `host[:port]`, several separated by commas, all of the same switch. Without it,
     /// `WAYSIDE_ENDPOINTS`, else `127.0.0.1:7600`.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
@@ -142,7 +157,12 @@ impl Builder {
             Some(transport) => transport,
             None => from(TRANSPORT_VARIABLE).map_or(Ok(Transport::Udp), |text| Transport::parse(&text))?,
         };
+        #[cfg(feature = "otel")]
+        let one_in = self.trace_one_in.or_else(|| from(TRACE_VARIABLE)?.parse().ok()).unwrap_or(0);
+        #[cfg(not(feature = "otel"))]
+        let one_in = 0;
         Ok(Config {
+            observer: Observer::new(&namespace, one_in),
             endpoints: Endpoint::parse_list(&endpoints)?,
             transport,
             namespace,
@@ -191,6 +211,8 @@ impl Session {
             wait: Wait::default(),
             transport: None,
             patience: PATIENCE,
+            #[cfg(feature = "otel")]
+            trace_one_in: None,
         }
     }
 
