@@ -15,13 +15,17 @@ fn an_undisputed_lock_is_granted_by_the_switch_and_given_back() {
     for wait in [Wait::Spin, Wait::Block, Wait::Adaptive] {
         let session = switch.builder().wait(wait).connect().unwrap();
         let first = session.lock("jobs").acquire().unwrap();
-        assert_eq!((first.path(), first.mode(), first.name().as_str()), (Path::Switch, Mode::Exclusive, "jobs"));
+        assert_eq!((first.mode(), first.name().as_str()), (Mode::Exclusive, "jobs"));
         assert!(!first.is_lost());
         assert!(first.deadline() > Instant::now());
         let token = first.token();
         first.release().unwrap();
         let second = session.lock("jobs").acquire().unwrap();
         assert!(second.token() > token, "{wait:?}");
+        // On a busy host an answer may take longer than a retransmission, which this node's own agent then grants.
+        let others: Vec<_> = (0..20u64).map(|name| session.lock(name).acquire().unwrap()).collect();
+        let by_switch = others.iter().filter(|guard| guard.path() == Path::Switch).count();
+        assert!(by_switch > others.len() / 2, "{wait:?}: {by_switch} of {} by the switch", others.len());
     }
 }
 
