@@ -82,15 +82,16 @@ impl Errands {
 }
 
 thread_local! {
-    static OWN: Cell<Option<Errands>> = const { Cell::new(None) };
+    /// Boxed, for it is taken and put back twice in every acquire.
+    static OWN: Cell<Option<Box<Errands>>> = const { Cell::new(None) };
 }
 
 /// The calling thread's, empty; a new one while that is in use, or when the thread is ending.
-pub(crate) fn take() -> Errands {
-    OWN.try_with(Cell::take).ok().flatten().unwrap_or_else(Errands::new)
+pub(crate) fn take() -> Box<Errands> {
+    OWN.try_with(Cell::take).ok().flatten().unwrap_or_else(|| Box::new(Errands::new()))
 }
 
 /// Puts it back, empty.
-pub(crate) fn put_back(errands: Errands) {
+pub(crate) fn put_back(errands: Box<Errands>) {
     let _ = OWN.try_with(|own| own.set(Some(errands)));
 }
