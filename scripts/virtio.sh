@@ -1,0 +1,121 @@
+#!/bin/sh
+# The switch at the XDP hook of virtio-net, the card of most virtual machines: a guest under QEMU runs it, this host has the
+# clients. Needs root, qemu-system-x86_64, and Debian's packages for the guest's kernel, which it downloads and installs
+# nowhere. Without KVM the guest is emulated: it says nothing about speed. `scripts/virtio.sh [COUNT]` locks that often.
+# KERNEL_PACKAGE names another kernel, ACCELERATION=kvm is for machines where KVM works, VIRTIO another card's options.
+set -eu
+cd "$(dirname "$0")/.."
+root=$PWD
+target=${CARGO_TARGET_DIR:-$root/target}
+work=$target/virtio
+
+fail() {
+	echo "virtio: $*" >&2
+	exit 1
+}
+[ "$(id -u)" = 0 ] || fail "network namespaces and taps need root"
+for tool in qemu-system-x86_64 apt-get dpkg-deb ip unshare jq; do
+	command -v $tool >/dev/null || fail "$tool is missing"
+done
+
+# The guest's kernel and userland: a busybox, the program, its libraries, and modules on the way to the card.
+prepare() {
+	mkdir -p "$work/packages"
+	cd "$work/packages"
+	kernel=${KERNEL_PACKAGE:-$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)}
+	for package in busybox-static "$kernel"; do
+		[ -d "$package" ] && continue
+		apt-get -q download "$package" >/dev/null 2>&1 || fail "can't download $package: apt-get update first"
+		dpkg-deb -x "$package"_*.deb "$package.new"
+		mv "$package.new" "$package"
+		rm "$package"_*.deb
+	done
+	modules=$(echo "$kernel"/lib/modules/*)
+	[ -d "$modules" ] || fail "$kernel has no modules"
+	guest=$work/guest
+	rm -rf "$guest"
+	mkdir -p "$guest/bin" "$guest/lib" "$guest/modules" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/state"
+	cp busybox-static/bin/busybox "$guest/bin/"
+	busybox=$guest/bin/busybox
+	cp "$target/debug/wayside" "$guest/bin/"
+	# `ldd` names each library, or the loader, by its path.
+	ldd "$target/debug/wayside" | grep -o '/[^ ]*' | while read -r library; do
+		mkdir -p "$guest$(dirname "$library")"
+		cp "$library" "$guest$library"
+	done
+	: >"$guest/modules/order"
+	for module in virtio_pci virtio_net; do
+		take "$module"
+	done
+	cp "$root/scripts/virtio-guest.sh" "$guest/init"
+	(cd "$guest" && "$busybox" find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initramfs"
+}
+
+# Puts a module into the guest, after those that it depends on. What is not there as a module is built in.
+take() {
+	for found in $(find "$modules" -name "$1.ko" -o -name "$1.ko.xz"); do
+		[ ! -e "$guest/modules/$1.ko" ] || continue
+		case $found in
+		*.xz) xz -dc "$found" >"$guest/modules/$1.ko" ;;
+		*) cp "$found" "$guest/modules/" ;;
+		esac
+		for needed in $(tr '\0' '\n' <"$guest/modules/$1.ko" | sed -n 's/^depends=//p' | tr , ' '); do
+			take "$needed"
+		done
+		echo "$1.ko" >>"$guest/modules/order"
+	done
+}
+
+run() {
+	# Queues for the guest's two processors, and as many for what XDP sends.
+	# shellcheck disable=SC2046 # a word or none
+	ip tuntap add dev tap0 mode tap $([ "${QUEUES:-4}" = 1 ] || echo multi_queue)
+	ip addr add 10.97.0.1/24 dev tap0
+	ip link set tap0 up
+	ip link set lo up
+	log=$work/guest.log
+	: >"$log"
+	qemu-system-x86_64 -accel "${ACCELERATION:-tcg}" -cpu max -smp 2 -m 1024 -nodefaults -no-reboot -display none \
+		-kernel "$(echo "$kernel"/boot/vmlinuz-*)" -initrd "$work/initramfs" \
+		-append "console=ttyS0 quiet panic=-1 mitigations=off" -serial "file:$log" \
+		-netdev tap,id=net,ifname=tap0,script=no,downscript=no,queues="${QUEUES:-4}" \
+		-device "${VIRTIO:-virtio-net-pci,mq=on,vectors=10},netdev=net,mac=52:54:00:97:00:02" </dev/null 2>>"$log" &
+	qemu=$!
+	trap 'kill $qemu 2>/dev/null || :' EXIT
+	begun=$(date +%s)
+	until grep -q '^switch: ' "$log"; do
+		if ! kill -0 $qemu 2>/dev/null || [ $(($(date +%s) - begun)) -gt 180 ]; then
+			cat "$log" >&2
+			fail "the guest's switch is not ready"
+		fi
+		sleep 0.5
+	done
+	tr -d '\r' <"$log" | grep -E '^(guest|switch): '
+
+	export WAYSIDE_ENDPOINTS=10.97.0.2:7600
+	wayside=$target/debug/wayside
+	token=$(timeout 60 "$wayside" lock virtio --wait 30s -- sh -c 'echo $WAYSIDE_LOCK_TOKEN') || fail "no lock"
+	echo "wayside lock: token $token"
+	timeout 300 "$target/debug/examples/acquires" "$count" || fail "the locks went wrong"
+	status=$(timeout 30 "$wayside" status -o json)
+	echo "$status" | jq -r '"mode " + .mode, (.packets | "granted \(.granted), joined \(.joined), \(.handed_up) handed up to the daemon")'
+	[ "$(echo "$status" | jq -r .mode)" = "native XDP" ] || fail "it does not run natively"
+	echo "virtio: all of it was right"
+}
+
+case ${1:-} in
+in-namespace)
+	kernel=$2 count=$3
+	run
+	;;
+*)
+	features=$(scripts/xdp.sh wayside-daemon 2>&1)
+	case $features in --*) ;; *) fail "$features" ;; esac
+	# shellcheck disable=SC2086 # flags
+	cargo build --quiet -p wayside-daemon $features
+	cargo build --quiet -p wayside-client --example acquires
+	prepare
+	# The kernel removes the namespace, with the tap, when the last process in it ends.
+	exec unshare --net "$root/scripts/virtio.sh" in-namespace "$work/packages/$kernel" "${1:-2000}"
+	;;
+esac
