@@ -57,7 +57,7 @@ impl Scrape {
                 assert!(kinds.insert(family.to_owned(), kind.to_owned()).is_none(), "twice: {line}");
             } else if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (family, help) = rest.split_once(' ').expect("a text");
-                assert!(!help.is_empty() && helped.insert(family.to_owned()), "{line}");
+                assert!(help.len() > 1 && help.ends_with('.') && helped.insert(family.to_owned()), "{line}");
             } else {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
                 let name = series.split('{').next().unwrap();

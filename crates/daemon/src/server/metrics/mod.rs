@@ -204,7 +204,9 @@ fn gauge(name: &'static str, help: &'static str, value: u64) -> Family {
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for Family { name, help, kind, values } in &self.0 {
-            let mut family = encoder.encode_descriptor(name, help, None, *kind)?;
+            // The registry ends its own texts like this.
+            let help = format!("{help}.");
+            let mut family = encoder.encode_descriptor(name, &help, None, *kind)?;
             for (labels, value) in values {
                 match kind {
                     MetricType::Info => family.encode_info(labels)?,
