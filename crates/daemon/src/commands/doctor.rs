@@ -1,5 +1,12 @@
 //! `wayside doctor`: what this host offers Wayside, one finding per check, each with its fix.
 
+#[cfg(feature = "xdp")]
+mod drivers;
+#[cfg(feature = "xdp")]
+mod facts;
+#[cfg(feature = "xdp")]
+mod hook;
+
 use super::query::{Unanswered, ask};
 use super::text::{lasted, say, table};
 use crate::answers::{Query, Status};
@@ -45,11 +52,7 @@ struct Report {
     not_checked: &'static [&'static str],
 }
 
-const NOT_CHECKED: &[&str] = &[
-    "XDP support, queues and MTU limits of network drivers (Wayside does not load XDP programs yet)",
-    "firewalls between this host and others",
-    "the drift of other hosts' clocks",
-];
+const NOT_CHECKED: &[&str] = &["firewalls between this host and others", "the drift of other hosts' clocks"];
 
 fn ok(check: &'static str, finding: impl Into<String>) -> Finding {
     Finding { check, level: Level::Ok, finding: finding.into(), fix: String::new() }
@@ -78,6 +81,7 @@ pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
         locked_memory(),
     ]);
     findings.extend(mtus());
+    findings.extend(hook(&args.endpoint));
     let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
     let report = Report { findings, not_checked: NOT_CHECKED };
     match args.output {
@@ -241,17 +245,40 @@ fn writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
 }
 
-fn kernel() -> Finding {
+/// Of the kernel: its whole name, major and minor number; zeros if it is not known.
+fn release() -> (String, (u32, u32)) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    match version {
-        (0, _) => note("kernel", "unknown release", "Wayside is made for Linux 5.4 and newer"),
+    (release.into(), (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+}
+
+fn kernel() -> Finding {
+    match release() {
+        (_, (0, _)) => note("kernel", "unknown release", "Wayside is made for Linux 5.4 and newer"),
         // close_range, the youngest call in use, has a fallback; what is older than 5.4 nobody tests.
-        old if old < (5, 4) => problem("kernel", format!("Linux {release}"), "use Linux 5.4 or newer"),
-        _ => ok("kernel", format!("Linux {release}")),
+        (release, old) if old < (5, 4) => problem("kernel", format!("Linux {release}"), "use Linux 5.4 or newer"),
+        (release, _) => ok("kernel", format!("Linux {release}")),
     }
+}
+
+/// What a switch of this host would find at the XDP hook.
+#[cfg(feature = "xdp")]
+fn hook(endpoints: &EndpointArgs) -> Vec<Finding> {
+    let addresses: Vec<_> =
+        endpoints.endpoints.iter().filter_map(|endpoint| Some(*endpoint.resolve().ok()?.ip())).collect();
+    match facts::ports(&addresses) {
+        Ok(ports) => hook::findings(&facts::host(release().1), &ports),
+        Err(error) => {
+            vec![note("XDP", format!("the interfaces can't be listed: {error}"), "look at what forbids netlink")]
+        }
+    }
+}
+
+#[cfg(not(feature = "xdp"))]
+fn hook(_: &EndpointArgs) -> Vec<Finding> {
+    let fix = "cargo build --release -p wayside-daemon --features xdp, with clang, libelf and zlib";
+    vec![note("XDP", "this wayside was built without it: the switch stays in userspace", fix)]
 }
 
 fn privileges() -> Finding {

@@ -1,12 +1,15 @@
 //! The network interfaces of this namespace, as the kernel tells them over netlink.
 
+use libbpf_rs::libbpf_sys as sys;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// How a program is attached to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +124,20 @@ pub fn list() -> io::Result<Vec<Interface>> {
         interface.addresses.extend(local);
     })?;
     Ok(interfaces)
+}
+
+/// The name of a loaded program, of which the kernel keeps 15 bytes; None if it is gone, or not for this process to know.
+pub fn program_name(number: u32) -> Option<String> {
+    // SAFETY: the descriptor that comes back, if one does, is new; the structure has the length that is told, and its name
+    // ends with a zero.
+    unsafe {
+        let descriptor = sys::bpf_prog_get_fd_by_id(number);
+        let descriptor = (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor))?;
+        let mut info = sys::bpf_prog_info::default();
+        let mut length = size_of_val(&info) as u32;
+        let done = sys::bpf_obj_get_info_by_fd(descriptor.as_raw_fd(), (&raw mut info).cast(), &raw mut length);
+        (done == 0).then(|| CStr::from_ptr(info.name.as_ptr()).to_string_lossy().into_owned())
+    }
 }
 
 /// Asks for a list, and hands every part of the answer to `take`.
