@@ -95,7 +95,9 @@ fn one_transport(
     transport: &(dyn Fn(&str) -> Transport + Sync),
     progress: &mut Progress,
 ) -> Result<Mode, Error> {
-    let arguments = ["--listen", SWITCH, "--admin-listen", ADMIN, "--mode", "native", "--interfaces", "port0,port1"];
+    // Signed packets are another measurement.
+    let place = ["--listen", SWITCH, "--admin-listen", ADMIN, "--authentication", "off"];
+    let arguments = [&place[..], &["--mode", "native", "--interfaces", "port0,port1"]].concat();
     let daemon =
         Daemon::start_with(&options.wayside, Waiting::Blocking, &arguments, |command| hosts.switch.enter(command))?;
     let mut field = Field {

@@ -82,7 +82,9 @@ impl Background<'_> {
         }
         match phase {
             Phase::Live => self.lifeline.keep(session, self.engine.switch()),
-            Phase::Enrolling if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) => {
+            Phase::Enrolling
+                if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) && !self.engine.is_asking() =>
+            {
                 self.phase_since = now;
                 self.engine.enrol_anew(true);
             }

@@ -305,7 +305,7 @@ impl Core {
         self.enter(phase, errands);
     }
 
-    fn enter(&mut self, phase: Phase, errands: &mut Errands) {
+    pub(crate) fn enter(&mut self, phase: Phase, errands: &mut Errands) {
         self.phase = phase;
         errands.tell_newcomers(&mut self.newcomers);
     }

@@ -13,6 +13,7 @@
 //!   no longer than `wakes_at`. Whoever leaves and is not going to wait rings it if something is due before.
 
 use crate::core::{Core, Grants, Phase};
+use crate::entry::{Admission, Way};
 use crate::errands::{self, Errands};
 use crate::port::{CheckedOut, Port, Ports};
 use crate::request::{Request, Standing};
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     wakes_at: AtomicU64,
     lease_end: AtomicU64,
     closes_at: AtomicU64,
+    /// How it stands with enrolment.
+    pub(crate) admission: Admission,
     /// Which of the endpoints is in use, and where it leads.
     switch: Mutex<(usize, SocketAddrV4)>,
     /// What the network said last, for people.
@@ -82,6 +85,7 @@ impl Engine {
             wakes_at: AtomicU64::new(0),
             lease_end: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
+            admission: Admission::default(),
             switch: Mutex::new((0, switch)),
             complaint: Mutex::new(None),
         })
@@ -248,7 +252,7 @@ impl Engine {
     pub(crate) fn verdict(&self, core: &Core) -> Option<Result<SessionInfo, Error>> {
         match core.phase {
             Phase::Live => core.info().map(Ok),
-            Phase::Enrolling | Phase::Lost => None,
+            Phase::Enrolling | Phase::Lost => self.denial().map(Err),
             Phase::Refused(reason) => Some(Err(Error::Refused(self.refusal(reason)))),
             Phase::Closed => Some(Err(Error::Closed)),
         }
@@ -277,14 +281,17 @@ impl Engine {
     }
 
     /// Begins the first session.
-    pub(crate) fn start(&self) {
-        self.visit(|core, now, _| core.node.start(now));
+    pub(crate) fn start(self: &Arc<Self>) {
+        let way = self.way_to(self.switch());
+        self.visit(|core, now, _| self.set_out(core, now, &way));
+        self.go_on(way);
     }
 
     /// Begins another session after one was lost or none was found: from new sockets, at the next endpoint that
     /// leads anywhere.
-    pub(crate) fn enrol_anew(&self, next_endpoint: bool) {
+    pub(crate) fn enrol_anew(self: &Arc<Self>, next_endpoint: bool) {
         let mut switch = self.switch.lock();
+        let silent = switch.1;
         let endpoints = &self.config.endpoints;
         let index = (switch.0 + usize::from(next_endpoint)) % endpoints.len();
         match endpoints[index].resolve() {
@@ -295,6 +302,7 @@ impl Engine {
             }
         }
         let address = switch.1;
+        let way = self.way_to(address);
         self.visit(|core, now, errands| {
             core.lose(Phase::Enrolling, errands);
             let ports = std::mem::take(&mut core.ports);
@@ -305,8 +313,15 @@ impl Engine {
                 core.ports.insert(if number == 0 { 0 } else { port.socket.number() }, port);
             }
             core.node = Node::new(node_config(&self.config));
-            core.node.start(now);
+            self.set_out(core, now, &way);
         });
+        drop(switch);
+        if !next_endpoint {
+            self.deny(None);
+        } else if let Way::Packets = way {
+            self.wonder_about(silent);
+        }
+        self.go_on(way);
     }
 
     /// Gives a request up, held or not. False: it was over already.
@@ -363,6 +378,12 @@ impl Engine {
         report
     }
 
+    /// Tells all who wait for a session that there is something to know.
+    pub(crate) fn wake_newcomers(&self) {
+        self.phase_changed.notify_all();
+        self.call_newcomers();
+    }
+
     /// Lets the tasks that wait for a session look at their deadlines.
     pub(crate) fn call_newcomers(&self) {
         let newcomers = std::mem::take(&mut self.core.lock().newcomers);
@@ -390,7 +411,7 @@ fn store_new(to: &AtomicU64, time: Time) {
     }
 }
 
-fn node_config(config: &Config) -> NodeConfig {
+pub(crate) fn node_config(config: &Config) -> NodeConfig {
     NodeConfig {
         namespace: padded(&config.namespace).expect("its length was checked"),
         host: host(),

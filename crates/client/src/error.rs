@@ -35,6 +35,10 @@ pub enum Error {
     /// The switch answered, and refused the session.
     #[error("refused by the switch: {0}")]
     Refused(String),
+    /// The switch takes enrolled hosts only, and this host is none, or not any more; or this process can't read its
+    /// credentials. The session goes on asking, so that it begins when the host is let in.
+    #[error("not joined: {0}")]
+    NotJoined(String),
     /// The name is no lock's name.
     #[error("invalid name: {0}")]
     InvalidName(String),

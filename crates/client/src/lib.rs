@@ -29,16 +29,20 @@
 //! ```
 //!
 //! Inside: `session.rs` and `lock.rs` are the calls; `engine.rs` is the protocol node with its sockets and the lock
-//! around it; `background.rs` is the one thread of its own; `xsk/` is AF_XDP, with the feature `afxdp`. The protocol
+//! around it; `background.rs` is the one thread of its own; `xsk/` is AF_XDP, with the feature `afxdp`; `entry.rs`
+//! decides how a session begins, `secure.rs` is TLS, with the feature `tls`. The protocol
 //! itself is `wayside-protocol`.
 
 mod background;
 mod clock;
 pub mod control;
 mod core;
+pub mod credentials;
 pub mod daemon;
 mod endpoint;
 mod engine;
+pub mod enrolment;
+mod entry;
 mod errands;
 mod error;
 mod guard;
@@ -50,6 +54,8 @@ mod observe;
 mod port;
 pub mod probe;
 mod request;
+#[cfg_attr(not(feature = "tls"), path = "insecure.rs")]
+mod secure;
 mod session;
 mod socket;
 mod transport;
@@ -65,6 +71,7 @@ pub use guard::Guard;
 pub use lock::{Acquiring, LockRequest};
 pub use many::{AcquiringMany, Guards, ManyRequest};
 pub use name::Name;
+pub use secure::join;
 #[cfg(feature = "otel")]
 pub use session::TRACE_VARIABLE;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};

@@ -11,6 +11,7 @@ use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -38,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) wait: Wait,
     pub(crate) transport: Transport,
     pub(crate) patience: Duration,
+    /// Directory of credentials; None: where they usually are.
+    pub(crate) credentials: Option<PathBuf>,
     pub(crate) observer: Observer,
 }
 
@@ -63,6 +66,7 @@ pub struct Builder {
     wait: Wait,
     transport: Option<Transport>,
     patience: Duration,
+    credentials: Option<PathBuf>,
     #[cfg(feature = "otel")]
     trace_one_in: Option<u64>,
 }
@@ -116,10 +120,18 @@ impl Builder {
         self
     }
 
+    /// Directory with this host's credentials for switches that it has joined. Without it, `WAYSIDE_CREDENTIALS`, else the
+    /// user's own (`wayside/node` in `XDG_CONFIG_HOME` or `~/.config`), then `/etc/wayside/node`.
+    pub fn credentials(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(directory.into());
+        self
+    }
+
     /// Enrols, and waits for it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
+    /// [`Error::NotJoined`] if it takes only hosts that have joined it,
     /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::Transport`] where AF_XDP
     /// cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
@@ -169,6 +181,7 @@ impl Builder {
             lease: self.lease,
             wait: self.wait,
             patience: self.patience,
+            credentials: self.credentials,
         })
     }
 }
@@ -211,6 +224,7 @@ impl Session {
             wait: Wait::default(),
             transport: None,
             patience: PATIENCE,
+            credentials: None,
             #[cfg(feature = "otel")]
             trace_one_in: None,
         }

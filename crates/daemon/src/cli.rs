@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use wayside_client::credentials::CREDENTIALS_VARIABLE;
 use wayside_client::{ENDPOINTS_VARIABLE, Endpoint};
 
 /// Microsecond locks, decided by a switch on the packets' way
@@ -44,9 +45,62 @@ pub enum Command {
     Status(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it
     Doctor(QueryArgs),
+    /// Let hosts join a switch whose packets are signed
+    #[command(subcommand)]
+    Node(Node),
     /// Measure Wayside on this machine, beside a bare echo and Redis
     #[command(subcommand)]
     Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Write a token that lets one host join, once: on the switch's host, as the daemon's user
+    Token(TokenArgs),
+    /// Let this host join, with a token; as root for root's processes, as any other user for that user's
+    Join(JoinArgs),
+    /// List the hosts that may enrol: on the switch's host, as the daemon's user
+    List(StateArgs),
+    /// Let a host enrol no more: on the switch's host, as the daemon's user. Sessions that it has go on until they end
+    Remove(RemoveArgs),
+}
+
+/// Whose hosts.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    /// State directory of the switch [default: $XDG_STATE_HOME/wayside, /var/lib/wayside as root]
+    #[arg(long, env = "WAYSIDE_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+
+    /// How long it is good, if it is not used
+    #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "1h")]
+    pub lifetime: Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct JoinArgs {
+    /// What `wayside node token` wrote; `-` reads it from standard input, where other users do not see it
+    #[arg(value_name = "TOKEN")]
+    pub token: String,
+
+    /// Where the host's credentials are kept [default: /etc/wayside/node as root, $XDG_CONFIG_HOME/wayside/node]
+    #[arg(long, env = CREDENTIALS_VARIABLE, value_name = "DIR")]
+    pub credentials: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RemoveArgs {
+    /// Of the host, as `wayside node list` shows it
+    pub id: String,
+
+    #[command(flatten)]
+    pub state: StateArgs,
 }
 
 #[derive(Debug, Subcommand)]

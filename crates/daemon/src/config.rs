@@ -27,6 +27,11 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(2);
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(20);
 pub const LONGEST_LEASE: Duration = Duration::from_secs(3600);
 
+const DEFAULT_KEY_LIFETIME: Duration = Duration::from_secs(3600);
+/// Keys change only after a heartbeat under the last ones: more often than heartbeats come makes no difference.
+const SHORTEST_KEY_LIFETIME: Duration = Duration::from_millis(100);
+const LONGEST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -46,6 +51,19 @@ pub struct Settings {
     /// Address and TCP port for commands from other hosts [default: that of --listen, the next port]
     #[arg(long, env = "WAYSIDE_ADMIN_LISTEN", value_name = "ADDR:PORT")]
     admin_listen: Option<String>,
+
+    /// Whether packets are signed, so that only hosts that have joined (`wayside node`) can lock: on, off, or auto (on
+    /// unless --listen is on loopback) [default: auto]
+    #[arg(long, env = "WAYSIDE_AUTHENTICATION", value_name = "WHETHER")]
+    authentication: Option<String>,
+
+    /// Address and TCP port where hosts join and enrol [default: that of --admin-listen, the next port]
+    #[arg(long, env = "WAYSIDE_ENROL_LISTEN", value_name = "ADDR:PORT")]
+    enrol_listen: Option<String>,
+
+    /// How long the keys last that sign a session's packets [default: 1h]
+    #[arg(long, env = "WAYSIDE_KEY_LIFETIME", value_name = "TIME")]
+    key_lifetime: Option<String>,
 
     /// Threads that decide on packets [default: half the processors, 1 to 4]
     #[arg(long, env = "WAYSIDE_THREADS", value_name = "COUNT", allow_negative_numbers = true)]
@@ -120,6 +138,18 @@ impl std::fmt::Display for Wait {
     }
 }
 
+/// Whether packets are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Authentication {
+    /// On unless the switch is on loopback, where other processes are no strangers.
+    Auto,
+    On,
+    Off,
+}
+
+const AUTHENTICATIONS: [(&str, Authentication); 3] =
+    [("auto", Authentication::Auto), ("on", Authentication::On), ("off", Authentication::Off)];
+
 /// Where packets are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -186,6 +216,9 @@ impl Namespace {
 pub struct Config {
     pub listen: SocketAddrV4,
     pub admin_listen: SocketAddrV4,
+    /// Where hosts join and enrol. None: packets are not signed.
+    pub enrol_listen: Option<SocketAddrV4>,
+    pub key_lifetime: Duration,
     pub threads: usize,
     pub wait: Wait,
     pub state_dir: Option<PathBuf>,
@@ -243,6 +276,13 @@ impl Layers<'_> {
                 )
             })?,
         };
+        let enrol_listen = self.enrol_listen(listen, admin_listen)?;
+        let key_lifetime = match self.pick(|s| s.key_lifetime.as_ref()) {
+            Some((text, flag)) => {
+                self.duration("key_lifetime", text, flag, SHORTEST_KEY_LIFETIME, LONGEST_KEY_LIFETIME)?
+            }
+            None => DEFAULT_KEY_LIFETIME,
+        };
         let threads = match self.pick(|s| s.threads.as_ref()) {
             Some((&count, flag)) => self.number("threads", count, flag, 1, 64)? as usize,
             None => default_threads(),
@@ -278,6 +318,8 @@ impl Layers<'_> {
         Ok(Config {
             listen,
             admin_listen,
+            enrol_listen,
+            key_lifetime,
             threads,
             wait,
             mode,
@@ -321,6 +363,31 @@ impl Layers<'_> {
             return Err(self.wrong(key, &text, flag, "must be the address of one host"));
         }
         Ok(address)
+    }
+
+    /// Where hosts enrol, if packets are to be signed.
+    fn enrol_listen(&self, listen: SocketAddrV4, admin: SocketAddrV4) -> Result<Option<SocketAddrV4>, Failure> {
+        let authentication = match self.pick(|s| s.authentication.as_ref()) {
+            Some((text, flag)) => {
+                value_of(&AUTHENTICATIONS, text).map_err(|rule| self.wrong("authentication", text, flag, &rule))?
+            }
+            None => Authentication::Auto,
+        };
+        let told = match self.pick(|s| s.enrol_listen.as_ref()) {
+            Some((text, flag)) => Some(self.address("enrol_listen", text, flag)?),
+            None => None,
+        };
+        match authentication {
+            Authentication::Off => return Ok(None),
+            Authentication::Auto if listen.ip().is_loopback() => return Ok(None),
+            Authentication::Auto | Authentication::On => {}
+        }
+        let next = || {
+            let flag = self.flags.admin_listen.is_some();
+            let rule = "leaves no port for enrol_listen; name that too";
+            next_port(admin).ok_or_else(|| self.wrong("admin_listen", &admin, flag, rule))
+        };
+        told.map_or_else(next, Ok).map(Some)
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {
@@ -391,7 +458,7 @@ impl Layers<'_> {
     }
 }
 
-/// Port 0 asks the kernel for any port; so does the admin port then.
+/// Port 0 asks the kernel for any port; so do the ports that follow from it then.
 fn next_port(listen: SocketAddrV4) -> Option<SocketAddrV4> {
     let port = if listen.port() == 0 { 0 } else { listen.port().checked_add(1)? };
     Some(SocketAddrV4::new(*listen.ip(), port))
@@ -465,6 +532,19 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_signed_off_loopback_unless_told_otherwise() {
+        let enrols = |text: &str| file(text).unwrap().enrol_listen.map(|address| address.to_string());
+        let next = Some("10.0.0.1:7602".to_owned());
+        assert_eq!(enrols("listen = '10.0.0.1:7600'"), next);
+        assert_eq!(enrols("listen = '10.0.0.1:7600'\nauthentication = 'auto'"), next);
+        assert_eq!(enrols("listen = '10.0.0.1:7600'\nauthentication = 'off'"), None);
+        assert_eq!(enrols(""), None);
+        assert_eq!(enrols("listen = '127.0.0.2:7600'"), None);
+        assert_eq!(enrols("authentication = 'on'").unwrap(), "127.0.0.1:7602");
+        assert_eq!(enrols("authentication = 'on'\nenrol_listen = '10.0.0.1:9'").unwrap(), "10.0.0.1:9");
+    }
+
+    #[test]
     fn every_key_is_read() {
         let config = file(
             "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
@@ -493,6 +573,10 @@ mod tests {
             ("listen = '224.0.0.1:7600'", "must be the address of one host"),
             ("listen = '127.0.0.1:65535'", "leaves none for admin_listen"),
             ("listen = '127.0.0.1:99999'", "is not an IPv4 address and port"),
+            ("authentication = 'yes'", "w.toml: authentication = yes must be auto, on, off"),
+            ("authentication = 'on'\nadmin_listen = '127.0.0.1:65535'", "leaves no port for enrol_listen"),
+            ("enrol_listen = '0.0.0.0:1'", "must name one address"),
+            ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
             ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),

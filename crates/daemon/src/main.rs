@@ -2,8 +2,9 @@
 //!
 //! * [`server`]: the userspace switch, its controller, the control connection.
 //! * [`commands`]: one module for each; [`cli`] says what may be written.
-//! * [`config`]: what the daemon runs with; [`answers`]: what it answers; [`failure`]: how commands end.
+//! * [`config`]: what the daemon runs with; [`admission`]: who may enrol; [`answers`]: what it answers; [`failure`]: how commands end.
 
+mod admission;
 mod answers;
 mod cli;
 mod commands;
@@ -46,6 +47,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
+        Command::Node(node) => commands::node::node(&node).map(|()| 0),
         Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),
     }
 }

@@ -311,7 +311,8 @@ fn at_the_hook_the_mode_is_told_and_its_counters_move() {
     let _pass = client.pass("eth0").expect("veth has XDP");
     let directory = tempfile::tempdir().unwrap();
     let bpf = format!("/sys/fs/bpf/wayside-metrics-{}", std::process::id());
-    let mut command = support::wayside(&["switch", "--listen", "10.79.0.1:7600", "--mode", "native"]);
+    let mut command =
+        support::wayside(&["switch", "--listen", "10.79.0.1:7600", "--mode", "native", "--authentication", "off"]);
     command.args(["--interfaces", "port0", "--bpf-dir", &bpf, "--state-dir"]).arg(directory.path().join("state"));
     command.arg("--control-socket").arg(directory.path().join("control.sock"));
     switch.enter(&mut command);

@@ -38,7 +38,7 @@ impl<'h> SwitchFiles<'h> {
         let (config, control_socket) = (directory.join("switch.toml"), directory.join("switch.sock"));
         let bpf_dir = PathBuf::from(format!("/sys/fs/bpf/wayside-demo-{}", std::process::id()));
         let text = format!(
-            "listen = {:?}\nadmin_listen = {:?}\nlease = \"{}ms\"\nstate_dir = {:?}\ncontrol_socket = {:?}\nbpf_dir = {:?}\n",
+            "listen = {:?}\nadmin_listen = {:?}\nauthentication = \"off\"\nlease = \"{}ms\"\nstate_dir = {:?}\ncontrol_socket = {:?}\nbpf_dir = {:?}\n",
             hosts.listen.to_string(),
             hosts.admin_listen.to_string(),
             lease.as_millis(),

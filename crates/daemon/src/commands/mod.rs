@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod lock;
+pub mod node;
 mod query;
 pub mod show;
 pub mod switch;

@@ -73,7 +73,8 @@ fn detach(_: &Config) -> Result<String, Failure> {
 
 /// What a configuration asks of this host. Whether the ports are free is not asked: a switch may run with it already.
 fn check_host(config: &Config) -> Result<(), Failure> {
-    for (key, address) in [("listen", config.listen), ("admin_listen", config.admin_listen)] {
+    let addresses = [("listen", config.listen), ("admin_listen", config.admin_listen)];
+    for (key, address) in addresses.into_iter().chain(config.enrol_listen.map(|address| ("enrol_listen", address))) {
         UdpSocket::bind((*address.ip(), 0)).map_err(|error| {
             Failure::usage(format!(
                 "{key} = {address}: {} is not an address of this host ({error}); choose one that `ip -4 address` lists",
@@ -94,6 +95,13 @@ fn shown(config: &Config) -> String {
     let Config { listen, admin_listen, threads, wait, lease, grace, .. } = config;
     let mut text = format!("listen {listen}, admin_listen {admin_listen}\nthreads {threads}, wait {wait}\n");
     text.push_str(&format!("lease {}, grace {}\n", Shown(*lease), Shown(*grace)));
+    text.push_str(&match config.enrol_listen {
+        Some(address) => {
+            format!("authentication on, enrol_listen {address}, key_lifetime {}\n", Shown(config.key_lifetime))
+        }
+        None if listen.ip().is_loopback() => "authentication off\n".into(),
+        None => format!("authentication off: whoever reaches {listen} can take and free every lock\n"),
+    });
     for namespace in &config.namespaces {
         text.push_str(&format!(
             "namespace {}, {} slots, {}\n",
@@ -116,7 +124,7 @@ pub fn dev(settings: Settings) -> Result<(), Failure> {
     })
 }
 
-fn default_state_dir() -> Result<PathBuf, Failure> {
+pub fn default_state_dir() -> Result<PathBuf, Failure> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
         return Ok("/var/lib/wayside".into());

@@ -15,8 +15,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::controller::{Controller, Notice};
+use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
+use wayside_wire::{Enrol, Refusal};
 
 /// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
 pub const BACKLOG: usize = 1024;
@@ -40,6 +42,7 @@ enum Request {
     Closed { handle: u16, lifeline: u64 },
     Sessions(oneshot::Sender<Vec<Session>>),
     Numbers(oneshot::Sender<Numbers>),
+    Enrol { address: SocketAddrV4, body: Box<Enrol>, answer: oneshot::Sender<Result<Enrolment, Refusal>> },
     Stop,
 }
 
@@ -102,6 +105,17 @@ impl Inbox {
         let (numbers, answer) = oneshot::channel();
         self.request(Request::Numbers(numbers));
         answer.await.ok()
+    }
+
+    /// Begins a session for a node whose agent port is `address`: its host has shown who it is.
+    ///
+    /// # Errors
+    /// The controller's reason.
+    pub async fn enrol(&self, address: SocketAddrV4, body: Enrol) -> Result<Enrolment, Refusal> {
+        let (answer, session) = oneshot::channel();
+        self.request(Request::Enrol { address, body: Box::new(body), answer });
+        // The daemon is ending.
+        session.await.unwrap_or(Err(Refusal::Recovering))
     }
 
     /// Ends the thread.
@@ -187,6 +201,9 @@ impl Desk {
                     }
                     Request::Numbers(answer) => {
                         let _ = answer.send(self.numbers());
+                    }
+                    Request::Enrol { address, body, answer } => {
+                        let _ = answer.send(self.controller.enrol(clock::now(), address, &body));
                     }
                     Request::Stop => return,
                 }

@@ -13,10 +13,12 @@
 //! same port unnoticed, and two switches would decide on the same locks.
 
 mod admin;
+mod authority;
 mod batch;
 mod clock;
 mod control;
 mod controller;
+mod enrolment;
 mod home;
 mod local;
 mod metrics;
@@ -30,9 +32,11 @@ use crate::failure::Failure;
 use admin::Admin;
 use control::Control;
 use controller::{Desk, Inbox};
+use enrolment::Door;
 use home::Home;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
+use ring::rand::{SecureRandom, SystemRandom};
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
 use status::Facts;
@@ -49,6 +53,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use wayside_protocol::controller::Controller;
 use wayside_protocol::memory::SwitchMemory;
+use wayside_protocol::seal::Secret;
 use wayside_switch::Switch;
 use worker::{Traffic, Worker};
 
@@ -61,7 +66,10 @@ struct Server {
     inbox: Inbox,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    accepting: tokio::task::JoinHandle<((), ())>,
+    /// Tasks that accept connections.
+    accepting: Vec<tokio::task::JoinHandle<()>>,
+    /// Where hosts join and enrol, if packets are signed.
+    enrols: Option<SocketAddrV4>,
     /// A thread that ends before it is told to says so here.
     ended: mpsc::UnboundedReceiver<&'static str>,
     socket_file: SocketFile,
@@ -125,8 +133,14 @@ impl Server {
         let started = Instant::now();
         raise_open_files();
         let (socket, listen) = bind_udp(config.listen)?;
-        let (tcp, admin_listen) = bind_tcp(config.admin_listen)?;
-        let mut state = StateDir::open(&state_dir(listen)?)?;
+        let (tcp, admin_listen) = bind_tcp(config.admin_listen, "--admin-listen")?;
+        let state_dir = state_dir(listen)?;
+        let mut state = StateDir::open(&state_dir)?;
+        let mut door = None;
+        if let Some(address) = config.enrol_listen {
+            let (listener, address) = bind_tcp(address, "--enrol-listen")?;
+            door = Some((Door::open(&state_dir, listen, address)?, listener, address));
+        }
         let numbers = state.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;
         tracing::info!(%listen, %admin_listen, "listening");
@@ -168,8 +182,25 @@ impl Server {
         let facts = Facts { config, listen, admin_listen, started, residence, switch: Arc::clone(&switch), traffic };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
-        let accepting = tokio::spawn(async { tokio::join!(control.serve(local), admin.serve(tcp)) });
-        Ok(Server { listen, started, switch, socket, inbox, stop, threads, accepting, ended, socket_file, home })
+        let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
+        let enrols = door.as_ref().map(|(_, _, address)| *address);
+        if let Some((door, listener, _)) = door {
+            accepting.push(tokio::spawn(door.serve(listener, inbox.clone())));
+        }
+        Ok(Server {
+            listen,
+            started,
+            switch,
+            socket,
+            inbox,
+            stop,
+            threads,
+            accepting,
+            enrols,
+            ended,
+            socket_file,
+            home,
+        })
     }
 
     /// The line that says which home the core has found, and that it answers.
@@ -179,6 +210,15 @@ impl Server {
         let mut out = io::stdout().lock();
         // Nobody may be reading: the switch is as good without.
         let _ = writeln!(out, "switch: {residence} on {}{}, ready in {seconds:.1} s", self.listen, residence.aside());
+        if let Some(enrols) = self.enrols {
+            let _ = writeln!(out, "switch: takes enrolled hosts only, at {enrols}; `wayside node token` lets one join");
+        } else if !self.listen.ip().is_loopback() {
+            let _ = writeln!(
+                out,
+                "switch: WARNING: packets are not signed: whoever reaches {} can take and free every lock",
+                self.listen
+            );
+        }
         if self.home.resumed() {
             let _ = writeln!(out, "switch: taken over while it was running, with all its locks");
         }
@@ -190,7 +230,7 @@ impl Server {
     }
 
     fn end(self) {
-        self.accepting.abort();
+        self.accepting.iter().for_each(|task| task.abort());
         self.home.end();
         // First the file, then the port: a successor binds the port first, so it never loses its own file.
         drop(self.socket_file);
@@ -239,12 +279,12 @@ fn first_epoch() -> u32 {
 }
 
 fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {
-    let mut secret = [0; 8];
-    // SAFETY: the buffer has the length that is given.
-    let filled = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };
-    if filled != secret.len() as isize {
-        return Err(Failure::system("no random numbers", &io::Error::last_os_error()));
-    }
+    let (mut secret, mut root) = ([0; 8], [0; 32]);
+    let random = SystemRandom::new();
+    random
+        .fill(&mut secret)
+        .and_then(|()| random.fill(&mut root))
+        .map_err(|_| Failure::unavailable("the system has no random numbers"))?;
     let namespaces =
         config.namespaces.iter().zip(numbers).map(|(namespace, &id)| wayside_protocol::controller::Namespace {
             id,
@@ -256,6 +296,8 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
         namespaces: namespaces.collect(),
         shortest_grace: config.grace.as_micros() as u32,
         secret: u64::from_ne_bytes(secret),
+        root: config.enrol_listen.map(|_| Secret(root)),
+        rotation_period: config.key_lifetime.as_micros() as u64,
         first_epoch: first_epoch(),
         ..Default::default()
     })

@@ -33,11 +33,10 @@ pub fn bind_udp(address: SocketAddrV4) -> Result<(Arc<UdpSocket>, SocketAddrV4),
     Ok((Arc::new(socket), listen))
 }
 
-/// The listener for commands from other hosts, and its address.
-pub fn bind_tcp(address: SocketAddrV4) -> Result<(TcpListener, SocketAddrV4), Failure> {
-    let failed = |error: io::Error| Failure::system("can't listen for control connections", &error);
-    let listener =
-        std::net::TcpListener::bind(address).map_err(|error| unbound("TCP", address, "--admin-listen", &error))?;
+/// A listener for other hosts, and its address; `flag` moves it elsewhere.
+pub fn bind_tcp(address: SocketAddrV4, flag: &str) -> Result<(TcpListener, SocketAddrV4), Failure> {
+    let failed = |error: io::Error| Failure::system("can't listen for connections", &error);
+    let listener = std::net::TcpListener::bind(address).map_err(|error| unbound("TCP", address, flag, &error))?;
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = TcpListener::from_std(listener).map_err(failed)?;
     let listen = local(listener.local_addr())?;

@@ -247,6 +247,7 @@ fn failure(error: &Error) -> Failure {
         Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) => exit::USAGE,
         Error::Busy { .. } | Error::TimedOut => exit::BUSY,
         Error::Lost => exit::LOST,
+        Error::NotJoined(_) => exit::DENIED,
         _ => exit::UNAVAILABLE,
     };
     Failure::new(code, error.to_string())

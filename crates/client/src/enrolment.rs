@@ -1,0 +1,278 @@
+//! Enrolment over a secure connection: what is asked and answered, and what a host is let in with.
+//!
+//! ```text
+//!   host                                       switch's daemon, TCP, TLS 1.3
+//!   join:  {"join": secret of a token, key} ──► a token is good once ──► {"joined": certificate}
+//!   enrol: with that certificate, {"enrol"} ──► Controller::enrol    ──► {"enrolled": session, its secret}
+//! ```
+//!
+//! One JSON object a line, one question a connection.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddrV4;
+use std::str::FromStr;
+use wayside_protocol::seal::{Enrolment, Secret};
+
+/// The protocol's name in the handshake: another version of it is told apart before anything is said.
+pub const PROTOCOL: &[u8] = b"wayside-enrolment/1";
+/// The name in the switch's certificate. Which switch it is says the authority, which has signed for no other.
+pub const SWITCH_NAME: &str = "wayside-switch";
+/// A line is shorter.
+pub const LONGEST_LINE: usize = 8 << 10;
+/// From the switch's UDP port to its enrolment port, unless configured otherwise: the admin port is between them.
+pub const PORTS_APART: u16 = 2;
+
+/// Host to daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Question {
+    /// Let this host in. Needs no certificate.
+    Join(Join),
+    /// Begin a session. Needs a certificate.
+    Enrol(Enrol),
+}
+
+/// A host asks to be let in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// Of the token, hexadecimal.
+    pub secret: String,
+    /// Public key of the host, an uncompressed point of P-256, hexadecimal.
+    pub key: String,
+    /// The host's name, for people.
+    pub host: String,
+}
+
+/// A node asks for a session: ENROL, and where its agent port is. Its address is the connection's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enrol {
+    /// Of this attempt, hexadecimal.
+    pub nonce: String,
+    /// Process id.
+    pub pid: u32,
+    /// Wanted lease in microseconds; 0: the namespace's.
+    pub lease_us: u32,
+    /// Name of the namespace.
+    pub namespace: String,
+    /// Name of the host, for people.
+    pub host: String,
+    /// UDP port of the agent.
+    pub port: u16,
+}
+
+/// Daemon to host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Answer {
+    /// The host is let in.
+    Joined(Joined),
+    /// The session has begun.
+    Enrolled(Enrolled),
+    /// There is no session, for the reason with this number in `wire/messages.toml`.
+    Refused(u8),
+    /// The question makes no sense, or may not be asked: why, for people.
+    Denied(String),
+}
+
+/// What a host that was let in keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Joined {
+    /// The switch's address for packets.
+    pub switch: SocketAddrV4,
+    /// The host's certificate, DER, hexadecimal.
+    pub certificate: String,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enrolled {
+    /// Name of the node at the switch.
+    pub handle: u16,
+    /// Count of enrolments.
+    pub incarnation: u64,
+    /// Boot epoch of the switch.
+    pub epoch: u32,
+    /// Id of the namespace.
+    pub namespace: u16,
+    /// Slots of the namespace.
+    pub slots: u32,
+    /// Lease in microseconds.
+    pub lease_us: u32,
+    /// What the controller adds, in microseconds.
+    pub grace_us: u32,
+    /// Ties a local connection to the session, hexadecimal.
+    pub lifeline: String,
+    /// Where the session's keys come from, hexadecimal.
+    pub secret: String,
+}
+
+impl Enrolled {
+    /// As the controller gave it. None: its packets are not signed, so it needs no secure connection.
+    #[must_use]
+    pub fn of(enrolment: &Enrolment) -> Option<Enrolled> {
+        let secret = enrolment.secret?;
+        Some(Enrolled {
+            handle: enrolment.handle,
+            incarnation: enrolment.incarnation,
+            epoch: enrolment.epoch,
+            namespace: enrolment.namespace,
+            slots: enrolment.slots,
+            lease_us: enrolment.lease,
+            grace_us: enrolment.grace,
+            lifeline: format!("{:016x}", enrolment.lifeline),
+            secret: hex(&secret.0),
+        })
+    }
+
+    /// For the node; None if it makes no sense.
+    #[must_use]
+    pub fn enrolment(&self) -> Option<Enrolment> {
+        Some(Enrolment {
+            handle: self.handle,
+            incarnation: self.incarnation,
+            epoch: self.epoch,
+            namespace: self.namespace,
+            slots: self.slots,
+            lease: self.lease_us,
+            grace: self.grace_us,
+            lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
+            secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
+        })
+    }
+}
+
+/// What lets one host in, once: written by `wayside node token`, read by `wayside node join`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Where the switch enrols.
+    pub address: SocketAddrV4,
+    /// SHA-256 of the authority's certificate: by it the host knows the switch.
+    pub pin: [u8; 32],
+    /// By it the switch knows the host.
+    pub secret: [u8; 16],
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.address, hex(&self.pin), hex(&self.secret))
+    }
+}
+
+/// Shows where it leads, and not the secret.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}/..)", self.address)
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Token, String> {
+        let read = || {
+            let mut parts = text.trim().split('/');
+            let token = Token {
+                address: parts.next()?.parse().ok()?,
+                pin: unhex(parts.next()?)?.try_into().ok()?,
+                secret: unhex(parts.next()?)?.try_into().ok()?,
+            };
+            parts.next().is_none().then_some(token)
+        };
+        // The text itself is not repeated: it may be a secret with a letter missing.
+        read().ok_or_else(|| "this is no token; `wayside node token` on the switch's host writes one".into())
+    }
+}
+
+/// Why a host was not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotJoined {
+    /// The switch says no.
+    Denied(String),
+    /// It can't be reached, or is another than the token's.
+    Failed(String),
+}
+
+/// Why an attempt brought no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotEnrolled {
+    /// The controller's reason.
+    Refused(wayside_wire::Refusal),
+    /// The host is not let in, or not any more.
+    Denied(String),
+    /// Anything that another attempt may mend.
+    Failed(String),
+}
+
+/// What a session says to a caller whose host is not let in.
+pub(crate) fn not_joined(switch: SocketAddrV4) -> Error {
+    Error::NotJoined(format!(
+        "the switch at {switch} takes enrolled hosts only: run `wayside node token` on its host, then \
+         `wayside node join TOKEN` here"
+    ))
+}
+
+/// Bytes as text.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a text that [`hex`] wrote.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_and_shows_no_secret() {
+        let token = Token { address: "10.0.0.1:7602".parse().unwrap(), pin: [0xab; 32], secret: [0x1f; 16] };
+        assert_eq!(token.to_string().parse(), Ok(token.clone()));
+        assert!(!format!("{token:?}").contains("1f1f"));
+        let text = token.to_string();
+        for wrong in
+            ["", "10.0.0.1:7602", &text[..text.len() - 1], &text[..text.len() - 2], &format!("{text}/00"), "é/é/é"]
+        {
+            let error = wrong.parse::<Token>().unwrap_err();
+            assert!(error.starts_with("this is no token"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_session_reads_back() {
+        let enrolment = Enrolment {
+            handle: 7,
+            incarnation: 1 << 40,
+            epoch: 3,
+            namespace: 1,
+            slots: 65_536,
+            lease: 2_000_000,
+            grace: 28_000,
+            lifeline: u64::MAX - 1,
+            secret: Some(Secret([9; 32])),
+        };
+        let enrolled = Enrolled::of(&enrolment).unwrap();
+        assert_eq!(enrolled.enrolment(), Some(enrolment));
+        assert_eq!(Enrolled { secret: "00".into(), ..enrolled }.enrolment(), None);
+        assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }), None, "nothing to keep secret");
+    }
+
+    #[test]
+    fn questions_are_the_documented_lines() {
+        let join = Question::Join(Join { secret: "0f".into(), key: "04".into(), host: "a".into() });
+        assert_eq!(serde_json::to_string(&join).unwrap(), r#"{"join":{"secret":"0f","key":"04","host":"a"}}"#);
+        assert_eq!(serde_json::to_string(&Answer::Refused(2)).unwrap(), r#"{"refused":2}"#);
+    }
+}

@@ -1,0 +1,176 @@
+//! How a session begins: by a packet, or over a secure connection where this host has joined the switch.
+//!
+//! The connection is a thread's own, which ends with it: neither the background thread, which has timers to drive, nor a
+//! caller who closes the session waits for a network.
+//!
+//! Invariants
+//! * Where there are credentials for a switch, nothing but a secure connection begins a session with it: who can drop
+//!   packets can't make us do without.
+//! * At most one such thread at a time; what it brings is of use to the node that it asked for alone.
+
+use crate::core::{Core, Phase};
+use crate::credentials::Credentials;
+use crate::engine::{Engine, node_config, system};
+use crate::enrolment::{Enrol, NotEnrolled, PORTS_APART, not_joined};
+use crate::{Error, secure};
+use parking_lot::Mutex;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use wayside_protocol::{NodeConfig, Time};
+use wayside_wire::text;
+
+/// Which way leads to a session at this switch.
+pub(crate) enum Way {
+    /// Its packets are not signed, as far as is known.
+    Packets,
+    Secure(PathBuf, Box<Credentials>),
+    /// There are credentials that can't be used, and why.
+    Closed(Error),
+}
+
+/// How it stands with enrolment, beyond what the node knows.
+#[derive(Default)]
+pub(crate) struct Admission {
+    /// A thread is at it.
+    busy: Arc<AtomicBool>,
+    /// Nonce of the attempt whose answer is wanted.
+    attempt: Mutex<u64>,
+    /// Why this host gets no session, until somebody lets it in.
+    denial: Mutex<Option<Error>>,
+}
+
+/// What is to be done with what a thread has brought.
+type Sequel = Box<dyn FnOnce(&Engine)>;
+
+/// Whatever a thread meets, it is over then.
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+impl Engine {
+    pub(crate) fn way_to(&self, switch: SocketAddrV4) -> Way {
+        match Credentials::find(self.config.credentials.as_deref(), switch) {
+            Ok(None) => Way::Packets,
+            Ok(Some((path, credentials))) => Way::Secure(path, Box::new(credentials)),
+            Err(why) => Way::Closed(Error::NotJoined(why)),
+        }
+    }
+
+    /// Goes the first step. The node is new, and `core` the engine's.
+    pub(crate) fn set_out(&self, core: &mut Core, now: Time, way: &Way) {
+        if let Way::Packets = way {
+            core.node.start(now);
+        }
+    }
+
+    /// Goes the steps that can't be gone under the session's lock.
+    pub(crate) fn go_on(self: &Arc<Engine>, way: Way) {
+        match way {
+            Way::Packets => {}
+            Way::Closed(why) => self.deny(Some(why)),
+            Way::Secure(path, credentials) => self.ask(path, *credentials),
+        }
+    }
+
+    /// Whether an answer is still awaited from a secure connection.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.admission.busy.load(SeqCst)
+    }
+
+    /// Why this host gets no session, if that is known.
+    pub(crate) fn denial(&self) -> Option<Error> {
+        self.admission.denial.lock().clone()
+    }
+
+    pub(crate) fn deny(&self, why: Option<Error>) {
+        let is_denied = why.is_some();
+        *self.admission.denial.lock() = why;
+        if is_denied {
+            self.wake_newcomers();
+        }
+    }
+
+    fn ask(self: &Arc<Engine>, path: PathBuf, credentials: Credentials) {
+        let node = node_config(&self.config);
+        let question = question(&self.config.namespace, &node, self.agent.socket.number());
+        *self.admission.attempt.lock() = node.seed;
+        self.in_thread(move || match secure::enrol(&credentials, question) {
+            Ok((asked, enrolment)) => Box::new(move |engine| {
+                engine.deny(None);
+                engine.visit(|core, now, _| {
+                    if engine.still_wants(core, node.seed) {
+                        core.node.begin(now, asked, &enrolment);
+                    }
+                });
+                engine.entrust_timers();
+            }),
+            Err(NotEnrolled::Refused(reason)) => Box::new(move |engine| {
+                engine.visit(|core, _, errands| {
+                    if engine.still_wants(core, node.seed) {
+                        core.enter(Phase::Refused(reason), errands);
+                    }
+                });
+            }),
+            Err(NotEnrolled::Denied(why)) => {
+                let why = Error::NotJoined(format!("{why} (its credentials are in {})", path.display()));
+                Box::new(move |engine| engine.deny(Some(why)))
+            }
+            Err(NotEnrolled::Failed(why)) => Box::new(move |engine| engine.complain(&why)),
+        });
+    }
+
+    /// Whether the node that asked with this nonce is still the session's, and without an answer.
+    fn still_wants(&self, core: &Core, nonce: u64) -> bool {
+        core.phase == Phase::Enrolling && *self.admission.attempt.lock() == nonce
+    }
+
+    /// A switch has not answered a packet: does it take none from hosts that have not joined it?
+    pub(crate) fn wonder_about(self: &Arc<Engine>, switch: SocketAddrV4) {
+        let Some(port) = switch.port().checked_add(PORTS_APART) else { return };
+        self.in_thread(move || {
+            let enrols = secure::enrols_at(SocketAddrV4::new(*switch.ip(), port));
+            Box::new(move |engine| {
+                if enrols {
+                    engine.deny(Some(not_joined(switch)));
+                }
+            })
+        });
+    }
+
+    /// Does `work` in a thread of its own, then what follows from it, if there still is an engine.
+    fn in_thread(self: &Arc<Engine>, work: impl FnOnce() -> Sequel + Send + 'static) {
+        if self.admission.busy.swap(true, SeqCst) {
+            return;
+        }
+        let over = Over(self.admission.busy.clone());
+        let engine = Arc::downgrade(self);
+        let run = move || {
+            let follow = work();
+            if let Some(engine) = engine.upgrade() {
+                follow(&engine);
+            }
+            drop(over);
+        };
+        if let Err(error) = thread::Builder::new().name("wayside-enrol".into()).spawn(run) {
+            self.complain(&system(error));
+        }
+    }
+}
+
+fn question(namespace: &str, node: &NodeConfig, port: u16) -> Enrol {
+    Enrol {
+        nonce: format!("{:016x}", node.seed),
+        pid: node.pid,
+        lease_us: node.lease_us,
+        namespace: namespace.into(),
+        host: text(&node.host).unwrap_or("?").into(),
+        port,
+    }
+}

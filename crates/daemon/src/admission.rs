@@ -1,0 +1,266 @@
+//! Who may enrol: tokens that let a host in once, and the hosts that were let in. Files in the state directory, which is
+//! the daemon's user's alone, so that `wayside node` works whether a daemon runs or not.
+//!
+//! ```text
+//!   enrolment/authority.der  the certificate of the switch's authority      enrolment/address  where hosts join
+//!   enrolment/tokens/ID      a token's end                                  ──redeemed──► ID.used
+//!   enrolment/hosts/ID       a host that may enrol, as JSON
+//! ```
+//!
+//! Invariants
+//! * A token's secret is nowhere: its ID is the SHA-256 of it. Renaming its file is what redeems it, so that of any number
+//!   of hosts with one token one is let in.
+//! * A host may enrol exactly as long as its file is there.
+
+use crate::failure::Failure;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddrV4;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wayside_client::credentials::host_id;
+use wayside_client::enrolment::{Token, hex};
+
+const AUTHORITY: &str = "authority.der";
+const ADDRESS: &str = "address";
+const TOKENS: &str = "tokens";
+const HOSTS: &str = "hosts";
+/// For so long after its end a token is told apart from one that never was.
+const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The files.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    directory: PathBuf,
+}
+
+/// A host that may enrol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Of its certificate.
+    #[serde(default)]
+    pub id: String,
+    /// As it calls itself.
+    pub host: String,
+    /// Where it joined from.
+    pub address: String,
+    /// Seconds since 1970.
+    pub joined: u64,
+}
+
+/// Why a token does not let a host in.
+#[derive(Debug)]
+pub enum NotRedeemed {
+    Used,
+    Expired,
+    Unknown,
+    Failed(io::Error),
+}
+
+impl Admission {
+    /// Of the switch with this state directory.
+    pub fn of(state_dir: &Path) -> Admission {
+        Admission { directory: state_dir.join("enrolment") }
+    }
+
+    /// Makes the directories, each for its owner alone.
+    pub fn make(&self) -> io::Result<()> {
+        for directory in [TOKENS, HOSTS] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.directory.join(directory))?;
+        }
+        Ok(())
+    }
+
+    /// A file of the authority, if it is there.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.directory.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a file for its owner alone: all of it or nothing.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.directory.join(name);
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    }
+
+    /// Says what tokens are to say: where hosts join, and whom they will meet there.
+    pub fn publish(&self, address: SocketAddrV4, authority: &[u8]) -> io::Result<()> {
+        self.write(AUTHORITY, authority)?;
+        self.write(ADDRESS, address.to_string().as_bytes())
+    }
+
+    /// Writes a token that is good once, for `lifetime`.
+    pub fn token(&self, lifetime: Duration) -> Result<Token, Failure> {
+        let shown = self.directory.display();
+        let failed = |error: io::Error| Failure::system(format_args!("can't write a token in {shown}"), &error);
+        let none = || {
+            Failure::unavailable(format!(
+                "no switch that takes enrolled hosts only has run with this state directory ({shown} has no address): \
+                 start it first, and tell --state-dir if it is another"
+            ))
+        };
+        let authority = self.read(AUTHORITY).map_err(failed)?.ok_or_else(none)?;
+        let address = self.read(ADDRESS).map_err(failed)?.ok_or_else(none)?;
+        let address = String::from_utf8(address).ok().and_then(|text| text.parse().ok()).ok_or_else(none)?;
+        let mut secret = [0; 16];
+        SystemRandom::new().fill(&mut secret).map_err(|_| Failure::unavailable("no random numbers"))?;
+        self.forget_old_tokens().map_err(failed)?;
+        let end = (since_1970() + lifetime).as_secs();
+        self.write(&format!("{TOKENS}/{}", token_id(&secret)), end.to_string().as_bytes()).map_err(failed)?;
+        let pin = digest(&SHA256, &authority).as_ref().try_into().expect("SHA-256 has 32 bytes");
+        Ok(Token { address, pin, secret })
+    }
+
+    /// Redeems a token.
+    pub fn redeem(&self, secret: &[u8]) -> Result<(), NotRedeemed> {
+        let id = token_id(secret);
+        let path = self.directory.join(TOKENS).join(&id);
+        let used = path.with_extension("used");
+        match fs::rename(&path, &used) {
+            Ok(()) if end_of(&used) > since_1970() => Ok(()),
+            Ok(()) => {
+                // Expired it stays, used or not.
+                fs::rename(&used, &path).map_err(NotRedeemed::Failed)?;
+                Err(NotRedeemed::Expired)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && used.exists() => Err(NotRedeemed::Used),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(NotRedeemed::Unknown),
+            Err(error) => Err(NotRedeemed::Failed(error)),
+        }
+    }
+
+    /// Lets a host in.
+    pub fn admit(&self, certificate: &[u8], host: &str, address: SocketAddrV4) -> io::Result<Host> {
+        let host = Host {
+            id: certificate_id(certificate),
+            host: host.into(),
+            address: address.ip().to_string(),
+            joined: since_1970().as_secs(),
+        };
+        let text = serde_json::to_vec(&host).expect("strings and a number");
+        self.write(&format!("{HOSTS}/{}", host.id), &text)?;
+        Ok(host)
+    }
+
+    /// Whether the host with this certificate may enrol.
+    pub fn knows(&self, certificate: &[u8]) -> bool {
+        self.directory.join(HOSTS).join(certificate_id(certificate)).exists()
+    }
+
+    /// The hosts that may enrol, in the order of their joining.
+    pub fn hosts(&self) -> io::Result<Vec<Host>> {
+        let mut hosts = Vec::new();
+        let entries = match fs::read_dir(self.directory.join(HOSTS)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(hosts),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let id = entry.file_name().to_string_lossy().into_owned();
+            // What a full disk has left of a file is a host none the less, and can be removed.
+            let unreadable = || Host { id: String::new(), host: "?".into(), address: "?".into(), joined: 0 };
+            let host = serde_json::from_slice(&fs::read(entry.path())?).unwrap_or_else(|_| unreadable());
+            hosts.push(Host { id, ..host });
+        }
+        hosts.sort_by(|one, other| (one.joined, &one.id).cmp(&(other.joined, &other.id)));
+        Ok(hosts)
+    }
+
+    /// Lets a host in no more. False: there was none with this id.
+    pub fn remove(&self, id: &str) -> io::Result<bool> {
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(false);
+        }
+        match fs::remove_file(self.directory.join(HOSTS).join(id)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            removed => removed.map(|()| true),
+        }
+    }
+
+    fn forget_old_tokens(&self) -> io::Result<()> {
+        let now = since_1970();
+        for entry in fs::read_dir(self.directory.join(TOKENS))? {
+            let path = entry?.path();
+            if end_of(&path) + REMEMBERED < now {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When a token ends, since 1970; long ago where that can't be read.
+fn end_of(path: &Path) -> Duration {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    Duration::from_secs(text.trim().parse().unwrap_or(0))
+}
+
+fn token_id(secret: &[u8]) -> String {
+    hex(digest(&SHA256, secret).as_ref())
+}
+
+fn certificate_id(certificate: &[u8]) -> String {
+    host_id(digest(&SHA256, certificate).as_ref())
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn admission() -> (tempfile::TempDir, Admission) {
+        let directory = tempfile::tempdir().unwrap();
+        let admission = Admission::of(directory.path());
+        admission.make().unwrap();
+        (directory, admission)
+    }
+
+    #[test]
+    fn a_token_is_good_once() {
+        let (_directory, admission) = admission();
+        assert!(admission.token(HOUR).unwrap_err().message.contains("start it first"));
+        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate").unwrap();
+        let token = admission.token(HOUR).unwrap();
+        assert_eq!(token.address.to_string(), "10.0.0.1:7602");
+        admission.redeem(&token.secret).unwrap();
+        assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Used)));
+        assert!(matches!(admission.redeem(b"another"), Err(NotRedeemed::Unknown)));
+    }
+
+    #[test]
+    fn an_expired_token_stays_expired() {
+        let (_directory, admission) = admission();
+        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate").unwrap();
+        let token = admission.token(Duration::ZERO).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Expired)));
+        }
+    }
+
+    #[test]
+    fn a_host_is_known_until_it_is_removed() {
+        let (_directory, admission) = admission();
+        let host = admission.admit(b"certificate", "a", "10.0.0.2:1".parse().unwrap()).unwrap();
+        assert!(admission.knows(b"certificate") && !admission.knows(b"another"));
+        assert_eq!(admission.hosts().unwrap(), [host.clone()]);
+        assert!(!admission.remove("../hosts").unwrap() && !admission.remove("").unwrap());
+        assert!(admission.remove(&host.id).unwrap() && !admission.remove(&host.id).unwrap());
+        assert!(!admission.knows(b"certificate"));
+    }
+}

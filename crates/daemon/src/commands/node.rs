@@ -1,0 +1,88 @@
+//! `wayside node`: which hosts may enrol with a switch whose packets are signed.
+
+use super::switch::default_state_dir;
+use super::text::{lasted, say, shown, table};
+use crate::admission::{Admission, Host};
+use crate::cli::{JoinArgs, Node, RemoveArgs, StateArgs};
+use crate::failure::Failure;
+use std::io::Read;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wayside_client::enrolment::{NotJoined, Token};
+
+/// A token has about 120 bytes.
+const LONGEST_TOKEN: u64 = 1 << 10;
+
+pub fn node(node: &Node) -> Result<(), Failure> {
+    match node {
+        Node::Token(args) => {
+            // The token alone, so that a script can take it.
+            say(&admission(&args.state)?.token(args.lifetime)?.to_string());
+            Ok(())
+        }
+        Node::Join(args) => join(args),
+        Node::List(args) => list(args),
+        Node::Remove(args) => remove(args),
+    }
+}
+
+fn join(args: &JoinArgs) -> Result<(), Failure> {
+    // Read here and not with the arguments, whose errors repeat what was wrong.
+    let token = match args.token.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin().take(LONGEST_TOKEN))
+            .map_err(|error| Failure::system("can't read a token", &error))?,
+        given => given.into(),
+    };
+    let token: Token = token.parse().map_err(Failure::usage)?;
+    let (switch, credentials) = wayside_client::join(&token, &host()).map_err(|error| match error {
+        NotJoined::Denied(why) => Failure::denied(format!("not joined: {why}")),
+        NotJoined::Failed(why) => Failure::unavailable(format!("not joined: {why}")),
+    })?;
+    let path = credentials.keep(args.credentials.as_deref(), switch).map_err(|error| {
+        Failure::system(
+            "joined, but this host's credentials can't be kept, and the token is used; mend that and join anew",
+            &error,
+        )
+    })?;
+    say(&format!("joined: sessions with the switch at {switch} begin with {}", path.display()));
+    Ok(())
+}
+
+fn list(args: &StateArgs) -> Result<(), Failure> {
+    let hosts = admission(args)?.hosts().map_err(|error| Failure::system("can't list the hosts", &error))?;
+    if hosts.is_empty() {
+        say("no host has joined");
+        return Ok(());
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let heading = ["ID", "HOST", "ADDRESS", "JOINED"].map(String::from).to_vec();
+    let line = |host: &Host| {
+        let ago = lasted(now.saturating_sub(Duration::from_secs(host.joined)));
+        vec![host.id.clone(), shown(&host.host), host.address.clone(), format!("{ago} ago")]
+    };
+    say(&table(&std::iter::once(heading).chain(hosts.iter().map(line)).collect::<Vec<_>>()));
+    Ok(())
+}
+
+fn remove(args: &RemoveArgs) -> Result<(), Failure> {
+    match admission(&args.state)?.remove(&args.id) {
+        Ok(true) => {
+            say(&format!("host {} begins no more sessions; those that it has go on until they end", args.id));
+            Ok(())
+        }
+        Ok(false) => Err(Failure::usage(format!("no host {:?} has joined; `wayside node list` shows them", args.id))),
+        Err(error) => Err(Failure::system("can't remove the host", &error)),
+    }
+}
+
+fn admission(args: &StateArgs) -> Result<Admission, Failure> {
+    Ok(Admission::of(&args.state_dir.clone().map_or_else(default_state_dir, Ok)?))
+}
+
+/// The host's name, for people.
+fn host() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: as many writable bytes as it is told.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}

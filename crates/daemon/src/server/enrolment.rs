@@ -1,0 +1,161 @@
+//! The enrolment port: TLS 1.3, by which hosts join with a token, and nodes enrol with what that gave to their host
+//! (`wayside_client::enrolment` has the lines). It runs where packets are signed.
+//!
+//! Against strangers: a question within 5 s, of 8 KiB at most, on one of 256 connections. Nothing is done for a host that
+//! is not let in but to look up its token.
+
+use super::authority::Authority;
+use super::controller::Inbox;
+use crate::admission::{Admission, NotRedeemed};
+use crate::failure::Failure;
+use rustls::ServerConfig;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use wayside_client::enrolment::{Answer, Enrol, Enrolled, Join, Joined, LONGEST_LINE, Question, hex, unhex};
+use wayside_wire::{Refusal, padded};
+
+/// From the connection to the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECTIONS: usize = 256;
+/// As long as a packet has room for.
+const LONGEST_HOST: usize = wayside_wire::limits::MAX_HOST_BYTES;
+
+/// Everything that answers.
+pub struct Door {
+    authority: Authority,
+    admission: Admission,
+    configuration: Arc<ServerConfig>,
+    /// The switch's address for packets.
+    switch: SocketAddrV4,
+}
+
+impl Door {
+    /// For the switch at `switch`, which enrols at `address`.
+    pub fn open(state_dir: &Path, switch: SocketAddrV4, address: SocketAddrV4) -> Result<Door, Failure> {
+        let admission = Admission::of(state_dir);
+        let authority = Authority::open(&admission)?;
+        admission
+            .publish(address, &authority.certificate)
+            .map_err(|error| Failure::system("can't write the state directory", &error))?;
+        Ok(Door { configuration: authority.configuration()?, authority, admission, switch })
+    }
+
+    /// Accepts for ever.
+    pub async fn serve(self, listener: TcpListener, inbox: Inbox) {
+        let door = Arc::new(self);
+        let acceptor = TlsAcceptor::from(door.configuration.clone());
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let (stream, from) = match listener.accept().await {
+                Ok((stream, SocketAddr::V4(from))) => (stream, from),
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept an enrolment");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            // Without a place the connection is closed at once, unheard.
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            let (door, acceptor, inbox) = (door.clone(), acceptor.clone(), inbox.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                match timeout(PATIENCE, door.converse(acceptor, stream, from, &inbox)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%from, %error, "an enrolment broke off"),
+                    Err(_) => tracing::debug!(%from, "an enrolment took too long"),
+                }
+            });
+        }
+    }
+
+    async fn converse(
+        &self,
+        acceptor: TlsAcceptor,
+        stream: TcpStream,
+        from: SocketAddrV4,
+        inbox: &Inbox,
+    ) -> std::io::Result<()> {
+        let mut stream = acceptor.accept(stream).await?;
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
+        let mut line = String::new();
+        BufReader::new((&mut stream).take(LONGEST_LINE as u64)).read_line(&mut line).await?;
+        let answer = match serde_json::from_str(&line) {
+            Ok(Question::Join(join)) => self.on_join(&join, from),
+            Ok(Question::Enrol(enrol)) => match certificate {
+                Some(certificate) if self.admission.knows(&certificate) => on_enrol(&enrol, from, inbox).await,
+                Some(_) => Answer::Denied("this host was removed from those that may enrol: join again".into()),
+                None => Answer::Denied("this host has not joined: it shows no certificate".into()),
+            },
+            Err(_) => Answer::Denied("this line is no question of enrolment".into()),
+        };
+        let mut text = serde_json::to_vec(&answer).expect("answers have string keys");
+        text.push(b'\n');
+        stream.write_all(&text).await?;
+        stream.shutdown().await
+    }
+
+    fn on_join(&self, join: &Join, from: SocketAddrV4) -> Answer {
+        let denied = |why: &str| {
+            tracing::warn!(%from, why, "a host was not let in");
+            Answer::Denied(why.into())
+        };
+        let host: String = join.host.chars().filter(|c| !c.is_control()).take(LONGEST_HOST).collect();
+        let (Some(secret), Some(key)) = (unhex(&join.secret), unhex(&join.key)) else {
+            return denied("the token or the key is not hexadecimal");
+        };
+        // Before the token is spent.
+        let Some(certificate) = self.authority.certificate_for(&key, &host) else {
+            return denied("the host's key is no point of P-256");
+        };
+        match self.admission.redeem(&secret) {
+            Ok(()) => {}
+            Err(NotRedeemed::Used) => return denied("this token was used already: each lets one host in, once"),
+            Err(NotRedeemed::Expired) => return denied("this token has expired; `wayside node token` writes another"),
+            Err(NotRedeemed::Unknown) => return denied("the switch knows no such token"),
+            Err(NotRedeemed::Failed(error)) => {
+                tracing::error!(%error, "a token can't be redeemed");
+                return denied("the switch can't look up the token: see its log");
+            }
+        }
+        match self.admission.admit(&certificate, &host, from) {
+            Ok(known) => tracing::info!(%from, host, id = known.id, "a host has joined"),
+            Err(error) => {
+                tracing::error!(%error, "a host can't be written down");
+                return denied("the switch can't write the host down: see its log");
+            }
+        }
+        Answer::Joined(Joined { switch: self.switch, certificate: hex(&certificate) })
+    }
+}
+
+/// A session for a node of a host that has joined. Its agent port is on the host that the connection comes from.
+async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Answer {
+    let wrong = || Answer::Denied("this enrolment makes no sense".into());
+    let mut bytes = 0;
+    let fits = |c: &char| {
+        bytes += c.len_utf8();
+        bytes <= LONGEST_HOST
+    };
+    let cut: String = enrol.host.chars().take_while(fits).collect();
+    let Ok(nonce) = u64::from_str_radix(&enrol.nonce, 16) else { return wrong() };
+    let (Some(namespace_name), Some(host)) = (padded(&enrol.namespace), padded(&cut)) else { return wrong() };
+    if enrol.port == 0 {
+        return wrong();
+    }
+    let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
+    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), body).await;
+    match session.map(|session| Enrolled::of(&session)) {
+        Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
+        // The controller is told to sign where this port is open.
+        Ok(None) => Answer::Refused(Refusal::None as u8),
+        Err(refusal) => Answer::Refused(refusal as u8),
+    }
+}
