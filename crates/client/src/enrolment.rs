@@ -200,6 +200,7 @@ pub enum NotJoined {
 
 /// Why an attempt brought no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "without it, the one reason is that there is none"))]
 pub(crate) enum NotEnrolled {
     /// The controller's reason.
     Refused(wayside_wire::Refusal),

@@ -46,6 +46,9 @@ pub struct Status {
     /// Why it is not XDP, or not native.
     #[serde(default)]
     pub mode_reason: Option<String>,
+    /// Where hosts join and enrol. None: packets are not signed.
+    #[serde(default)]
+    pub enrols: Option<String>,
     pub threads: usize,
     pub wait: String,
     pub uptime_us: u64,

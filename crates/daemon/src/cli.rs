@@ -35,7 +35,7 @@ pub enum Command {
     /// Run a switch to develop against: on loopback, without root, without a configuration
     Dev(Box<Settings>),
     /// Run a switch
-    Switch(SwitchArgs),
+    Switch(Box<SwitchArgs>),
     /// Run a command while holding a lock
     #[command(after_help = LOCK_EXIT_CODES)]
     Lock(LockArgs),

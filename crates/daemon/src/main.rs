@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Dev(settings) => commands::switch::dev(*settings).map(|()| 0),
-        Command::Switch(args) => commands::switch::switch(args).map(|()| 0),
+        Command::Switch(args) => commands::switch::switch(*args).map(|()| 0),
         Command::Lock(args) => commands::lock::lock(&args),
         Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),

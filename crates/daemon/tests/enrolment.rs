@@ -171,6 +171,33 @@ fn a_host_that_has_joined_never_enrols_in_the_clear() {
     assert!(unsigned.json("status")["sessions"].as_array().unwrap().is_empty());
 }
 
+/// Each end looks at the other's certificate: credentials of one switch are of no use with another.
+#[test]
+fn a_host_of_one_switch_is_none_of_another() {
+    let (one, other) = (Place::new(&[]), Place::new(&[]));
+    let file = |place: &Place| {
+        place.join();
+        let address = place.daemon.address;
+        place.credentials.join(format!("{}_{}.json", address.ip(), address.port()))
+    };
+    let (mine, theirs) = (file(&one), file(&other));
+    let read = |path: &Path| serde_json::from_slice::<serde_json::Value>(&std::fs::read(path).unwrap()).unwrap();
+    let (genuine, foreign) = (read(&mine), read(&theirs));
+    // The switch is another than the host knows; the host is another than the switch knows.
+    for (keys, expected) in
+        [(&["authority"][..], "invalid peer certificate"), (&["certificate", "key"], "enrolment at")]
+    {
+        let mut mixed = genuine.clone();
+        keys.iter().for_each(|key| mixed[key] = foreign[key].clone());
+        std::fs::write(&mine, mixed.to_string()).unwrap();
+        let error = one.session().expect_err("no session");
+        assert!(matches!(&error, Error::Unavailable { detail, .. } if detail.contains(expected)), "{error}");
+    }
+    assert!(one.daemon.json("status")["sessions"].as_array().unwrap().is_empty());
+    std::fs::write(&mine, genuine.to_string()).unwrap();
+    one.session().unwrap();
+}
+
 #[test]
 fn a_namespace_that_is_not_there_is_refused_as_without_tls() {
     let place = Place::new(&[]);
@@ -304,7 +331,7 @@ fn on_the_network(mode: &str) {
         return println!("skipped: enrolment in namespaces: {why}");
     }
     let world = World::new();
-    let bpf = format!("/sys/fs/bpf/wayside-enrolment-{}", std::process::id());
+    let bpf = format!("/sys/fs/bpf/wayside-enrolment-{mode}-{}", std::process::id());
     let state = world.path("state").display().to_string();
     let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", mode, "--state-dir", &state]);
     command.args(["--interfaces", "port0,port1", "--bpf-dir", &bpf]).arg("--control-socket").arg(world.path("s"));
@@ -332,6 +359,9 @@ fn on_the_network(mode: &str) {
     let names = ["a", "b", "c", "d"];
     world.clients[0].within(|| drop(one.lock_many(names).wait(PATIENCE).acquire().expect("all of them")));
     world.clients[1].within(|| drop(other.lock_many(names).wait(PATIENCE).acquire().expect("all of them")));
+
+    let ended = world.on(&world.switch, &["status", "--endpoint", SWITCH]);
+    assert!(ended.stdout.contains("\nauthentication: on, hosts join at 10.79.0.1:7602\n"), "{ended:?}");
 
     // From one host to the other and back: forwarded requests, transfers and books, signed hop by hop.
     let guard = world.clients[0].within(|| one.lock("jobs").wait(PATIENCE).acquire().expect("a lock"));

@@ -71,6 +71,10 @@ fn status_text(status: &Status) -> String {
     if !status.admin_listen.is_empty() {
         text.push_str(&format!("metrics: http://{}/metrics\n", status.admin_listen));
     }
+    text.push_str(&match &status.enrols {
+        Some(address) => format!("authentication: on, hosts join at {address}\n"),
+        None => "authentication: off\n".into(),
+    });
     for namespace in &status.namespaces {
         text.push_str(&format!("namespace: {}, {} slots, {}\n", namespace.name, namespace.slots, namespace.policy));
     }

@@ -124,3 +124,55 @@ impl PublicKeyData for HostKey<'_> {
         &PKCS_ECDSA_P256_SHA256
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    fn authority(directory: &std::path::Path) -> Authority {
+        Authority::open(&Admission::of(directory)).unwrap()
+    }
+
+    #[test]
+    fn a_host_cannot_pass_for_the_switch_whatever_it_calls_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = authority(directory.path());
+        let key = KeyPair::generate().unwrap();
+        let certificate = authority.certificate_for(key.public_key_raw(), SWITCH_NAME).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate.clone()).unwrap();
+        let roots = Arc::new(roots);
+        let provider = Arc::new(default_provider());
+        let hosts = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build().unwrap();
+        hosts.verify_client_cert(&certificate, &[], UnixTime::now()).unwrap();
+        let switches = WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
+        let name = ServerName::try_from(SWITCH_NAME).unwrap();
+        switches.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now()).unwrap_err();
+    }
+
+    #[test]
+    fn the_authority_is_the_same_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let (before, after) = (authority(directory.path()), authority(directory.path()));
+        assert_eq!(before.certificate, after.certificate);
+        let mut roots = RootCertStore::empty();
+        roots.add(before.certificate).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = after.certificate_for(key.public_key_raw(), "a").unwrap();
+        let provider = Arc::new(default_provider());
+        let hosts = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        hosts.verify_client_cert(&certificate, &[], UnixTime::now()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_key_gets_no_certificate() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = authority(directory.path());
+        for key in [&[][..], &[4; 64], &[2; 65]] {
+            assert!(authority.certificate_for(key, "a").is_none(), "{} bytes", key.len());
+        }
+    }
+}

@@ -179,11 +179,12 @@ impl Server {
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
         let config = config.clone();
-        let facts = Facts { config, listen, admin_listen, started, residence, switch: Arc::clone(&switch), traffic };
+        let enrols = door.as_ref().map(|(_, _, address)| *address);
+        let facts =
+            Facts { config, listen, admin_listen, enrols, started, residence, switch: Arc::clone(&switch), traffic };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
-        let enrols = door.as_ref().map(|(_, _, address)| *address);
         if let Some((door, listener, _)) = door {
             accepting.push(tokio::spawn(door.serve(listener, inbox.clone())));
         }

@@ -19,6 +19,8 @@ pub struct Facts {
     /// As bound.
     pub listen: SocketAddrV4,
     pub admin_listen: SocketAddrV4,
+    /// Where hosts join and enrol, as bound; None: packets are not signed.
+    pub enrols: Option<SocketAddrV4>,
     pub started: Instant,
     pub residence: Residence,
     pub switch: Arc<Switch>,
@@ -48,6 +50,7 @@ impl Facts {
             mode: self.residence.mode.clone(),
             ports: self.residence.ports.clone(),
             mode_reason: self.residence.reason.clone(),
+            enrols: self.enrols.map(|address| address.to_string()),
             threads: self.config.threads,
             wait: self.config.wait.to_string(),
             uptime_us: self.started.elapsed().as_micros() as u64,
