@@ -96,7 +96,8 @@ impl Switch {
 
     /// Whether it has found a switch that was running, and goes on with its memory.
     pub fn took_over(&self) -> bool {
-        self.lines.recv_timeout(MORE).ok().flatten().is_some_and(|line| line.contains("taken over"))
+        let mut lines = std::iter::from_fn(|| self.lines.recv_timeout(MORE).ok().flatten());
+        lines.any(|line| line.contains("taken over"))
     }
 
     /// `kill -9`: in userspace, its memory of the locks is gone; at the hook it stays.

@@ -63,6 +63,8 @@ pub fn limits(driver: &str) -> Limits {
         "ixgbe" => Limits { refuses_merging: true, ..known },
         // netvsc_bpf.c: netvsc_xdp_set; headroom of 256, 320 of skb_shared_info and a header in one page.
         "hv_netvsc" => Limits { mtu: Some(3506), refuses_merging: true, ..known },
+        // vmxnet3_xdp.h: VMXNET3_XDP_MAX_MTU. It switches LRO off itself.
+        "vmxnet3" => Limits { mtu: Some(3494), ..known },
         // igc_xdp.c: igc_xdp_set_prog refuses jumbo frames.
         "igc" => Limits { mtu: Some(1500), ..known },
         "i40e" | "ice" | "igb" | "mlx4_en" | "tun" | "bonding" => known,

@@ -68,9 +68,15 @@ fn cards_that_take_the_program_as_they_are() {
 
 #[test]
 fn an_mtu_that_is_too_large_is_to_be_lowered_to_the_drivers_own() {
-    for (driver, most) in
-        [("ena", 3498), ("gve", 2032), ("mana", 3506), ("virtio_net", 3506), ("bnxt_en", 3502), ("igc", 1500)]
-    {
+    for (driver, most) in [
+        ("ena", 3498),
+        ("gve", 2032),
+        ("mana", 3506),
+        ("virtio_net", 3506),
+        ("bnxt_en", 3502),
+        ("vmxnet3", 3494),
+        ("igc", 1500),
+    ] {
         let fix = format!("ip link set dev eth0 mtu {most}");
         let port = Port { mtu: 9001, channels: combined(2, 16), ..card(driver) };
         expect(&host(), port.clone(), &[(Note, "MTU 9001", &fix)]);
