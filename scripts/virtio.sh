@@ -1,9 +1,10 @@
 #!/bin/sh
-# The switch at the XDP hook of virtio-net, the card of most virtual machines: a guest under QEMU runs it, this host has the
-# clients. Needs root, qemu-system-x86_64, and Debian's packages for the guest's kernel, which it downloads and installs
-# nowhere. Without KVM the guest is emulated: it says nothing about speed. `scripts/virtio.sh [COUNT]` locks that often.
-# KERNEL_PACKAGE names another kernel, CARD another card or its options, MODULES its drivers, QUEUES how many queues the tap has,
-# MODE the switch's mode; ACCELERATION=kvm is for machines where KVM works.
+# The switch at the XDP hook of virtio-net, the card of most virtual machines: a guest under QEMU runs it, this host has
+# the clients. `scripts/virtio.sh [COUNT]` locks that often. Needs root, qemu-system-x86_64, and Debian's packages for the
+# guest's kernel, which it downloads and installs nowhere. Without KVM the guest is emulated: it says nothing about speed.
+#   KERNEL_PACKAGE  another kernel            CARD, MODULES  another card or its options, and its drivers
+#   MODE            the switch's mode         QUEUES         of the tap
+#   ACCELERATION    kvm, where KVM works
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -99,7 +100,8 @@ run() {
 	echo "wayside lock: token $token"
 	timeout 300 "$target/debug/examples/acquires" "$count" || fail "the locks went wrong"
 	status=$(timeout 30 "$wayside" status -o json)
-	echo "$status" | jq -r '"mode " + .mode, (.packets | "granted \(.granted), joined \(.joined), \(.handed_up) handed up to the daemon")'
+	echo "$status" | jq -r '"mode " + .mode,
+		(.packets | "granted \(.granted), joined \(.joined), \(.handed_up) handed up to the daemon")'
 	[ "$(echo "$status" | jq -r .mode)" = "$mode XDP" ] || fail "it does not run in $mode XDP"
 	echo "virtio: all of it was right"
 }
