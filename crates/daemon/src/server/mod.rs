@@ -211,6 +211,9 @@ impl Server {
         let mut out = io::stdout().lock();
         // Nobody may be reading: the switch is as good without.
         let _ = writeln!(out, "switch: {residence} on {}{}, ready in {seconds:.1} s", self.listen, residence.aside());
+        if self.home.resumed() {
+            let _ = writeln!(out, "switch: taken over while it was running, with all its locks");
+        }
         if let Some(enrols) = self.enrols {
             let _ = writeln!(out, "switch: takes enrolled hosts only, at {enrols}; `wayside node token` lets one join");
         } else if !self.listen.ip().is_loopback() {
@@ -219,9 +222,6 @@ impl Server {
                 "switch: WARNING: packets are not signed: whoever reaches {} can take and free every lock",
                 self.listen
             );
-        }
-        if self.home.resumed() {
-            let _ = writeln!(out, "switch: taken over while it was running, with all its locks");
         }
         if !self.switch.serving() {
             let most = Shown(config.lease + config.grace);
