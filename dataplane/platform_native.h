@@ -47,6 +47,13 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
 }
 
+/* Calls `step(0, context)`, `step(1, context)`, ..., `count` times or until one is not 0. */
+#define ws_repeat(count, step, context)                                           \
+	do {                                                                      \
+		for (ws_u32 ws_at = 0; ws_at < (count) && !step(ws_at, context);) \
+			ws_at++;                                                  \
+	} while (0)
+
 /* 0 where the memory ends before the region does. */
 WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
 {

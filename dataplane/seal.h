@@ -19,22 +19,51 @@
 
 #include "session.h"
 
-/* Tag of a packet of `length` bytes, which are a header and whole entries (or a body as long as one). */
-WS_INLINE ws_u64 ws_tag_of(struct ws_key key, const void *header, void *entry, const void *end, ws_u32 length)
+WS_INLINE void ws_sip_entry(struct ws_sip *sip, const void *entry)
 {
-	struct ws_sip sip = ws_sip_begin(key);
+	ws_sip_word(sip, ws_sip_load(entry, 0));
+	ws_sip_word(sip, ws_sip_load(entry, 1));
+	ws_sip_word(sip, ws_sip_load(entry, 2));
+	ws_sip_word(sip, ws_sip_load(entry, 3));
+}
 
-	for (ws_u32 i = 0; i < 3; i++)
-		ws_sip_word(&sip, ws_sip_load(header, i));
+/* A tag under way. */
+struct ws_sip_walk {
+	struct ws_sip sip;
+	void *entry; /* the first, which has been taken */
+	const void *end;
+};
+
+/* Takes the next entry. Not 0: there is none. */
+static inline long ws_sip_next(ws_u32 index, struct ws_sip_walk *walk)
+{
+	void *at = ws_entry_at(walk->entry, walk->end, index + 1);
+
+	if (!at)
+		return 1;
+	ws_sip_entry(&walk->sip, at);
+	return 0;
+}
+
+/* Tag of a packet of `length` bytes, which are a header and whole entries (or a body as long as one).
+ *
+ * A function of its own: inlined, what it keeps on the stack cost every packet that is not signed 8 ns. */
+static __attribute__((noinline, unused)) ws_u64 ws_tag_of(const struct ws_key *key, const void *header, void *entry,
+							   const void *end, ws_u32 length)
+{
+	struct ws_sip sip = ws_sip_begin(*key);
+	ws_u32 others = length / WS_ENTRY_BYTES - 2;
+
+	ws_sip_word(&sip, ws_sip_load(header, 0));
+	ws_sip_word(&sip, ws_sip_load(header, 1));
+	ws_sip_word(&sip, ws_sip_load(header, 2));
 	ws_sip_word(&sip, 0); /* the tag's own place */
-	for (ws_u32 i = 0; i < WS_MAX_ENTRIES; i++) {
-		void *at = ws_entry_at(entry, end, i);
-		if (length < WS_HEADER_BYTES + (i + 1) * WS_ENTRY_BYTES || !at)
-			break;
-		ws_sip_word(&sip, ws_sip_load(at, 0));
-		ws_sip_word(&sip, ws_sip_load(at, 1));
-		ws_sip_word(&sip, ws_sip_load(at, 2));
-		ws_sip_word(&sip, ws_sip_load(at, 3));
+	/* The first entry is always there, and mostly the only one: no loop for it. */
+	ws_sip_entry(&sip, entry);
+	if (others) {
+		struct ws_sip_walk walk = { .sip = sip, .entry = entry, .end = end };
+		ws_repeat(others, ws_sip_next, &walk);
+		sip = walk.sip;
 	}
 	return ws_sip_end(&sip, (ws_u64)length << 56);
 }
@@ -59,7 +88,8 @@ WS_INLINE ws_u8 ws_check_tag(struct ws_turn *turn)
 	ws_u32 written = ws_half_load(&keys->written[slot]);
 	if (!ws_is_whole(written))
 		return WS_DROP_REASON_BAD_TAG;
-	ws_u64 tag = ws_tag_of(ws_read_key(&keys->of[slot].up), turn->header, turn->entry, turn->end, turn->length);
+	struct ws_key key = ws_read_key(&keys->of[slot].up);
+	ws_u64 tag = ws_tag_of(&key, turn->header, turn->entry, turn->end, turn->length);
 	if (tag != ws_header_tag(turn->header) || ws_half_load(&keys->written[slot]) != written)
 		return WS_DROP_REASON_BAD_TAG;
 	turn->heard = (ws_u16)(1 + slot);
@@ -78,7 +108,8 @@ WS_INLINE int ws_sign(struct ws_switch *sw, ws_u16 receiver, void *header, void 
 		return 0;
 	ws_u16 others = ws_header_flags(header) & (ws_u16)~WS_HEADER_FLAG_KEY;
 	ws_header_set_flags(header, others | (slot ? WS_HEADER_FLAG_KEY : 0));
-	ws_header_set_tag(header, ws_tag_of(ws_read_key(&keys->of[slot].down), header, entry, end, length));
+	struct ws_key key = ws_read_key(&keys->of[slot].down);
+	ws_header_set_tag(header, ws_tag_of(&key, header, entry, end, length));
 	return 1;
 }
 

@@ -5,8 +5,6 @@
  * two do besides. The next slot lies far from the one before. */
 #include "../wayside.bpf.c"
 
-static long (*const bpf_loop)(ws_u32 count, void *callback, void *context, ws_u64 flags) = (void *)BPF_FUNC_loop;
-
 enum { STRIDE = 611953 };
 
 /* What to do, and what was done. */

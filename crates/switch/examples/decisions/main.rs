@@ -1,19 +1,28 @@
-//! What a decision of the native core costs, without sockets: `cargo run --release -p wayside-switch --example decisions`.
+//! What a decision of the core costs, without sockets, with and without authentication: natively, and with the feature
+//! `xdp`, as root, in this kernel too. `cargo run --release -p wayside-switch --features xdp --example decisions`.
 //!
 //! One thread. Every decision takes another slot, far from the one before, so that beyond the caches the memory's latency
-//! shows; packets are prepared outside of the time that is taken, and few enough to stay in the cache.
+//! shows; packets are prepared, and signed, outside of the time that is taken, and few enough to stay in the cache.
+//!
+//! Load beside it shows: rounds with and without tags take turns, and medians are compared.
+
+#[cfg(feature = "xdp")]
+mod hook;
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
+use wayside_protocol::seal::{Direction, Period, Secret};
 use wayside_switch::{Switch, SwitchConfig};
 use wayside_wire::{Entry, Header, Heartbeat, Policy, SlotBits, SlotState, entry_at, kind, service};
 
 const NAMESPACE: u16 = 1;
 const NODE: u16 = 1;
 const AGENT: u16 = 2;
+const SECRET: Secret = Secret([1; 32]);
+const PERIOD: Period = Period { incarnation: 0, epoch: 1, rotation: 0 };
 /// Decisions of one round, and how many rounds the median is taken of.
 const DECISIONS: u32 = 192_000;
 const ROUNDS: usize = 9;
@@ -24,13 +33,34 @@ const STRIDE: u64 = 611_953;
 
 fn main() {
     println!("native core, one thread, ns a decision (median of {ROUNDS} rounds of {DECISIONS})");
-    println!("{:<44}{:>10}{:>10}{:>12}", "", "1 k slots", "1 M slots", "spread, 1 M");
+    println!("{:<40}{:>11}{:>9}{:>11}{:>9}{:>12}", "", "1 k slots", "signed", "1 M slots", "signed", "spread, 1 M");
     for work in WORKS {
-        let small = measure(work, 1_000);
-        let large = measure(work, 1_000_000);
+        let [small, small_signed] = measure(work, 1_000);
+        let [large, large_signed] = measure(work, 1_000_000);
+        let middle = |rounds: &[f64]| rounds[ROUNDS / 2];
         let spread = format!("{:.0} to {:.0}", large[0], large[ROUNDS - 1]);
-        println!("{:<44}{:>10.1}{:>10.1}{spread:>12}", work.name, small[ROUNDS / 2], large[ROUNDS / 2]);
+        println!(
+            "{:<40}{:>11.1}{:>9.1}{:>11.1}{:>9.1}{spread:>12}",
+            work.name,
+            middle(&small),
+            middle(&small_signed),
+            middle(&large),
+            middle(&large_signed)
+        );
     }
+    derivation();
+    #[cfg(feature = "xdp")]
+    hook::measure();
+}
+
+/// What a node does for a packet that claims to be of a later epoch, and twice for a rotation.
+fn derivation() {
+    const KEYS: u32 = 100_000;
+    let begun = Instant::now();
+    for rotation in 0..KEYS {
+        black_box(SECRET.key(Direction::Down, Period { rotation, ..PERIOD }));
+    }
+    println!("a key by HMAC-SHA256: {:.0} ns", begun.elapsed().as_nanos() as f64 / f64::from(KEYS));
 }
 
 /// One kind of packet, and the slots that it finds.
@@ -58,13 +88,15 @@ const WORKS: [&Work; 8] = [
     &Work { name: "ACQUIRE of 32 names, each", slot: UNHELD, packet: acquire, entries: 32 },
 ];
 
-/// Nanoseconds a decision of every round, in order.
-fn measure(work: &Work, slots: u32) -> Vec<f64> {
+/// Nanoseconds a decision of every round, in order: without tags, and with them.
+fn measure(work: &Work, slots: u32) -> [Vec<f64>; 2] {
     let switch = switch(slots);
     let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
+    let key = SECRET.key(Direction::Up, PERIOD);
     let mut number = 1;
     let mut walked = slots; // Slots met since they were last made ready.
-    let mut round = || {
+    let mut round = |signed: bool| {
+        switch.set_authenticated(signed);
         let mut taken = Duration::ZERO;
         for _ in 0..DECISIONS / CHUNK {
             if walked + CHUNK > slots {
@@ -76,7 +108,11 @@ fn measure(work: &Work, slots: u32) -> Vec<f64> {
             let walk: Vec<u32> = walk.collect();
             let mut packets: Vec<Vec<u8>> = Vec::new();
             for slots in walk.chunks(work.entries) {
-                packets.push((work.packet)(slots, number));
+                let mut packet = (work.packet)(slots, number);
+                if signed {
+                    key.sign(0, &mut packet);
+                }
+                packets.push(packet);
                 number += slots.len() as u64;
             }
             let begun = Instant::now();
@@ -87,8 +123,11 @@ fn measure(work: &Work, slots: u32) -> Vec<f64> {
         }
         taken.as_nanos() as f64 / f64::from(DECISIONS)
     };
-    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round()).collect();
-    rounds.sort_by(f64::total_cmp);
+    let mut rounds = [vec![], vec![]];
+    for turn in 0..2 * ROUNDS {
+        rounds[turn % 2].push(round(turn % 2 == 1));
+    }
+    rounds.iter_mut().for_each(|rounds| rounds.sort_by(f64::total_cmp));
     rounds
 }
 
@@ -107,6 +146,7 @@ fn switch(slots: u32) -> Switch {
     for handle in [NODE, AGENT] {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_000 + handle);
         switch.set_node(handle, &NodeEntry { address, namespace: NAMESPACE, incarnation: 0 });
+        switch.set_keys(handle, Some(&SECRET.keys(PERIOD)));
     }
     switch
 }

@@ -1,0 +1,156 @@
+//! The same decisions by the XDP program, in this kernel: test runs of single packets, each on a slot of its own.
+//!
+//! A test run's time has some 30 ns of the kernel's own in it, and a single one finds colder caches than a stream would: the
+//! differences count. What is dropped stays as it was, and is run again and again at once, as in a stream.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
+use wayside_protocol::memory::{NodeWord, SlotWord};
+use wayside_protocol::seal::Direction;
+use wayside_wire::NodeState;
+
+use super::{AGENT, NAMESPACE, NODE, OPEN, PERIOD, SECRET, UNHELD, acquire, heartbeat};
+
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
+const RUNS: u32 = 20_000;
+const SLOTS: u32 = 1 << 20;
+
+/// The packet of a run.
+type Packet = fn(u32) -> Vec<u8>;
+
+/// Prints what the programs cost.
+pub fn measure() {
+    // SAFETY: reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: the XDP program: loading BPF needs root");
+    }
+    let object = load();
+    for name in ["wayside", "wayside_out"] {
+        println!("{name}: {} instructions verified", verified(&object, name));
+    }
+    println!("XDP program, median ns of {RUNS} test runs");
+    println!("{:<40}{:>11}{:>9}", "", "", "signed");
+    let again = [false, true].map(|signed| stream(&object, signed));
+    println!("{:<40}{:>11}{:>9}", "HEARTBEAT again, dropped, in a stream", again[0], again[1]);
+    let works: [(&str, SlotWord, Packet); 4] = [
+        ("HEARTBEAT again, dropped", UNHELD, |_| heartbeat(0)),
+        ("ACQUIRE, granted with the agency", UNHELD, |run| acquire(&[run], run.into())),
+        ("ACQUIRE, joined, without its copy", OPEN, |run| acquire(&[run], run.into())),
+        ("ACQUIRE of 32 names, all", UNHELD, |run| {
+            let slots: Vec<u32> = (0..32).map(|index| (run * 32 + index) % SLOTS).collect();
+            acquire(&slots, u64::from(run) * 32)
+        }),
+    ];
+    for (name, slot, packet) in works {
+        let [plain, signed] = [false, true].map(|signed| median(&object, slot, packet, signed));
+        println!("{name:<40}{plain:>11}{signed:>9}");
+    }
+}
+
+/// A packet that is checked, and then is a replay.
+fn stream(object: &Object, signed: bool) -> u64 {
+    authenticate(object, signed);
+    let mut packet = heartbeat(0);
+    SECRET.key(Direction::Up, PERIOD).sign(0, &mut packet);
+    let frame = frame(&packet);
+    let program = object.progs_mut().find(|program| program.name() == "wayside").expect("the object has it");
+    let mut took: Vec<u64> = (0..101)
+        .map(|_| {
+            let input = ProgramInput { data_in: Some(&frame), repeat: RUNS, ..ProgramInput::default() };
+            program.test_run(input).expect("BPF_PROG_TEST_RUN").duration.as_nanos() as u64
+        })
+        .collect();
+    took.sort_unstable();
+    took[50]
+}
+
+fn authenticate(object: &Object, signed: bool) {
+    let globals = [PERIOD.epoch, 1, 0, signed.into(), 0, 0];
+    set(object, "globals", 0, &globals.map(u32::to_ne_bytes).concat());
+}
+
+fn median(object: &Object, slot: SlotWord, packet: impl Fn(u32) -> Vec<u8>, signed: bool) -> u64 {
+    for index in 0..SLOTS {
+        set(object, "slots", index, &[slot.pack().to_ne_bytes(), [0; 8]].concat());
+    }
+    authenticate(object, signed);
+    let key = SECRET.key(Direction::Up, PERIOD);
+    let program = object.progs_mut().find(|program| program.name() == "wayside").expect("the object has it");
+    let mut took: Vec<u64> = (0..RUNS)
+        .map(|run| {
+            // Far from the one before, and met once.
+            let mut packet = packet((u64::from(run) * super::STRIDE % u64::from(SLOTS / 32)) as u32);
+            if signed {
+                key.sign(0, &mut packet);
+            }
+            let frame = frame(&packet);
+            let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
+            program.test_run(input).expect("BPF_PROG_TEST_RUN").duration.as_nanos() as u64
+        })
+        .collect();
+    took.sort_unstable();
+    took[took.len() / 2]
+}
+
+/// One port, by which everything comes and goes, and both nodes behind it.
+fn load() -> Object {
+    let mut open = ObjectBuilder::default().open_memory(PROGRAM).expect("an object of BPF");
+    let options = sys::bpf_map_create_opts { sz: size_of::<sys::bpf_map_create_opts>() as _, ..Default::default() };
+    let pair = MapHandle::create(MapType::Devmap, Some("pair"), 4, 8, 2, &options).expect("room for a map");
+    for mut map in open.maps_mut() {
+        match map.name().to_str() {
+            Some("pairs") => map.set_inner_map_fd(pair.as_fd()).expect("a map of maps"),
+            Some("slots") => map.set_max_entries(SLOTS).expect("not loaded yet"),
+            _ => {}
+        }
+    }
+    let object = open.load().expect("the kernel's verifier takes the program");
+    set(&object, "regions", NAMESPACE.into(), &[0, SLOTS, 0, 0].map(u32::to_ne_bytes).concat());
+    let keys = SECRET.keys(PERIOD);
+    let halves = [keys.up.0, keys.down.0, [0; 2], [0; 2]].concat();
+    let keys = [[2, 0, 0, 0].map(u32::to_ne_bytes).concat(), halves.into_iter().flat_map(u64::to_ne_bytes).collect()];
+    for handle in [NODE, AGENT] {
+        let word = NodeWord { state: NodeState::Live, sequence: 0 }.pack();
+        let mut node = [word, 0, 0].map(u64::to_ne_bytes).concat();
+        node.extend(0x0a09_0001u32.to_ne_bytes());
+        node.extend([10_000 + handle, NAMESPACE].map(u16::to_ne_bytes).concat());
+        set(&object, "nodes", handle.into(), &node);
+        set(&object, "keys", handle.into(), &keys.concat());
+        set(&object, "ways", handle.into(), &(1u64 << 48 | 1).to_ne_bytes());
+    }
+    const LOOPBACK: u32 = 1;
+    set(&object, "ports", 0, &[LOOPBACK.to_ne_bytes().as_slice(), &[0; 8]].concat());
+    set(&object, "indexes", LOOPBACK, &[0; 4]);
+    set(&object, "pairs", 0, &pair.as_fd().as_raw_fd().to_ne_bytes());
+    object
+}
+
+fn set(object: &Object, name: &str, key: u32, value: &[u8]) {
+    let map = object.maps().find(|map| map.name() == name).expect("the object has it");
+    map.update(&key.to_ne_bytes(), value, MapFlags::ANY).expect("a value of its size");
+}
+
+/// What the verifier walked through.
+fn verified(object: &Object, name: &str) -> u32 {
+    let program = object.progs().find(|program| program.name() == name).expect("the object has it");
+    let mut info = sys::bpf_prog_info::default();
+    let mut length = size_of::<sys::bpf_prog_info>() as u32;
+    // SAFETY: a structure of zeros and its length, which outlive the call.
+    let failed = unsafe {
+        sys::bpf_obj_get_info_by_fd(program.as_fd().as_raw_fd(), (&raw mut info).cast(), &raw mut length) != 0
+    };
+    if failed { 0 } else { info.verified_insns }
+}
+
+/// Ethernet, IPv4 and UDP to the switch's port.
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let length = (20 + 8 + packet.len()) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    frame.extend(length.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+    frame.extend([20_001, wayside_wire::PORT, length - 20, 0].map(u16::to_be_bytes).concat());
+    frame.extend(packet);
+    frame
+}
