@@ -115,17 +115,18 @@ impl Network {
                 count("late");
                 at += dice.below(faults.late_by + 1);
             }
+            let sent = &flight.packet;
             let mut flight = flight.clone();
             if dice.chance(faults.corruption) {
                 count("corrupted");
                 corrupt(&mut flight.packet, dice);
-                flight.is_tampered = true;
             }
             if dice.chance(faults.flips) && !flight.packet.is_empty() {
                 count("bits flipped");
                 attacker::flip(&mut flight.packet, dice);
-                flight.is_tampered = true;
             }
+            // The one may undo the other.
+            flight.is_tampered |= flight.packet != *sent;
             arrive(at, flight);
         }
     }
