@@ -50,12 +50,8 @@ fn detach(config: &Config) -> Result<String, Failure> {
     let mut ports = Vec::new();
     for (number, program) in &left.attached {
         let port = here.iter().find(|port| port.index == *number && port.program.is_some_and(|(of, _)| of == *program));
-        let elsewhere = || {
-            Failure::unavailable(format!(
-                "it is attached to interface {number} of another network namespace: run this there (nsenter --net)"
-            ))
-        };
-        ports.push(port.ok_or_else(elsewhere)?.name.as_str());
+        // Another program may have taken its place: then that one stays.
+        ports.extend(port.map(|port| port.name.as_str()));
     }
     xdp::remove_left(bpf_dir, *listen);
     let program = match ports.join(", ") {

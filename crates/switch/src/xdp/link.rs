@@ -65,6 +65,16 @@ impl Link {
     }
 }
 
+/// Detaches what is pinned there, at once: without its pin alone it would be attached until the kernel gets to it, or for
+/// as long as a process that is just starting has it open.
+pub(super) fn detach_pinned(pin: &Path) {
+    match open(pin) {
+        Ok(descriptor) => drop(Link { descriptor, pin: pin.into() }.detach()),
+        // No link: whatever it is, it goes.
+        Err(_) => drop(std::fs::remove_file(pin)),
+    }
+}
+
 /// The interface and the program of a pinned attachment, by their numbers; None if the interface is gone.
 pub(super) fn attachment(pin: &Path) -> io::Result<Option<(u32, u32)>> {
     let (interface, program) = look(&open(pin)?)?;

@@ -7,7 +7,7 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT/v2/`: they survive this process, which finds them again.
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v2/`: they survive this process, which finds them again.
 //! Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
 //! * Pinned memory is taken up only if its layout (the `v2`), its size and its namespaces are what is asked for; what else
@@ -187,8 +187,7 @@ impl Hook {
     fn detach_others(&self, ports: &[Interface]) {
         for entry in fs::read_dir(self.pins.join("links")).into_iter().flatten().flatten() {
             if !ports.iter().any(|port| self.pin_of(port) == entry.path()) {
-                // Without its pin a link is gone, unless it is open somewhere.
-                remove_file(&entry.path());
+                link::detach_pinned(&entry.path());
             }
         }
     }
@@ -279,8 +278,7 @@ pub fn remove_left(directory: &Path, listen: SocketAddrV4) {
 
 fn remove_layout(pins: &Path) {
     for entry in fs::read_dir(pins.join("links")).into_iter().flatten().flatten() {
-        // Without its pin a link is gone: nobody has it open.
-        remove_file(&entry.path());
+        link::detach_pinned(&entry.path());
     }
     remove_all(pins);
 }
@@ -294,7 +292,14 @@ fn layouts_of(directory: &Path, listen: SocketAddrV4) -> io::Result<Vec<PathBuf>
 /// bpffs keeps dots in names for itself.
 fn pins_of(directory: &Path, listen: SocketAddrV4) -> PathBuf {
     let [a, b, c, d] = listen.ip().octets();
-    directory.join(format!("{a}-{b}-{c}-{d}_{}", listen.port())).join(LAYOUT)
+    directory.join(format!("{a}-{b}-{c}-{d}_{}_{}", listen.port(), network_namespace())).join(LAYOUT)
+}
+
+/// The number of the calling thread's network namespace: containers may share bpffs, and have the same addresses.
+fn network_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    // Without /proc all of them count as one.
+    fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino())
 }
 
 /// The object, with sizes, settings and the pinned maps that are to be used again.
