@@ -593,6 +593,43 @@ fn it_falls_back_and_says_so() {
     assert!(said.contains("there is no interface port9; there are lo, port0, port1"), "{said}");
 }
 
+/// What a killed daemon has left does not decide beside its successor: not in another mode than the one asked for, and
+/// not where the successor has new memory and can't have the hook.
+#[test]
+fn what_was_left_never_decides_on_its_own() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (daemon, _) = world.daemon("native");
+    daemon.signal(libc::SIGKILL);
+    daemon.wait();
+    let (daemon, line) = world.daemon("generic");
+    assert!(line.starts_with("switch: generic XDP on"), "{line}");
+    let all = world.switch.within(|| wayside_switch::xdp::interfaces::list().expect("the kernel answers"));
+    let modes: Vec<_> = all.iter().filter_map(|port| port.program.map(|(_, mode)| mode)).collect();
+    assert_eq!(modes, [wayside_switch::xdp::interfaces::Mode::Generic; 2], "as asked, and as told");
+    daemon.signal(libc::SIGKILL);
+    daemon.wait();
+    // Its memory is gone, and one of its ports has been taken by another program meanwhile.
+    for memory in fs::read_dir(&world.bpf).expect("bpffs").flatten() {
+        for layout in fs::read_dir(memory.path()).expect("bpffs").flatten() {
+            fs::remove_file(layout.path().join("slots")).expect("its slots");
+            let links = fs::read_dir(layout.path().join("links")).expect("bpffs");
+            let port1 = all.iter().find(|port| port.name == "port1").expect("it is there").index.to_string();
+            let link = links.flatten().find(|link| link.file_name() == *port1).expect("of port1");
+            fs::remove_file(link.path()).expect("its pin");
+        }
+    }
+    support::eventually("the kernel lets port1 go", || world.programs()[1].is_none());
+    let _taken = world.switch.pass("port1").expect("veth has XDP");
+    let (_daemon, line) = world.daemon("auto");
+    assert!(line.starts_with("switch: userspace on"), "{line}");
+    assert_eq!(world.programs()[0], None, "nothing answers before the daemon does");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            world.session(0).lock("a").acquire().expect("a lock").release().expect("ours");
+        });
+    });
+}
+
 /// `--detach`: what a dead daemon has left goes, and is told; a daemon that lives keeps what it has.
 #[test]
 fn what_a_dead_daemon_has_left_can_be_detached() {

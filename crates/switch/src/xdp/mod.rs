@@ -117,9 +117,13 @@ impl Hook {
             return Err(io::Error::other(format!("a switch has 1 to {MAX_PORTS} ports, not {}", ports.len())));
         }
         self.fill_ports(ports)?;
-        // What an earlier process has attached stays in its mode: changing it would drop packets.
+        // What an earlier process has attached stays in its mode if that is allowed: changing it would drop packets.
         let left = ports.iter().filter(|port| self.pin_of(port).exists()).find_map(|port| port.program);
-        let wanted = left.map(|(_, mode)| mode).into_iter().chain(modes.iter().copied());
+        let left = left.map(|(_, mode)| mode);
+        if left.is_some_and(|mode| !modes.contains(&mode)) {
+            self.detach();
+        }
+        let wanted = left.into_iter().filter(|mode| modes.contains(mode)).chain(modes.iter().copied());
         let mut failure = io::Error::other("no mode was asked for");
         for mode in wanted {
             match self.attach_all(ports, mode) {
@@ -153,13 +157,12 @@ impl Hook {
         Ok(Upcalls::new(handle(&self.object, "upcalls")?))
     }
 
-    /// Detaches the program from all ports: what arrives goes the kernel's own way again.
+    /// Detaches the program from all ports, an earlier process's too, which would answer from other memory: what arrives
+    /// goes the kernel's own way again.
     pub fn detach(&mut self) {
         self.mode = None;
-        for (_, link) in self.links.drain(..) {
-            // Whoever removed the pin has detached it.
-            let _ = link.detach();
-        }
+        self.links.clear();
+        self.detach_others(&[]);
     }
 
     /// Detaches the program and leaves nothing behind.
@@ -183,7 +186,7 @@ impl Hook {
         Ok(())
     }
 
-    /// An earlier process had other ports, too.
+    /// From every port but these.
     fn detach_others(&self, ports: &[Interface]) {
         for entry in fs::read_dir(self.pins.join("links")).into_iter().flatten().flatten() {
             if !ports.iter().any(|port| self.pin_of(port) == entry.path()) {
