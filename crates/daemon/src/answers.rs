@@ -43,7 +43,7 @@ pub struct Status {
     /// The interfaces whose packets are decided by XDP.
     #[serde(default)]
     pub ports: Vec<String>,
-    /// Why it is not XDP, or not native.
+    /// Why it is not XDP, or not native; or what is lost because it is.
     #[serde(default)]
     pub mode_reason: Option<String>,
     /// Where hosts join and enrol. None: packets are not signed.

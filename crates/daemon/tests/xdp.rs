@@ -593,6 +593,43 @@ fn it_falls_back_and_says_so() {
     assert!(said.contains("there is no interface port9; there are lo, port0, port1"), "{said}");
 }
 
+/// What the kernel says of the ports' drivers is asked for, and what would be lost is said where the switch can't know
+/// better: at the other end of a veth a program may come any moment.
+#[test]
+fn ports_that_lose_packets_are_told() {
+    if let Some(why) = wayside_hosts::missing() {
+        return println!("skipped: XDP in namespaces: {why}");
+    }
+    let (switch, client) = (Host::new().expect("as above"), Host::new().expect("as above"));
+    client.join("eth0", &switch, "port0", 1).expect("veth");
+    switch.ip("addr add 10.78.0.1/24 dev port0").expect("an address");
+    let directory = TempDir::new().expect("a directory");
+    let bpf = format!("/sys/fs/bpf/wayside-loses-{}", std::process::id());
+    let run = || {
+        let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", "native", "--bpf-dir", &bpf]);
+        command.args(["--authentication", "off", "--state-dir"]).arg(directory.path().join("state"));
+        command.arg("--control-socket").arg(directory.path().join("control.sock"));
+        switch.enter(&mut command);
+        let daemon = Running::start(command);
+        let line = daemon.line();
+        let mut status = wayside(&["status", "--endpoint", SWITCH, "-o", "json"]);
+        switch.enter(&mut status);
+        let status: serde_json::Value = serde_json::from_str(&end(status).stdout).expect("JSON");
+        daemon.signal(libc::SIGTERM);
+        assert!(daemon.wait().success());
+        (line, status["mode_reason"].clone())
+    };
+    let lost = "the other end of port0 has neither an XDP program nor GRO: what is sent there is lost";
+    let (line, reason) = run();
+    assert!(line.starts_with(&format!("switch: native XDP on {SWITCH} (port0; {lost}), ready in ")), "{line}");
+    assert_eq!(reason, lost);
+    let _pass = client.pass("eth0").expect("veth has XDP");
+    let (line, reason) = run();
+    assert!(line.starts_with(&format!("switch: native XDP on {SWITCH} (port0), ready in ")), "{line}");
+    assert_eq!(reason, serde_json::Value::Null);
+    let _ = fs::remove_dir(&bpf);
+}
+
 /// What a killed daemon has left does not decide beside its successor: not in another mode than the one asked for, and
 /// not where the successor has new memory and can't have the hook.
 #[test]

@@ -1,8 +1,6 @@
 //! `wayside doctor`: what this host offers Wayside, one finding per check, each with its fix.
 
 #[cfg(feature = "xdp")]
-mod drivers;
-#[cfg(feature = "xdp")]
 mod facts;
 #[cfg(feature = "xdp")]
 mod hook;
@@ -12,6 +10,7 @@ use super::text::{lasted, say, table};
 use crate::answers::{Query, Status};
 use crate::cli::{EndpointArgs, Output, QueryArgs};
 use crate::failure::{Failure, exit};
+use crate::kernel::release;
 use crate::server::RECEIVE_BUFFER;
 use serde::Serialize;
 use std::fs;
@@ -243,14 +242,6 @@ fn writable(path: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
     // SAFETY: `path` is a C string.
     unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
-}
-
-/// Of the kernel: its whole name, major and minor number; zeros if it is not known.
-fn release() -> (String, (u32, u32)) {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim();
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    (release.into(), (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
 fn kernel() -> Finding {

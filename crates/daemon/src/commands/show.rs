@@ -5,6 +5,7 @@ use super::text::{lasted, say, shown, table};
 use crate::answers::{Locks, Query, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
+use crate::server::aside;
 use std::time::Duration;
 
 /// `wayside locks`.
@@ -59,11 +60,7 @@ fn status_text(status: &Status) -> String {
     let uptime = lasted(Duration::from_micros(status.uptime_us));
     let serving = if status.serving { "serving" } else { "recovering" };
     let Status { version, listen, mode, threads, wait, epoch, .. } = status;
-    let aside = match &status.mode_reason {
-        Some(reason) => format!(" ({reason})"),
-        None if status.ports.is_empty() => String::new(),
-        None => format!(" ({})", status.ports.join(", ")),
-    };
+    let aside = aside(&status.ports, status.mode_reason.as_deref());
     let plural = if *threads == 1 { "" } else { "s" };
     let mut text = format!(
         "switch: {mode}{aside} on {listen}, {serving}, up {uptime}, epoch {epoch}, {threads} thread{plural} ({wait}), version {version}\n"

@@ -20,19 +20,22 @@ pub struct Residence {
     pub mode: String,
     /// The interfaces whose packets are decided at the hook.
     pub ports: Vec<String>,
-    /// Why it is not at the hook, or not natively.
+    /// Why it is not at the hook, or not natively; or what is lost because it is.
     pub reason: Option<String>,
 }
 
 impl Residence {
-    /// In brackets behind the rest: the interfaces, or why there are none.
+    /// In brackets behind the rest.
     pub fn aside(&self) -> String {
-        match &self.reason {
-            Some(reason) => format!(" ({reason})"),
-            None if self.ports.is_empty() => String::new(),
-            None => format!(" ({})", self.ports.join(", ")),
-        }
+        aside(&self.ports, self.reason.as_deref())
     }
+}
+
+/// The interfaces, and what there is to say about them, or why there are none.
+pub fn aside(ports: &[String], reason: Option<&str>) -> String {
+    let ports = ports.join(", ");
+    let all: Vec<&str> = [ports.as_str()].into_iter().filter(|ports| !ports.is_empty()).chain(reason).collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
 }
 
 impl std::fmt::Display for Residence {
@@ -97,8 +100,13 @@ impl Home {
 
     /// For the ready line, `status` and the metrics.
     pub fn residence(&self) -> Residence {
-        let (mode, ports) = self.hook.as_ref().map_or_else(|| ("userspace".into(), Vec::new()), |hook| hook.describe());
-        Residence { mode, ports, reason: self.reason.clone() }
+        match &self.hook {
+            Some(hook) => {
+                let (mode, ports, reason) = hook.describe();
+                Residence { mode, ports, reason }
+            }
+            None => Residence { mode: "userspace".into(), ports: Vec::new(), reason: self.reason.clone() },
+        }
     }
 
     /// The daemon ends: so does the program at the hook, unless it is to stay.

@@ -34,6 +34,7 @@ use control::Control;
 use controller::{Desk, Inbox};
 use enrolment::Door;
 use home::Home;
+pub use home::aside;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
 use ring::rand::{SecureRandom, SystemRandom};

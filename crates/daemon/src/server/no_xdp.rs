@@ -29,8 +29,8 @@ impl Hook {
         false
     }
 
-    pub fn describe(&self) -> (String, Vec<String>) {
-        ("userspace".into(), Vec::new())
+    pub fn describe(&self) -> (String, Vec<String>, Option<String>) {
+        ("userspace".into(), Vec::new(), None)
     }
 
     pub fn end(self, _: bool) {}

@@ -1,15 +1,17 @@
 //! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
 
 use super::{add_namespaces, switch_config};
-use crate::config::{Config, Mode};
+use crate::card::Card;
+use crate::config::{self, Config};
 use crate::failure::Failure;
+use crate::kernel::release;
 use crate::server::controller::Inbox;
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use wayside_switch::xdp::interfaces::{self, Interface};
+use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
 use wayside_switch::{Action, Switch};
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -20,6 +22,8 @@ pub struct Hook {
     /// Wakes the thread of upcalls, which then ends.
     stop: OwnedFd,
     upcalls: Option<JoinHandle<()>>,
+    /// Why it is not native, or what is lost because it is.
+    reason: Option<String>,
 }
 
 fn options(config: &Config, listen: SocketAddrV4) -> Options {
@@ -63,22 +67,55 @@ impl Hook {
         }
         // SAFETY: as above.
         let stop = unsafe { OwnedFd::from_raw_fd(stop) };
-        Ok((Hook { hook, stop, upcalls: None }, switch))
+        Ok((Hook { hook, stop, upcalls: None, reason: None }, switch))
     }
 
-    /// Attaches the program to the switch's interfaces.
+    /// Attaches the program to the switch's interfaces: natively only where nothing is lost by that, as far as is known.
     pub fn attach(&mut self, config: &Config, listen: SocketAddrV4) -> Result<(), Failure> {
         let ports = ports(config, listen)?;
-        let modes: &[interfaces::Mode] = match config.mode {
-            Mode::Native => &[interfaces::Mode::Native],
-            Mode::Generic => &[interfaces::Mode::Generic],
-            // Native XDP sends back by veth only if the other end has an XDP program or GRO: frames vanish otherwise.
-            _ if ports.iter().any(|port| port.kind.as_deref() == Some("veth")) => &[interfaces::Mode::Generic],
-            _ => &[interfaces::Mode::Native, interfaces::Mode::Generic],
+        let loses = |attached| {
+            let kernel = release().1;
+            ports.iter().find_map(|port| Card::of(port).loses(kernel, attached))
         };
-        let mode = self.hook.attach(&ports, modes).map_err(|error| Failure::unavailable(error.to_string()))?;
+        let is_veth = ports.iter().any(|port| port.kind.as_deref() == Some("veth"));
+        let mut unfit = loses(false);
+        if let (config::Mode::Native, Some(why)) = (config.mode, &unfit) {
+            return Err(refused(why));
+        }
+        let modes: &[Mode] = match config.mode {
+            config::Mode::Native => &[Mode::Native],
+            config::Mode::Generic => &[Mode::Generic],
+            // Native XDP sends back by veth only if the other end has an XDP program or GRO, which comes and goes.
+            _ if is_veth || unfit.is_some() => &[Mode::Generic],
+            _ => &[Mode::Native, Mode::Generic],
+        };
+        let mut mode = self.attach_as(&ports, modes)?;
+        if mode == Mode::Native
+            && let Some(why) = loses(true)
+        {
+            if config.mode == config::Mode::Auto {
+                self.hook.detach();
+                mode = self.attach_as(&ports, &[Mode::Generic])?;
+            } else if !is_veth {
+                return Err(refused(&why));
+            }
+            // At the other end of a veth a program may come any moment.
+            unfit = Some(why);
+        }
+        if config.mode == config::Mode::Auto && mode == Mode::Generic && !is_veth && unfit.is_none() {
+            // What is attached stays so: a change would drop packets.
+            let was = ports.iter().any(|port| port.program.is_some_and(|(_, mode)| mode == Mode::Generic));
+            let why =
+                if was { "as the daemon before has left it" } else { "native XDP is refused: see `wayside doctor`" };
+            unfit = Some(why.into());
+        }
+        self.reason = unfit.filter(|_| config.mode != config::Mode::Generic);
         tracing::info!(%mode, ports = ?ports.iter().map(|port| &port.name).collect::<Vec<_>>(), "attached to the XDP hook");
         Ok(())
+    }
+
+    fn attach_as(&mut self, ports: &[Interface], modes: &[Mode]) -> Result<Mode, Failure> {
+        self.hook.attach(ports, modes).map_err(|error| Failure::unavailable(error.to_string()))
     }
 
     /// Starts the thread that sends what the program can't.
@@ -100,10 +137,10 @@ impl Hook {
         self.hook.resumed()
     }
 
-    /// Mode and interfaces.
-    pub fn describe(&self) -> (String, Vec<String>) {
+    /// Mode, interfaces, and what is to be said about them.
+    pub fn describe(&self) -> (String, Vec<String>, Option<String>) {
         let mode = self.hook.mode().map_or_else(|| "userspace".into(), |mode| format!("{mode} XDP"));
-        (mode, self.hook.ports().map(|port| port.name.clone()).collect())
+        (mode, self.hook.ports().map(|port| port.name.clone()).collect(), self.reason.clone())
     }
 
     /// `stays`: the program goes on deciding, until the next daemon takes it over.
@@ -119,6 +156,10 @@ impl Hook {
             self.hook.remove();
         }
     }
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::unavailable(format!("native XDP would lose packets: {why}"))
 }
 
 /// Where upcalls go.

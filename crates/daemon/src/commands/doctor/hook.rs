@@ -1,8 +1,11 @@
 //! What the XDP hook would be like here: from facts about the host and its ports to findings. [`super::facts`] gathers
-//! them, [`super::drivers`] knows the drivers' limits.
+//! them, [`crate::card`] knows the drivers.
 
-use super::drivers::{Limits, Queues, limits};
-use super::{Finding, note, ok, problem};
+use super::{Finding, note, ok};
+use crate::card::Card;
+use crate::card::drivers::{Limits, Queues, limits};
+use crate::card::ethtool::Channels;
+use crate::card::netdev::BASIC;
 
 /// The first with `bpf_xdp_load_bytes`, by which the program hands packets to the daemon.
 const LEAST_KERNEL: (u32, u32) = (5, 18);
@@ -26,35 +29,13 @@ pub struct Host {
 /// One network interface, as the kernel tells it.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    pub name: String,
-    /// "bridge", "veth", "vlan"...; None for hardware, and for what a hypervisor makes look like it.
-    pub kind: Option<String>,
-    /// As `ethtool -i` has it.
-    pub driver: Option<String>,
+    pub card: Card,
     pub mtu: u32,
     pub channels: Option<Channels>,
     pub merges_received: bool,
-    /// What the driver says it can do with XDP, by [`BASIC`] and [`REDIRECT`]; None before Linux 6.3.
-    pub features: Option<u64>,
     pub program: Option<Program>,
     /// A virtio card whose host may join or not checksum what it delivers, and can't be told not to.
     pub host_offloads: bool,
-}
-
-/// `NETDEV_XDP_ACT_BASIC`: it drops, passes, sends back.
-pub const BASIC: u64 = 1;
-/// `NETDEV_XDP_ACT_REDIRECT`: it sends elsewhere.
-pub const REDIRECT: u64 = 2;
-
-/// As `ethtool -l` has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Channels {
-    pub receive: u32,
-    pub send: u32,
-    pub combined: u32,
-    pub most_receive: u32,
-    pub most_send: u32,
-    pub most_combined: u32,
 }
 
 /// What has the hook already.
@@ -107,8 +88,8 @@ fn may_load(host: &Host) -> Finding {
 
 /// The complaints about a port; if there are none, what it is.
 fn of_port(host: &Host, port: &Port) -> Vec<Finding> {
-    let name = &port.name;
-    match port.kind.as_deref() {
+    let name = &port.card.name;
+    match port.card.kind.as_deref() {
         Some("bridge") => {
             return vec![ok(CHECK, format!("{name} is a bridge: the program goes on its ports, which a switch finds"))];
         }
@@ -121,7 +102,7 @@ fn of_port(host: &Host, port: &Port) -> Vec<Finding> {
         }
         _ => {}
     }
-    let limits = limits(port.driver.as_deref().unwrap_or_default());
+    let limits = limits(port.card.driver.as_deref().unwrap_or_default());
     let mut complaints: Vec<Finding> = [taken(port), ability(host, port, &limits)].into_iter().flatten().collect();
     // A program that runs has passed these, and what it took is in the counts.
     if port.program.is_none() {
@@ -134,15 +115,15 @@ fn of_port(host: &Host, port: &Port) -> Vec<Finding> {
 }
 
 fn described(port: &Port, limits: &Limits) -> String {
-    let driver = port.driver.as_deref().unwrap_or("no driver known");
-    let mut text = format!("{}: {driver}, MTU {}", port.name, port.mtu);
+    let driver = port.card.driver.as_deref().unwrap_or("no driver known");
+    let mut text = format!("{}: {driver}, MTU {}", port.card.name, port.mtu);
     if let Some(most) = limits.mtu {
         text.push_str(&format!(" of at most {most}"));
     }
     if let Some(Program { number, native, .. }) = port.program {
         let how = if native { "native" } else { "generic" };
         text.push_str(&format!("; Wayside's own program has the hook ({how} XDP, number {number})"));
-    } else if port.features.is_none() && !limits.known {
+    } else if port.card.features.is_none() && !limits.known {
         text.push_str("; whether it has native XDP shows when the switch starts");
     }
     text
@@ -158,16 +139,19 @@ fn taken(port: &Port) -> Option<Finding> {
     let name = name.as_deref().map_or_else(String::new, |name| format!(", {name}"));
     Some(note(
         CHECK,
-        format!("{}: another program (number {number}{name}) has the hook: the switch stays in userspace", port.name),
+        format!(
+            "{}: another program (number {number}{name}) has the hook: the switch stays in userspace",
+            port.card.name
+        ),
         format!("`bpftool prog show id {number}` tells whose it is; end it, or choose other --interfaces"),
     ))
 }
 
 /// What the driver can do at all: by its own word, or by what is known of it.
 fn ability(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
-    let Port { name, driver, .. } = port;
+    let Card { name, kind, driver, features } = &port.card;
     let driver = driver.as_deref().unwrap_or("its driver");
-    if port.kind.as_deref() == Some("veth") {
+    if kind.as_deref() == Some("veth") {
         return (!port.program.as_ref().is_some_and(|program| program.native)).then(|| {
             note(
                 CHECK,
@@ -178,9 +162,7 @@ fn ability(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
             )
         });
     }
-    let old = limits.redirects_since.is_some_and(|since| host.kernel != (0, 0) && host.kernel < since);
-    let can = |ability| port.features.is_none_or(|features| features & ability != 0);
-    if !can(BASIC) {
+    if features.is_some_and(|features| features & BASIC == 0) {
         return Some(note(
             CHECK,
             format!(
@@ -189,28 +171,29 @@ fn ability(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
             limits.remedy.unwrap_or("none is needed; a card with native XDP is faster"),
         ));
     }
-    if !can(REDIRECT) || old {
-        return Some(problem(
+    let attached = port.program.as_ref().is_some_and(|program| program.native);
+    port.card.loses(host.kernel, attached).map(|why| {
+        note(
             CHECK,
-            format!("{name}: {driver} can't redirect: what is for other ports, or for two nodes, would be lost"),
-            "use --mode generic, or a newer kernel if that driver redirects there",
-        ));
-    }
-    None
+            format!("{why}: auto is generic, for the price of the kernel's stack"),
+            "none is needed; a card that redirects is faster, and a newer kernel may make this one do so",
+        )
+    })
 }
 
 fn mtu(port: &Port, limits: &Limits) -> Option<Finding> {
     let most = limits.mtu.filter(|most| port.mtu > *most)?;
-    let driver = port.driver.as_deref().unwrap_or_default();
+    let Card { name, driver, .. } = &port.card;
+    let driver = driver.as_deref().unwrap_or_default();
     Some(note(
         CHECK,
-        format!("{}: MTU {}, with XDP {driver} takes at most {most}", port.name, port.mtu),
-        format!("ip link set dev {} mtu {most}, at both ends", port.name),
+        format!("{name}: MTU {}, with XDP {driver} takes at most {most}", port.mtu),
+        format!("ip link set dev {name} mtu {most}, at both ends"),
     ))
 }
 
 fn queues(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
-    let (name, channels) = (&port.name, port.channels?);
+    let (name, channels) = (&port.card.name, port.channels?);
     let cpus = host.processors;
     match limits.queues {
         Queues::Any => None,
@@ -261,8 +244,8 @@ fn queues(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
 
 fn merging(port: &Port, limits: &Limits) -> Option<Finding> {
     (limits.refuses_merging && port.merges_received).then(|| {
-        let finding = format!("{}: joins received packets (LRO), with which its driver refuses XDP", port.name);
-        note(CHECK, finding, format!("ethtool -K {} lro off", port.name))
+        let finding = format!("{}: joins received packets (LRO), with which its driver refuses XDP", port.card.name);
+        note(CHECK, finding, format!("ethtool -K {} lro off", port.card.name))
     })
 }
 
@@ -272,7 +255,7 @@ fn host_offloads(port: &Port) -> Option<Finding> {
             CHECK,
             format!(
                 "{}: the hypervisor joins received packets, and its card can't be told not to: no native XDP",
-                port.name
+                port.card.name
             ),
             "switch guest_tso4, guest_tso6, guest_ecn, guest_ufo and guest_csum off for the machine's card, or \
              ctrl_guest_offloads on",

@@ -2,19 +2,20 @@
 
 use super::super::Level;
 use super::*;
+use crate::card::netdev::{REDIRECT, SENDS};
 
 fn host() -> Host {
     Host { kernel: (6, 12), root: true, missing: Vec::new(), compiles: Some(true), has_bpffs: true, processors: 4 }
 }
 
 fn card(driver: &str) -> Port {
-    Port {
-        name: "eth0".into(),
-        driver: Some(driver.into()),
-        mtu: 1500,
-        features: Some(BASIC | REDIRECT),
-        ..Port::default()
-    }
+    able(driver, Some(BASIC | REDIRECT))
+}
+
+/// One whose driver says that it has these.
+fn able(driver: &str, features: Option<u64>) -> Port {
+    let card = Card { name: "eth0".into(), driver: Some(driver.into()), features, ..Card::default() };
+    Port { card, mtu: 1500, ..Port::default() }
 }
 
 fn combined(now: u32, most: u32) -> Option<Channels> {
@@ -32,7 +33,7 @@ fn expect(host: &Host, port: Port, expected: &[(Level, &str, &str)]) {
     assert!(right, "{port:?}\n{found:#?}\nexpected {expected:#?}");
 }
 
-use Level::{Note, Ok as Fine, Problem};
+use Level::{Note, Ok as Fine};
 
 #[test]
 fn a_host_that_can_not_load_the_program_says_what_is_missing() {
@@ -63,7 +64,7 @@ fn cards_that_take_the_program_as_they_are() {
     }
     expect(&host(), Port { channels: combined(4, 4), ..card("bnxt_en") }, &[(Fine, "of at most 3502", "")]);
     // One that nobody here has heard of, and that says nothing of itself.
-    expect(&host(), Port { features: None, ..card("newnic") }, &[(Fine, "shows when the switch starts", "")]);
+    expect(&host(), able("newnic", None), &[(Fine, "shows when the switch starts", "")]);
 }
 
 #[test]
@@ -106,15 +107,20 @@ fn channels_are_left_for_what_xdp_sends() {
 }
 
 #[test]
-fn a_driver_that_can_not_redirect_loses_packets_and_is_a_problem() {
-    let fix = "--mode generic";
-    expect(&host(), Port { features: Some(BASIC), ..card("ixgbevf") }, &[(Problem, "can't redirect", fix)]);
+fn a_driver_that_can_not_redirect_gets_generic_xdp() {
+    let says = "ixgbevf of eth0 can't redirect with native XDP: auto is generic";
+    expect(&host(), able("ixgbevf", Some(BASIC)), &[(Note, says, "a card that redirects")]);
     let old = Host { kernel: (5, 19), ..host() };
-    expect(&old, Port { features: None, ..card("mana") }, &[(Problem, "can't redirect", fix)]);
-    expect(&Host { kernel: (6, 0), ..host() }, Port { features: None, ..card("mana") }, &[(Fine, "mana", "")]);
+    expect(&old, able("mana", None), &[(Note, "can't redirect", "a newer kernel")]);
+    expect(&Host { kernel: (6, 0), ..host() }, able("mana", None), &[(Fine, "mana", "")]);
+    // What it sends shows once a program is attached.
+    let program = || Some(Program { number: 1, name: Some("wayside".into()), native: true });
+    expect(&host(), Port { program: program(), ..card("mlx5_core") }, &[(Note, "can't send", "")]);
+    let sends = able("mlx5_core", Some(BASIC | REDIRECT | SENDS));
+    expect(&host(), Port { program: program(), ..sends }, &[(Fine, "own program", "")]);
     // Without native XDP nothing is lost: generic XDP redirects everywhere.
-    expect(&host(), Port { features: Some(0), ..card("e1000e") }, &[(Note, "no native XDP", "a card with native XDP")]);
-    expect(&host(), Port { features: Some(0), ..card("gve") }, &[(Note, "no native XDP", "GQI_QPL")]);
+    expect(&host(), able("e1000e", Some(0)), &[(Note, "no native XDP", "a card with native XDP")]);
+    expect(&host(), able("gve", Some(0)), &[(Note, "no native XDP", "GQI_QPL")]);
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn a_program_that_has_the_hook_is_told_by_its_name() {
         program: Some(Program { number: 42, name: name.map(String::from), native: true }),
         // As XDP leaves it: what the program took is no complaint.
         channels: combined(8, 8),
-        ..card("virtio_net")
+        ..able("virtio_net", Some(BASIC | REDIRECT | SENDS))
     };
     expect(&host(), with(Some("wayside")), &[(Fine, "Wayside's own program has the hook (native XDP, number 42)", "")]);
     let fix = "bpftool prog show id 42";
@@ -144,7 +150,10 @@ fn a_program_that_has_the_hook_is_told_by_its_name() {
 
 #[test]
 fn virtual_devices_have_rules_of_their_own() {
-    let kind = |kind: &str| Port { kind: Some(kind.into()), ..card(kind) };
+    let kind = |kind: &str| {
+        let port = able(kind, Some(BASIC | REDIRECT | SENDS));
+        Port { card: Card { kind: Some(kind.into()), ..port.card }, ..port }
+    };
     expect(&host(), kind("bridge"), &[(Fine, "the program goes on its ports", "")]);
     expect(&host(), kind("vlan"), &[(Note, "no native XDP", "untagged")]);
     expect(&host(), kind("veth"), &[(Note, "only if the other end has a program or GRO", "--mode native")]);

@@ -11,10 +11,30 @@ pub struct Limits {
     pub queues: Queues,
     /// It takes no program while it joins received packets.
     pub refuses_merging: bool,
-    /// The kernel in which it learned to redirect, where that was after the first that can load the program.
-    pub redirects_since: Option<(u32, u32)>,
+    pub redirects: Redirects,
     /// What may be done where it says that it has no XDP.
     pub remedy: Option<&'static str>,
+}
+
+/// Whether it both hands packets to other devices and sends theirs, as drivers were before the kernel told (6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redirects {
+    /// Or not known.
+    #[default]
+    Yes,
+    Since((u32, u32)),
+    No,
+}
+
+impl Redirects {
+    /// In this kernel; zeros: not known, which is no reason to say no.
+    pub fn within(self, kernel: (u32, u32)) -> bool {
+        match self {
+            Redirects::Yes => true,
+            Redirects::Since(since) => kernel == (0, 0) || kernel >= since,
+            Redirects::No => false,
+        }
+    }
 }
 
 /// What it asks of its channels.
@@ -50,7 +70,7 @@ pub fn limits(driver: &str) -> Limits {
             ..known
         },
         // mana_bpf.c: MANA_XDP_MTU_MAX. It learned to redirect after the first release with XDP.
-        "mana" => Limits { mtu: Some(3506), redirects_since: Some((6, 0)), ..known },
+        "mana" => Limits { mtu: Some(3506), redirects: Redirects::Since((6, 0)), ..known },
         // virtio_net.c: virtnet_xdp_set.
         "virtio_net" => Limits { mtu: Some(3506), queues: Queues::OneMoreForEachProcessor, ..known },
         // veth.c: veth_xdp_set; it is the other end's MTU that counts.
@@ -67,7 +87,9 @@ pub fn limits(driver: &str) -> Limits {
         "vmxnet3" => Limits { mtu: Some(3494), ..known },
         // igc_xdp.c: igc_xdp_set_prog refuses jumbo frames.
         "igc" => Limits { mtu: Some(1500), ..known },
-        "i40e" | "ice" | "igb" | "mlx4_en" | "tun" | "bonding" => known,
+        // ixgbevf_main.c: ixgbevf_run_xdp knows no XDP_REDIRECT. en_netdev.c of mlx4 has no ndo_xdp_xmit.
+        "ixgbevf" | "mlx4_en" => Limits { redirects: Redirects::No, ..known },
+        "i40e" | "ice" | "igb" | "tun" | "bonding" => known,
         _ => Limits::default(),
     }
 }
