@@ -46,9 +46,7 @@ pub struct Status {
     /// Why it is not XDP, or not native; or what is lost because it is.
     #[serde(default)]
     pub mode_reason: Option<String>,
-    /// Where hosts join and enrol. None: packets are not signed.
-    #[serde(default)]
-    pub enrols: Option<String>,
+    pub authentication: Authentication,
     pub threads: usize,
     pub wait: String,
     pub uptime_us: u64,
@@ -61,6 +59,23 @@ pub struct Status {
     pub packets: BTreeMap<String, u64>,
     /// Dropped packets by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
+}
+
+/// How it stands with authentication.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authentication {
+    /// Whether packets are signed.
+    pub on: bool,
+    /// Why they are, or are not.
+    pub reason: String,
+    /// Where hosts join and enrol, if they are.
+    pub enrols: Option<String>,
+    /// How many hosts have joined; None also where that can't be read.
+    pub hosts: Option<u64>,
+    /// Changes of sessions' keys, since the daemon started.
+    pub key_rotations: u64,
+    /// What became of the questions at the enrolment port, by question and result, likewise.
+    pub answers: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +94,8 @@ pub struct Session {
     pub namespace: String,
     pub incarnation: u64,
     pub address: String,
+    /// Whether its packets are.
+    pub signed: bool,
     pub lease_us: u64,
     /// Whether its process is connected to this daemon on the same host, so that its death is noticed at once.
     pub lifeline: bool,

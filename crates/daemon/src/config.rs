@@ -218,6 +218,8 @@ pub struct Config {
     pub admin_listen: SocketAddrV4,
     /// Where hosts join and enrol. None: packets are not signed.
     pub enrol_listen: Option<SocketAddrV4>,
+    /// Why they are, or are not.
+    pub authentication_reason: &'static str,
     pub key_lifetime: Duration,
     pub threads: usize,
     pub wait: Wait,
@@ -276,7 +278,7 @@ impl Layers<'_> {
                 )
             })?,
         };
-        let enrol_listen = self.enrol_listen(listen, admin_listen)?;
+        let (enrol_listen, authentication_reason) = self.enrol_listen(listen, admin_listen)?;
         let key_lifetime = match self.pick(|s| s.key_lifetime.as_ref()) {
             Some((text, flag)) => {
                 self.duration("key_lifetime", text, flag, SHORTEST_KEY_LIFETIME, LONGEST_KEY_LIFETIME)?
@@ -319,6 +321,7 @@ impl Layers<'_> {
             listen,
             admin_listen,
             enrol_listen,
+            authentication_reason,
             key_lifetime,
             threads,
             wait,
@@ -366,7 +369,12 @@ impl Layers<'_> {
     }
 
     /// Where hosts enrol, if packets are to be signed.
-    fn enrol_listen(&self, listen: SocketAddrV4, admin: SocketAddrV4) -> Result<Option<SocketAddrV4>, Failure> {
+    /// Where hosts enrol, if packets are signed, and why they are or are not.
+    fn enrol_listen(
+        &self,
+        listen: SocketAddrV4,
+        admin: SocketAddrV4,
+    ) -> Result<(Option<SocketAddrV4>, &'static str), Failure> {
         let authentication = match self.pick(|s| s.authentication.as_ref()) {
             Some((text, flag)) => {
                 value_of(&AUTHENTICATIONS, text).map_err(|rule| self.wrong("authentication", text, flag, &rule))?
@@ -377,17 +385,18 @@ impl Layers<'_> {
             Some((text, flag)) => Some(self.address("enrol_listen", text, flag)?),
             None => None,
         };
-        match authentication {
-            Authentication::Off => return Ok(None),
-            Authentication::Auto if listen.ip().is_loopback() => return Ok(None),
-            Authentication::Auto | Authentication::On => {}
-        }
+        let reason = match authentication {
+            Authentication::Off => return Ok((None, "as configured")),
+            Authentication::Auto if listen.ip().is_loopback() => return Ok((None, "auto: listens on loopback")),
+            Authentication::Auto => "auto: listens off loopback",
+            Authentication::On => "as configured",
+        };
         let next = || {
             let flag = self.flags.admin_listen.is_some();
             let rule = "leaves no port for enrol_listen; name that too";
             next_port(admin).ok_or_else(|| self.wrong("admin_listen", &admin, flag, rule))
         };
-        told.map_or_else(next, Ok).map(Some)
+        Ok((Some(told.map_or_else(next, Ok)?), reason))
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {

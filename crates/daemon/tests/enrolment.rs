@@ -2,8 +2,8 @@
 
 mod support;
 
-use std::io::Write;
-use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -61,9 +61,33 @@ impl Place {
         end(command)
     }
 
+    fn session_in(&self, namespace: &str) -> Result<Session, Error> {
+        let builder = Session::builder().endpoint(self.daemon.address.to_string()).credentials(&self.credentials);
+        builder.namespace(namespace).connect()
+    }
+
+    /// Of the one host that has joined.
+    fn id(&self) -> String {
+        let list = self.node(&["list"]).stdout;
+        list.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a host").to_owned()
+    }
+
+    fn scrape(&self) -> String {
+        get(self.daemon.admin())
+    }
+
     fn drops(&self, reason: &str) -> u64 {
         self.daemon.json("status")["drops"][reason].as_u64().unwrap_or(0)
     }
+}
+
+/// What `/metrics` says.
+fn get(admin: SocketAddrV4) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]
@@ -145,8 +169,7 @@ fn of_many_hosts_with_one_token_one_is_let_in() {
 fn a_host_that_was_removed_begins_no_session() {
     let place = Place::new(&[]);
     place.join();
-    let list = place.node(&["list"]).stdout;
-    let id = list.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a host").to_owned();
+    let id = place.id();
     assert_eq!(place.lock().code, Some(0));
     assert_eq!(place.node(&["remove", &id]).code, Some(0));
     assert_eq!(place.node(&["remove", &id]).code, Some(64));
@@ -156,6 +179,88 @@ fn a_host_that_was_removed_begins_no_session() {
     assert!(ended.stderr.contains("this host was removed"), "{ended:?}");
     place.join();
     assert_eq!(place.lock().code, Some(0));
+}
+
+#[test]
+fn what_hosts_asked_is_counted_and_told() {
+    let place = Place::new(&["--key-lifetime", "100ms"]);
+    let token = place.token("1h");
+    for code in [0, 77] {
+        assert_eq!(place.node(&["join", &token]).code, Some(code));
+    }
+    let session = place.session().unwrap();
+    assert!(matches!(place.session_in("nowhere"), Err(Error::Refused(_))));
+    let authentication = || place.daemon.json("status")["authentication"].clone();
+    eventually("keys change", || authentication()["key_rotations"].as_u64().unwrap() > 0);
+    let told = authentication();
+    assert_eq!((&told["on"], &told["reason"], &told["hosts"]), (&true.into(), &"as configured".into(), &1.into()));
+    let (joins, enrolments) = (&told["answers"]["join"], &told["answers"]["enrol"]);
+    assert_eq!((&joins["accepted"], &joins["token_used"], &joins["token_expired"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(enrolments["accepted"], 1);
+    assert!(enrolments["no_such_namespace"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(place.daemon.json("status")["sessions"][0]["signed"], true);
+
+    let id = place.id();
+    assert_eq!(place.node(&["remove", &id]).code, Some(0));
+    assert_eq!(place.lock().code, Some(77));
+    let scrape = place.scrape();
+    for line in [
+        "wayside_authentication{reason=\"as configured\"} 1",
+        "wayside_joined_hosts 0",
+        "wayside_signed_sessions 1",
+        "wayside_enrolment_answers_total{question=\"join\",result=\"token_used\"} 1",
+        "wayside_enrolment_answers_total{question=\"enrol\",result=\"accepted\"} 1",
+        "wayside_enrolment_answers_total{question=\"enrol\",result=\"no_certificate\"} 0",
+    ] {
+        assert!(scrape.lines().any(|found| found == line), "no {line} in\n{scrape}");
+    }
+    let removed = "wayside_enrolment_answers_total{question=\"enrol\",result=\"removed\"} ";
+    let count = |prefix: &str| scrape.lines().find_map(|line| line.strip_prefix(prefix)?.parse::<u64>().ok());
+    assert!(count(removed) > Some(0) && count("wayside_key_rotations_total ") > Some(0), "{scrape}");
+    drop(session);
+
+    let unsigned = Daemon::start(&[]);
+    let told = unsigned.json("status")["authentication"].clone();
+    assert_eq!((&told["on"], &told["reason"]), (&false.into(), &"auto: listens on loopback".into()));
+    assert_eq!(told["hosts"], serde_json::Value::Null);
+    let scrape = get(unsigned.admin());
+    assert!(scrape.contains("\nwayside_authentication{reason=\"auto: listens on loopback\"} 0\n"), "{scrape}");
+    assert!(!scrape.contains("wayside_joined_hosts"), "{scrape}");
+}
+
+/// An unsigned switch off loopback believes whoever reaches it, which nobody may overlook.
+#[test]
+fn doctor_warns_of_a_switch_that_believes_everybody() {
+    if let Some(why) = wayside_hosts::missing() {
+        return println!("skipped: a switch off loopback: {why}");
+    }
+    let host = Host::new().expect("the caller has asked");
+    host.ip("addr add 10.79.9.1/32 dev lo").expect("an address");
+    for (authentication, level, says) in [
+        ("off", "warning", "ANY PROCESS OF ANY HOST THAT REACHES IT CAN SPEAK FOR ANY SESSION"),
+        ("auto", "ok", "on (auto: listens off loopback): packets are signed"),
+    ] {
+        let directory = TempDir::new().expect("a directory");
+        let socket = directory.path().join("s");
+        let mut command = wayside(&["switch", "--listen", "10.79.9.1:7600", "--mode", "userspace"]);
+        command.args(["--authentication", authentication, "--state-dir"]).arg(directory.path().join("state"));
+        host.enter(command.arg("--control-socket").arg(&socket));
+        let daemon = Running::start(command);
+        assert!(daemon.line().contains("10.79.9.1:7600"));
+        let mut doctor = wayside(&["doctor", "--endpoint", "10.79.9.1:7600", "-o", "json"]);
+        host.enter(doctor.env("WAYSIDE_SOCKET", &socket));
+        let ended = end(doctor);
+        let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let findings = report["findings"].as_array().expect("a list");
+        let finding = findings.iter().find(|finding| finding["check"] == "authentication").expect("doctor looks");
+        assert_eq!(finding["level"], level, "{finding}");
+        assert!(finding["finding"].as_str().unwrap().contains(says), "{finding}");
+    }
+    let here = Daemon::start(&[]).json("doctor");
+    let findings = here["findings"].as_array().expect("a list");
+    let finding = findings.iter().find(|finding| finding["check"] == "authentication").expect("doctor looks");
+    let says = "off (auto: listens on loopback): any process of this host can speak for any session";
+    assert!(finding["level"] == "note" && finding["finding"].as_str().unwrap().starts_with(says), "{finding}");
 }
 
 /// Where a host has joined, who stops the enrolment port can't make it do without signatures.
@@ -202,8 +307,7 @@ fn a_host_of_one_switch_is_none_of_another() {
 fn a_namespace_that_is_not_there_is_refused_as_without_tls() {
     let place = Place::new(&[]);
     place.join();
-    let builder = Session::builder().endpoint(place.daemon.address.to_string()).credentials(&place.credentials);
-    let error = builder.namespace("nowhere").connect().expect_err("no session");
+    let error = place.session_in("nowhere").expect_err("no session");
     assert_eq!(error, Error::Refused("it has no namespace \"nowhere\"".into()));
 }
 
@@ -361,7 +465,9 @@ fn on_the_network(mode: &str) {
     world.clients[1].within(|| drop(other.lock_many(names).wait(PATIENCE).acquire().expect("all of them")));
 
     let ended = world.on(&world.switch, &["status", "--endpoint", SWITCH]);
-    assert!(ended.stdout.contains("\nauthentication: on, hosts join at 10.79.0.1:7602\n"), "{ended:?}");
+    let expected = "\nauthentication: on (auto: listens off loopback), hosts join at 10.79.0.1:7602\nhosts: 2 joined; \
+                    signed sessions: 2 of 2; ";
+    assert!(ended.stdout.contains(expected), "{ended:?}");
 
     // From one host to the other and back: forwarded requests, transfers and books, signed hop by hop.
     let guard = world.clients[0].within(|| one.lock("jobs").wait(PATIENCE).acquire().expect("a lock"));

@@ -7,7 +7,7 @@ mod hook;
 
 use super::query::{Unanswered, ask};
 use super::text::{lasted, say, table};
-use crate::answers::{Query, Status};
+use crate::answers::{Authentication, Query, Status};
 use crate::cli::{EndpointArgs, Output, QueryArgs};
 use crate::failure::{Failure, exit};
 use crate::kernel::release;
@@ -32,6 +32,8 @@ enum Level {
     Ok,
     /// Works, and could be better.
     Note,
+    /// Works, and lets others do harm.
+    Warning,
     /// Does not work.
     Problem,
 }
@@ -100,6 +102,7 @@ fn text(report: &Report) -> String {
     let level = |level| match level {
         Level::Ok => "ok",
         Level::Note => "note",
+        Level::Warning => "WARNING",
         Level::Problem => "PROBLEM",
     };
     let lines: Vec<Vec<String>> = report
@@ -123,9 +126,9 @@ fn text(report: &Report) -> String {
 fn switch_and_lifeline(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure> {
     match ask::<Status>(endpoints, &Query::Status) {
         Ok((_, status)) if status.serving => {
-            let Status { mode, listen, version, .. } = status;
+            let Status { mode, listen, version, authentication, .. } = status;
             let switch = ok("switch", format!("{mode} on {listen}, version {version}, serving"));
-            Ok(vec![switch, lifeline(endpoints)])
+            Ok(vec![switch, signatures(&listen, &authentication), lifeline(endpoints)])
         }
         Ok((_, status)) => {
             let fix = "wait for a lease and its grace; if it lasts, look at the daemon's log";
@@ -146,6 +149,34 @@ fn switch_and_lifeline(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure
             findings.push(socket_directory(endpoints));
             Ok(findings)
         }
+    }
+}
+
+/// Whom the switch at `listen` believes.
+fn signatures(listen: &str, authentication: &Authentication) -> Finding {
+    const CHECK: &str = "authentication";
+    let Authentication { on, reason, hosts, .. } = authentication;
+    let on_loopback = listen.parse().is_ok_and(|address: SocketAddrV4| address.ip().is_loopback());
+    match (on, on_loopback) {
+        (true, _) => {
+            let hosts = hosts.map_or_else(String::new, |count| format!(", {count} hosts have joined"));
+            ok(CHECK, format!("on ({reason}): packets are signed{hosts}"))
+        }
+        (false, true) => note(
+            CHECK,
+            format!("off ({reason}): any process of this host can speak for any session, and take and free every lock"),
+            "authentication = \"on\" where processes of this host do not trust each other",
+        ),
+        (false, false) => Finding {
+            check: CHECK,
+            level: Level::Warning,
+            finding: format!(
+                "OFF ({reason}) at {listen}, off loopback: ANY PROCESS OF ANY HOST THAT REACHES IT CAN SPEAK FOR ANY SESSION, \
+                 and take and free every lock"
+            ),
+            fix: "authentication = \"auto\" or \"on\", then let each host join: `wayside node token`, `wayside node join`"
+                .into(),
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
-use crate::answers::{Locks, Query, Status};
+use crate::answers::{Authentication, Locks, Query, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
@@ -56,6 +56,26 @@ pub fn status(args: &QueryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn authentication_text(status: &Status) -> String {
+    let Authentication { reason, enrols, hosts, key_rotations, answers, .. } = &status.authentication;
+    let Some(address) = enrols else { return format!("authentication: off ({reason})\n") };
+    let signed = status.sessions.iter().filter(|session| session.signed).count();
+    let hosts = hosts.map_or_else(|| "an unknown number".into(), |count| count.to_string());
+    let mut text = format!(
+        "authentication: on ({reason}), hosts join at {address}\nhosts: {hosts} joined; signed sessions: {signed} of {}; \
+         changes of keys: {key_rotations}\n",
+        status.sessions.len()
+    );
+    let all =
+        answers.iter().flat_map(|(asked, results)| results.iter().map(move |(result, count)| (asked, result, count)));
+    let counted: Vec<String> = all
+        .filter(|(_, _, count)| **count > 0)
+        .map(|(asked, result, count)| format!("{asked} {result} {count}"))
+        .collect();
+    text.push_str(&format!("enrolment: {}\n", if counted.is_empty() { "none".into() } else { counted.join(", ") }));
+    text
+}
+
 fn status_text(status: &Status) -> String {
     let uptime = lasted(Duration::from_micros(status.uptime_us));
     let serving = if status.serving { "serving" } else { "recovering" };
@@ -68,10 +88,7 @@ fn status_text(status: &Status) -> String {
     if !status.admin_listen.is_empty() {
         text.push_str(&format!("metrics: http://{}/metrics\n", status.admin_listen));
     }
-    text.push_str(&match &status.enrols {
-        Some(address) => format!("authentication: on, hosts join at {address}\n"),
-        None => "authentication: off\n".into(),
-    });
+    text.push_str(&authentication_text(status));
     for namespace in &status.namespaces {
         text.push_str(&format!("namespace: {}, {} slots, {}\n", namespace.name, namespace.slots, namespace.policy));
     }

@@ -93,9 +93,10 @@ fn shown(config: &Config) -> String {
     text.push_str(&format!("lease {}, grace {}\n", Shown(*lease), Shown(*grace)));
     text.push_str(&match config.enrol_listen {
         Some(address) => {
-            format!("authentication on, enrol_listen {address}, key_lifetime {}\n", Shown(config.key_lifetime))
+            let Config { authentication_reason: reason, key_lifetime, .. } = config;
+            format!("authentication on ({reason}), enrol_listen {address}, key_lifetime {}\n", Shown(*key_lifetime))
         }
-        None if listen.ip().is_loopback() => "authentication off\n".into(),
+        None if listen.ip().is_loopback() => format!("authentication off ({})\n", config.authentication_reason),
         None => format!("authentication off: whoever reaches {listen} can take and free every lock\n"),
     });
     for namespace in &config.namespaces {

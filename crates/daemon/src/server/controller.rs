@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Controller, Notice};
+use wayside_protocol::controller::{Controller, Notice, SessionView};
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -226,6 +226,7 @@ impl Desk {
                     .map_or_else(|| view.record.namespace.to_string(), |(_, name)| name.clone()),
                 incarnation: view.record.incarnation,
                 address: view.record.address.to_string(),
+                signed: view.record.secret.is_some(),
                 lease_us: view.record.lease.into(),
                 lifeline: false,
             })
@@ -237,8 +238,10 @@ impl Desk {
             let all = self.controller.sessions().filter(|view| view.seen.is_some());
             all.filter(|view| view.record.namespace == number).count() as u64
         };
+        let signed = |view: &SessionView<'_>| view.seen.is_some() && view.record.secret.is_some();
         Numbers {
             sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
+            signed: self.controller.sessions().filter(signed).count() as u64,
             awaiting_census: self.controller.recovering().1 as u64,
         }
     }

@@ -6,9 +6,11 @@
 
 use super::authority::Authority;
 use super::controller::Inbox;
+use super::metrics::{ACCEPTED, Asked, Tally};
 use crate::admission::{Admission, NotRedeemed};
 use crate::failure::Failure;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +28,68 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 256;
 /// As long as a packet has room for.
 const LONGEST_HOST: usize = wayside_wire::limits::MAX_HOST_BYTES;
+
+/// Why a host is told no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Denial {
+    /// What it says is no question, or no key.
+    Malformed(&'static str),
+    TokenUsed,
+    TokenExpired,
+    TokenUnknown,
+    /// The state directory can't be read or written.
+    Failed(&'static str),
+    NoCertificate,
+    Removed,
+}
+
+impl Denial {
+    /// For counters.
+    fn word(self) -> &'static str {
+        match self {
+            Denial::Malformed(_) => "malformed",
+            Denial::TokenUsed => "token_used",
+            Denial::TokenExpired => "token_expired",
+            Denial::TokenUnknown => "token_unknown",
+            Denial::Failed(_) => "failed",
+            Denial::NoCertificate => "no_certificate",
+            Denial::Removed => "removed",
+        }
+    }
+
+    /// For the host.
+    fn why(self) -> String {
+        match self {
+            Denial::Malformed(why) | Denial::Failed(why) => why,
+            Denial::TokenUsed => "this token was used already: each lets one host in, once",
+            Denial::TokenExpired => "this token has expired; `wayside node token` writes another",
+            Denial::TokenUnknown => "the switch knows no such token",
+            Denial::NoCertificate => "this host has not joined: it shows no certificate",
+            Denial::Removed => "this host was removed from those that may enrol: join again",
+        }
+        .into()
+    }
+}
+
+fn word_of(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Namespace => "no_such_namespace",
+        Refusal::Full => "full",
+        Refusal::Recovering => "recovering",
+        Refusal::Version | Refusal::None => "refused",
+    }
+}
+
+/// Of what can come of each question.
+pub fn tally() -> Tally {
+    let joins = [Denial::TokenUsed, Denial::TokenExpired, Denial::TokenUnknown].map(Denial::word);
+    let enrolments = [Denial::NoCertificate, Denial::Removed].map(Denial::word);
+    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering].map(word_of);
+    let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
+    let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
+    let joins = of(Asked::Join, &[&both[..], &joins].concat());
+    Tally::new(joins.into_iter().chain(of(Asked::Enrol, &[&both[..], &enrolments, &refusals].concat())))
+}
 
 /// Everything that answers.
 pub struct Door {
@@ -48,7 +112,7 @@ impl Door {
     }
 
     /// Accepts for ever.
-    pub async fn serve(self, listener: TcpListener, inbox: Inbox) {
+    pub async fn serve(self, listener: TcpListener, inbox: Inbox, tally: Arc<Tally>) {
         let door = Arc::new(self);
         let acceptor = TlsAcceptor::from(door.configuration.clone());
         let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -64,10 +128,10 @@ impl Door {
             };
             // Without a place the connection is closed at once, unheard.
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-            let (door, acceptor, inbox) = (door.clone(), acceptor.clone(), inbox.clone());
+            let (door, acceptor, inbox, tally) = (door.clone(), acceptor.clone(), inbox.clone(), tally.clone());
             tokio::spawn(async move {
                 let _place = place;
-                match timeout(PATIENCE, door.converse(acceptor, stream, from, &inbox)).await {
+                match timeout(PATIENCE, door.converse(acceptor, stream, from, &inbox, &tally)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::debug!(%from, %error, "an enrolment broke off"),
                     Err(_) => tracing::debug!(%from, "an enrolment took too long"),
@@ -82,18 +146,21 @@ impl Door {
         stream: TcpStream,
         from: SocketAddrV4,
         inbox: &Inbox,
+        tally: &Tally,
     ) -> std::io::Result<()> {
         let mut stream = acceptor.accept(stream).await?;
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
         let mut line = String::new();
         BufReader::new((&mut stream).take(LONGEST_LINE as u64)).read_line(&mut line).await?;
         let answer = match serde_json::from_str(&line) {
-            Ok(Question::Join(join)) => self.on_join(&join, from),
-            Ok(Question::Enrol(enrol)) => match certificate {
-                Some(certificate) if self.admission.knows(&certificate) => on_enrol(&enrol, from, inbox).await,
-                Some(_) => Answer::Denied("this host was removed from those that may enrol: join again".into()),
-                None => Answer::Denied("this host has not joined: it shows no certificate".into()),
-            },
+            Ok(Question::Join(join)) => counted(tally, Asked::Join, from, self.on_join(&join, from)),
+            Ok(Question::Enrol(enrol)) => {
+                let answer = match self.admitted(certificate.as_ref()) {
+                    Ok(()) => on_enrol(&enrol, from, inbox).await,
+                    Err(denial) => Err(denial),
+                };
+                counted(tally, Asked::Enrol, from, answer)
+            }
             Err(_) => Answer::Denied("this line is no question of enrolment".into()),
         };
         let mut text = serde_json::to_vec(&answer).expect("answers have string keys");
@@ -102,43 +169,45 @@ impl Door {
         stream.shutdown().await
     }
 
-    fn on_join(&self, join: &Join, from: SocketAddrV4) -> Answer {
-        let denied = |why: &str| {
-            tracing::warn!(%from, why, "a host was not let in");
-            Answer::Denied(why.into())
-        };
+    /// Whether the host with this certificate may enrol.
+    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<(), Denial> {
+        let certificate = certificate.ok_or(Denial::NoCertificate)?;
+        if self.admission.knows(certificate) { Ok(()) } else { Err(Denial::Removed) }
+    }
+
+    fn on_join(&self, join: &Join, from: SocketAddrV4) -> Result<Answer, Denial> {
         let host: String = join.host.chars().filter(|c| !c.is_control()).take(LONGEST_HOST).collect();
         let (Some(secret), Some(key)) = (unhex(&join.secret), unhex(&join.key)) else {
-            return denied("the token or the key is not hexadecimal");
+            return Err(Denial::Malformed("the token or the key is not hexadecimal"));
         };
         // Before the token is spent.
         let Some(certificate) = self.authority.certificate_for(&key, &host) else {
-            return denied("the host's key is no point of P-256");
+            return Err(Denial::Malformed("the host's key is no point of P-256"));
         };
         match self.admission.redeem(&secret) {
             Ok(()) => {}
-            Err(NotRedeemed::Used) => return denied("this token was used already: each lets one host in, once"),
-            Err(NotRedeemed::Expired) => return denied("this token has expired; `wayside node token` writes another"),
-            Err(NotRedeemed::Unknown) => return denied("the switch knows no such token"),
+            Err(NotRedeemed::Used) => return Err(Denial::TokenUsed),
+            Err(NotRedeemed::Expired) => return Err(Denial::TokenExpired),
+            Err(NotRedeemed::Unknown) => return Err(Denial::TokenUnknown),
             Err(NotRedeemed::Failed(error)) => {
                 tracing::error!(%error, "a token can't be redeemed");
-                return denied("the switch can't look up the token: see its log");
+                return Err(Denial::Failed("the switch can't look up the token: see its log"));
             }
         }
         match self.admission.admit(&certificate, &host, from) {
             Ok(known) => tracing::info!(%from, host, id = known.id, "a host has joined"),
             Err(error) => {
                 tracing::error!(%error, "a host can't be written down");
-                return denied("the switch can't write the host down: see its log");
+                return Err(Denial::Failed("the switch can't write the host down: see its log"));
             }
         }
-        Answer::Joined(Joined { switch: self.switch, certificate: hex(&certificate) })
+        Ok(Answer::Joined(Joined { switch: self.switch, certificate: hex(&certificate) }))
     }
 }
 
 /// A session for a node of a host that has joined. Its agent port is on the host that the connection comes from.
-async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Answer {
-    let wrong = || Answer::Denied("this enrolment makes no sense".into());
+async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Result<Answer, Denial> {
+    let wrong = || Err(Denial::Malformed("this enrolment makes no sense"));
     let mut bytes = 0;
     let fits = |c: &char| {
         bytes += c.len_utf8();
@@ -152,10 +221,30 @@ async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Answer {
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
     let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), body).await;
-    match session.map(|session| Enrolled::of(&session)) {
+    Ok(match session.map(|session| Enrolled::of(&session)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.
         Ok(None) => Answer::Refused(Refusal::None as u8),
         Err(refusal) => Answer::Refused(refusal as u8),
+    })
+}
+
+/// The answer as the host gets it, counted.
+fn counted(tally: &Tally, asked: Asked, from: SocketAddrV4, answer: Result<Answer, Denial>) -> Answer {
+    match answer {
+        Ok(Answer::Refused(reason)) => {
+            tally.count(asked, word_of(Refusal::try_from(reason).unwrap_or(Refusal::None)));
+            Answer::Refused(reason)
+        }
+        Ok(answer) => {
+            tally.count(asked, ACCEPTED);
+            answer
+        }
+        Err(denial) => {
+            tally.count(asked, denial.word());
+            let why = denial.why();
+            tracing::warn!(%from, question = asked.word(), why, "a host was told no");
+            Answer::Denied(why)
+        }
     }
 }

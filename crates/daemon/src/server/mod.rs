@@ -27,6 +27,7 @@ mod status;
 mod store;
 mod worker;
 
+use crate::admission::Admission;
 use crate::config::{Config, Shown};
 use crate::failure::Failure;
 use admin::Admin;
@@ -181,13 +182,25 @@ impl Server {
         let residence = home.residence();
         let config = config.clone();
         let enrols = door.as_ref().map(|(_, _, address)| *address);
-        let facts =
-            Facts { config, listen, admin_listen, enrols, started, residence, switch: Arc::clone(&switch), traffic };
+        let tally = Arc::new(enrolment::tally());
+        let facts = Facts {
+            config,
+            listen,
+            admin_listen,
+            enrols,
+            admission: Admission::of(&state_dir),
+            tally: Arc::clone(&tally),
+            ledger: Arc::clone(&ledger),
+            started,
+            residence,
+            switch: Arc::clone(&switch),
+            traffic,
+        };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
         if let Some((door, listener, _)) = door {
-            accepting.push(tokio::spawn(door.serve(listener, inbox.clone())));
+            accepting.push(tokio::spawn(door.serve(listener, inbox.clone(), tally)));
         }
         Ok(Server {
             listen,

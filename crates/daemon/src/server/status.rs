@@ -1,8 +1,10 @@
 //! What `wayside status` says of the switch.
 
 use super::home::Residence;
+use super::metrics::{Ledger, Tally};
 use super::worker::Traffic;
-use crate::answers::{Namespace, Session, Status};
+use crate::admission::Admission;
+use crate::answers::{Authentication, Namespace, Session, Status};
 use crate::config::Config;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -21,6 +23,10 @@ pub struct Facts {
     pub admin_listen: SocketAddrV4,
     /// Where hosts join and enrol, as bound; None: packets are not signed.
     pub enrols: Option<SocketAddrV4>,
+    /// Who may.
+    pub admission: Admission,
+    pub tally: Arc<Tally>,
+    pub ledger: Arc<Ledger>,
     pub started: Instant,
     pub residence: Residence,
     pub switch: Arc<Switch>,
@@ -50,7 +56,7 @@ impl Facts {
             mode: self.residence.mode.clone(),
             ports: self.residence.ports.clone(),
             mode_reason: self.residence.reason.clone(),
-            enrols: self.enrols.map(|address| address.to_string()),
+            authentication: self.authentication(),
             threads: self.config.threads,
             wait: self.config.wait.to_string(),
             uptime_us: self.started.elapsed().as_micros() as u64,
@@ -66,6 +72,28 @@ impl Facts {
     /// Whether requests are decided.
     pub fn is_serving(&self) -> bool {
         self.switch.serving()
+    }
+
+    fn authentication(&self) -> Authentication {
+        let mut answers: BTreeMap<String, Counts> = BTreeMap::new();
+        for (asked, result, count) in self.tally.all() {
+            answers.entry(asked.word().into()).or_default().insert(result.into(), count);
+        }
+        Authentication {
+            on: self.enrols.is_some(),
+            reason: self.config.authentication_reason.into(),
+            enrols: self.enrols.map(|address| address.to_string()),
+            hosts: self.hosts(),
+            key_rotations: self.ledger.rotations(),
+            answers,
+        }
+    }
+
+    /// How many hosts have joined, where packets are signed.
+    pub fn hosts(&self) -> Option<u64> {
+        self.enrols?;
+        let hosts = self.admission.hosts().inspect_err(|error| tracing::warn!(%error, "can't list the hosts"));
+        hosts.ok().map(|hosts| hosts.len() as u64)
     }
 
     fn namespaces(&self) -> Vec<Namespace> {

@@ -62,6 +62,7 @@ pub struct Ledger {
     namespaces: BTreeMap<u16, String>,
     pub commits: Commits,
     begun: Counter,
+    rotated: Counter,
     ended: Family<One, Counter>,
     recovered: Family<Two, Counter>,
     census: Family<One, Histogram, fn() -> Histogram>,
@@ -83,6 +84,7 @@ impl Ledger {
             namespaces: namespaces.iter().cloned().collect(),
             commits,
             begun: Counter::default(),
+            rotated: Counter::default(),
             ended: Family::default(),
             recovered: Family::default(),
             census: Family::new_with_constructor(census_buckets),
@@ -106,6 +108,9 @@ impl Ledger {
         match notice {
             Notice::Enrolled(_) => {
                 self.begun.inc();
+            }
+            Notice::Rotated(_) => {
+                self.rotated.inc();
             }
             Notice::Ended(_, ending) => {
                 self.ended.get_or_create(&of_ending(*ending)).inc();
@@ -139,6 +144,11 @@ impl Ledger {
         self.namespaces.iter().map(|(number, name)| (name.clone(), count(*number))).collect()
     }
 
+    /// Changes of sessions' keys.
+    pub fn rotations(&self) -> u64 {
+        self.rotated.get()
+    }
+
     /// Shows all of it to a scrape.
     pub fn register(&self, registry: &mut Registry) {
         let begun = "Sessions that began, since the daemon started";
@@ -146,6 +156,8 @@ impl Ledger {
         let ended = "Sessions that ended: expired (no heartbeat for lease and grace), left or left_clean (it said so), \
                      closed (its process on this host was gone)";
         registry.register("wayside_sessions_ended", ended, self.ended.clone());
+        let rotated = "Changes of the keys that sign a session's packets";
+        registry.register("wayside_key_rotations", rotated, self.rotated.clone());
         let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
         registry.register("wayside_recoveries", recovered, self.recovered.clone());
         let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";

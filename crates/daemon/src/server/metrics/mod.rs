@@ -6,6 +6,7 @@
 //! business of whoever reads a dashboard.
 
 mod ledger;
+mod tally;
 
 use super::status::Facts;
 pub use ledger::{Commits, Ledger};
@@ -17,6 +18,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::Ordering;
+pub use tally::{ACCEPTED, Asked, Tally};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_wire::DropReason;
 
@@ -30,6 +32,8 @@ const VERDICTS: [&str; 3] = ["to_sender", "to_node", "to_controller"];
 pub struct Numbers {
     /// Live sessions by the name of their namespace.
     pub sessions: Vec<(String, u64)>,
+    /// Of these, those whose packets are signed.
+    pub signed: u64,
     /// Slots that wait for a census to begin.
     pub awaiting_census: u64,
 }
@@ -82,6 +86,7 @@ impl Scrape<'_> {
     fn families(self, ledger: &Ledger) -> Vec<Family> {
         let facts = self.facts;
         let mut families = about_the_switch(facts);
+        families.extend(about_authentication(facts));
         families.extend(about_packets(facts));
         families.push(counter(
             "wayside_controller_backlog_full",
@@ -96,6 +101,7 @@ impl Scrape<'_> {
         ));
         if let Some(numbers) = self.numbers {
             families.push(by("namespace", numbers.sessions).gauge("wayside_sessions", "Live sessions"));
+            families.push(gauge("wayside_signed_sessions", "Live sessions whose packets are signed", numbers.signed));
             families.push(gauge(
                 "wayside_slots_awaiting_census",
                 "Slots that will be frozen for a census",
@@ -137,6 +143,23 @@ fn about_the_switch(facts: &Facts) -> Vec<Family> {
         gauge("wayside_uptime_seconds", "Since the daemon started", facts.started.elapsed().as_secs()),
         by("namespace", slots).gauge("wayside_slots", "Slots of each namespace"),
     ]
+}
+
+fn about_authentication(facts: &Facts) -> Vec<Family> {
+    let reason = vec![("reason", facts.config.authentication_reason.to_owned())];
+    let answers = facts.tally.all().into_iter().map(|(asked, result, count)| {
+        (vec![("question", asked.word().to_owned()), ("result", result.to_owned())], count)
+    });
+    let mut families = vec![
+        Labelled(vec![(reason, facts.enrols.is_some().into())]).gauge(
+            "wayside_authentication",
+            "1: packets are signed; 0: whoever reaches the switch can speak for any session",
+        ),
+        Labelled(answers.collect())
+            .counter("wayside_enrolment_answers", "What became of the questions at the enrolment port"),
+    ];
+    families.extend(facts.hosts().map(|count| gauge("wayside_joined_hosts", "Hosts that may enrol", count)));
+    families
 }
 
 fn about_packets(facts: &Facts) -> Vec<Family> {
