@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddrV4;
@@ -153,9 +154,10 @@ impl Admission {
         Ok(host)
     }
 
-    /// Whether the host with this certificate may enrol.
-    pub fn knows(&self, certificate: &[u8]) -> bool {
-        self.directory.join(HOSTS).join(certificate_id(certificate)).exists()
+    /// The number of the host with this certificate, if it may enrol.
+    pub fn number(&self, certificate: &[u8]) -> Option<u64> {
+        let id = certificate_id(certificate);
+        self.directory.join(HOSTS).join(&id).exists().then(|| number_of(&id)).flatten()
     }
 
     /// The hosts that may enrol, in the order of their joining.
@@ -175,6 +177,16 @@ impl Admission {
         }
         hosts.sort_by(|one, other| (one.joined, &one.id).cmp(&(other.joined, &other.id)));
         Ok(hosts)
+    }
+
+    /// The same by their numbers, which sessions bear; fast enough to be asked several times a second.
+    pub fn numbers(&self) -> io::Result<HashSet<u64>> {
+        let entries = fs::read_dir(self.directory.join(HOSTS))?;
+        let mut numbers = HashSet::new();
+        for entry in entries {
+            numbers.extend(number_of(&entry?.file_name().to_string_lossy()));
+        }
+        Ok(numbers)
     }
 
     /// Lets a host in no more. False: there was none with this id.
@@ -198,6 +210,11 @@ impl Admission {
         }
         Ok(())
     }
+}
+
+/// The number of a host with this id; None: it is none, but a file that is being written.
+fn number_of(id: &str) -> Option<u64> {
+    u64::from_str_radix(id, 16).ok()
 }
 
 /// When a token ends, since 1970; long ago where that can't be read.
@@ -257,10 +274,12 @@ mod tests {
     fn a_host_is_known_until_it_is_removed() {
         let (_directory, admission) = admission();
         let host = admission.admit(b"certificate", "a", "10.0.0.2:1".parse().unwrap()).unwrap();
-        assert!(admission.knows(b"certificate") && !admission.knows(b"another"));
+        let number = admission.number(b"certificate").expect("known");
+        assert_eq!(format!("{number:016x}"), host.id);
+        assert_eq!((admission.number(b"another"), admission.numbers().unwrap()), (None, HashSet::from([number])));
         assert_eq!(admission.hosts().unwrap(), std::slice::from_ref(&host));
         assert!(!admission.remove("../hosts").unwrap() && !admission.remove("").unwrap());
         assert!(admission.remove(&host.id).unwrap() && !admission.remove(&host.id).unwrap());
-        assert!(!admission.knows(b"certificate"));
+        assert_eq!((admission.number(b"certificate"), admission.numbers().unwrap().len()), (None, 0));
     }
 }

@@ -61,7 +61,7 @@ pub enum Node {
     Join(JoinArgs),
     /// List the hosts that may enrol: on the switch's host, as the daemon's user
     List(StateArgs),
-    /// Let a host enrol no more: on the switch's host, as the daemon's user. Sessions that it has go on until they end
+    /// Let a host enrol no more, and cut off its sessions: on the switch's host, as the daemon's user
     Remove(RemoveArgs),
 }
 

@@ -200,6 +200,8 @@ fn what_hosts_asked_is_counted_and_told() {
     assert!(enrolments["no_such_namespace"].as_u64().unwrap() > 0, "{told}");
     assert_eq!(place.daemon.json("status")["sessions"][0]["signed"], true);
 
+    assert!(place.scrape().contains("\nwayside_signed_sessions 1\n"), "{}", place.scrape());
+
     let id = place.id();
     assert_eq!(place.node(&["remove", &id]).code, Some(0));
     assert_eq!(place.lock().code, Some(77));
@@ -207,7 +209,6 @@ fn what_hosts_asked_is_counted_and_told() {
     for line in [
         "wayside_authentication{reason=\"as configured\"} 1",
         "wayside_joined_hosts 0",
-        "wayside_signed_sessions 1",
         "wayside_enrolment_answers_total{question=\"join\",result=\"token_used\"} 1",
         "wayside_enrolment_answers_total{question=\"enrol\",result=\"accepted\"} 1",
         "wayside_enrolment_answers_total{question=\"enrol\",result=\"no_certificate\"} 0",
@@ -261,6 +262,46 @@ fn doctor_warns_of_a_switch_that_believes_everybody() {
     let finding = findings.iter().find(|finding| finding["check"] == "authentication").expect("doctor looks");
     let says = "off (auto: listens on loopback): any process of this host can speak for any session";
     assert!(finding["level"] == "note" && finding["finding"].as_str().unwrap().starts_with(says), "{finding}");
+}
+
+/// At once it can neither lock nor stay; what it holds is nobody else's before it knows that it has lost it. So too where no
+/// daemon ran when it was removed.
+#[test]
+fn sessions_of_a_host_that_is_removed_are_cut_off() {
+    for while_it_runs in [true, false] {
+        let mut place = Place::new(&["--lease", "3s"]);
+        place.join();
+        let id = place.id();
+        let removed = place.session().unwrap();
+        let guard = removed.lock("jobs").wait(PATIENCE).acquire().unwrap();
+        // Another host.
+        place.credentials = place.daemon.directory.path().join("other");
+        place.join();
+        let stays = place.session().unwrap();
+        if while_it_runs {
+            let ended = place.node(&["remove", &id]);
+            assert!(ended.stdout.contains("are cut off"), "{ended:?}");
+        } else {
+            place.daemon.kill();
+            assert_eq!(place.node(&["remove", &id]).code, Some(0));
+            place.daemon.restart();
+        }
+        let signed = || {
+            let status = place.daemon.json("status");
+            let sessions = status["sessions"].as_array().unwrap();
+            sessions.iter().filter(|session| session["signed"] == true).count()
+        };
+        eventually("it is cut off", || signed() == 1);
+        let outcome = removed.lock("fresh").wait(Duration::from_millis(300)).acquire();
+        assert!(outcome.is_err(), "it is given nothing more");
+        let token = guard.token();
+        let next = stays.lock("jobs").wait(PATIENCE).acquire().unwrap();
+        assert!(guard.is_lost(), "whoever had it has known that before");
+        assert!(next.token() > token);
+        eventually("it hears why", || matches!(removed.lock("x").try_lock(), Err(Error::NotJoined(_))));
+        assert!(place.scrape().contains("\nwayside_sessions_cut_off_total 1\n"), "{}", place.scrape());
+        assert!(!next.is_lost(), "the other host stays");
+    }
 }
 
 /// Where a host has joined, who stops the enrolment port can't make it do without signatures.

@@ -66,7 +66,11 @@ fn list(args: &StateArgs) -> Result<(), Failure> {
 fn remove(args: &RemoveArgs) -> Result<(), Failure> {
     match admission(&args.state)?.remove(&args.id) {
         Ok(true) => {
-            say(&format!("host {} begins no more sessions; those that it has go on until they end", args.id));
+            say(&format!(
+                "host {} begins no more sessions; those that it has are cut off, and what they hold is free when their \
+                 leases are over",
+                args.id
+            ));
             Ok(())
         }
         Ok(false) => Err(Failure::usage(format!("no host {:?} has joined; `wayside node list` shows them", args.id))),

@@ -7,6 +7,7 @@ use super::clock;
 use super::metrics::{Ledger, Numbers};
 use super::store::StateDir;
 use crate::answers::Session;
+use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -38,11 +39,25 @@ pub type Event = Option<Packet>;
 
 /// What the control connections want of the controller.
 enum Request {
-    Greet { handle: u16, lifeline: u64, accepted: oneshot::Sender<bool> },
-    Closed { handle: u16, lifeline: u64 },
+    Greet {
+        handle: u16,
+        lifeline: u64,
+        accepted: oneshot::Sender<bool>,
+    },
+    Closed {
+        handle: u16,
+        lifeline: u64,
+    },
     Sessions(oneshot::Sender<Vec<Session>>),
     Numbers(oneshot::Sender<Numbers>),
-    Enrol { address: SocketAddrV4, body: Box<Enrol>, answer: oneshot::Sender<Result<Enrolment, Refusal>> },
+    Enrol {
+        address: SocketAddrV4,
+        admission: u64,
+        body: Box<Enrol>,
+        answer: oneshot::Sender<Result<Enrolment, Refusal>>,
+    },
+    /// The hosts that may enrol now.
+    Admitted(HashSet<u64>),
     Stop,
 }
 
@@ -107,15 +122,20 @@ impl Inbox {
         answer.await.ok()
     }
 
-    /// Begins a session for a node whose agent port is `address`: its host has shown who it is.
+    /// Begins a session for a node whose agent port is `address`: its host has shown who it is, which is `admission`.
     ///
     /// # Errors
     /// The controller's reason.
-    pub async fn enrol(&self, address: SocketAddrV4, body: Enrol) -> Result<Enrolment, Refusal> {
+    pub async fn enrol(&self, address: SocketAddrV4, admission: u64, body: Enrol) -> Result<Enrolment, Refusal> {
         let (answer, session) = oneshot::channel();
-        self.request(Request::Enrol { address, body: Box::new(body), answer });
+        self.request(Request::Enrol { address, admission, body: Box::new(body), answer });
         // The daemon is ending.
         session.await.unwrap_or(Err(Refusal::Recovering))
+    }
+
+    /// These hosts may enrol: sessions of others are cut off.
+    pub fn admit_only(&self, hosts: HashSet<u64>) {
+        self.request(Request::Admitted(hosts));
     }
 
     /// Ends the thread.
@@ -202,14 +222,21 @@ impl Desk {
                     Request::Numbers(answer) => {
                         let _ = answer.send(self.numbers());
                     }
-                    Request::Enrol { address, body, answer } => {
-                        let _ = answer.send(self.controller.enrol(clock::now(), address, &body));
+                    Request::Enrol { address, admission, body, answer } => {
+                        let _ = answer.send(self.controller.enrol(clock::now(), address, admission, &body));
                     }
+                    Request::Admitted(hosts) => self.admit_only(&hosts),
                     Request::Stop => return,
                 }
             }
             self.settle();
         }
+    }
+
+    /// These hosts may enrol: sessions of others are cut off.
+    pub fn admit_only(&mut self, hosts: &HashSet<u64>) {
+        // 0: a session of before hosts were written down with it.
+        self.controller.cut_off(|admission| admission == 0 || hosts.contains(&admission));
     }
 
     fn sessions(&self) -> Vec<Session> {
@@ -259,6 +286,9 @@ impl Desk {
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
             Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
             Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
+            Notice::CutOff(handle) => {
+                tracing::warn!(handle, "its host was removed: session cut off, it ends with its lease")
+            }
             Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
             Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
             Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),

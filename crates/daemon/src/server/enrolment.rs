@@ -11,6 +11,7 @@ use crate::admission::{Admission, NotRedeemed};
 use crate::failure::Failure;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use std::collections::HashSet;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use wayside_wire::{Refusal, padded};
 /// From the connection to the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 256;
+/// Between looks at who was removed.
+const LOOK: Duration = Duration::from_millis(100);
+const UNREADABLE: &str = "the switch can't look up its hosts: see its log";
 /// As long as a packet has room for.
 const LONGEST_HOST: usize = wayside_wire::limits::MAX_HOST_BYTES;
 
@@ -155,10 +159,7 @@ impl Door {
         let answer = match serde_json::from_str(&line) {
             Ok(Question::Join(join)) => counted(tally, Asked::Join, from, self.on_join(&join, from)),
             Ok(Question::Enrol(enrol)) => {
-                let answer = match self.admitted(certificate.as_ref()) {
-                    Ok(()) => on_enrol(&enrol, from, inbox).await,
-                    Err(denial) => Err(denial),
-                };
+                let answer = self.on_enrol(&enrol, certificate.as_ref(), from, inbox).await;
                 counted(tally, Asked::Enrol, from, answer)
             }
             Err(_) => Answer::Denied("this line is no question of enrolment".into()),
@@ -169,10 +170,45 @@ impl Door {
         stream.shutdown().await
     }
 
-    /// Whether the host with this certificate may enrol.
-    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<(), Denial> {
+    /// A session for a node of a host that has joined.
+    async fn on_enrol(
+        &self,
+        enrol: &Enrol,
+        certificate: Option<&CertificateDer<'_>>,
+        from: SocketAddrV4,
+        inbox: &Inbox,
+    ) -> Result<Answer, Denial> {
+        let host = self.admitted(certificate)?;
+        let answer = begin_session(enrol, host, from, inbox).await;
+        if self.admitted(certificate).is_err() {
+            // Removed meanwhile: whoever looks for that may have looked before the session was there.
+            inbox.admit_only(self.admission.numbers().map_err(|_| Denial::Failed(UNREADABLE))?);
+            return Err(Denial::Removed);
+        }
+        answer
+    }
+
+    /// The number of the host with this certificate.
+    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<u64, Denial> {
         let certificate = certificate.ok_or(Denial::NoCertificate)?;
-        if self.admission.knows(certificate) { Ok(()) } else { Err(Denial::Removed) }
+        self.admission.number(certificate).ok_or(Denial::Removed)
+    }
+
+    /// Sees to it for ever that sessions of hosts that were removed, by whichever process, are cut off. `before`: those
+    /// that could enrol when that was seen to last.
+    pub async fn watch(admission: Admission, mut before: HashSet<u64>, inbox: Inbox) {
+        loop {
+            match admission.numbers() {
+                Ok(now) => {
+                    if !before.is_subset(&now) {
+                        inbox.admit_only(now.clone());
+                    }
+                    before = now;
+                }
+                Err(error) => tracing::error!(%error, "can't look who was removed"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     fn on_join(&self, join: &Join, from: SocketAddrV4) -> Result<Answer, Denial> {
@@ -205,8 +241,8 @@ impl Door {
     }
 }
 
-/// A session for a node of a host that has joined. Its agent port is on the host that the connection comes from.
-async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Result<Answer, Denial> {
+/// The agent port is on the host that the connection comes from.
+async fn begin_session(enrol: &Enrol, host_number: u64, from: SocketAddrV4, inbox: &Inbox) -> Result<Answer, Denial> {
     let wrong = || Err(Denial::Malformed("this enrolment makes no sense"));
     let mut bytes = 0;
     let fits = |c: &char| {
@@ -220,7 +256,7 @@ async fn on_enrol(enrol: &Enrol, from: SocketAddrV4, inbox: &Inbox) -> Result<An
         return wrong();
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
-    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), body).await;
+    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, body).await;
     Ok(match session.map(|session| Enrolled::of(&session)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.

@@ -42,6 +42,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
 use status::Facts;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -155,6 +156,13 @@ impl Server {
         let controller = Controller::new(controller_config(config, &numbers)?, Arc::clone(&switch), state)
             .map_err(|error| Failure::unavailable(error.to_string()))?;
         let (mut desk, inbox) = Desk::new(controller, names, Arc::clone(&socket), Arc::clone(&ledger));
+        let admission = Admission::of(&state_dir);
+        let mut hosts = HashSet::new();
+        if door.is_some() {
+            // Some may have been removed while no daemon ran.
+            hosts = admission.numbers().map_err(|error| Failure::system("can't read the state directory", &error))?;
+            desk.admit_only(&hosts);
+        }
         // The first tick takes an epoch: nothing is answered before it is on disk.
         desk.settle();
 
@@ -188,7 +196,7 @@ impl Server {
             listen,
             admin_listen,
             enrols,
-            admission: Admission::of(&state_dir),
+            admission: admission.clone(),
             tally: Arc::clone(&tally),
             ledger: Arc::clone(&ledger),
             started,
@@ -200,6 +208,7 @@ impl Server {
         let admin = Admin::new(Arc::clone(&control), ledger);
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
         if let Some((door, listener, _)) = door {
+            accepting.push(tokio::spawn(Door::watch(admission, hosts, inbox.clone())));
             accepting.push(tokio::spawn(door.serve(listener, inbox.clone(), tally)));
         }
         Ok(Server {

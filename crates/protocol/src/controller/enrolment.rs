@@ -15,7 +15,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if self.config.root.is_some() {
             return;
         }
-        match self.enrol(now, from, body) {
+        match self.enrol(now, from, 0, body) {
             Ok(enrolment) => self.send_enrolled(&enrolment, body.nonce),
             // The store failed: the node asks again.
             Err(Refusal::Recovering) => {}
@@ -24,11 +24,18 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// Begins a session for a node whose agent port is `address`, or tells again of the one that this nonce has begun.
-    /// What it returns goes to the node alone: with a secret in it, over a secure connection.
+    /// What it returns goes to the node alone: with a secret in it, over a secure connection. `admission` is the host's, for
+    /// [`Controller::cut_off`].
     ///
     /// # Errors
     /// Why there is none. [`Refusal::Recovering`]: not now.
-    pub fn enrol(&mut self, now: Time, address: SocketAddrV4, body: &Enrol) -> Result<Enrolment, Refusal> {
+    pub fn enrol(
+        &mut self,
+        now: Time,
+        address: SocketAddrV4,
+        admission: u64,
+        body: &Enrol,
+    ) -> Result<Enrolment, Refusal> {
         if !self.ensure_booted(now) {
             return Err(Refusal::Recovering);
         }
@@ -54,6 +61,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             host: body.host,
             stage: Stage::Live,
             secret: self.config.root.map(|root| root.of_session(incarnation, body.nonce)),
+            admission,
         };
         let counters = Counters { incarnation, handle, ..self.counters };
         if !self.commit(&[counters.encode(), record.encode(handle)]) {

@@ -7,6 +7,7 @@
 //! Invariants: a rotation begins only once a heartbeat under the last was taken, so that no node is ever two behind.
 //! Which rotation a session is at stands in the switch's memory alone: it is 0 after whatever loses that memory.
 
+use super::sessions::Session;
 use super::{Controller, Notice, Store};
 use crate::memory::SwitchMemory;
 use crate::seal::{Direction, Period};
@@ -41,6 +42,26 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.memory.rotate(handle, &secret.keys(next));
             *since = now;
             self.notices.push_back(Notice::Rotated(handle));
+        }
+    }
+
+    /// Sessions of hosts that are let in no more: their keys are wiped, here, in the store and at the switch, so that nothing
+    /// is believed of them or said to them from now on, no lease is extended, and none of them is given a lock. What they
+    /// hold goes to others when their leases are over, as if the host had been unplugged: their nodes may live, and know
+    /// of no other end. Safe to call again.
+    pub fn cut_off(&mut self, is_admitted: impl Fn(u64) -> bool) {
+        let out = |session: &Session| session.record.secret.is_some() && !is_admitted(session.record.admission);
+        let handles: Vec<Handle> =
+            self.sessions.living().filter(|(_, session)| out(session)).map(|(handle, _)| handle).collect();
+        let mut batch = Vec::new();
+        for &handle in &handles {
+            self.memory.set_keys(handle, None);
+            batch.extend(self.sessions.forget_secret(handle).map(|record| record.encode(handle)));
+            self.notices.push_back(Notice::CutOff(handle));
+        }
+        // Should this fail, the store still has their secrets: who starts the next controller calls this again.
+        if !batch.is_empty() {
+            self.commit(&batch);
         }
     }
 

@@ -58,6 +58,8 @@ pub enum Notice {
     Ended(Handle, Ending),
     /// A session's packets are signed with new keys.
     Rotated(Handle),
+    /// A session's keys were wiped: it ends with its lease.
+    CutOff(Handle),
     /// A slot was frozen for a census.
     Frozen(u16, u32),
     /// A slot works again: with this agent, or unheld.

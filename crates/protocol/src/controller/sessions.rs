@@ -138,6 +138,13 @@ impl Sessions {
         }
     }
 
+    /// No key can be derived for it any more; the record to keep.
+    pub fn forget_secret(&mut self, handle: Handle) -> Option<SessionRecord> {
+        let record = &mut self.by_handle.get_mut(&handle)?.record;
+        record.secret = None;
+        Some(*record)
+    }
+
     /// Who lives, and since when with these keys.
     pub fn living_rotated(&mut self) -> impl Iterator<Item = (Handle, SessionRecord, &mut Time)> {
         let live = |session: &Session| matches!(session.life, Life::Live { .. });

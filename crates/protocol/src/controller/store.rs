@@ -46,8 +46,10 @@ impl fmt::Display for StoreError {
 impl core::error::Error for StoreError {}
 
 /// First byte of every record; another layout takes another.
-const LAYOUT: u8 = 2;
-/// The layout before: sessions had no secret.
+const LAYOUT: u8 = 3;
+/// The layout before: sessions did not name their host's admission.
+const WITHOUT_ADMISSIONS: u8 = 2;
+/// The one before that: nor had they a secret.
 const WITHOUT_SECRETS: u8 = 1;
 
 /// Numbers that never go back.
@@ -134,10 +136,13 @@ pub struct SessionRecord {
     pub stage: Stage,
     /// Where its keys come from; `None`: its packets are not signed.
     pub secret: Option<Secret>,
+    /// The host that was let in and began it, by a number that means something to whoever lets hosts in; 0: none.
+    pub admission: u64,
 }
 
 impl SessionRecord {
-    const BYTES: usize = 111;
+    const BYTES: usize = 119;
+    const BYTES_WITHOUT_ADMISSION: usize = 111;
     const BYTES_WITHOUT_SECRET: usize = 78;
 
     /// The record of `handle`.
@@ -157,15 +162,20 @@ impl SessionRecord {
         bytes.push(self.stage as u8);
         bytes.push(self.secret.is_some().into());
         bytes.extend(self.secret.map_or([0; 32], |Secret(secret)| secret));
+        bytes.extend(self.admission.to_be_bytes());
         (handle.into(), bytes)
     }
 
     /// The reverse of [`SessionRecord::encode`].
     pub fn decode(bytes: &[u8]) -> Option<SessionRecord> {
-        let without = bytes.first() == Some(&WITHOUT_SECRETS);
-        let length = if without { Self::BYTES_WITHOUT_SECRET } else { Self::BYTES };
+        let layout = *bytes.first()?;
+        let length = match layout {
+            WITHOUT_SECRETS => Self::BYTES_WITHOUT_SECRET,
+            WITHOUT_ADMISSIONS => Self::BYTES_WITHOUT_ADMISSION,
+            _ => Self::BYTES,
+        };
         let mut fields = Fields::of(bytes, length)?;
-        Some(SessionRecord {
+        let mut record = SessionRecord {
             incarnation: u64::from_be_bytes(fields.take()),
             nonce: u64::from_be_bytes(fields.take()),
             lifeline: u64::from_be_bytes(fields.take()),
@@ -176,11 +186,18 @@ impl SessionRecord {
             pid: u32::from_be_bytes(fields.take()),
             host: fields.take(),
             stage: Stage::decode(fields.take::<1>()[0])?,
-            secret: match without || fields.take::<1>()[0] == 0 {
-                true => None,
-                false => Some(Secret(fields.take())),
-            },
-        })
+            secret: None,
+            admission: 0,
+        };
+        if layout != WITHOUT_SECRETS {
+            let has_one = fields.take::<1>()[0] != 0;
+            let secret = Secret(fields.take());
+            record.secret = has_one.then_some(secret);
+        }
+        if layout == LAYOUT {
+            record.admission = u64::from_be_bytes(fields.take());
+        }
+        Some(record)
     }
 }
 
@@ -189,7 +206,7 @@ struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     fn of(bytes: &'a [u8], length: usize) -> Option<Self> {
-        let is_known = bytes.first().is_some_and(|layout| [LAYOUT, WITHOUT_SECRETS].contains(layout));
+        let is_known = bytes.first().is_some_and(|layout| (WITHOUT_SECRETS..=LAYOUT).contains(layout));
         (bytes.len() == length && is_known).then(|| Fields(&bytes[1..]))
     }
 
@@ -222,23 +239,30 @@ mod tests {
             host: [b'h'; 32],
             stage: Stage::Mourned,
             secret: Some(Secret([9; 32])),
+            admission: 1 << 63,
         };
         for session in [session, SessionRecord { secret: None, ..session }] {
             let (key, bytes) = session.encode(513);
             assert_eq!((key, SessionRecord::decode(&bytes)), (513, Some(session)));
         }
-        let (_, mut before) = SessionRecord { secret: None, ..session }.encode(513);
-        before.truncate(SessionRecord::BYTES_WITHOUT_SECRET);
-        assert_eq!(SessionRecord::decode(&before), None, "this layout has room for a secret");
-        before[0] = WITHOUT_SECRETS;
-        assert_eq!(SessionRecord::decode(&before), Some(SessionRecord { secret: None, ..session }), "the one before");
+        let (_, mut before) = session.encode(513);
+        for (layout, length, record) in [
+            (WITHOUT_ADMISSIONS, 111, SessionRecord { admission: 0, ..session }),
+            (WITHOUT_SECRETS, 78, SessionRecord { admission: 0, secret: None, ..session }),
+        ] {
+            before.truncate(length);
+            assert_eq!(SessionRecord::decode(&before), None, "the layout that it says has more");
+            before[0] = layout;
+            assert_eq!(SessionRecord::decode(&before), Some(record), "layout {layout}");
+        }
     }
 
     #[test]
     fn a_damaged_record_is_refused() {
         let (_, bytes) = Counters::default().encode();
         assert_eq!(Counters::decode(&bytes[1..]), None);
-        assert_eq!(Counters::decode(&[3; 19]), None, "another layout");
+        assert_eq!(Counters::decode(&[0; 19]), None, "another layout");
         assert_eq!(SessionRecord::decode(&bytes), None);
+        assert_eq!(Counters::decode(&[4; 19]), None, "a later layout");
     }
 }

@@ -471,6 +471,7 @@ impl World {
                 Notice::Enrolled(_) => self.count("enrolled"),
                 Notice::Ended(..) => self.count("session ended"),
                 Notice::Rotated(handle) => self.on_rotated(handle),
+                Notice::CutOff(_) => self.count("cut off"),
                 Notice::Frozen(..) => self.count("slot frozen"),
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),

@@ -45,7 +45,7 @@ impl World {
         }
         let (now, address) = (self.controller_clock.at(self.now), self.hosts[index].socket(0));
         let Some(controller) = &mut self.controller else { return self.ask_later(asking) };
-        let answer = controller.enrol(now, address, &asking.question);
+        let answer = controller.enrol(now, address, 0, &asking.question);
         self.settle_controller();
         match answer {
             Ok(enrolment) => {

@@ -63,6 +63,7 @@ pub struct Ledger {
     pub commits: Commits,
     begun: Counter,
     rotated: Counter,
+    cut_off: Counter,
     ended: Family<One, Counter>,
     recovered: Family<Two, Counter>,
     census: Family<One, Histogram, fn() -> Histogram>,
@@ -85,6 +86,7 @@ impl Ledger {
             commits,
             begun: Counter::default(),
             rotated: Counter::default(),
+            cut_off: Counter::default(),
             ended: Family::default(),
             recovered: Family::default(),
             census: Family::new_with_constructor(census_buckets),
@@ -111,6 +113,9 @@ impl Ledger {
             }
             Notice::Rotated(_) => {
                 self.rotated.inc();
+            }
+            Notice::CutOff(_) => {
+                self.cut_off.inc();
             }
             Notice::Ended(_, ending) => {
                 self.ended.get_or_create(&of_ending(*ending)).inc();
@@ -158,6 +163,8 @@ impl Ledger {
         registry.register("wayside_sessions_ended", ended, self.ended.clone());
         let rotated = "Changes of the keys that sign a session's packets";
         registry.register("wayside_key_rotations", rotated, self.rotated.clone());
+        let cut_off = "Sessions whose host was removed: they end with their leases";
+        registry.register("wayside_sessions_cut_off", cut_off, self.cut_off.clone());
         let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
         registry.register("wayside_recoveries", recovered, self.recovered.clone());
         let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";
