@@ -151,8 +151,8 @@ WS_INLINE int find_switch(struct ws_switch *sw)
 	return sw->globals && sw->counters;
 }
 
-SEC("xdp")
-int wayside(struct xdp_md *frame)
+/* What becomes of one frame. */
+WS_INLINE int handle(struct xdp_md *frame)
 {
 	struct envelope *envelope = (void *)(long)frame->data;
 	void *end = (void *)(long)frame->data_end;
@@ -175,6 +175,8 @@ int wayside(struct xdp_md *frame)
 	learn(&passage);
 	return deliver(&passage);
 }
+
+SEC("xdp") int wayside(struct xdp_md *frame) { return handle(frame); }
 
 /* Addresses one copy of a pair to the agent that its GRANT names. */
 WS_INLINE int make_copy(struct envelope *envelope, const void *end, struct ws_switch *sw)

@@ -1,123 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Programs that are timed against each other, each doing its work `count` times on one frame: `timed` decides an ACQUIRE
- * of an unheld slot as the XDP program does; `bare` parses, looks one word up, compare-and-swaps it and turns the frame
- * around, which is the least that a lock in the kernel can do; `idle` only makes the packet an ACQUIRE again, as the other
- * two do besides. The next slot lies far from the one before. */
+/* Programs that are timed against each other. Each has three readings of its own work:
+ *
+ *   decide   what the program `wayside` does, on an ACQUIRE of an unheld slot
+ *   swap     parses, looks one slot up, compare-and-swaps it and turns the frame around: the least that a lock in the
+ *            kernel can do. What it sends back is whole: swapped addresses and ports leave the checksums right
+ *   idle     neither, after the same preparation
+ *
+ * `whole_*` do it once, as a program does; `loop_*` `count` times on one frame, which shows the work without the way to it.
+ * `whole_nothing` does not even prepare: it is what a test run costs by itself.
+ *
+ * The preparation makes the frame's packet an ACQUIRE of another slot, far from the one before. Behind both `decide` and
+ * `swap` the slot is made unheld again, so that any number of runs may follow each other. The processor begins the next run
+ * before it has ended one, and so waits for two slots' memory at once where a run is short. In a chain it cannot. */
 #include "../wayside.bpf.c"
 
 enum { STRIDE = 611953 };
 
-/* What to do, and what was done. */
+/* The walk over the slots. */
 struct timing {
-	ws_u32 count;
+	ws_u32 count; /* of a loop */
 	ws_u32 slots;
-	ws_u32 first; /* index of the first slot */
-	ws_u32 epoch;
-	ws_u64 granted; /* or swapped */
+	ws_u32 slot;    /* the next one's index */
+	ws_u32 request; /* the next one's id */
+	ws_u32 chained; /* not 0: which slot is next hangs on what was done with this one */
+	ws_u32 reserved;
+	ws_u64 failed;  /* packets that did not go back, or swaps that came too late */
 };
 
 WS_ARRAY(timing, 1, struct timing);
 
-struct run {
-	struct xdp_md *frame;
-	struct timing *timing;
-	struct ws_switch *sw;
-	ws_u64 slot;
-	ws_u64 done;
-};
-
-/* The frame's packet, made an ACQUIRE again: what a decision writes over it is written anew. */
-WS_INLINE int renew(struct envelope *envelope, const void *end, struct run *run, ws_u32 index)
+WS_INLINE struct timing *timing_of(void)
 {
+	ws_u32 key = 0;
+	return bpf_map_lookup_elem(&timing, &key);
+}
+
+/* The frame's packet, made an ACQUIRE again: what a decision writes over it is written anew. By words, as a packet comes
+ * from a network card: reading a word of which parts have just been stored waits for them. 0: it does not fit. */
+WS_INLINE int prepare(struct xdp_md *frame, struct timing *timing)
+{
+	struct envelope *envelope = (void *)(long)frame->data;
 	void *header = envelope + 1, *entry = header + WS_HEADER_BYTES;
 
-	if (entry + WS_ENTRY_BYTES > end)
+	if (entry + WS_ENTRY_BYTES > (void *)(long)frame->data_end)
 		return 0;
-	ws_header_set_version(header, WS_VERSION);
-	ws_header_set_kind(header, WS_LOCK_ACQUIRE);
-	ws_header_set_flags(header, 0);
-	ws_header_set_source(header, 1);
-	ws_header_set_destination(header, 0);
-	ws_header_set_position(header, 0);
-	ws_entry_set_slot(entry, (ws_u32)run->slot);
-	ws_entry_set_request(entry, index);
-	ws_entry_set_flags(entry, WS_ENTRY_FLAG_EXCLUSIVE);
-	envelope->udp.to = SWAP16(WS_PORT);
+	timing->slot += STRIDE % timing->slots;
+	if (timing->slot >= timing->slots)
+		timing->slot -= timing->slots;
+	timing->request++;
+	envelope->udp.to = SWAP16(settings.port);
+	ws_store64(header + WS_HEADER_MAGIC_AT, (ws_u64)WS_MAGIC << 48 | (ws_u64)WS_VERSION << 40 |
+						(ws_u64)WS_SERVICE_LOCK << 32 | WS_LOCK_ACQUIRE << 24 | 1 << 16);
+	ws_store64(header + WS_HEADER_SOURCE_AT, 1ull << 48 | 1); /* and epoch 1 */
+	ws_store64(header + WS_HEADER_SHARD_MAP_AT, 0);
+	ws_store64(header + WS_HEADER_TAG_AT, 0);
+	ws_store64(entry + WS_ENTRY_NAME_AT, timing->slot);
+	ws_store64(entry + WS_ENTRY_REQUEST_AT, timing->request);
+	ws_store64(entry + WS_ENTRY_SLOT_AT, (ws_u64)timing->slot << 32);
+	ws_store64(entry + WS_ENTRY_HOLDER_AT, 1ull << 48 | WS_ENTRY_FLAG_EXCLUSIVE << 8);
+	/* What follows does not know what has been written. */
+	asm volatile("" ::: "memory");
 	return 1;
 }
 
-WS_INLINE void next_slot(struct run *run)
+/* The slot is unheld again. It lies in the cache: it has just been changed. In a chain the next slot's index waits for this
+ * one's word, of which a bit is taken that is 0. */
+WS_INLINE void free_slot(struct timing *timing)
 {
-	run->slot += STRIDE;
-	if (run->slot >= run->timing->slots)
-		run->slot %= run->timing->slots;
+	struct ws_slot *slot = ws_slot_at(0, timing->slot);
+
+	if (!slot)
+		return;
+	if (timing->chained)
+		timing->slot += (ws_u32)(ws_word_load(&slot->w0) >> 45) & 1;
+	ws_word_store(&slot->w0, 0);
 }
 
-static long decide_once(ws_u32 index, struct run *run)
+WS_INLINE int swap(struct xdp_md *frame)
 {
-	struct envelope *envelope = (void *)(long)run->frame->data;
-	void *end = (void *)(long)run->frame->data_end;
+	struct envelope *envelope = (void *)(long)frame->data;
+	void *end = (void *)(long)frame->data_end;
+	void *entry = (void *)(envelope + 1) + WS_HEADER_BYTES;
 
-	if ((void *)(envelope + 1) > end || !renew(envelope, end, run, index))
-		return 1;
-	int length = payload_of(envelope, end, 0, WS_PORT);
-	if (length < 0)
-		return 1;
-	struct ws_verdict verdict = ws_decide(run->sw, envelope + 1, end, (ws_u32)length, 20001);
+	if (payload_of(envelope, end, settings.address, settings.port) < 0 || entry + WS_ENTRY_BYTES > end)
+		return XDP_PASS;
+	struct ws_slot *slot = ws_slot_at(0, ws_entry_slot(entry));
+	if (!slot || !ws_word_cas(&slot->w0, 0, 1))
+		return XDP_DROP;
 	turn_around(envelope);
-	seal_envelope(envelope, verdict.length, 0);
-	run->done += verdict.action == WS_TO_SENDER;
-	next_slot(run);
-	return 0;
-}
-
-static long swap_once(ws_u32 index, struct run *run)
-{
-	struct envelope *envelope = (void *)(long)run->frame->data;
-	void *end = (void *)(long)run->frame->data_end;
-
-	if ((void *)(envelope + 1) > end || !renew(envelope, end, run, index))
-		return 1;
-	if (payload_of(envelope, end, 0, WS_PORT) < 0)
-		return 1;
-	struct ws_slot *slot = ws_slot_at(run->sw, ws_entry_slot((void *)(envelope + 1) + WS_HEADER_BYTES));
-	if (slot)
-		run->done += ws_word_cas(&slot->w0, 0, 1);
-	turn_around(envelope);
-	next_slot(run);
-	return 0;
-}
-
-static long idle_once(ws_u32 index, struct run *run)
-{
-	struct envelope *envelope = (void *)(long)run->frame->data;
-	void *end = (void *)(long)run->frame->data_end;
-
-	if ((void *)(envelope + 1) > end || !renew(envelope, end, run, index))
-		return 1;
-	run->done++;
-	next_slot(run);
-	return 0;
-}
-
-WS_INLINE int run_all(struct xdp_md *frame, void *once)
-{
-	ws_u32 key = 0, lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
-	struct ws_switch sw = {
-		.globals = bpf_map_lookup_elem(&globals, &key),
-		.counters = bpf_map_lookup_elem(&counters, &lane),
-	};
-	struct timing *work = bpf_map_lookup_elem(&timing, &key);
-
-	if (!sw.globals || !sw.counters || !work)
-		return XDP_ABORTED;
-	struct run run = { .frame = frame, .timing = work, .sw = &sw, .slot = work->first };
-	bpf_loop(work->count, once, &run, 0);
-	work->granted = run.done;
-	work->first = (ws_u32)run.slot;
 	return XDP_TX;
 }
 
-SEC("xdp") int timed(struct xdp_md *frame) { return run_all(frame, decide_once); }
-SEC("xdp") int idle(struct xdp_md *frame) { return run_all(frame, idle_once); }
-SEC("xdp") int bare(struct xdp_md *frame) { return run_all(frame, swap_once); }
+/* One of the three, after its preparation. */
+#define ONCE(name, work, frees)                                                       \
+	WS_INLINE int once_##name(struct xdp_md *frame, struct timing *timing)        \
+	{                                                                             \
+		if (!prepare(frame, timing))                                          \
+			return XDP_ABORTED;                                           \
+		int action = work;                                                    \
+		if (action != XDP_TX)                                                 \
+			timing->failed++;                                             \
+		if (frees)                                                            \
+			free_slot(timing);                                            \
+		return action;                                                        \
+	}                                                                             \
+	SEC("xdp") int whole_##name(struct xdp_md *frame)                             \
+	{                                                                             \
+		struct timing *timing = timing_of();                                  \
+		return timing ? once_##name(frame, timing) : XDP_ABORTED;             \
+	}                                                                             \
+	static long step_##name(ws_u32 index, struct xdp_md **frame)                  \
+	{                                                                             \
+		struct timing *timing = timing_of();                                  \
+		return !timing || once_##name(*frame, timing) != XDP_TX;              \
+	}                                                                             \
+	SEC("xdp") int loop_##name(struct xdp_md *frame)                              \
+	{                                                                             \
+		struct timing *timing = timing_of();                                  \
+		if (timing)                                                           \
+			bpf_loop(timing->count, step_##name, &frame, 0);              \
+		return XDP_TX;                                                        \
+	}
+
+ONCE(decide, handle(frame), 1)
+ONCE(swap, swap(frame), 1)
+ONCE(idle, XDP_TX, 0)
+
+SEC("xdp") int whole_nothing(struct xdp_md *frame) { return frame->data ? XDP_TX : XDP_ABORTED; }

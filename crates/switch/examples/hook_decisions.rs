@@ -1,100 +1,94 @@
-//! What a decision costs in the kernel, without the way there: `cargo run --release -p wayside-switch --features xdp
-//! --example hook_decisions`, as root. Against a program that parses, looks up, compare-and-swaps one word and turns the
-//! frame around, in rounds of both, over switches of three sizes (`dataplane/cases/timed.bpf.c`).
+//! What a decision costs in the kernel: `cargo run --release -p wayside-switch --features xdp --example hook_decisions`, as
+//! root. Against a program that parses, looks up, compare-and-swaps one word and turns the frame around
+//! (`dataplane/cases/timed.bpf.c`), in rounds of both, over switches of three sizes. Two readings:
+//!
+//! * whole: `BPF_PROG_TEST_RUN` of a program, once a packet. What a test run costs by itself (`nothing`), and with the
+//!   preparation of a packet (`prepared`), is in it. Besides in a chain, where no packet's slot is known before the packet
+//!   before it was answered, so that the processor cannot wait for both;
+//! * work: many decisions in one run, less what it takes to prepare their packets.
+//!
+//! Paths of other builds' `timed.bpf.o` are measured in the same rounds: a change, beside what was before.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd};
-use wayside_wire::{Entry, Header, NodeState, entry_at, entry_flag, kind, service};
+use std::os::fd::AsFd;
+use wayside_wire::{NodeState, PORT, entry_at};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/timed.bpf.o"));
-/// Decisions of one run, fewer than the smallest switch has slots; runs of a round; rounds.
-const DECISIONS: u32 = 960;
-const RUNS: usize = 40;
+/// Packets of one run; runs of a round, of which the fastest counts, as the one that nothing else on the machine held up;
+/// rounds.
+const PACKETS: u32 = 5_000;
+const RUNS: usize = 8;
 const ROUNDS: usize = 15;
-const STRIDE: u64 = 611_953;
-/// `struct ws_slot`, two words.
-type Slot = [u64; 2];
+const SIZES: [u32; 3] = [1_000, 1_000_000, 64_000_000];
 
-/// The slots, as this process sees them.
-struct Slots {
-    start: *mut Slot,
-    count: usize,
-}
+/// What is timed: a program, and whether the next slot's address hangs on what was done with this one.
+const READINGS: [(&str, bool); 9] = [
+    ("whole_nothing", false),
+    ("whole_idle", false),
+    ("whole_swap", false),
+    ("whole_decide", false),
+    ("whole_swap", true),
+    ("whole_decide", true),
+    ("loop_idle", false),
+    ("loop_swap", false),
+    ("loop_decide", false),
+];
 
-impl Slots {
-    fn map(object: &Object, count: usize) -> Slots {
-        let map = object.maps().find(|map| map.name() == "slots").expect("the object has it");
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let (bytes, descriptor) = (count * size_of::<Slot>(), map.as_fd().as_raw_fd());
-        // SAFETY: a new mapping of a file that we own; the kernel checks its length.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, descriptor, 0) };
-        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        Slots { start: start.cast(), count }
-    }
-
-    fn free(&self, index: usize) {
-        assert!(index < self.count);
-        // SAFETY: within the mapping; no program runs meanwhile.
-        unsafe { self.start.add(index).write([0, 0]) };
-    }
-}
-
+/// A switch with one namespace and one node.
 struct Timer {
     object: Object,
-    slots: Slots,
-    frame: Vec<u8>,
-    at: u64,
+    slots: u32,
 }
 
 impl Timer {
-    fn new(slots: u32) -> Timer {
-        let mut open = ObjectBuilder::default().open_memory(PROGRAM).expect("an object");
-        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
-            ..Default::default()
-        };
-        let pair = MapHandle::create(libbpf_rs::MapType::Devmap, Some("pair"), 4, 8, 2, &options).expect("a map");
+    fn new(bytes: &[u8], slots: u32) -> Timer {
+        let mut open = ObjectBuilder::default().open_memory(bytes).expect("an object of BPF");
+        let options = sys::bpf_map_create_opts { sz: size_of::<sys::bpf_map_create_opts>() as _, ..Default::default() };
+        let pair = MapHandle::create(MapType::Devmap, Some("pair"), 4, 8, 2, &options).expect("room for a map");
         for mut map in open.maps_mut() {
             match map.name().to_str() {
-                Some("slots") => map.set_max_entries(slots).expect("a size"),
-                Some("pairs") => map.set_inner_map_fd(pair.as_fd()).expect("an inner map"),
+                Some("slots") => map.set_max_entries(slots).expect("not loaded yet"),
+                Some("pairs") => map.set_inner_map_fd(pair.as_fd()).expect("a map of maps"),
                 _ => {}
             }
         }
         let object = open.load().expect("the kernel's verifier takes it; it needs root");
         set(&object, "regions", 0, &words(&[0, slots, 0, 0]));
-        let mut globals = words(&[1, 1, 0, 0]);
-        globals.resize(value_size(&object, "globals"), 0);
-        set(&object, "globals", 0, &globals);
-        let mut node = vec![0; value_size(&object, "nodes")];
-        node[..8].copy_from_slice(&((NodeState::Live as u64) << 56).to_ne_bytes());
-        set(&object, "nodes", 1, &node);
-        Timer { slots: Slots::map(&object, slots as usize), object, frame: frame(), at: 0 }
+        set(&object, "globals", 0, &words(&[1, 1, 0, 0]));
+        set(&object, "nodes", 1, &((NodeState::Live as u64) << 56).to_ne_bytes());
+        set(&object, "timing", 0, &words(&[PACKETS, slots, 0, 0]));
+        Timer { object, slots }
     }
 
-    /// Nanoseconds for each of a run's decisions.
-    fn run(&mut self, name: &str) -> f64 {
-        let count = self.slots.count as u64;
-        for step in 0..u64::from(DECISIONS) {
-            self.slots.free(((self.at + step * STRIDE) % count) as usize);
-        }
-        let first = u32::try_from(self.at).expect("below the count");
-        let mut timing = words(&[DECISIONS, count as u32, first, 1]);
-        timing.extend([0; 8]);
+    /// Nanoseconds for each packet of a run.
+    fn run(&mut self, (name, chained): (&str, bool)) -> f64 {
+        let mut timing = self.timing();
+        timing[16] = chained.into();
         set(&self.object, "timing", 0, &timing);
         let program = self.object.progs_mut().find(|program| program.name() == OsStr::new(name)).expect("it has it");
-        let mut out = [0; 2048];
-        let input = ProgramInput { data_in: Some(&self.frame), data_out: Some(&mut out), ..ProgramInput::default() };
+        let repeat = if name.starts_with("loop") { 1 } else { PACKETS };
+        let frame = frame();
+        let input = ProgramInput { data_in: Some(&frame), repeat, ..ProgramInput::default() };
         let output = program.test_run(input).expect("BPF_PROG_TEST_RUN");
-        let done = get(&self.object, "timing", 0);
-        assert_eq!(done[16..24], u64::from(DECISIONS).to_ne_bytes(), "{name}: not all of them were granted");
-        self.at = (self.at + u64::from(DECISIONS) * STRIDE) % count;
-        output.duration.as_nanos() as f64 / f64::from(DECISIONS)
+        const XDP_TX: u32 = 3;
+        assert_eq!(output.return_value, XDP_TX, "{name}");
+        // The kernel tells whole nanoseconds, of the mean of a run of repetitions.
+        let rest = if repeat == 1 { 0.0 } else { 0.5 };
+        (output.duration.as_nanos() as f64 + rest) / f64::from(PACKETS / repeat)
     }
 
-    fn round(&mut self, name: &str) -> f64 {
-        median(&mut (0..RUNS).map(|_| self.run(name)).collect::<Vec<_>>())
+    /// `struct timing`.
+    fn timing(&self) -> Vec<u8> {
+        let timing = map(&self.object, "timing").lookup(&[0; 4], MapFlags::ANY).expect("it is there");
+        timing.expect("an array has every key")
+    }
+
+    /// # Panics
+    /// If a packet was not granted, or a swap came too late.
+    fn check(&self) {
+        assert_eq!(self.timing()[24..], [0; 8], "{} slots: packets failed", self.slots);
     }
 }
 
@@ -106,60 +100,86 @@ fn map<'o>(object: &'o Object, name: &str) -> libbpf_rs::Map<'o> {
     object.maps().find(|map| map.name() == name).expect("the object has it")
 }
 
-fn value_size(object: &Object, name: &str) -> usize {
-    map(object, name).value_size() as usize
-}
-
+/// The rest of the value is 0.
 fn set(object: &Object, name: &str, key: u32, value: &[u8]) {
-    map(object, name).update(&key.to_ne_bytes(), value, MapFlags::ANY).expect(name);
+    let map = map(object, name);
+    let mut value = value.to_vec();
+    value.resize(map.value_size() as usize, 0);
+    map.update(&key.to_ne_bytes(), &value, MapFlags::ANY).expect("a value of its size");
 }
 
-fn get(object: &Object, name: &str, key: u32) -> Vec<u8> {
-    map(object, name).lookup(&key.to_ne_bytes(), MapFlags::ANY).expect(name).expect("an array has every key")
-}
-
-/// An ACQUIRE of node 1 in Ethernet, IPv4 and UDP.
+/// Ethernet, IPv4 and UDP to the switch, around a packet of one entry that the programs write.
 fn frame() -> Vec<u8> {
-    let mut packet = vec![0; entry_at(1)];
-    let header = Header {
-        service: service::LOCK,
-        kind: kind::lock::ACQUIRE,
-        count: 1,
-        source: 1,
-        epoch: 1,
-        ..Header::default()
-    };
-    header.write(&mut packet);
-    Entry { name: 7, holder: 1, flags: entry_flag::EXCLUSIVE, ..Entry::default() }.write(&mut packet, entry_at(0));
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend([0x45, 0, 0, 92, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
-    frame.extend([0x4e, 0x21, 0x1d, 0xb0, 0, 72, 0, 0]);
+    let packet = vec![0; entry_at(1)];
+    let length = (20 + 8 + packet.len()) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    frame.extend(length.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+    frame.extend([20_001, PORT, length - 20, 0].map(u16::to_be_bytes).concat());
     frame.extend(packet);
     frame
 }
 
-fn median(values: &mut [f64]) -> f64 {
+/// Rounds of every reading of every build, in turns.
+fn measure(builds: &[(String, Vec<u8>)], slots: u32) {
+    let mut timers: Vec<Timer> = builds.iter().map(|(_, bytes)| Timer::new(bytes, slots)).collect();
+    let mut taken = vec![[const { Vec::new() }; READINGS.len()]; timers.len()];
+    for round in 0..ROUNDS {
+        let mut fastest = vec![[f64::INFINITY; READINGS.len()]; timers.len()];
+        for run in 0..RUNS {
+            for turn in 0..timers.len() * READINGS.len() {
+                let (reading, build) = (turn / timers.len(), (turn + run + round) % timers.len());
+                let best = &mut fastest[build][reading];
+                *best = best.min(timers[build].run(READINGS[reading]));
+            }
+        }
+        for (taken, fastest) in taken.iter_mut().zip(&fastest) {
+            taken.iter_mut().zip(fastest).for_each(|(taken, &fastest)| taken.push(fastest));
+        }
+    }
+    for ((name, _), (timer, taken)) in builds.iter().zip(timers.iter().zip(taken)) {
+        timer.check();
+        let [nothing, idle, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = taken;
+        let less = |work: &[f64]| work.iter().zip(&loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
+        println!(
+            "{slots:<9}{name:<11}{:>8.1}{:>9.1}{}{}{}",
+            median(&nothing),
+            median(&idle),
+            compare(&swap, &decide),
+            compare(&swap_chained, &decide_chained),
+            compare(&less(&loop_swap), &less(&loop_decide)),
+        );
+    }
+}
+
+/// Medians of both, and of their ratios; in brackets the ratios of a tenth and of nine tenths of the rounds.
+fn compare(bare: &[f64], own: &[f64]) -> String {
+    let mut ratios: Vec<f64> = own.iter().zip(bare).map(|(own, bare)| own / bare).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let [low, high] = [ROUNDS / 10, ROUNDS - 1 - ROUNDS / 10].map(|at| ratios[at]);
+    format!("{:>8.1}{:>8.1}  {:.2} ({low:.2}-{high:.2})", median(bare), median(own), median(&ratios))
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 fn main() {
-    println!("in the kernel, one processor; ns a decision, medians of {ROUNDS} rounds of {RUNS} runs of {DECISIONS}");
-    println!("{:<12}{:>10}{:>10}{:>24}", "slots", "bare", "Wayside", "ratio (lowest-highest)");
-    for slots in [1_000, 1_000_000, 64_000_000] {
-        let mut timer = Timer::new(slots);
-        let (mut bare, mut own, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
-            let order = if round % 2 == 0 { ["bare", "timed"] } else { ["timed", "bare"] };
-            let idle = timer.round("idle");
-            let [first, second] = order.map(|name| timer.round(name) - idle);
-            let (one, other) = if round % 2 == 0 { (first, second) } else { (second, first) };
-            bare.push(one);
-            own.push(other);
-            ratios.push(other / one);
-        }
-        let ratio = median(&mut ratios);
-        let spread = format!("{ratio:.2} ({:.2}-{:.2})", ratios[0], ratios[ROUNDS - 1]);
-        println!("{slots:<12}{:>10.1}{:>10.1}{spread:>24}", median(&mut bare), median(&mut own));
+    let mut builds = vec![("this build".to_owned(), PROGRAM.to_vec())];
+    for path in std::env::args().skip(1) {
+        let name = path.rsplit('/').next().unwrap_or_default().chars().take(10).collect();
+        builds.push((name, std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))));
+    }
+    println!(
+        "ns a packet on one processor: medians of {ROUNDS} rounds, in each the fastest of {RUNS} runs of {PACKETS}"
+    );
+    let [whole, chained, work] = ["whole programs", "whole, in a chain", "work alone"];
+    println!("{:<37}{whole:>33}{chained:>33}{work:>33}", "");
+    let columns = format!("{:>8}{:>8}{:>17}", "bare", "Wayside", "ratio");
+    println!("{:<20}{:>8}{:>9}{columns}{columns}{columns}", "slots", "nothing", "prepared");
+    for slots in SIZES {
+        measure(&builds, slots);
     }
 }
