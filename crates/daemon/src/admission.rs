@@ -2,8 +2,8 @@
 //! the daemon's user's alone, so that `wayside node` works whether a daemon runs or not.
 //!
 //! ```text
-//!   enrolment/authority.der  the certificate of the switch's authority      enrolment/address  where hosts join
-//!   enrolment/tokens/ID      a token's end                                  ──redeemed──► ID.used
+//!   enrolment/authority.der  the certificate of the switch's authority      enrolment/place  where hosts join, and for what
+//!   enrolment/tokens/ID      what a token is good for, as JSON              ──redeemed──► ID.used
 //!   enrolment/hosts/ID       a host that may enrol, as JSON
 //! ```
 //!
@@ -27,7 +27,7 @@ use wayside_client::credentials::host_id;
 use wayside_client::enrolment::{Token, hex};
 
 const AUTHORITY: &str = "authority.der";
-const ADDRESS: &str = "address";
+const PLACE: &str = "place";
 const TOKENS: &str = "tokens";
 const HOSTS: &str = "hosts";
 /// For so long after its end a token is told apart from one that never was.
@@ -51,6 +51,29 @@ pub struct Host {
     pub address: String,
     /// Seconds since 1970.
     pub joined: u64,
+    /// The namespaces that it may begin sessions in; none: all.
+    pub namespaces: Vec<String>,
+}
+
+impl Host {
+    pub fn may_enrol_in(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty() || self.namespaces.iter().any(|name| name == namespace)
+    }
+}
+
+/// What tokens are to say, and may be for.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    address: SocketAddrV4,
+    namespaces: Vec<String>,
+}
+
+/// What a token is good for.
+#[derive(Default, Serialize, Deserialize)]
+struct Promise {
+    /// Seconds since 1970.
+    ends: u64,
+    namespaces: Vec<String>,
 }
 
 /// Why a token does not let a host in.
@@ -95,42 +118,52 @@ impl Admission {
         fs::rename(&new, &path)
     }
 
-    /// Says what tokens are to say: where hosts join, and whom they will meet there.
-    pub fn publish(&self, address: SocketAddrV4, authority: &[u8]) -> io::Result<()> {
+    /// Says what tokens are to say: where hosts join, and whom they will meet there; and which namespaces there are.
+    pub fn publish(&self, address: SocketAddrV4, authority: &[u8], namespaces: Vec<String>) -> io::Result<()> {
         self.write(AUTHORITY, authority)?;
-        self.write(ADDRESS, address.to_string().as_bytes())
+        self.write(PLACE, &serde_json::to_vec(&Place { address, namespaces })?)
     }
 
-    /// Writes a token that is good once, for `lifetime`.
-    pub fn token(&self, lifetime: Duration) -> Result<Token, Failure> {
+    /// Writes a token that is good once, for `lifetime`: it lets a host enrol in `namespaces`, or in all if that is empty.
+    pub fn token(&self, lifetime: Duration, namespaces: &[String]) -> Result<Token, Failure> {
         let shown = self.directory.display();
         let failed = |error: io::Error| Failure::system(format_args!("can't write a token in {shown}"), &error);
         let none = || {
             Failure::unavailable(format!(
-                "no switch that takes enrolled hosts only has run with this state directory ({shown} has no address): \
+                "no switch that takes enrolled hosts only has run with this state directory ({shown} does not say where): \
                  start it first, and tell --state-dir if it is another"
             ))
         };
         let authority = self.read(AUTHORITY).map_err(failed)?.ok_or_else(none)?;
-        let address = self.read(ADDRESS).map_err(failed)?.ok_or_else(none)?;
-        let address = String::from_utf8(address).ok().and_then(|text| text.parse().ok()).ok_or_else(none)?;
+        let place = self.read(PLACE).map_err(failed)?.ok_or_else(none)?;
+        let place: Place = serde_json::from_slice(&place).map_err(|_| none())?;
+        if let Some(unknown) = namespaces.iter().find(|name| !place.namespaces.contains(name)) {
+            return Err(Failure::usage(format!(
+                "the switch has no namespace {unknown:?}; it has {}",
+                place.namespaces.join(", ")
+            )));
+        }
         let mut secret = [0; 16];
         SystemRandom::new().fill(&mut secret).map_err(|_| Failure::unavailable("no random numbers"))?;
         self.forget_old_tokens().map_err(failed)?;
-        let end = (since_1970() + lifetime).as_secs();
-        self.write(&format!("{TOKENS}/{}", token_id(&secret)), end.to_string().as_bytes()).map_err(failed)?;
+        let promise = Promise { ends: (since_1970() + lifetime).as_secs(), namespaces: namespaces.to_vec() };
+        let text = serde_json::to_vec(&promise).expect("strings and a number");
+        self.write(&format!("{TOKENS}/{}", token_id(&secret)), &text).map_err(failed)?;
         let pin = digest(&SHA256, &authority).as_ref().try_into().expect("SHA-256 has 32 bytes");
-        Ok(Token { address, pin, secret })
+        Ok(Token { address: place.address, pin, secret })
     }
 
-    /// Redeems a token.
-    pub fn redeem(&self, secret: &[u8]) -> Result<(), NotRedeemed> {
+    /// Redeems a token: the namespaces that it is good for.
+    pub fn redeem(&self, secret: &[u8]) -> Result<Vec<String>, NotRedeemed> {
         let id = token_id(secret);
         let path = self.directory.join(TOKENS).join(&id);
         let used = path.with_extension("used");
         match fs::rename(&path, &used) {
-            Ok(()) if end_of(&used) > since_1970() => Ok(()),
             Ok(()) => {
+                let promise = promise_in(&used);
+                if Duration::from_secs(promise.ends) > since_1970() {
+                    return Ok(promise.namespaces);
+                }
                 // Expired it stays, used or not.
                 fs::rename(&used, &path).map_err(NotRedeemed::Failed)?;
                 Err(NotRedeemed::Expired)
@@ -142,22 +175,31 @@ impl Admission {
     }
 
     /// Lets a host in.
-    pub fn admit(&self, certificate: &[u8], host: &str, address: SocketAddrV4) -> io::Result<Host> {
+    pub fn admit(
+        &self,
+        certificate: &[u8],
+        host: &str,
+        address: SocketAddrV4,
+        namespaces: Vec<String>,
+    ) -> io::Result<Host> {
         let host = Host {
             id: certificate_id(certificate),
             host: host.into(),
             address: address.ip().to_string(),
             joined: since_1970().as_secs(),
+            namespaces,
         };
         let text = serde_json::to_vec(&host).expect("strings and a number");
         self.write(&format!("{HOSTS}/{}", host.id), &text)?;
         Ok(host)
     }
 
-    /// The number of the host with this certificate, if it may enrol.
-    pub fn number(&self, certificate: &[u8]) -> Option<u64> {
+    /// The number of the host with this certificate, and what is written of it, if it may enrol. Of what can't be read nothing
+    /// is allowed.
+    pub fn host(&self, certificate: &[u8]) -> Option<(u64, Host)> {
         let id = certificate_id(certificate);
-        self.directory.join(HOSTS).join(&id).exists().then(|| number_of(&id)).flatten()
+        let text = self.read(&format!("{HOSTS}/{id}")).ok().flatten()?;
+        Some((number_of(&id)?, serde_json::from_slice(&text).ok()?))
     }
 
     /// The hosts that may enrol, in the order of their joining.
@@ -171,7 +213,14 @@ impl Admission {
             let entry = entry?;
             let id = entry.file_name().to_string_lossy().into_owned();
             // What a full disk has left of a file is a host none the less, and can be removed.
-            let unreadable = || Host { id: String::new(), host: "?".into(), address: "?".into(), joined: 0 };
+            let unknown = || String::from("?");
+            let unreadable = || Host {
+                id: String::new(),
+                host: unknown(),
+                address: unknown(),
+                joined: 0,
+                namespaces: vec![unknown()],
+            };
             let host = serde_json::from_slice(&fs::read(entry.path())?).unwrap_or_else(|_| unreadable());
             hosts.push(Host { id, ..host });
         }
@@ -204,7 +253,7 @@ impl Admission {
         let now = since_1970();
         for entry in fs::read_dir(self.directory.join(TOKENS))? {
             let path = entry?.path();
-            if end_of(&path) + REMEMBERED < now {
+            if Duration::from_secs(promise_in(&path).ends) + REMEMBERED < now {
                 fs::remove_file(path)?;
             }
         }
@@ -217,10 +266,9 @@ fn number_of(id: &str) -> Option<u64> {
     u64::from_str_radix(id, 16).ok()
 }
 
-/// When a token ends, since 1970; long ago where that can't be read.
-fn end_of(path: &Path) -> Duration {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    Duration::from_secs(text.trim().parse().unwrap_or(0))
+/// What a token is good for: for nothing, and since long ago, where that can't be read.
+fn promise_in(path: &Path) -> Promise {
+    fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 fn token_id(secret: &[u8]) -> String {
@@ -251,11 +299,11 @@ mod tests {
     #[test]
     fn a_token_is_good_once() {
         let (_directory, admission) = admission();
-        assert!(admission.token(HOUR).unwrap_err().message.contains("start it first"));
-        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate").unwrap();
-        let token = admission.token(HOUR).unwrap();
+        assert!(admission.token(HOUR, &[]).unwrap_err().message.contains("start it first"));
+        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate", vec!["a".into(), "b".into()]).unwrap();
+        let token = admission.token(HOUR, &[]).unwrap();
         assert_eq!(token.address.to_string(), "10.0.0.1:7602");
-        admission.redeem(&token.secret).unwrap();
+        assert_eq!(admission.redeem(&token.secret).unwrap(), [""; 0]);
         assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Used)));
         assert!(matches!(admission.redeem(b"another"), Err(NotRedeemed::Unknown)));
     }
@@ -263,8 +311,8 @@ mod tests {
     #[test]
     fn an_expired_token_stays_expired() {
         let (_directory, admission) = admission();
-        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate").unwrap();
-        let token = admission.token(Duration::ZERO).unwrap();
+        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate", vec!["a".into(), "b".into()]).unwrap();
+        let token = admission.token(Duration::ZERO, &[]).unwrap();
         for _ in 0..2 {
             assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Expired)));
         }
@@ -273,13 +321,33 @@ mod tests {
     #[test]
     fn a_host_is_known_until_it_is_removed() {
         let (_directory, admission) = admission();
-        let host = admission.admit(b"certificate", "a", "10.0.0.2:1".parse().unwrap()).unwrap();
-        let number = admission.number(b"certificate").expect("known");
+        let host = admission.admit(b"certificate", "a", "10.0.0.2:1".parse().unwrap(), vec![]).unwrap();
+        let (number, known) = admission.host(b"certificate").expect("known");
+        assert_eq!(known, host);
         assert_eq!(format!("{number:016x}"), host.id);
-        assert_eq!((admission.number(b"another"), admission.numbers().unwrap()), (None, HashSet::from([number])));
+        assert_eq!((admission.host(b"another"), admission.numbers().unwrap()), (None, HashSet::from([number])));
         assert_eq!(admission.hosts().unwrap(), std::slice::from_ref(&host));
         assert!(!admission.remove("../hosts").unwrap() && !admission.remove("").unwrap());
         assert!(admission.remove(&host.id).unwrap() && !admission.remove(&host.id).unwrap());
-        assert_eq!((admission.number(b"certificate"), admission.numbers().unwrap().len()), (None, 0));
+        assert_eq!((admission.host(b"certificate"), admission.numbers().unwrap().len()), (None, 0));
+    }
+
+    #[test]
+    fn a_token_may_be_for_some_namespaces() {
+        let (_directory, admission) = admission();
+        let namespaces = || ["a", "b", "c"].map(String::from);
+        admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate", namespaces().into()).unwrap();
+        let failure = admission.token(HOUR, &["a".into(), "d".into()]).unwrap_err();
+        assert!(failure.message.ends_with("the switch has no namespace \"d\"; it has a, b, c"), "{failure}");
+        let token = admission.token(HOUR, &namespaces()[..2]).unwrap();
+        let allowed = admission.redeem(&token.secret).unwrap();
+        assert_eq!(allowed, ["a", "b"]);
+        admission.admit(b"certificate", "h", "10.0.0.2:1".parse().unwrap(), allowed).unwrap();
+        let (_, host) = admission.host(b"certificate").unwrap();
+        assert_eq!(namespaces().map(|name| host.may_enrol_in(&name)), [true, true, false]);
+        // What a full disk has left of a record allows nothing.
+        let path = admission.directory.join(HOSTS).join(certificate_id(b"certificate"));
+        fs::write(path, "{").unwrap();
+        assert_eq!(admission.host(b"certificate"), None);
     }
 }

@@ -81,6 +81,10 @@ pub struct TokenArgs {
     /// How long it is good, if it is not used
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "1h")]
     pub lifetime: Duration,
+
+    /// Namespaces that the host may begin sessions in [default: all]
+    #[arg(long = "namespace", value_name = "NAME", num_args = 1..)]
+    pub namespaces: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -345,6 +345,35 @@ fn a_host_of_one_switch_is_none_of_another() {
 }
 
 #[test]
+fn a_host_may_be_let_into_some_namespaces() {
+    let directory = TempDir::new().unwrap();
+    let configuration = directory.path().join("wayside.toml");
+    std::fs::write(&configuration, "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\n")
+        .unwrap();
+    let place = Place::new(&["--config", configuration.to_str().unwrap()]);
+    let ended = place.node(&["token", "--namespace", "a", "nowhere"]);
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(ended.stderr.contains("the switch has no namespace \"nowhere\"; it has a, b, c"), "{ended:?}");
+    let token = place.node(&["token", "--namespace", "a", "b"]).stdout;
+    assert_eq!(place.node(&["join", token.trim()]).code, Some(0));
+    for namespace in ["a", "b"] {
+        place.session_in(namespace).unwrap();
+    }
+    let error = place.session_in("c").expect_err("its token was for others");
+    let says = "this host may begin sessions in namespace a, b alone, not in \"c\"";
+    assert!(matches!(&error, Error::NotJoined(why) if why.starts_with(says)), "{error}");
+    let list = place.node(&["list"]).stdout;
+    assert!(list.lines().nth(1).is_some_and(|line| line.ends_with("  a, b")), "{list}");
+    // It joins again, for all.
+    place.join();
+    place.session_in("c").unwrap();
+    let list = place.node(&["list"]).stdout;
+    assert!(list.lines().any(|line| line.ends_with("  all")), "{list}");
+    let status = place.daemon.json("status");
+    assert!(status["authentication"]["answers"]["enrol"]["namespace"].as_u64().unwrap() > 0, "{status}");
+}
+
+#[test]
 fn a_namespace_that_is_not_there_is_refused_as_without_tls() {
     let place = Place::new(&[]);
     place.join();

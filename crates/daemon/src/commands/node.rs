@@ -16,7 +16,7 @@ pub fn node(node: &Node) -> Result<(), Failure> {
     match node {
         Node::Token(args) => {
             // The token alone, so that a script can take it.
-            say(&admission(&args.state)?.token(args.lifetime)?.to_string());
+            say(&admission(&args.state)?.token(args.lifetime, &args.namespaces)?.to_string());
             Ok(())
         }
         Node::Join(args) => join(args),
@@ -54,10 +54,11 @@ fn list(args: &StateArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let heading = ["ID", "HOST", "ADDRESS", "JOINED"].map(String::from).to_vec();
+    let heading = ["ID", "HOST", "ADDRESS", "JOINED", "NAMESPACES"].map(String::from).to_vec();
     let line = |host: &Host| {
         let ago = lasted(now.saturating_sub(Duration::from_secs(host.joined)));
-        vec![host.id.clone(), shown(&host.host), host.address.clone(), format!("{ago} ago")]
+        let namespaces = if host.namespaces.is_empty() { "all".into() } else { host.namespaces.join(", ") };
+        vec![host.id.clone(), shown(&host.host), host.address.clone(), format!("{ago} ago"), shown(&namespaces)]
     };
     say(&table(&std::iter::once(heading).chain(hosts.iter().map(line)).collect::<Vec<_>>()));
     Ok(())

@@ -7,7 +7,7 @@
 use super::authority::Authority;
 use super::controller::Inbox;
 use super::metrics::{ACCEPTED, Asked, Tally};
-use crate::admission::{Admission, NotRedeemed};
+use crate::admission::{Admission, Host, NotRedeemed};
 use crate::failure::Failure;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -34,7 +34,7 @@ const UNREADABLE: &str = "the switch can't look up its hosts: see its log";
 const LONGEST_HOST: usize = wayside_wire::limits::MAX_HOST_BYTES;
 
 /// Why a host is told no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Denial {
     /// What it says is no question, or no key.
     Malformed(&'static str),
@@ -45,11 +45,16 @@ enum Denial {
     Failed(&'static str),
     NoCertificate,
     Removed,
+    /// Its token was for others.
+    Namespace {
+        asked: String,
+        allowed: Vec<String>,
+    },
 }
 
 impl Denial {
     /// For counters.
-    fn word(self) -> &'static str {
+    fn word(&self) -> &'static str {
         match self {
             Denial::Malformed(_) => "malformed",
             Denial::TokenUsed => "token_used",
@@ -58,12 +63,20 @@ impl Denial {
             Denial::Failed(_) => "failed",
             Denial::NoCertificate => "no_certificate",
             Denial::Removed => "removed",
+            Denial::Namespace { .. } => "namespace",
         }
     }
 
     /// For the host.
-    fn why(self) -> String {
+    fn why(&self) -> String {
         match self {
+            Denial::Namespace { asked, allowed } => {
+                return format!(
+                    "this host may begin sessions in namespace {} alone, not in {asked:?}: `wayside node token --namespace \
+                     ...` writes a token for others, with which it joins again",
+                    allowed.join(", ")
+                );
+            }
             Denial::Malformed(why) | Denial::Failed(why) => why,
             Denial::TokenUsed => "this token was used already: each lets one host in, once",
             Denial::TokenExpired => "this token has expired; `wayside node token` writes another",
@@ -86,8 +99,9 @@ fn word_of(refusal: Refusal) -> &'static str {
 
 /// Of what can come of each question.
 pub fn tally() -> Tally {
-    let joins = [Denial::TokenUsed, Denial::TokenExpired, Denial::TokenUnknown].map(Denial::word);
-    let enrolments = [Denial::NoCertificate, Denial::Removed].map(Denial::word);
+    let joins = [Denial::TokenUsed, Denial::TokenExpired, Denial::TokenUnknown].map(|denial| denial.word());
+    let elsewhere = Denial::Namespace { asked: String::new(), allowed: Vec::new() };
+    let enrolments = [Denial::NoCertificate, Denial::Removed, elsewhere].map(|denial| denial.word());
     let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering].map(word_of);
     let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
     let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
@@ -106,11 +120,16 @@ pub struct Door {
 
 impl Door {
     /// For the switch at `switch`, which enrols at `address`.
-    pub fn open(state_dir: &Path, switch: SocketAddrV4, address: SocketAddrV4) -> Result<Door, Failure> {
+    pub fn open(
+        state_dir: &Path,
+        switch: SocketAddrV4,
+        address: SocketAddrV4,
+        namespaces: Vec<String>,
+    ) -> Result<Door, Failure> {
         let admission = Admission::of(state_dir);
         let authority = Authority::open(&admission)?;
         admission
-            .publish(address, &authority.certificate)
+            .publish(address, &authority.certificate, namespaces)
             .map_err(|error| Failure::system("can't write the state directory", &error))?;
         Ok(Door { configuration: authority.configuration()?, authority, admission, switch })
     }
@@ -178,8 +197,11 @@ impl Door {
         from: SocketAddrV4,
         inbox: &Inbox,
     ) -> Result<Answer, Denial> {
-        let host = self.admitted(certificate)?;
-        let answer = begin_session(enrol, host, from, inbox).await;
+        let (number, host) = self.admitted(certificate)?;
+        if !host.may_enrol_in(&enrol.namespace) {
+            return Err(Denial::Namespace { asked: enrol.namespace.clone(), allowed: host.namespaces });
+        }
+        let answer = begin_session(enrol, number, from, inbox).await;
         if self.admitted(certificate).is_err() {
             // Removed meanwhile: whoever looks for that may have looked before the session was there.
             inbox.admit_only(self.admission.numbers().map_err(|_| Denial::Failed(UNREADABLE))?);
@@ -188,10 +210,10 @@ impl Door {
         answer
     }
 
-    /// The number of the host with this certificate.
-    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<u64, Denial> {
+    /// The host with this certificate, and its number.
+    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<(u64, Host), Denial> {
         let certificate = certificate.ok_or(Denial::NoCertificate)?;
-        self.admission.number(certificate).ok_or(Denial::Removed)
+        self.admission.host(certificate).ok_or(Denial::Removed)
     }
 
     /// Sees to it for ever that sessions of hosts that were removed, by whichever process, are cut off. `before`: those
@@ -220,8 +242,8 @@ impl Door {
         let Some(certificate) = self.authority.certificate_for(&key, &host) else {
             return Err(Denial::Malformed("the host's key is no point of P-256"));
         };
-        match self.admission.redeem(&secret) {
-            Ok(()) => {}
+        let namespaces = match self.admission.redeem(&secret) {
+            Ok(namespaces) => namespaces,
             Err(NotRedeemed::Used) => return Err(Denial::TokenUsed),
             Err(NotRedeemed::Expired) => return Err(Denial::TokenExpired),
             Err(NotRedeemed::Unknown) => return Err(Denial::TokenUnknown),
@@ -229,8 +251,8 @@ impl Door {
                 tracing::error!(%error, "a token can't be redeemed");
                 return Err(Denial::Failed("the switch can't look up the token: see its log"));
             }
-        }
-        match self.admission.admit(&certificate, &host, from) {
+        };
+        match self.admission.admit(&certificate, &host, from, namespaces) {
             Ok(known) => tracing::info!(%from, host, id = known.id, "a host has joined"),
             Err(error) => {
                 tracing::error!(%error, "a host can't be written down");

@@ -142,7 +142,8 @@ impl Server {
         let mut door = None;
         if let Some(address) = config.enrol_listen {
             let (listener, address) = bind_tcp(address, "--enrol-listen")?;
-            door = Some((Door::open(&state_dir, listen, address)?, listener, address));
+            let namespaces = config.namespaces.iter().map(|namespace| namespace.name.clone()).collect();
+            door = Some((Door::open(&state_dir, listen, address, namespaces)?, listener, address));
         }
         let numbers = state.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;

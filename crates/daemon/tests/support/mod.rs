@@ -143,7 +143,7 @@ fn text(from: &mut impl Read) -> String {
     text
 }
 
-/// A `wayside dev` of the test's own.
+/// A `wayside dev` of the test's own; with the flag `--config` a `wayside switch`.
 pub struct Daemon {
     pub directory: TempDir,
     pub address: SocketAddrV4,
@@ -232,7 +232,8 @@ impl Daemon {
 }
 
 fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String) {
-    let mut command = wayside(&["dev", "--listen", listen]);
+    let configured = flags.iter().any(|flag| flag == "--config");
+    let mut command = wayside(&[if configured { "switch" } else { "dev" }, "--listen", listen]);
     command.args(flags).arg("--state-dir").arg(directory.join("state"));
     command.env("WAYSIDE_SOCKET", directory.join("control.sock"));
     let running = Running::start(command);
