@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Session, Wait};
 
-/// For the other one's request to reach the agent.
-const HOLD: Duration = Duration::from_micros(300);
+/// How long a lock is held, for the other one's request to reach the agent meanwhile.
+const HOLD: Duration = Duration::from_micros(30);
 
 struct Shared {
     began: Instant,
@@ -53,7 +53,7 @@ pub(crate) fn between(
                 let shared = &shared;
                 scope.spawn(move || {
                     go_to_place();
-                    take_turns(&session, index, shared)
+                    take_turns(&session, index, waiting, shared)
                 })
             })
             .collect();
@@ -67,7 +67,7 @@ pub(crate) fn between(
     Ok(samples)
 }
 
-fn take_turns(session: &Session, index: u64, shared: &Shared) -> Result<(), Error> {
+fn take_turns(session: &Session, index: u64, waiting: Waiting, shared: &Shared) -> Result<(), Error> {
     while !shared.over.load(SeqCst) {
         let guard = session.lock("hand-over").acquire().map_err(|error| error.to_string())?;
         let released = shared.released.load(SeqCst);
@@ -75,10 +75,22 @@ fn take_turns(session: &Session, index: u64, shared: &Shared) -> Result<(), Erro
             let released = shared.began + Duration::from_nanos(released);
             shared.samples.lock().map_err(|_| "the other node panicked")?.record(released);
         }
-        thread::sleep(HOLD);
+        hold(waiting);
         shared.by.store(index, SeqCst);
         shared.released.store(shared.began.elapsed().as_nanos() as u64, SeqCst);
         guard.release().map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Who waits spinning works while it holds, on a warm processor; the session's other threads get their turns on it. Who
+/// waits blocking sleeps.
+fn hold(waiting: Waiting) {
+    if waiting == Waiting::Blocking {
+        return thread::sleep(HOLD);
+    }
+    let until = Instant::now() + HOLD;
+    while Instant::now() < until {
+        thread::yield_now();
+    }
 }
