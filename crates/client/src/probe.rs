@@ -1,9 +1,11 @@
 //! The bare way of a packet, without the protocol: what a round trip by a transport takes, for whoever chooses one.
 
+use crate::port::CheckedOut;
+use crate::session::Connection;
 use crate::socket::{RECEIVE_BYTES, Received, Socket, poll};
 use crate::transport::{PortReport, Transport};
 use crate::xsk::Reach;
-use crate::{Error, Wait, clock};
+use crate::{Error, Session, Wait, clock};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,12 +58,56 @@ impl Probe {
         let mut packet = [0; RECEIVE_BYTES];
         let packet = &mut packet[..bytes.clamp(8, RECEIVE_BYTES - 1)];
         packet[..8].copy_from_slice(&self.sequence.to_ne_bytes());
-        round_trip(&self.socket, self.wait, packet)
+        let packet = &*packet;
+        self.exchange(packet, |answer| answer == packet)
+    }
+
+    /// One packet there, and an answer that is `accepted`; any other is ignored. False: it is lost.
+    pub fn exchange(&self, packet: &[u8], accepted: impl FnMut(&[u8]) -> bool) -> bool {
+        exchange(&self.socket, self.wait, packet, accepted)
     }
 
     /// Which way packets go; None: by UDP, as asked for.
     pub fn report(&self) -> Option<PortReport> {
         self.socket.report()
+    }
+}
+
+/// The calling thread's way to the switch within a session, without the session's requests: what is asked for here, its
+/// node knows nothing of. For measurements of the switch. Where packets are signed it is of no use: these are not.
+#[doc(hidden)]
+pub struct Bypass {
+    connection: Arc<Connection>,
+    port: CheckedOut,
+}
+
+impl Bypass {
+    /// Takes the thread's port of this session until dropped: an acquire meanwhile would open another one.
+    ///
+    /// # Errors
+    /// [`Error::System`] without sockets.
+    pub fn of(session: &Session) -> Result<Bypass, Error> {
+        let connection = session.connection.clone();
+        let port = connection.engine.check_out()?;
+        Ok(Bypass { connection, port })
+    }
+
+    /// One packet there, and an answer that is `accepted`; any other is the session's. False: it is lost.
+    pub fn exchange(&self, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
+        let wait = self.connection.engine.config.wait;
+        exchange(&self.port.socket, wait, packet, |answer| {
+            let taken = accepted(answer);
+            if !taken {
+                self.hand_in(answer);
+            }
+            taken
+        })
+    }
+
+    /// Gives the session an answer that was accepted here. What it grants no request waits for, so the node gives it back.
+    pub fn hand_in(&self, answer: &[u8]) {
+        self.connection.engine.visit(|core, now, _| core.node.on_packet(now, answer));
+        self.connection.engine.entrust_timers();
     }
 }
 
@@ -104,7 +150,7 @@ pub fn round_trips(
 }
 
 /// False: it is lost.
-fn round_trip(socket: &Socket, wait: Wait, packet: &[u8]) -> bool {
+fn exchange(socket: &Socket, wait: Wait, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
     let spins_until = wait.spins_until();
     let lost_at = clock::after(clock::now(), LOST);
     let mut spins = spins_until > Time(0);
@@ -115,7 +161,7 @@ fn round_trip(socket: &Socket, wait: Wait, packet: &[u8]) -> bool {
             poll([socket.descriptor(), socket.second_descriptor()], clock::until(lost_at));
         }
         match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
-            Received::Packet(answer) if answer == packet => return true,
+            Received::Packet(answer) if accepted(answer) => return true,
             // Late ones, and errors of those before.
             Received::Packet(_) | Received::Error(_) => {}
             Received::Nothing => {
