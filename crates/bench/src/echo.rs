@@ -3,7 +3,7 @@
 //! Two loops, for it is not known beforehand which is faster: `recvfrom` and `sendto`, and the switch's own
 //! `recvmmsg` and `sendmmsg` without the switch. The report compares with the faster.
 
-use crate::knobs::{self, SERVER_CORE};
+use crate::knobs;
 use crate::{Error, Waiting};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Server {
-    pub(crate) fn start(kind: Loop, waiting: Waiting) -> Result<Server, Error> {
+    pub(crate) fn start(kind: Loop, waiting: Waiting, core: usize) -> Result<Server, Error> {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(|error| format!("no socket for the echo: {error}"))?;
         let address = socket.local_addr().map_err(|error| error.to_string())?;
         socket.set_nonblocking(waiting == Waiting::Spinning).map_err(|error| error.to_string())?;
@@ -46,7 +46,7 @@ impl Server {
         let thread = thread::spawn({
             let state = state.clone();
             move || {
-                knobs::pin(SERVER_CORE);
+                knobs::pin(core);
                 match kind {
                     Loop::Plain => serve_plain(&socket, &state),
                     Loop::Batched => serve_batched(&socket, &state),
@@ -179,7 +179,7 @@ mod tests {
     fn every_loop_echoes_and_may_be_paused() {
         for kind in [Loop::Plain, Loop::Batched] {
             for waiting in [Waiting::Spinning, Waiting::Blocking] {
-                let server = Server::start(kind, waiting).unwrap();
+                let server = Server::start(kind, waiting, knobs::SERVER_CORE).unwrap();
                 let client = Client::connect(server.address, waiting).unwrap();
                 for _ in 0..3 {
                     server.resume();

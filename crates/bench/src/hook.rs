@@ -8,15 +8,20 @@
 //! ```
 //!
 //! On veth the switch's program runs within the client's own send: client and switch share core 0, in Wayside's rounds
-//! and in the echo's alike. Nothing waits for another core but hand-overs.
+//! and in the echo's alike. Nothing waits for another core but hand-overs, and whom it is compared with: a switch in
+//! userspace, on the client's host so that it is reached by loopback, and Redis, whose sockets were made elsewhere.
 
 use crate::compare::Progress;
+use crate::hook_rounds::{Field, Userspace};
 use crate::knobs::{self, CLIENT_CORE, SERVER_CORE};
-use crate::report::{Mode, Row};
+use crate::report::{How, Mode, Row};
 use crate::samples::Samples;
+use crate::ways::Contender;
 use crate::wayside::{Contestant, Daemon};
 use crate::{Error, Options, Waiting, handover};
 use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use wayside_client::probe::Probe;
@@ -29,13 +34,8 @@ const SWITCH: &str = "10.78.0.1:7600";
 const ADMIN: &str = "10.78.0.1:7601";
 const ECHO_ADDRESS: &str = "10.79.0.1:7600";
 
-/// Operations of each kind in a round, and of those that take longer.
-const OPERATIONS: usize = 200;
-const FEWER: usize = 20;
-const WARM_UP_ROUNDS: u32 = 20;
-/// An acquire's packet, and one of 32 entries.
+/// An acquire's packet.
 const SHORT: usize = 64;
-const LONG: usize = 32 + 32 * 32;
 
 struct Hosts {
     switch: Host,
@@ -62,152 +62,117 @@ impl Hosts {
     }
 }
 
-/// By UDP and by AF_XDP, one after the other.
-pub(crate) fn measure(options: &Options, how_long: Duration, progress: &mut Progress) -> Result<Vec<Mode>, Error> {
+/// By UDP and by AF_XDP, one after the other; unsigned, then signed.
+pub(crate) fn measure(
+    options: &Options,
+    how_long: Duration,
+    redis: &mut [Contender],
+    progress: &mut Progress,
+) -> Result<Vec<Mode>, Error> {
     let hosts = Hosts::new().map_err(|error| format!("no hosts: {error}"))?;
-    let no_xdp = |error: std::io::Error| format!("no XDP on veth: {error}");
     let _echo = hosts.echo.attach(ECHO, "echo").map_err(no_xdp)?;
-    let each = how_long / 2;
     let mut modes = Vec::new();
-    for by_afxdp in [false, true] {
-        let transport = |interface: &str| match by_afxdp {
-            false => Transport::Udp,
-            true => Transport::AfXdp { interface: interface.into(), first_queue: 0 },
-        };
-        // What a native program sends back arrives only where there is another one; AF_XDP brings its own.
-        let passes = [(&hosts.client, "wayside0"), (&hosts.client, "echo0"), (&hosts.other, "wayside1")];
-        let passes = passes.into_iter().filter(|_| !by_afxdp).map(|(host, interface)| host.pass(interface));
-        let _passes = passes.collect::<Result<Vec<_>, _>>().map_err(no_xdp)?;
-        let name = format!("XDP switch, {}, spinning", if by_afxdp { "AF_XDP" } else { "UDP" });
-        modes.push(hosts.client.within(|| {
-            knobs::pin(CLIENT_CORE);
-            one_transport(name, options, each, &hosts, &transport, progress)
-        })?);
+    // Twice as long without signatures: there more is compared.
+    for (signed, share) in [(false, how_long / 3), (true, how_long / 6)] {
+        for by_afxdp in [false, true] {
+            let way = Way { by_afxdp, signed };
+            // What a native program sends back arrives only where there is another one; AF_XDP brings its own.
+            let passes = [(&hosts.client, "wayside0"), (&hosts.client, "echo0"), (&hosts.other, "wayside1")];
+            let passes = passes.into_iter().filter(|_| !by_afxdp).map(|(host, interface)| host.pass(interface));
+            let _passes = passes.collect::<Result<Vec<_>, _>>().map_err(no_xdp)?;
+            modes.push(hosts.client.within(|| {
+                knobs::pin(CLIENT_CORE);
+                one_way(way, options, share, &hosts, redis, progress)
+            })?);
+        }
     }
     Ok(modes)
 }
 
-fn one_transport(
-    name: String,
+fn no_xdp(error: std::io::Error) -> Error {
+    format!("no XDP on veth: {error}")
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    by_afxdp: bool,
+    signed: bool,
+}
+
+impl Way {
+    fn transport(self, interface: &str) -> Transport {
+        match self.by_afxdp {
+            false => Transport::Udp,
+            true => Transport::AfXdp { interface: interface.into(), first_queue: 0 },
+        }
+    }
+
+    fn by(self) -> &'static str {
+        if self.by_afxdp { "AF_XDP" } else { "UDP" }
+    }
+}
+
+fn one_way(
+    way: Way,
     options: &Options,
     how_long: Duration,
     hosts: &Hosts,
-    transport: &(dyn Fn(&str) -> Transport + Sync),
+    redis: &mut [Contender],
     progress: &mut Progress,
 ) -> Result<Mode, Error> {
-    // Signed packets are another measurement.
-    let place = ["--listen", SWITCH, "--admin-listen", ADMIN, "--authentication", "off"];
+    let signs = if way.signed { "on" } else { "off" };
+    let place = ["--listen", SWITCH, "--admin-listen", ADMIN, "--authentication", signs];
     let arguments = [&place[..], &["--mode", "native", "--interfaces", "port0,port1"]].concat();
+    let wayside = &options.wayside;
     let daemon =
-        Daemon::start_with(&options.wayside, Waiting::Blocking, &arguments, |command| hosts.switch.enter(command))?;
-    let mut field = Field {
-        contestant: Contestant::connect(SWITCH, Waiting::Spinning, transport("wayside0"))?,
-        probe: Probe::open(&transport("echo0"), ECHO_ADDRESS.parse().expect("an address"), Waiting::Spinning.wait())
-            .map_err(|error| error.to_string())?,
-        echoes: Samples::new("XDP echo, 64 bytes"),
-        acquires: Samples::new("acquire"),
-        cycles: Samples::new("acquire and release"),
-        long_echoes: Samples::new("XDP echo, 1,056 bytes"),
-        batches: Samples::new("32 locks in a packet"),
+        Daemon::start(wayside, Waiting::Blocking, SERVER_CORE, &arguments, |command| hosts.switch.enter(command))?;
+    let joined = way.signed.then(|| daemon.let_join(wayside, |command| hosts.client.enter(command))).transpose()?;
+    let connect = |endpoint: &str, transport, credentials: Option<&Path>| {
+        Contestant::connect(endpoint, Waiting::Spinning, transport, credentials, options.allocations)
     };
-    for round in 0..WARM_UP_ROUNDS {
-        field.round(round, options.allocations)?;
-        field.end_round(false);
-    }
-    let before = field.contestant.session.grants();
-    let mut allocations = 0;
-    let end = Instant::now() + how_long * 8 / 10;
-    let mut round = 0;
-    while round == 0 || Instant::now() < end {
-        allocations += field.round(round, options.allocations)?;
-        field.end_round(true);
-        round += 1;
-        progress.show(&name);
-    }
-    let grants = field.contestant.session.grants();
-    let by_switch = grants.switch - before.switch;
-    let all = by_switch + grants.agent - before.agent + grants.local - before.local;
-    let tenth = how_long / 10;
-    let spinning = hand_overs(Waiting::Spinning, hosts, transport, tenth)?;
-    let blocking = hand_overs(Waiting::Blocking, hosts, transport, tenth)?;
-    let ping_pongs = ping_pongs(hosts, tenth)?;
+    let contestant = connect(SWITCH, way.transport("wayside0"), joined.as_deref())?;
+    let echo = ECHO_ADDRESS.parse().expect("an address");
+    let probe =
+        Probe::open(&way.transport("echo0"), echo, Waiting::Spinning.wait()).map_err(|error| error.to_string())?;
+    // Signed packets are compared with the echo alone: the other ratios are the unsigned ones'.
+    let userspace = || -> Result<Userspace, Error> {
+        let here = |command: &mut Command| hosts.client.enter(command);
+        let daemon = Daemon::in_userspace(wayside, Waiting::Spinning, SERVER_CORE, here)?;
+        let contestant = connect(&daemon.endpoint, Transport::Udp, None)?;
+        Ok(Userspace::new(daemon, contestant))
+    };
+    let userspace = (!way.signed).then(userspace).transpose()?;
+    let redis = if way.signed { &mut [] } else { redis };
+    let mut field = Field::new(way.by(), way.signed, contestant, probe, userspace, redis);
+    let name = format!("XDP switch, {}{}", way.by(), if way.signed { ", signed" } else { "" });
+    let rounds = if way.signed { how_long } else { how_long * 8 / 10 };
+    field.measure(rounds, || progress.show(&name))?;
+    let hand_overs = if way.signed { Vec::new() } else { between_hosts(way, hosts, how_long / 10)? };
+    let mode = field.mode(name, hand_overs);
+    // Sessions first: without the switch they could not leave.
+    drop(field);
     drop(daemon);
-    Ok(field.mode(
-        name,
-        by_switch as f64 / all as f64,
-        options.allocations.map(|_| allocations),
-        &[spinning, blocking, ping_pongs],
-    ))
+    Ok(mode)
 }
 
-struct Field {
-    contestant: Contestant,
-    probe: Probe,
-    echoes: Samples,
-    acquires: Samples,
-    cycles: Samples,
-    long_echoes: Samples,
-    batches: Samples,
-}
-
-impl Field {
-    /// Everything once. Says how many allocations Wayside's single locks made.
-    fn round(&mut self, round: u32, allocations: Option<fn() -> u64>) -> Result<u64, Error> {
-        let count = || allocations.map_or(0, |count| count());
-        if round.is_multiple_of(2) {
-            self.echo_round()?;
-        }
-        let before = count();
-        self.contestant.warm_up(FEWER)?;
-        self.contestant.acquires(OPERATIONS, &mut self.acquires)?;
-        self.contestant.cycles(OPERATIONS, &mut self.cycles)?;
-        let made = count() - before;
-        self.contestant.batches(FEWER, &mut self.batches)?;
-        if !round.is_multiple_of(2) {
-            self.echo_round()?;
-        }
-        Ok(made)
-    }
-
-    fn echo_round(&mut self) -> Result<(), Error> {
-        self.probe.tend();
-        for _ in 0..FEWER {
-            self.probe.round_trip(SHORT);
-        }
-        for (bytes, count, samples) in [(SHORT, OPERATIONS, &mut self.echoes), (LONG, FEWER, &mut self.long_echoes)] {
-            for _ in 0..count {
-                if !samples.time(|| self.probe.round_trip(bytes)) {
-                    return Err("the echo does not answer".into());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn end_round(&mut self, counts: bool) {
-        let Field { echoes, acquires, cycles, long_echoes, batches, .. } = self;
-        for samples in [echoes, acquires, cycles, long_echoes, batches] {
-            samples.end_round(counts);
-        }
-    }
-
-    fn mode(&self, name: String, granted_by_switch: f64, allocations: Option<u64>, others: &[Samples]) -> Mode {
-        let echo = self.echoes.median() as f64 / 1_000.0;
-        let own = [&self.echoes, &self.acquires, &self.cycles, &self.long_echoes, &self.batches];
-        let rows = own.into_iter().chain(others).filter_map(Samples::row);
-        let ratio = |what: &str, of: &Samples, to: &Samples| (what.to_owned(), of.ratio(to));
-        Mode {
-            name,
-            rows: rows.map(|row| Row { to_echo: Some(row.median_us / echo), ..row }).collect(),
-            ratios: vec![
-                ratio("acquire / echo", &self.acquires, &self.echoes),
-                ratio("acquire and release / echo", &self.cycles, &self.echoes),
-                ratio("32 locks / long echo", &self.batches, &self.long_echoes),
-            ],
-            granted_by_switch,
-            allocations,
-        }
-    }
+/// Hand-overs between two nodes, and what being woken costs in itself.
+fn between_hosts(way: Way, hosts: &Hosts, each: Duration) -> Result<Vec<Row>, Error> {
+    let transport = |interface: &str| way.transport(interface);
+    let spinning = hand_overs(Waiting::Spinning, hosts, &transport, each)?;
+    let blocking = hand_overs(Waiting::Blocking, hosts, &transport, each)?;
+    let ping_pongs = ping_pongs(hosts, each)?;
+    let how = |by: &str, waiting: Waiting| How {
+        transport: by.into(),
+        cores: 2,
+        waits: waiting.name().into(),
+        signed: "off".into(),
+    };
+    let rows = [
+        spinning.row(&how(way.by(), Waiting::Spinning)),
+        blocking.row(&how(way.by(), Waiting::Blocking)),
+        ping_pongs.row(&How { signed: "-".into(), ..how("UDP", Waiting::Blocking) }),
+    ];
+    Ok(rows.into_iter().flatten().collect())
 }
 
 /// Release to wake-up, between two hosts and two cores.

@@ -1,6 +1,6 @@
 //! What a figure depends on besides the code: set here, and written down.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::mem;
@@ -52,13 +52,18 @@ impl LatencyHeld {
 }
 
 /// Where and how it was measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
     pub(crate) commit: String,
     pub(crate) load_before: String,
+    pub(crate) command: String,
+    /// Of today, UTC.
+    pub(crate) date: String,
+    /// What Redis calls itself; empty without it.
+    pub(crate) redis: String,
 }
 
 impl Machine {
@@ -66,13 +71,34 @@ impl Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
         let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-        let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+        let said = |program: &str, words: &[&str]| {
+            let output = Command::new(program).args(words).output();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+        };
+        let redis = said("redis-server", &["--version"]);
         Machine {
             processor: model.trim_start_matches(['\t', ' ', ':']).into(),
             cores: cpu.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
-            commit: commit.map(|out| String::from_utf8_lossy(&out.stdout).trim().into()).unwrap_or_default(),
+            commit: said("git", &["describe", "--always", "--dirty", "--exclude=*"]),
             load_before: read("/proc/loadavg").split(' ').next().unwrap_or_default().into(),
+            command: command_line(),
+            date: said("date", &["-u", "+%Y-%m-%d"]),
+            // `Redis server v=7.0.15 sha=...`
+            redis: redis
+                .split(' ')
+                .nth(2)
+                .and_then(|word| word.strip_prefix("v="))
+                .map_or_else(String::new, |version| format!("Redis {version}")),
         }
     }
+}
+
+/// As it was called, without the folder of the program.
+fn command_line() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(program) = words.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().into();
+    }
+    words.join(" ")
 }

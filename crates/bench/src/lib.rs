@@ -1,27 +1,37 @@
-//! Wayside's measurements: an acquire through the userspace switch against a bare UDP echo of the same length, on the
-//! same cores, in one run; whole cycles, hand-overs between two nodes, and Redis where it is installed.
+//! Wayside's measurements: acquires, whole cycles and packets of 32 locks against a bare echo of the same length and
+//! against Redis where it is installed, by every kind of switch and socket; hand-overs between two nodes.
 //!
 //! * `compare.rs` is the heart: short rounds of everything in turn, so that whatever disturbs the machine disturbs all.
-//! * `hook.rs`: the same at the kernel's XDP hook, by UDP and by AF_XDP, with an echo at the hook as its peer.
-//! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `handover.rs`: two nodes, one lock.
-//! * `knobs.rs`: what a figure depends on besides the code, set and written down.
+//!   It has the plan of a run, and the switch in userspace.
+//! * `hook.rs`: hosts for the switch at the kernel's XDP hook, by UDP and by AF_XDP, signed and not; `hook_rounds.rs`: who
+//!   takes turns there.
+//! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is fastest.
+//!   `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
+//! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with what it
+//!   is meant to be; `table.rs` shows it.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
 
 mod compare;
 mod echo;
+#[cfg(feature = "xdp")]
+mod generator;
 mod handover;
 #[cfg(feature = "xdp")]
 mod hook;
+#[cfg(feature = "xdp")]
+mod hook_rounds;
 mod knobs;
 mod redis;
 mod report;
 mod samples;
+mod table;
+mod ways;
 mod wayside;
 
 pub use compare::{Options, run};
-pub use report::{Mode, Ratio, Report, Row, Spread};
+pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 
 use wayside_client::Wait;
 
@@ -45,8 +55,8 @@ impl Waiting {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Waiting::Spinning => "spinning",
-            Waiting::Blocking => "blocking",
+            Waiting::Spinning => "spin",
+            Waiting::Blocking => "sleep",
         }
     }
 }

@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
 
-  --seconds N                how long to measure all in all; 30 without it
+  --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
   --record                   keep the report as bench/runs/<date>-<commit>-<held|free>.json";
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { seconds: 30, hold_latency: true, record: false };
+    let mut arguments = Arguments { seconds: 75, hold_latency: true, record: false };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seconds" => arguments.seconds = words.next()?.parse().ok().filter(|&seconds| seconds > 0)?,

@@ -1,44 +1,69 @@
-//! What comes out: a table for people, the same as JSON.
+//! What comes out: everything that was measured, and under what. `table.rs` shows it to people.
 
 use crate::knobs::Machine;
-use serde::Serialize;
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
 /// Everything that was measured, and under what.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// As people read it.
     pub(crate) machine: Machine,
-    /// Clients on core 0, servers on core 1.
+    /// Clients on core 0, servers on core 1 or with them on core 0.
     pub(crate) pinned: bool,
     /// Whether idle processors were kept awake.
     pub(crate) cpu_dma_latency_held: bool,
-    /// Spinning, blocking.
+    /// How long it was meant to measure all in all.
+    pub(crate) seconds: f64,
+    /// One for each kind of switch, of sockets, and of waiting.
     pub modes: Vec<Mode>,
-    /// What was left out, and why.
+    /// What was left out and why, and what favours whom.
     pub(crate) notes: Vec<String>,
 }
 
-/// What was measured in one way: by one kind of switch and of socket, with everybody waiting alike.
-#[derive(Clone, Debug, Serialize)]
+/// What was measured in turns with one another, so that it can be compared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mode {
-    /// The switch, the sockets, and how all wait, as in `userspace, spinning`.
+    /// As in `XDP switch, UDP`.
     pub name: String,
     /// One for each operation.
     pub rows: Vec<Row>,
-    /// What is compared with the echo round by round, each with its name.
-    pub ratios: Vec<(String, Ratio)>,
+    /// What is compared round by round.
+    pub ratios: Vec<Ratio>,
+    /// Operations a second, each with its name: those that are counted rather than timed.
+    pub rates: Vec<(String, f64)>,
+    /// What was seen of the switch's session; None: none took part.
+    pub seen: Option<Seen>,
+}
+
+/// How the session of a mode did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
     /// Of all acquires of fresh names, those that the switch granted itself.
     pub granted_by_switch: f64,
-    /// Allocations of the whole process while it acquired and gave back, after the warm-up; None: not counted.
+    /// Allocations of the whole process while single locks were timed, after the warm-up; None: not counted.
     pub allocations: Option<u64>,
 }
 
+/// How an operation's packets go, and who waits how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct How {
+    /// `UDP`, `AF_XDP`, `TCP` or `unix`.
+    pub transport: String,
+    /// Cores that client and server are on together.
+    pub cores: u32,
+    /// How the client waits: `spin` or `sleep`.
+    pub waits: String,
+    /// Whether packets are signed: `on` or `off`; `-` where there is no such thing.
+    pub signed: String,
+}
+
 /// One operation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// What.
     pub operation: String,
+    /// In which way.
+    #[serde(flatten)]
+    pub how: How,
     /// How often.
     pub count: u64,
     /// Microseconds.
@@ -47,23 +72,27 @@ pub struct Row {
     pub p99_us: f64,
     /// Microseconds.
     pub p999_us: f64,
-    /// Median against the faster echo's.
+    /// Median against the echo's.
     pub to_echo: Option<f64>,
 }
 
 /// One operation against another.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ratio {
+    /// As in `acquire / echo`.
+    pub what: String,
     /// Median of all samples against median of all samples.
     pub of_medians: f64,
     /// Rounds that were compared one by one.
     pub rounds: usize,
     /// Of the ratios of the rounds' medians.
     pub of_rounds: Spread,
+    /// What it is meant to be.
+    pub bar: Option<Bar>,
 }
 
 /// A median and where four fifths lie.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spread {
     /// A tenth lies below.
     pub p10: f64,
@@ -71,6 +100,53 @@ pub struct Spread {
     pub median: f64,
     /// A tenth lies above.
     pub p90: f64,
+}
+
+/// What a ratio is meant to be.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bar {
+    /// This or less.
+    AtMost(f64),
+    /// This or more.
+    AtLeast(f64),
+}
+
+impl Bar {
+    /// Whether a ratio is as it is meant to be.
+    #[must_use]
+    pub fn is_met_by(self, ratio: f64) -> bool {
+        match self {
+            Bar::AtMost(most) => ratio <= most,
+            Bar::AtLeast(least) => ratio >= least,
+        }
+    }
+}
+
+/// Of the acquires of fresh names, how many the switch is meant to grant itself.
+pub(crate) const GRANTED_BY_SWITCH: f64 = 0.999;
+
+/// What ratios are meant to be.
+#[cfg(feature = "xdp")]
+pub(crate) mod bars {
+    use super::Bar;
+
+    /// An acquire against an echo.
+    pub(crate) const ACQUIRE: Bar = Bar::AtMost(1.15);
+    /// Packets of 32 locks a second against echoes as long.
+    pub(crate) const RATE: Bar = Bar::AtLeast(0.7);
+    /// Redis' median against the XDP switch's.
+    pub(crate) const REDIS_BY_UDP: Bar = Bar::AtLeast(4.0);
+    pub(crate) const REDIS_BY_AFXDP: Bar = Bar::AtLeast(8.0);
+}
+
+impl Ratio {
+    /// With what it is meant to be.
+    #[cfg(feature = "xdp")]
+    #[must_use]
+    pub(crate) fn meant(self, bar: Bar) -> Ratio {
+        Ratio { bar: Some(bar), ..self }
+    }
 }
 
 impl Report {
@@ -83,6 +159,14 @@ impl Report {
         serde_json::to_string_pretty(self).expect("numbers, words and lists")
     }
 
+    /// A report that was kept.
+    ///
+    /// # Errors
+    /// If it is none, or of another version of this program.
+    pub fn from_json(text: &str) -> Result<Report, crate::Error> {
+        serde_json::from_str(text).map_err(|error| format!("no report of this version: {error}"))
+    }
+
     /// Of the code that was measured, short; empty outside a repository.
     #[must_use]
     pub fn commit(&self) -> &str {
@@ -90,37 +174,15 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for mode in &self.modes {
-            mode.fmt(f)?;
-        }
-        let Machine { processor, cores, kernel, commit, load_before } = &self.machine;
-        let place = if self.pinned { "client on core 0, server on core 1" } else { "nothing bound to a core" };
-        let latency = if self.cpu_dma_latency_held { "held at 0" } else { "not held" };
-        writeln!(f, "Knobs: {place}; cpu_dma_latency {latency}; 64-byte packets.")?;
-        writeln!(
-            f,
-            "Machine: {processor}, {cores} cores, Linux {kernel}, load {load_before} before; commit {commit}."
-        )?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = format!("{}, us", self.name);
-        writeln!(f, "{name:<34} {:>9} {:>8} {:>8} {:>8} {:>7}", "count", "median", "p99", "p99.9", "x echo")?;
-        for row in &self.rows {
-            let Row { operation, count, median_us, p99_us, p999_us, to_echo } = row;
-            let ratio = to_echo.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-            writeln!(f, "  {operation:<32} {count:>9} {median_us:>8.1} {p99_us:>8.1} {p999_us:>8.1} {ratio:>7}")?;
-        }
-        for (what, Ratio { of_medians, rounds, of_rounds: Spread { p10, p90, .. } }) in &self.ratios {
-            writeln!(f, "  {what} {of_medians:.2} (in 80 % of {rounds} rounds {p10:.2} to {p90:.2})")?;
-        }
-        let allocations = self.allocations.map_or_else(String::new, |count| format!("; {count} allocations"));
-        let share = 100.0 * self.granted_by_switch;
-        writeln!(f, "  {share:.3} % of the acquires granted by the switch{allocations}\n")
+    #[test]
+    fn bars_hold_at_their_own_value() {
+        assert!(Bar::AtMost(1.15).is_met_by(1.15) && !Bar::AtMost(1.15).is_met_by(1.16));
+        assert!(Bar::AtLeast(4.0).is_met_by(4.0) && !Bar::AtLeast(4.0).is_met_by(3.99));
+        // What was never measured meets nothing.
+        assert!(!Bar::AtMost(1.15).is_met_by(f64::NAN) && !Bar::AtLeast(4.0).is_met_by(f64::NAN));
     }
 }

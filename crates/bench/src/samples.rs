@@ -1,6 +1,6 @@
 //! Durations in nanoseconds, by operation, and of each round apart.
 
-use crate::report::{Ratio, Row, Spread};
+use crate::report::{How, Ratio, Row, Spread};
 use hdrhistogram::Histogram;
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ pub(crate) struct Samples {
     name: &'static str,
     all: Histogram<u64>,
     round: Histogram<u64>,
-    /// Medians of the rounds, in order.
-    medians: Vec<u64>,
+    /// Medians of the rounds, in order; None where it did not take part.
+    medians: Vec<Option<u64>>,
 }
 
 impl Samples {
@@ -32,13 +32,19 @@ impl Samples {
 
     /// An operation that began then and ends now.
     pub(crate) fn record(&mut self, began: Instant) {
-        self.round.saturating_record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(MOST));
+        self.record_each(began, 1);
+    }
+
+    /// As many operations as this that began then and end now: what one of them took.
+    pub(crate) fn record_each(&mut self, began: Instant, operations: u64) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(MOST);
+        self.round.saturating_record(nanos / operations);
     }
 
     /// Ends a round. One of a warm-up is forgotten.
     pub(crate) fn end_round(&mut self, counts: bool) {
-        if counts && !self.round.is_empty() {
-            self.medians.push(self.round.value_at_quantile(0.5));
+        if counts {
+            self.medians.push((!self.round.is_empty()).then(|| self.round.value_at_quantile(0.5)));
             self.all += &self.round;
         }
         self.round.reset();
@@ -48,14 +54,22 @@ impl Samples {
         self.all.value_at_quantile(0.5)
     }
 
+    /// Forgets everything: it is measured anew, beside others.
+    pub(crate) fn clear(&mut self) {
+        self.all.reset();
+        self.round.reset();
+        self.medians.clear();
+    }
+
     /// None if it was never measured.
-    pub(crate) fn row(&self) -> Option<Row> {
+    pub(crate) fn row(&self, how: &How) -> Option<Row> {
         if self.all.is_empty() {
             return None;
         }
         let micros = |quantile: f64| self.all.value_at_quantile(quantile) as f64 / 1_000.0;
         Some(Row {
             operation: self.name.into(),
+            how: how.clone(),
             count: self.all.len(),
             median_us: micros(0.5),
             p99_us: micros(0.99),
@@ -64,16 +78,18 @@ impl Samples {
         })
     }
 
-    /// Medians against those of `echo`, round by round.
-    pub(crate) fn ratio(&self, echo: &Samples) -> Ratio {
-        let mut ratios: Vec<f64> =
-            self.medians.iter().zip(&echo.medians).map(|(own, echo)| *own as f64 / *echo as f64).collect();
+    /// Medians against those of `other`, round by round where both took part.
+    pub(crate) fn ratio(&self, what: impl Into<String>, other: &Samples) -> Ratio {
+        let both = self.medians.iter().zip(&other.medians);
+        let mut ratios: Vec<f64> = both.filter_map(|(own, other)| Some((*own)? as f64 / (*other)? as f64)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| ratios.get((ratios.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
         Ratio {
-            of_medians: self.median() as f64 / echo.median() as f64,
+            what: what.into(),
+            of_medians: self.median() as f64 / other.median() as f64,
             rounds: ratios.len(),
             of_rounds: Spread { p10: at(0.1), median: at(0.5), p90: at(0.9) },
+            bar: None,
         }
     }
 }
@@ -95,8 +111,22 @@ mod tests {
     #[test]
     fn ratios_pair_the_rounds() {
         // Both twice as slow in the second half: the ratio does not move.
-        let ratio = samples(&[1_000, 1_000, 2_000, 2_000]).ratio(&samples(&[500, 500, 1_000, 1_000]));
+        let ratio = samples(&[1_000, 1_000, 2_000, 2_000]).ratio("", &samples(&[500, 500, 1_000, 1_000]));
         assert_eq!((ratio.rounds, ratio.of_rounds.p10, ratio.of_rounds.p90), (4, 2.0, 2.0));
+    }
+
+    #[test]
+    fn rounds_of_one_alone_are_no_pairs() {
+        let seldom = {
+            let mut seldom = Samples::new("test");
+            for nanos in [None, Some(3_000), None] {
+                nanos.into_iter().for_each(|nanos| seldom.round.record(nanos).unwrap());
+                seldom.end_round(true);
+            }
+            seldom
+        };
+        let ratio = seldom.ratio("", &samples(&[500, 1_000, 2_000]));
+        assert_eq!((ratio.rounds, ratio.of_rounds.median.round()), (1, 3.0));
     }
 
     #[test]
@@ -104,6 +134,7 @@ mod tests {
         let mut samples = Samples::new("test");
         samples.time(|| std::thread::sleep(Duration::from_millis(1)));
         samples.end_round(false);
-        assert!(samples.row().is_none());
+        let how = How { transport: "UDP".into(), cores: 1, waits: "spin".into(), signed: "off".into() };
+        assert!(samples.row(&how).is_none());
     }
 }

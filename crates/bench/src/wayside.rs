@@ -1,6 +1,7 @@
 //! The contestant: a real switch daemon in a process of its own, and a session.
 
-use crate::knobs::{self, SERVER_CORE};
+use crate::knobs;
+use crate::report::Seen;
 use crate::samples::Samples;
 use crate::{Error, Waiting};
 use std::fs;
@@ -8,10 +9,10 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::{Guard, Session, Transport};
-#[cfg(feature = "xdp")]
+use wayside_client::{Grants, Guard, Session, Transport};
 use wayside_wire::limits::MAX_ENTRIES;
 
 /// A daemon that this process started, in a directory that goes with it.
@@ -22,24 +23,28 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// A switch in userspace on loopback.
-    pub(crate) fn start(binary: &Path, waiting: Waiting) -> Result<Daemon, Error> {
-        Daemon::start_with(
-            binary,
-            waiting,
-            &["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--mode", "userspace"],
-            |_| {},
-        )
+    /// A switch in userspace on loopback, of the host where `place` has it run.
+    pub(crate) fn in_userspace(
+        binary: &Path,
+        waiting: Waiting,
+        core: usize,
+        place: impl FnOnce(&mut Command),
+    ) -> Result<Daemon, Error> {
+        let arguments = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--mode", "userspace"];
+        Daemon::start(binary, waiting, core, &arguments, place)
     }
 
     /// A switch with these arguments, started as `place` has it.
-    pub(crate) fn start_with(
+    pub(crate) fn start(
         binary: &Path,
         waiting: Waiting,
+        core: usize,
         arguments: &[&str],
         place: impl FnOnce(&mut Command),
     ) -> Result<Daemon, Error> {
-        let directory = std::env::temp_dir().join(format!("wayside-bench-{}-{}", std::process::id(), waiting.name()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Relaxed);
+        let directory = std::env::temp_dir().join(format!("wayside-bench-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("no directory for the switch: {error}"))?;
         let how = if waiting == Waiting::Spinning { "spin" } else { "block" };
         let mut command = Command::new(binary);
@@ -56,8 +61,8 @@ impl Daemon {
         place(&mut command);
         // SAFETY: system calls only, between fork and exec.
         unsafe {
-            command.pre_exec(|| {
-                knobs::pin(SERVER_CORE);
+            command.pre_exec(move || {
+                knobs::pin(core);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             })
@@ -71,6 +76,24 @@ impl Daemon {
             return Err(format!("the switch did not say where it is, but {:?}", said.unwrap_or_default()));
         }
         Ok(daemon)
+    }
+
+    /// Lets a host join, which runs commands as `place` has it; where its credentials are.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn let_join(&self, binary: &Path, place: impl FnOnce(&mut Command)) -> Result<PathBuf, Error> {
+        let credentials = self.directory.join("credentials");
+        let said = |mut command: Command| {
+            let output = command.output().map_err(|error| format!("wayside node does not start: {error}"))?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        };
+        let mut token = Command::new(binary);
+        token.env_remove("WAYSIDE_CONFIG").args(["node", "token", "--state-dir"]).arg(self.directory.join("state"));
+        let mut join = Command::new(binary);
+        join.args(["node", "join", &said(token)?, "--credentials"]).arg(&credentials);
+        place(&mut join);
+        said(join)?;
+        Ok(credentials)
     }
 
     /// Takes it off its core, for as long as others are measured.
@@ -101,6 +124,10 @@ pub(crate) struct Contestant {
     pub(crate) session: Session,
     next: u64,
     guards: Vec<Guard>,
+    /// Counts the allocations of this process so far, if anything does.
+    count: Option<fn() -> u64>,
+    allocations: u64,
+    before: Grants,
 }
 
 /// While the daemon is paused the session is not heard: rounds are thousandths of this.
@@ -109,16 +136,44 @@ const LEASE: Duration = Duration::from_secs(10);
 const SETTLE_MOST: Duration = Duration::from_secs(2);
 
 impl Contestant {
-    pub(crate) fn connect(endpoint: &str, waiting: Waiting, transport: Transport) -> Result<Contestant, Error> {
-        let session = Session::builder()
+    /// `credentials`: of a switch that this host has joined.
+    pub(crate) fn connect(
+        endpoint: &str,
+        waiting: Waiting,
+        transport: Transport,
+        credentials: Option<&Path>,
+        count: Option<fn() -> u64>,
+    ) -> Result<Contestant, Error> {
+        let mut builder = Session::builder()
             .endpoint(endpoint)
             .namespace("default")
             .transport(transport)
             .wait(waiting.wait())
-            .lease(LEASE)
-            .connect();
-        let session = session.map_err(|error| error.to_string())?;
-        Ok(Contestant { session, next: 0, guards: Vec::with_capacity(1 << 12) })
+            .lease(LEASE);
+        if let Some(directory) = credentials {
+            builder = builder.credentials(directory);
+        }
+        let session = builder.connect().map_err(|error| error.to_string())?;
+        let guards = Vec::with_capacity(1 << 12);
+        Ok(Contestant { session, next: 0, guards, count, allocations: 0, before: Grants::default() })
+    }
+
+    /// What was seen so far is of the warm-up.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.session.grants();
+        self.allocations = 0;
+    }
+
+    /// What was seen since.
+    pub(crate) fn seen(&self) -> Seen {
+        let (now, before) = (self.session.grants(), self.before);
+        let by_switch = now.switch - before.switch;
+        let all = by_switch + now.agent - before.agent + now.local - before.local;
+        Seen { granted_by_switch: by_switch as f64 / all as f64, allocations: self.count.map(|_| self.allocations) }
+    }
+
+    fn allocations_so_far(&self) -> u64 {
+        self.count.map_or(0, |count| count())
     }
 
     fn fresh_name(&mut self) -> u64 {
@@ -138,26 +193,29 @@ impl Contestant {
 
     /// Acquires `count` fresh names, one after the other, each timed; then gives all back, which is not.
     pub(crate) fn acquires(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
+        let before = self.allocations_so_far();
         for _ in 0..count {
             let name = self.fresh_name();
             let guard = samples.time(|| self.session.lock(name).acquire());
             self.guards.push(guard.map_err(|error| error.to_string())?);
         }
+        self.allocations += self.allocations_so_far() - before;
         self.guards.clear();
         self.settle()
     }
 
     /// Acquires and gives back, `count` fresh names; timed from the one to the next.
     pub(crate) fn cycles(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
+        let before = self.allocations_so_far();
         for _ in 0..count {
             let name = self.fresh_name();
             let outcome = samples.time(|| self.session.lock(name).acquire()?.release());
             outcome.map_err(|error| error.to_string())?;
         }
+        self.allocations += self.allocations_so_far() - before;
         self.settle()
     }
 
-    #[cfg(feature = "xdp")]
     /// Acquires `count` times as many fresh names as a packet holds, a packet at a time, and checks every grant.
     pub(crate) fn batches(&mut self, count: usize, samples: &mut Samples) -> Result<(), Error> {
         for _ in 0..count {
@@ -173,7 +231,7 @@ impl Contestant {
     }
 
     /// Waits until everything given back is confirmed: the next round begins with nothing under way.
-    fn settle(&self) -> Result<(), Error> {
+    pub(crate) fn settle(&self) -> Result<(), Error> {
         let began = Instant::now();
         while !self.session.is_idle() {
             if began.elapsed() > SETTLE_MOST {
