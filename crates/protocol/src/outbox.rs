@@ -21,26 +21,87 @@ struct Frame {
 }
 
 /// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all.
-pub struct Outbox {
-    ring: Vec<Frame>,
+struct Ring {
+    frames: Vec<Frame>,
     head: usize,
     len: usize,
     bytes: usize,
 }
 
+/// What is to be sent, and what need not be sent for itself: that goes along behind the next packet that must.
+pub struct Outbox {
+    now: Ring,
+    along: Ring,
+    /// Something was sent: what goes along follows.
+    goes: bool,
+}
+
 /// Enough for a node that answers as fast as it is asked, and does what is due until the outbox is full.
 const FRAMES: usize = 32;
+/// Packets that wait for another one to go with. One more, and they go by themselves.
+const ALONG_MOST: usize = 8;
 /// What fills it: the longest packet, or 17 of one entry.
 const FULL_BYTES: usize = limits::MAX_PACKET_BYTES;
 
 impl Outbox {
     /// An empty one.
     pub fn new() -> Outbox {
-        Outbox { ring: empty_frames(FRAMES), head: 0, len: 0, bytes: 0 }
+        Outbox { now: Ring::new(FRAMES), along: Ring::new(ALONG_MOST), goes: false }
     }
 
     /// A packet of entries; sets the header's count.
-    pub fn entries(&mut self, port: Port, mut header: Header, entries: &[Entry]) {
+    pub fn entries(&mut self, port: Port, header: Header, entries: &[Entry]) {
+        self.now.entries(port, header, entries);
+    }
+
+    /// A packet that can wait for another one to go with: whoever lacks it asks for it.
+    pub fn entries_along(&mut self, port: Port, header: Header, entries: &[Entry]) {
+        self.goes |= self.along.len == ALONG_MOST - 1;
+        self.along.entries(port, header, entries);
+    }
+
+    /// A packet with a body of its own, written by `body` behind the header.
+    pub fn body(&mut self, port: Port, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
+        let frame = self.now.push(port, BODY + bytes);
+        header.write(frame);
+        body(frame, BODY);
+    }
+
+    /// The packet that has waited longest, signed if there is something to sign it with: every packet leaves by here.
+    pub fn pop(&mut self, sealer: Option<&Sealer>) -> Option<Transmit<'_>> {
+        let frame = if self.now.len > 0 {
+            self.goes = true;
+            self.now.pop()
+        } else if self.goes && self.along.len > 0 {
+            self.along.pop()
+        } else {
+            self.goes = false;
+            return None;
+        };
+        if let Some(sealer) = sealer {
+            sealer.seal(&mut frame.packet[..frame.bytes]);
+        }
+        Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
+    }
+
+    /// Whether so much waits that whoever has more to say should let it be sent first.
+    pub fn is_full(&self) -> bool {
+        self.now.bytes >= FULL_BYTES
+    }
+
+    /// Forgets what waits.
+    pub fn clear(&mut self) {
+        self.now.clear();
+        self.along.clear();
+    }
+}
+
+impl Ring {
+    fn new(frames: usize) -> Ring {
+        Ring { frames: empty_frames(frames), head: 0, len: 0, bytes: 0 }
+    }
+
+    fn entries(&mut self, port: Port, mut header: Header, entries: &[Entry]) {
         debug_assert!((1..=limits::MAX_ENTRIES).contains(&entries.len()));
         header.count = entries.len() as u8;
         let frame = self.push(port, entry_at(entries.len()));
@@ -50,52 +111,28 @@ impl Outbox {
         }
     }
 
-    /// A packet with a body of its own, written by `body` behind the header.
-    pub fn body(&mut self, port: Port, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
-        let frame = self.push(port, BODY + bytes);
-        header.write(frame);
-        body(frame, BODY);
-    }
-
-    /// The packet that has waited longest, signed if there is something to sign it with: every packet leaves by here.
-    pub fn pop(&mut self, sealer: Option<&Sealer>) -> Option<Transmit<'_>> {
-        if self.len == 0 {
-            return None;
-        }
+    /// The first of at least one.
+    fn pop(&mut self) -> &mut Frame {
         let index = self.head;
-        self.head = (self.head + 1) % self.ring.len();
+        self.head = (self.head + 1) % self.frames.len();
         self.len -= 1;
-        let frame = &mut self.ring[index];
+        let frame = &mut self.frames[index];
         self.bytes -= frame.bytes;
-        if let Some(sealer) = sealer {
-            sealer.seal(&mut frame.packet[..frame.bytes]);
-        }
-        Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
+        frame
     }
 
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether so much waits that whoever has more to say should let it be sent first.
-    pub fn is_full(&self) -> bool {
-        self.bytes >= FULL_BYTES
-    }
-
-    /// Forgets what waits.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         (self.len, self.bytes) = (0, 0);
     }
 
     fn push(&mut self, port: Port, bytes: usize) -> &mut [u8] {
-        if self.len == self.ring.len() {
+        if self.len == self.frames.len() {
             self.grow();
         }
-        let index = (self.head + self.len) % self.ring.len();
+        let index = (self.head + self.len) % self.frames.len();
         self.len += 1;
         self.bytes += bytes;
-        let frame = &mut self.ring[index];
+        let frame = &mut self.frames[index];
         frame.port = port;
         frame.bytes = bytes;
         &mut frame.packet[..bytes]
@@ -103,10 +140,10 @@ impl Outbox {
 
     /// Doubles the ring, the oldest packet first.
     fn grow(&mut self) {
-        self.ring.rotate_left(self.head);
+        self.frames.rotate_left(self.head);
         self.head = 0;
-        let more = empty_frames(self.ring.len());
-        self.ring.extend(more);
+        let more = empty_frames(self.frames.len());
+        self.frames.extend(more);
     }
 }
 
@@ -147,7 +184,26 @@ mod tests {
         }
         assert_eq!(sent, usize::from(next));
         assert!(got.is_sorted());
-        assert!(outbox.is_empty());
-        assert_eq!(outbox.bytes, 0);
+        assert_eq!((outbox.now.len, outbox.now.bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_goes_along_waits_for_another_packet() {
+        let mut outbox = Outbox::new();
+        let along = |outbox: &mut Outbox, port| outbox.entries_along(port, Header::default(), &[Entry::default()]);
+        let sent =
+            |outbox: &mut Outbox| core::iter::from_fn(|| outbox.pop(None).map(|out| out.port)).collect::<Vec<_>>();
+        along(&mut outbox, 1);
+        along(&mut outbox, 2);
+        assert_eq!(sent(&mut outbox), vec![]);
+        outbox.entries(3, Header::default(), &[Entry::default()]);
+        assert_eq!(sent(&mut outbox), vec![3, 1, 2], "behind what must go");
+        along(&mut outbox, 4);
+        assert_eq!(sent(&mut outbox), vec![]);
+        for port in 5..12 {
+            along(&mut outbox, port);
+        }
+        assert_eq!(sent(&mut outbox), (4..12).collect::<Vec<_>>(), "there is no room for more of them");
+        assert_eq!(outbox.along.frames.len(), ALONG_MOST);
     }
 }

@@ -1,16 +1,28 @@
 //! What the agent asks the switch for: RETENURE and its outcomes.
 
 use super::{After, Agent, Change, Desk, Pending, fill};
-use crate::{Mode, Stamp};
+use crate::{Mode, Stamp, Time};
 use wayside_wire::{Entry, Header, SlotBits, SlotState, header_flag, kind, limits};
+
+/// How long an heir has to confirm a transfer by itself once somebody waits for that, in microseconds: most holders send
+/// something before.
+const HURRY: u64 = 200;
 
 impl Agent {
     pub(super) fn start(&mut self, change: Change, desk: &mut Desk) {
         debug_assert!(self.joins_are_known(desk), "a new tenure would forget the gap");
         let pause = desk.config.retransmit_us;
         let nonce = desk.next_nonce();
-        self.pending = Some(Pending { change, nonce, joins: self.joins.expected, pause, due: desk.now + pause });
+        let due = desk.now + pause;
+        self.pending = Some(Pending { change, nonce, joins: self.joins.expected, pause, due, again: false });
         self.send_pending(desk);
+    }
+
+    /// Somebody waits for the outcome: an heir that has nothing to send is asked for it soon.
+    pub fn hurry(&mut self, now: Time) {
+        if let Some(Pending { change: Change::Transfer(_), due, again: false, .. }) = &mut self.pending {
+            *due = (*due).min(now + HURRY);
+        }
     }
 
     pub(super) fn send_pending(&mut self, desk: &mut Desk) {
@@ -38,6 +50,10 @@ impl Agent {
         };
         if let Change::Transfer(to) = pending.change {
             entries[0] = Entry { slot_bits: bits.to_u16(), tenure: self.stamp.tenure, ..to.to_entry(self.slot) };
+            if pending.again {
+                // The thread at the reply port may have its lock and read no more: the heir's agent port is always read.
+                entries[0].reply_port = 0;
+            }
             count += fill(&mut entries[1..], self.queue.iter(), self.slot);
         }
         let total = self.queue.len() as u16;
@@ -106,6 +122,7 @@ impl Agent {
         if let Some(pending) = self.pending.as_mut().filter(|p| p.due <= desk.now) {
             pending.pause = (pending.pause * 2).min(most);
             pending.due = desk.now + pending.pause;
+            pending.again = true;
             self.send_pending(desk);
         }
         if self.heir.as_ref().is_some_and(|heir| heir.until <= desk.now) {

@@ -83,6 +83,12 @@ impl Desk<'_> {
         self.out.entries(self.port, header, entries);
     }
 
+    /// Sends it with the next packet of this node, whatever that is.
+    pub fn send_along(&mut self, kind: u8, destination: Handle, flags: u16, position: u16, entries: &[Entry]) {
+        let header = Header { service: service::LOCK, kind, destination, flags, position, ..self.header };
+        self.out.entries_along(self.port, header, entries);
+    }
+
     pub fn next_nonce(&mut self) -> u64 {
         *self.nonce += 1;
         *self.nonce

@@ -63,11 +63,17 @@ impl Agent {
         }
     }
 
-    /// Tells the former agent what has arrived; only it may forget.
-    pub fn acknowledge(&self, desk: &mut Desk) {
+    /// Tells the former agent what has arrived; only it may forget. Where nothing more is to come that has time: the
+    /// one who waited for the lock runs first, and the former agent asks again (`at_once`) if it wants to know.
+    pub fn acknowledge(&self, at_once: bool, desk: &mut Desk) {
         let Some(heir) = &self.heir else { return };
         let entry = Entry { slot: self.slot, tenure: heir.stamp.tenure, ..Entry::default() };
-        desk.send(kind::lock::QUEUED, heir.from, 0, heir.arrived + 1, &[entry]);
+        let (to, position) = (heir.from, heir.arrived + 1);
+        if at_once || heir.arrived < heir.total {
+            desk.send(kind::lock::QUEUED, to, 0, position, &[entry]);
+        } else {
+            desk.send_along(kind::lock::QUEUED, to, 0, position, &[entry]);
+        }
     }
 
     /// A census has begun: nothing is granted or changed until the controller says who holds.

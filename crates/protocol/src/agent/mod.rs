@@ -55,6 +55,8 @@ struct Pending {
     joins: u16,
     pause: u64,
     due: Time,
+    /// It has been sent more than once.
+    again: bool,
 }
 
 /// Waiters that the former agent still has to hand over: those beyond its first packet.

@@ -51,7 +51,14 @@ impl Node {
             Some(agent) if !agent.is_pending() && seen.is_none_or(|(stamp, _)| stamp <= agent.stamp) => {
                 self.at_agent(now, stray);
             }
-            _ => self.keep_in_limbo(now, stray, seen),
+            _ => {
+                if let Some(book) = self.agency.get(entry.slot)
+                    && let Some(agent) = &mut book.agent
+                {
+                    agent.hurry(now);
+                }
+                self.keep_in_limbo(now, stray, seen);
+            }
         }
     }
 
@@ -252,7 +259,7 @@ impl Node {
         if newer {
             self.with_agent(now, slot, 0, |agent, desk| {
                 if handed.is_some() && agent.inherited_at(stamp) {
-                    agent.acknowledge(desk);
+                    agent.acknowledge(true, desk);
                 }
             });
             return;
@@ -273,7 +280,7 @@ impl Node {
         self.replace_agent(slot, agent);
         self.with_agent(now, slot, 0, |agent, desk| {
             if was_handed {
-                agent.acknowledge(desk);
+                agent.acknowledge(false, desk);
             }
             agent.serve(desk);
         });
@@ -395,7 +402,7 @@ impl Node {
         self.with_agent(now, first.slot, 0, |agent, desk| {
             if agent.inherited_at(stamp) {
                 agent.take_waiters(now, header.position, waiters);
-                agent.acknowledge(desk);
+                agent.acknowledge(true, desk);
                 agent.serve(desk);
             }
         });

@@ -2,7 +2,7 @@
 //! through the real core.
 
 use crate::bench::{Bench, LEASE, SLOTS, handle};
-use wayside_protocol::{Acquire, Event, Mode, Path, Time};
+use wayside_protocol::{Acquire, Event, Mode, Path, RequestId, Time};
 use wayside_wire::{LockKind, SlotState, check, kind, service};
 
 const NAME: u64 = 5;
@@ -68,6 +68,69 @@ fn workflows_3_and_8_a_waiter_gets_lock_and_agency() {
     bench.run();
     assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
     assert!(bench.nodes.iter().all(|node| node.is_idle()));
+}
+
+/// Node 0 has handed its lock to node 1, whose grant has arrived.
+fn handed_over(bench: &mut Bench) -> RequestId {
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, first);
+    let second = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    bench.release(0, first);
+    bench.run();
+    bench.granted(1, second);
+    second
+}
+
+#[test]
+fn an_heir_confirms_along_with_its_next_packet() {
+    let mut bench = Bench::new(2);
+    handed_over(&mut bench);
+    assert_eq!(bench.count(LockKind::Queued), 0, "the one who waited for the lock comes first");
+    assert!(!bench.nodes[0].is_idle(), "it keeps what may have been lost");
+    bench.ask(1, NAME + 1, Mode::Exclusive);
+    let kinds: Vec<u8> = bench.flying.iter().map(|f| check(&f.packet).unwrap().kind).collect();
+    assert_eq!(kinds, [kind::lock::ACQUIRE, kind::lock::QUEUED]);
+    bench.run();
+    assert!(bench.nodes[0].is_idle());
+}
+
+#[test]
+fn a_silent_heir_is_asked_at_its_agent_port() {
+    let mut bench = Bench::new(2);
+    handed_over(&mut bench);
+    bench.now = bench.nodes[0].next_timer().expect("it asks again");
+    bench.nodes[0].on_tick(bench.now);
+    bench.collect(0);
+    assert!(bench.step(), "to the switch");
+    let again = bench.flying.front().expect("the switch repeats the grant");
+    assert_eq!((again.to, again.from.port()), (Some(1), 9_000), "the thread of the reply port reads no more");
+    bench.run();
+    assert_eq!(bench.nodes[1].event(), None, "it was granted once");
+    assert!(bench.nodes[0].is_idle());
+}
+
+#[test]
+fn who_came_to_the_old_agent_too_late_does_not_wait_for_a_silent_heir() {
+    let mut bench = Bench::new(3);
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, first);
+    let second = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    let third = bench.ask(2, NAME, Mode::Exclusive);
+    assert!(bench.step(), "the switch sends it on to node 0");
+    let late = bench.flying.pop_front().unwrap();
+    bench.release(0, first);
+    bench.run();
+    bench.granted(1, second);
+    bench.deliver(late);
+    bench.pass(250);
+    assert!(bench.nodes[0].is_idle(), "it sent the late one on");
+    bench.release(1, second);
+    bench.run();
+    bench.granted(2, third);
 }
 
 #[test]
