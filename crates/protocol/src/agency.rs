@@ -1,20 +1,18 @@
-//! What a node keeps about slots: their agents, packets in limbo, claims, queues on their way to the next agent.
+//! What books are made of: agents, packets in limbo, claims, queues on their way to the next agent.
 //!
-//! Invariants: a book exists only while it holds something; the memory of agents and limbos is kept for the next ones,
-//! and made when there are more books than ever before. So a lock that comes and goes allocates nothing, nor does what
-//! a lost packet or a pause brings along: how much memory there is follows from the most locks at a time alone.
+//! Invariants: the memory of agents and limbos is kept for the next ones, and made when there are more books than ever
+//! before. So a lock that comes and goes allocates nothing, nor does what a lost packet or a pause brings along: how much
+//! memory there is follows from the most locks at a time alone.
 
 use crate::agent::{Agent, Party};
-use crate::map::{IdMap, SteadyMap};
+use crate::books::{Book, Books, Place};
+use crate::map::IdMap;
 use crate::{Handle, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::mem;
-use wayside_wire::{Entry, SlotBits};
+use wayside_wire::Entry;
 
-/// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
-const LIMBO_MOST: usize = 64;
 /// Agents whose memory is kept for reuse, with their limbos some 1,100 bytes each: a node that takes and gives back a thousand locks in turn
 /// allocates nothing.
 const SPARE_MOST: usize = 1_024;
@@ -52,156 +50,10 @@ pub struct Handing {
     pub attempts: u32,
 }
 
-/// Everything about one slot.
-#[derive(Debug, Default)]
-pub struct Book {
-    pub agent: Option<Box<Agent>>,
-    /// Requests of this node that wait in this slot.
-    pub waits: u32,
-    pub limbo: Vec<Stray>,
-    pub limbo_due: Option<Time>,
-    /// The newest snapshot that named this node as agent while it was not.
-    pub seen: Option<(Stamp, SlotBits)>,
-    pub claim: Option<Claim>,
-    pub handing: Option<Box<Handing>>,
-    /// When a suspended agent that nobody adopts is forgotten.
-    pub forget: Option<Time>,
-    /// The time for which the slot's timer is set.
-    pub due: Option<Time>,
-}
-
-impl Book {
-    pub fn is_idle(&self) -> bool {
-        self.agent.is_none()
-            && self.waits == 0
-            && self.limbo.is_empty()
-            && self.claim.is_none()
-            && self.handing.is_none()
-    }
-
-    /// The highest stamp that this node has served in the slot and still knows of.
-    pub fn floor(&self) -> Stamp {
-        // `Handing` has the stamp of the next agent, whose grants count.
-        let handed =
-            self.handing.as_ref().map_or(Stamp::default(), |h| Stamp { tenure: h.stamp.tenure - 1, ..h.stamp });
-        self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
-    }
-
-    pub fn next_due(&self) -> Option<Time> {
-        const NEVER: Time = Time(u64::MAX);
-        let agent = self.agent.as_ref().map_or(NEVER, |agent| agent.due());
-        let claim = self.claim.as_ref().map_or(NEVER, |claim| claim.due);
-        let handing = self.handing.as_ref().map_or(NEVER, |handing| handing.due);
-        let rest = self.limbo_due.unwrap_or(NEVER).min(self.forget.unwrap_or(NEVER));
-        let due = agent.min(claim).min(handing).min(rest);
-        (due != NEVER).then_some(due)
-    }
-
-    /// Keeps a packet for later; false if there is no room, or it is there.
-    pub fn keep(&mut self, stray: Stray) -> bool {
-        let same = |s: &Stray| {
-            s.kind == stray.kind
-                && s.entry.request == stray.entry.request
-                && s.entry.holder == stray.entry.holder
-                && s.entry.slot_bits == stray.entry.slot_bits
-        };
-        if let Some(kept) = self.limbo.iter_mut().find(|s| same(s)) {
-            // Or a retransmission would keep its hops from ever reaching the limit.
-            kept.hops = kept.hops.max(stray.hops);
-            return false;
-        }
-        if self.limbo.len() >= LIMBO_MOST {
-            return false;
-        }
-        self.limbo.push(stray);
-        true
-    }
-}
-
-/// Books by slot. A call of the node mostly speaks of one slot, again and again: that one is found without the map.
-///
-/// Invariants: `index` has the place of every slot with a book; all other places are `vacant`, and their books empty. `last` is a slot and its place, or a place beyond all.
-#[derive(Default)]
-pub struct Books {
-    index: SteadyMap<u32, u32>,
-    places: Vec<Book>,
-    vacant: Vec<u32>,
-    last: Cell<(u32, u32)>,
-}
-
-impl Books {
-    #[inline]
-    fn place(&self, slot: u32) -> Option<usize> {
-        let (known, place) = self.last.get();
-        if known == slot && (place as usize) < self.places.len() {
-            return Some(place as usize);
-        }
-        let place = *self.index.get(&slot)?;
-        self.last.set((slot, place));
-        Some(place as usize)
-    }
-
-    pub fn get(&self, slot: u32) -> Option<&Book> {
-        self.place(slot).map(|place| &self.places[place])
-    }
-
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Book> {
-        self.place(slot).map(|place| &mut self.places[place])
-    }
-
-    fn get_or_default(&mut self, slot: u32) -> &mut Book {
-        let place = self.place(slot).unwrap_or_else(|| {
-            let place = self.vacant.pop().unwrap_or(self.places.len() as u32);
-            if place as usize == self.places.len() {
-                self.places.push(Book::default());
-            }
-            self.index.insert(slot, place);
-            self.last.set((slot, place));
-            place as usize
-        });
-        &mut self.places[place]
-    }
-
-    fn remove(&mut self, slot: u32) -> Option<Book> {
-        let place = self.index.remove(&slot)?;
-        self.last.set((slot, u32::MAX));
-        self.vacant.push(place);
-        Some(mem::take(&mut self.places[place as usize]))
-    }
-
-    /// Makes room for as many books.
-    fn make_room(&mut self, books: usize) {
-        self.places.reserve(books.saturating_sub(self.places.len()));
-        self.vacant.reserve(books.saturating_sub(self.vacant.len()));
-    }
-
-    fn clear(&mut self) {
-        self.index.clear();
-        self.places.clear();
-        self.vacant.clear();
-        self.last.set((0, u32::MAX));
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.index.len()
-    }
-
-    /// In an order that follows from their slots and their history alone.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Book)> {
-        self.index.iter().map(|(&slot, &place)| (slot, &self.places[place as usize]))
-    }
-}
-
 /// All books of a node.
 #[derive(Default)]
 pub struct Agency {
     pub books: Books,
-    /// Books for which agents and limbos were made.
-    provided: usize,
     #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
     spare: Vec<Box<Agent>>,
     spare_limbos: Vec<Vec<Stray>>,
@@ -210,20 +62,20 @@ pub struct Agency {
 }
 
 impl Agency {
-    /// Makes agents and limbos for as many books again as there are; one agent more, for the moment in which one takes
-    /// the place of another.
+    /// Makes room for as many books again as there are, and agents and limbos for them; one more, for the moment in which
+    /// one takes the place of another.
     #[cold]
     fn provide(&mut self) {
-        let provided = (2 * self.books.len()).clamp(SPARE_FIRST, SPARE_MOST);
-        let more = provided - self.provided;
-        let agents = more + usize::from(self.provided == 0);
+        let former = self.books.room();
+        let room = (2 * former).max(SPARE_FIRST);
+        self.books.make_room(room);
+        self.slot_list.reserve(room);
+        let provided = room.min(SPARE_MOST);
+        let more = provided.saturating_sub(former) + usize::from(former == 0);
         self.spare.reserve((provided + 1).saturating_sub(self.spare.len()));
-        self.spare.extend((0..agents).map(|_| Box::new(Agent::with_room())));
+        self.spare.extend((0..more).map(|_| Box::new(Agent::with_room())));
         self.spare_limbos.reserve((provided + 1).saturating_sub(self.spare_limbos.len()));
-        self.spare_limbos.extend((0..agents).map(|_| Vec::with_capacity(LIMBO_ROOM)));
-        self.slot_list.reserve(provided);
-        self.books.make_room(provided);
-        self.provided = provided;
+        self.spare_limbos.extend((0..more).map(|_| Vec::with_capacity(LIMBO_ROOM)));
     }
 
     pub fn new_agent(&mut self) -> Box<Agent> {
@@ -236,24 +88,46 @@ impl Agency {
         }
     }
 
-    pub fn book(&mut self, slot: u32) -> &mut Book {
-        if self.books.len() == self.provided && self.provided < SPARE_MOST {
+    /// The place of the slot's book, which is made if there is none. As it is: plain, if nobody looked into it before.
+    #[inline]
+    pub fn open(&mut self, slot: u32) -> Place {
+        if self.books.is_full() {
             self.provide();
         }
-        self.books.get_or_default(slot)
+        self.books.open(slot)
     }
 
+    /// The slot's book, made if there is none, with its agent in full.
+    pub fn book(&mut self, slot: u32) -> &mut Book {
+        let place = self.open(slot);
+        self.write_out(place)
+    }
+
+    /// The slot's book, with its agent in full.
     pub fn get(&mut self, slot: u32) -> Option<&mut Book> {
-        self.books.get_mut(slot)
+        let place = self.books.find(slot)?;
+        Some(self.write_out(place))
+    }
+
+    /// Whatever a plain book does not have may be in this one from now on.
+    fn write_out(&mut self, place: Place) -> &mut Book {
+        let book = self.books.at_mut(place);
+        book.plain = false;
+        if let Some(sole) = book.sole.take() {
+            let mut agent = self.spare.pop().unwrap_or_else(|| Box::new(Agent::with_room()));
+            agent.write_out(book.slot, &sole);
+            book.agent = Some(agent);
+        }
+        book
     }
 
     /// The slot's book, with room for a packet in limbo.
     pub fn book_with_limbo(&mut self, slot: u32) -> &mut Book {
-        self.book(slot);
-        let spare = &mut self.spare_limbos;
-        let book = self.books.get_or_default(slot);
+        let place = self.open(slot);
+        self.write_out(place);
+        let book = self.books.at_mut(place);
         if book.limbo.capacity() == 0
-            && let Some(spare) = spare.pop()
+            && let Some(spare) = self.spare_limbos.pop()
         {
             book.limbo = spare;
         }
@@ -262,12 +136,13 @@ impl Agency {
 
     /// What was in the slot's limbo; given back empty to [`Agency::put_limbo_away`].
     pub fn take_limbo(&mut self, slot: u32) -> Vec<Stray> {
-        let Some(book) = self.books.get_mut(slot) else { return Vec::new() };
+        let Some(book) = self.get(slot) else { return Vec::new() };
         book.limbo_due = None;
         book.seen = None;
         mem::take(&mut book.limbo)
     }
 
+    #[inline]
     pub fn put_limbo_away(&mut self, mut limbo: Vec<Stray>) {
         limbo.clear();
         if limbo.capacity() > 0 && self.spare_limbos.len() <= SPARE_MOST {
@@ -276,17 +151,17 @@ impl Agency {
     }
 
     /// Forgets a book that keeps nothing.
-    pub fn drop_book(&mut self, slot: u32) {
-        if let Some(book) = self.books.remove(slot) {
-            self.put_limbo_away(book.limbo);
-        }
+    #[inline]
+    pub fn close(&mut self, place: Place) {
+        let limbo = self.books.close(place);
+        self.put_limbo_away(limbo);
     }
 
     /// Slots with a book, in order; given back to [`Agency::put_slots_away`].
     pub fn slots(&mut self) -> Vec<u32> {
         let mut slots = mem::take(&mut self.slot_list);
         slots.clear();
-        slots.extend(self.books.index.keys());
+        slots.extend(self.books.iter().map(|(slot, _)| slot));
         slots.sort_unstable();
         slots
     }

@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod agency;
 mod agent;
+mod books;
 pub mod controller;
 mod joins;
 mod lock;

@@ -9,6 +9,7 @@
 //! whatever is granted to a request that does not wait is given back.
 
 use crate::agent::mode_flag;
+use crate::books::Place;
 use crate::map::SteadyMap;
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
@@ -66,30 +67,39 @@ pub enum State {
     /// Given back: RELEASE or CANCEL (`kind`), retransmitted until RELEASED.
     Returning {
         kind: u8,
+        /// The grant of which it speaks, if it knows of one.
+        grant: Option<Grant>,
     },
+}
+
+/// A grant as its holder knows it: tenure and sequence, and the ordinal of one that was a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub token: Token,
+    pub ordinal: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub name: u64,
     pub slot: u32,
+    /// Where the book of its slot is, for as long as it waits there.
+    pub book: Place,
     pub mode: Mode,
     pub tries: bool,
+    /// The switch did not grant it in a batch: it is asked for alone.
+    pub alone: bool,
     pub port: Port,
     pub floor: Stamp,
     pub state: State,
     /// Since when it is in this state.
     pub since: Time,
-    pub deadline: Option<Time>,
+    pub deadline: Time,
     /// When it is sent again or given up.
     pub due: Time,
     pub pause: u64,
-    /// The grant that it gives back: tenure, sequence, ordinal.
-    pub grant: Option<(Token, Option<u16>)>,
-    /// The next request of `lock_many`.
-    pub next: Option<u64>,
-    /// The switch did not grant it in a batch: it is asked for alone.
-    pub alone: bool,
+    /// The next request of `lock_many`; 0: none.
+    pub next: u64,
 }
 
 impl Request {
@@ -97,11 +107,11 @@ impl Request {
         matches!(self.state, State::Parked | State::Waiting)
     }
 
-    /// As a packet of `epoch` shows it; with its grant, if it speaks of one. An ordinal of an earlier epoch means nothing
-    /// any more, as tenures have begun anew: it would be taken for another reader's.
-    pub fn entry(&self, id: u64, holder: Handle, epoch: u32) -> Entry {
+    /// As a packet shows it that asks for it, or that gives up a wait.
+    #[inline]
+    pub fn asking(&self, id: u64, holder: Handle) -> Entry {
         let tries = if self.tries { entry_flag::TRY } else { 0 };
-        let mut entry = Entry {
+        Entry {
             name: self.name,
             request: id,
             slot: self.slot,
@@ -109,18 +119,31 @@ impl Request {
             reply_port: self.port,
             flags: mode_flag(self.mode) | tries,
             ..Entry::default()
-        };
-        if let Some((token, ordinal)) = self.grant {
-            entry.tenure = token.stamp().tenure;
-            entry.sequence = token.sequence();
-            entry.flags &= !entry_flag::TRY;
-            if let Some(joins) = ordinal.filter(|_| token.stamp().epoch == epoch) {
-                entry.flags |= entry_flag::JOINED;
-                let bits = SlotBits { state: SlotState::Unheld, transferred: false, tryable: false, joins };
-                entry.slot_bits = bits.to_u16();
-            }
+        }
+    }
+
+    /// As a packet of `epoch` shows it that speaks of its grant. An ordinal of an earlier epoch means nothing any more, as
+    /// tenures have begun anew: it would be taken for another reader's.
+    pub fn speaking(&self, id: u64, holder: Handle, epoch: u32, grant: Grant) -> Entry {
+        let Grant { token, ordinal } = grant;
+        let mut entry = self.asking(id, holder);
+        entry.tenure = token.stamp().tenure;
+        entry.sequence = token.sequence();
+        entry.flags &= !entry_flag::TRY;
+        if let Some(joins) = ordinal.filter(|_| token.stamp().epoch == epoch) {
+            entry.flags |= entry_flag::JOINED;
+            let bits = SlotBits { state: SlotState::Unheld, transferred: false, tryable: false, joins };
+            entry.slot_bits = bits.to_u16();
         }
         entry
+    }
+
+    /// As a packet of `epoch` shows it: with its grant, if it gives one back.
+    pub fn entry(&self, id: u64, holder: Handle, epoch: u32) -> Entry {
+        match self.state {
+            State::Returning { grant: Some(grant), .. } => self.speaking(id, holder, epoch, grant),
+            _ => self.asking(id, holder),
+        }
     }
 }
 
@@ -130,13 +153,44 @@ const COUNTER_BITS: u32 = 40;
 const MOST: usize = 4 << 20;
 
 /// Cells that a table has at first: a power of two.
-const CELLS_FIRST: usize = 128;
+const CELLS_FIRST: usize = 64;
 
-/// One place in the table. `id` 0: it is empty.
-#[derive(Clone, Default)]
+/// One place in the table. An empty one has an id that belongs into another, so that no id is found in it.
+#[derive(Clone)]
 struct Cell {
     id: u64,
-    request: Option<Request>,
+    request: Request,
+}
+
+impl Cell {
+    const fn empty(place: usize) -> Cell {
+        let request = Request {
+            name: 0,
+            slot: 0,
+            book: 0,
+            mode: Mode::Exclusive,
+            tries: false,
+            alone: false,
+            port: 0,
+            floor: Stamp { epoch: 0, tenure: 0 },
+            state: State::Parked,
+            since: Time(0),
+            deadline: Time::NEVER,
+            due: Time::NEVER,
+            pause: 0,
+            next: 0,
+        };
+        Cell { id: Self::elsewhere(place), request }
+    }
+
+    /// There is a neighbour to every place: tables are of even size.
+    const fn elsewhere(place: usize) -> u64 {
+        place as u64 ^ 1
+    }
+}
+
+fn empty_cells(count: usize) -> Vec<Cell> {
+    (0..count).map(Cell::empty).collect()
 }
 
 /// All requests of a node: a table in which an id's low bits are its place, so that finding one takes a look and no hash.
@@ -155,7 +209,7 @@ pub struct Requests {
 
 impl Default for Requests {
     fn default() -> Self {
-        let cells = alloc::vec![Cell::default(); CELLS_FIRST];
+        let cells = empty_cells(CELLS_FIRST);
         Requests { cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
     }
 }
@@ -171,21 +225,21 @@ impl Requests {
     }
 
     fn clear(&mut self) {
-        self.cells.iter_mut().for_each(|cell| *cell = Cell::default());
+        self.cells.iter_mut().enumerate().for_each(|(place, cell)| cell.id = Cell::elsewhere(place));
         self.taken = 0;
         self.strays.clear();
     }
 
+    #[inline]
     fn place(&self, id: u64) -> usize {
         id as usize & (self.cells.len() - 1)
     }
 
-    pub fn insert(&mut self, request: Request) -> Result<u64, AcquireError> {
-        if self.len() >= MOST {
-            return Err(AcquireError::TooMany);
-        }
+    /// A new id, and the cell that its request is to be written into.
+    #[inline]
+    pub fn add(&mut self) -> Result<(u64, &mut Request), AcquireError> {
         if 2 * self.taken >= self.cells.len() {
-            self.grow();
+            self.grow()?;
         }
         loop {
             if self.next >= self.end {
@@ -194,29 +248,34 @@ impl Requests {
             let id = self.next;
             self.next += 1;
             let place = self.place(id);
-            if self.cells[place].id == 0 {
-                self.cells[place] = Cell { id, request: Some(request) };
+            if self.place(self.cells[place].id) != place {
+                let cell = &mut self.cells[place];
+                cell.id = id;
                 self.taken += 1;
-                return Ok(id);
+                return Ok((id, &mut cell.request));
             }
         }
     }
 
     /// Twice as many cells: ids that had different ones have different ones again.
     #[cold]
-    fn grow(&mut self) {
-        let cells = alloc::vec![Cell::default(); 2 * self.cells.len()];
-        for cell in mem::replace(&mut self.cells, cells) {
-            if cell.id != 0 {
+    fn grow(&mut self) -> Result<(), AcquireError> {
+        if self.taken >= MOST {
+            return Err(AcquireError::TooMany);
+        }
+        let cells = empty_cells(2 * self.cells.len());
+        for (former, cell) in mem::replace(&mut self.cells, cells).into_iter().enumerate() {
+            if cell.id as usize & (self.cells.len() / 2 - 1) == former {
                 let place = self.place(cell.id);
                 self.cells[place] = cell;
             }
         }
+        Ok(())
     }
 
     /// Remembers to give back a grant that nobody waits for.
     pub fn insert_returning(&mut self, id: u64, request: Request) -> bool {
-        if self.len() >= MOST {
+        if self.strays.len() >= MOST {
             return false;
         }
         self.strays.insert(id, request);
@@ -225,30 +284,35 @@ impl Requests {
 
     #[inline]
     pub fn get(&self, id: u64) -> Option<&Request> {
-        match self.cells.get(self.place(id)) {
-            Some(cell) if cell.id == id => cell.request.as_ref(),
-            _ => self.strays.get(&id),
-        }
+        let cell = &self.cells[self.place(id)];
+        if cell.id == id { Some(&cell.request) } else { self.stray(id) }
     }
 
     #[inline]
     pub fn get_mut(&mut self, id: u64) -> Option<&mut Request> {
         let place = self.place(id);
-        match self.cells.get_mut(place) {
-            Some(cell) if cell.id == id => cell.request.as_mut(),
-            _ => self.strays.get_mut(&id),
-        }
+        if self.cells[place].id == id { Some(&mut self.cells[place].request) } else { self.stray_mut(id) }
     }
 
-    pub fn remove(&mut self, id: u64) -> Option<Request> {
+    #[inline]
+    fn stray(&self, id: u64) -> Option<&Request> {
+        if self.strays.is_empty() { None } else { self.strays.get(&id) }
+    }
+
+    #[inline]
+    fn stray_mut(&mut self, id: u64) -> Option<&mut Request> {
+        if self.strays.is_empty() { None } else { self.strays.get_mut(&id) }
+    }
+
+    /// Forgets it, if it is there.
+    #[inline]
+    pub fn remove(&mut self, id: u64) {
         let place = self.place(id);
-        match self.cells.get_mut(place) {
-            Some(cell) if cell.id == id => {
-                self.taken -= 1;
-                cell.id = 0;
-                cell.request.take()
-            }
-            _ => self.strays.remove(&id),
+        if self.cells[place].id == id {
+            self.taken -= 1;
+            self.cells[place].id = Cell::elsewhere(place);
+        } else if !self.strays.is_empty() {
+            self.strays.remove(&id);
         }
     }
 
@@ -260,18 +324,23 @@ impl Requests {
         self.taken + self.strays.len()
     }
 
+    /// As many as there may be before more memory is needed.
+    pub fn room(&self) -> usize {
+        self.cells.len() / 2 + self.strays.room()
+    }
+
     /// In an order that follows from their ids and their history alone.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
-        let cells = self.cells.iter().filter_map(|cell| cell.request.as_ref().map(|request| (cell.id, request)));
+        let taken = self.cells.iter().enumerate().filter(|(place, cell)| self.place(cell.id) == *place);
+        let cells = taken.map(|(_, cell)| (cell.id, &cell.request));
         let strays = self.strays.iter().map(|(&id, request)| (id, request));
         cells.chain(strays).map(|(id, request)| (RequestId(id), request))
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Request)> {
-        let cells = self.cells.iter_mut().filter_map(|cell| {
-            let id = cell.id;
-            cell.request.as_mut().map(|request| (id, request))
-        });
+        let mask = self.cells.len() - 1;
+        let taken = self.cells.iter_mut().enumerate().filter(move |(place, cell)| cell.id as usize & mask == *place);
+        let cells = taken.map(|(_, cell)| (cell.id, &mut cell.request));
         cells.chain(self.strays.iter_mut().map(|(&id, request)| (id, request)))
     }
 
@@ -282,11 +351,71 @@ impl Requests {
         all
     }
 
-    /// The oldest id that may still matter; every id is passed over once.
+    /// The oldest id that may still matter. It never goes back, and every id costs one look at most: at itself, or, where
+    /// more have gone by since than there are cells, at a cell.
     pub fn oldest(&mut self) -> u64 {
+        if self.next - self.oldest > self.cells.len() as u64 {
+            let ids = self.iter().map(|(RequestId(id), _)| id).filter(|id| *id >= self.oldest);
+            self.oldest = ids.min().unwrap_or(self.next);
+        }
         while self.oldest < self.next && self.get(self.oldest).is_none() {
             self.oldest += 1;
         }
         self.oldest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever comes out of a packet is looked for here.
+    #[test]
+    fn an_empty_cell_is_found_by_no_id() {
+        let mut requests = Requests::default();
+        requests.start(0xff_ffff, 1);
+        let ids = [0, 1, 2, u64::MAX, u64::MAX - 1, 0xff_ffff << COUNTER_BITS];
+        assert!(ids.iter().all(|&id| requests.get(id).is_none()), "before any");
+        let (first, _) = requests.add().unwrap();
+        let (second, _) = requests.add().unwrap();
+        requests.remove(first);
+        assert!(ids.iter().chain([&first]).all(|&id| requests.get(id).is_none()), "after the first is gone");
+        assert_eq!(requests.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [second]);
+        assert_eq!(requests.len(), 1);
+    }
+
+    #[test]
+    fn the_oldest_id_is_that_of_the_oldest_request_however_many_came_after() {
+        for more in [1, CELLS_FIRST as u64 / 4, 10 * CELLS_FIRST as u64] {
+            let mut requests = Requests::default();
+            requests.start(9, 1);
+            let (kept, _) = requests.add().unwrap();
+            let mut last = kept;
+            for _ in 0..more {
+                let (id, _) = requests.add().unwrap();
+                requests.remove(id);
+                last = id;
+            }
+            assert_eq!(requests.oldest(), kept, "with {more} after it");
+            requests.remove(kept);
+            assert_eq!(requests.oldest(), last + 1);
+            let (next, _) = requests.add().unwrap();
+            assert!(next > last);
+            assert_eq!(requests.oldest(), next);
+        }
+    }
+
+    #[test]
+    fn a_table_that_grows_keeps_what_it_has() {
+        let mut requests = Requests::default();
+        requests.start(3, 1);
+        let mut ids: Vec<u64> = Vec::new();
+        for name in 0..10 * CELLS_FIRST as u64 {
+            let (id, request) = requests.add().unwrap();
+            request.name = name;
+            ids.push(id);
+        }
+        assert!(ids.is_sorted() && requests.len() == ids.len());
+        assert!(ids.iter().zip(0..).all(|(&id, name)| requests.get(id).is_some_and(|request| request.name == name)));
     }
 }

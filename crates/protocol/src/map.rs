@@ -53,6 +53,12 @@ impl<K: Eq + Hash, V> SteadyMap<K, V> {
         self.map.remove(key)
     }
 
+    /// As many entries as it may have before it needs more memory.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
     /// Keys and values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.map.iter_mut()

@@ -20,7 +20,8 @@ struct Frame {
     packet: [u8; limits::MAX_PACKET_BYTES],
 }
 
-/// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all.
+/// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all. It begins anew whenever it
+/// is empty: who sends as he writes always has the same frame, in the nearest cache.
 struct Ring {
     frames: Vec<Frame>,
     head: usize,
@@ -43,10 +44,63 @@ const ALONG_MOST: usize = 8;
 /// What fills it: the longest packet, or 17 of one entry.
 const FULL_BYTES: usize = limits::MAX_PACKET_BYTES;
 
+/// A packet of entries that is being written; none, unless it is sent.
+pub struct Draft<'a> {
+    frame: &'a mut Frame,
+    len: &'a mut usize,
+    bytes: &'a mut usize,
+    count: usize,
+}
+
+impl Draft<'_> {
+    /// Another entry. Only where [`Draft::is_full`] says no.
+    #[inline]
+    pub fn add(&mut self, entry: &Entry) {
+        entry.write(&mut self.frame.packet, entry_at(self.count));
+        self.count += 1;
+    }
+
+    /// Entries so far.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no other entry fits.
+    pub fn is_full(&self) -> bool {
+        self.count == limits::MAX_ENTRIES
+    }
+
+    /// Puts it into the outbox; sets the header's count.
+    #[inline]
+    pub fn send(self, port: Port, header: Header) {
+        debug_assert!(self.count > 0);
+        let header = Header { count: self.count as u8, ..header };
+        header.write(&mut self.frame.packet);
+        self.frame.port = port;
+        self.frame.bytes = entry_at(self.count);
+        *self.bytes += self.frame.bytes;
+        *self.len += 1;
+    }
+}
+
 impl Outbox {
     /// An empty one.
     pub fn new() -> Outbox {
         Outbox { now: Ring::new(FRAMES), along: Ring::new(ALONG_MOST), goes: false }
+    }
+
+    /// Begins a packet of entries.
+    #[inline]
+    pub fn draft(&mut self) -> Draft<'_> {
+        self.now.draft()
+    }
+
+    /// A packet of one entry.
+    #[inline]
+    pub fn entry(&mut self, port: Port, header: Header, entry: &Entry) {
+        let mut draft = self.draft();
+        draft.add(entry);
+        draft.send(port, header);
     }
 
     /// A packet of entries; sets the header's count.
@@ -62,12 +116,18 @@ impl Outbox {
 
     /// A packet with a body of its own, written by `body` behind the header.
     pub fn body(&mut self, port: Port, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
-        let frame = self.now.push(port, BODY + bytes);
-        header.write(frame);
-        body(frame, BODY);
+        let Draft { frame, len, bytes: waiting, .. } = self.now.draft();
+        frame.port = port;
+        frame.bytes = BODY + bytes;
+        let packet = &mut frame.packet[..BODY + bytes];
+        header.write(packet);
+        body(packet, BODY);
+        *waiting += BODY + bytes;
+        *len += 1;
     }
 
     /// The packet that has waited longest, signed if there is something to sign it with: every packet leaves by here.
+    #[inline]
     pub fn pop(&mut self, sealer: Option<&Sealer>) -> Option<Transmit<'_>> {
         let frame = if self.now.len > 0 {
             self.goes = true;
@@ -78,10 +138,11 @@ impl Outbox {
             self.goes = false;
             return None;
         };
+        let packet = &mut frame.packet[..frame.bytes];
         if let Some(sealer) = sealer {
-            sealer.seal(&mut frame.packet[..frame.bytes]);
+            sealer.seal(packet);
         }
-        Some(Transmit { port: frame.port, packet: &frame.packet[..frame.bytes] })
+        Some(Transmit { port: frame.port, packet })
     }
 
     /// Whether so much waits that whoever has more to say should let it be sent first.
@@ -101,44 +162,46 @@ impl Ring {
         Ring { frames: empty_frames(frames), head: 0, len: 0, bytes: 0 }
     }
 
-    fn entries(&mut self, port: Port, mut header: Header, entries: &[Entry]) {
-        debug_assert!((1..=limits::MAX_ENTRIES).contains(&entries.len()));
-        header.count = entries.len() as u8;
-        let frame = self.push(port, entry_at(entries.len()));
-        header.write(frame);
-        for (index, entry) in entries.iter().enumerate() {
-            entry.write(frame, entry_at(index));
+    #[inline]
+    fn draft(&mut self) -> Draft<'_> {
+        if self.len == self.frames.len() {
+            self.grow();
         }
+        let index = self.wrapped(self.head + self.len);
+        Draft { frame: &mut self.frames[index], len: &mut self.len, bytes: &mut self.bytes, count: 0 }
+    }
+
+    fn entries(&mut self, port: Port, header: Header, entries: &[Entry]) {
+        let mut draft = self.draft();
+        for entry in entries {
+            draft.add(entry);
+        }
+        draft.send(port, header);
     }
 
     /// The first of at least one.
+    #[inline]
     fn pop(&mut self) -> &mut Frame {
         let index = self.head;
-        self.head = (self.head + 1) % self.frames.len();
         self.len -= 1;
+        self.head = if self.len == 0 { 0 } else { self.wrapped(index + 1) };
         let frame = &mut self.frames[index];
         self.bytes -= frame.bytes;
         frame
+    }
+
+    /// An index of less than twice the ring's size.
+    #[inline]
+    fn wrapped(&self, index: usize) -> usize {
+        if index < self.frames.len() { index } else { index - self.frames.len() }
     }
 
     fn clear(&mut self) {
         (self.len, self.bytes) = (0, 0);
     }
 
-    fn push(&mut self, port: Port, bytes: usize) -> &mut [u8] {
-        if self.len == self.frames.len() {
-            self.grow();
-        }
-        let index = (self.head + self.len) % self.frames.len();
-        self.len += 1;
-        self.bytes += bytes;
-        let frame = &mut self.frames[index];
-        frame.port = port;
-        frame.bytes = bytes;
-        &mut frame.packet[..bytes]
-    }
-
     /// Doubles the ring, the oldest packet first.
+    #[cold]
     fn grow(&mut self) {
         self.frames.rotate_left(self.head);
         self.head = 0;

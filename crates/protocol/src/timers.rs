@@ -1,8 +1,9 @@
 //! What is due when. (Time, what) in order of time; whoever is named keeps its own due time, and an entry whose time is no
 //! longer that is stale.
 //!
-//! A stale entry is skipped when it is due, and dropped as soon as it comes to the top. One behind the next heartbeat
-//! would not come there for long, while a busy node adds 100,000 a second: so all of them are dropped when they are most.
+//! A stale entry is skipped when it is due, and dropped when it is at the top and somebody asks what is next. One behind
+//! the next heartbeat would not come there for long, while a busy node adds 100,000 a second: so all of them are dropped
+//! when they are most.
 
 use crate::{RequestId, Time};
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -29,30 +30,24 @@ const NEAR: u64 = 8_000;
 
 /// The heap, and before it a queue of what is near and comes in the order in which it is due: nearly everything does, as
 /// first retransmissions all have the same delay.
+///
+/// Invariant: whenever somebody has asked what is next, both have at most `most` entries, and room for as many again.
 #[derive(Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, Due)>>,
     queue: VecDeque<(Time, Due)>,
+    most: usize,
 }
 
 impl Timers {
     /// Adds an entry; the older one of the same owner becomes stale.
+    #[inline]
     pub fn set(&mut self, now: Time, at: Time, due: Due) {
         let in_order = self.queue.back().is_none_or(|&(last, _)| last <= at);
         if in_order && at.since(now) <= NEAR {
             self.queue.push_back((at, due));
         } else {
             self.heap.push(Reverse((at, due)));
-        }
-    }
-
-    /// Time of the first entry.
-    pub fn next(&self) -> Option<Time> {
-        let far = self.heap.peek().map(|Reverse((at, _))| *at);
-        let near = self.queue.front().map(|(at, _)| *at);
-        match (near, far) {
-            (Some(near), Some(far)) => Some(near.min(far)),
-            (near, far) => near.or(far),
         }
     }
 
@@ -72,33 +67,39 @@ impl Timers {
         Some(first)
     }
 
-    /// Drops stale entries from the top, so that an uncontended lock leaves nothing behind to wake up for; and all of
-    /// them, if there are many more entries than `owners` can have current ones.
-    pub fn drop_stale(&mut self, owners: usize, mut is_current: impl FnMut(Time, Due) -> bool) {
-        while let Some(&(at, due)) = self.queue.front()
-            && !is_current(at, due)
-        {
-            self.queue.pop_front();
-        }
-        while let Some(&Reverse((at, due))) = self.heap.peek()
-            && !is_current(at, due)
-        {
-            self.heap.pop();
-        }
+    /// Time of the first entry. Drops the stale ones before it, so that an uncontended lock leaves nothing behind to wake
+    /// up for; and all of them, if there are many more entries than `owners` can have current ones.
+    #[inline]
+    pub fn next(&mut self, owners: usize, is_current: impl Fn(Time, Due) -> bool) -> Time {
+        let near = loop {
+            match self.queue.front() {
+                None => break Time::NEVER,
+                Some(&(at, due)) if is_current(at, due) => break at,
+                Some(_) => self.queue.pop_front(),
+            };
+        };
+        let far = loop {
+            match self.heap.peek() {
+                None => break Time::NEVER,
+                Some(&Reverse((at, due))) if is_current(at, due) => break at,
+                Some(_) => self.heap.pop(),
+            };
+        };
         let most = EACH * owners + FEW;
-        if self.heap.len() > most {
-            self.heap.retain(|&Reverse((at, due))| is_current(at, due));
+        if self.queue.len().max(self.heap.len()) > most || most > self.most {
+            self.drop_stale(most, is_current);
         }
-        if self.queue.len() > most {
-            self.queue.retain(|&(at, due)| is_current(at, due));
-        }
+        near.min(far)
+    }
+
+    #[cold]
+    fn drop_stale(&mut self, most: usize, is_current: impl Fn(Time, Due) -> bool) {
+        self.heap.retain(|&Reverse((at, due))| is_current(at, due));
+        self.queue.retain(|&(at, due)| is_current(at, due));
         // For what is added until the next call: so the memory follows from the most owners alone.
-        if self.heap.capacity() < 2 * most {
-            self.heap.reserve(2 * most - self.heap.len());
-        }
-        if self.queue.capacity() < 2 * most {
-            self.queue.reserve(2 * most - self.queue.len());
-        }
+        self.most = self.most.max(most);
+        self.heap.reserve((2 * self.most).saturating_sub(self.heap.len()));
+        self.queue.reserve((2 * self.most).saturating_sub(self.queue.len()));
     }
 
     /// Forgets everything.
@@ -116,19 +117,22 @@ mod tests {
     fn stale_entries_behind_a_current_one_do_not_pile_up() {
         let mut timers = Timers::default();
         timers.set(Time(0), Time(100_000_000), Due::Session);
-        timers.drop_stale(2, |_, _| true);
+        timers.next(2, |_, _| true);
         let room = (timers.heap.capacity(), timers.queue.capacity());
-        for at in 2_000..100_000 {
-            // Near and in order, near and not, far.
-            let now = [at, at - 1, 0][at as usize % 3];
-            timers.set(Time(now), Time(at - at % 3), Due::Slot(1));
-            timers.drop_stale(2, |time, due| due == Due::Session || time == Time(at - at % 3));
+        for now in 0..100_000 {
+            let (far, near) = (Time(now + 500_000), Time(now + 5_000));
+            timers.set(Time(now), far, Due::Request(RequestId(now)));
+            timers.set(Time(now), near, Due::Slot(1));
+            // One that is current lies at the top, of each kind, for a hundred rounds.
+            let first = now - now % 100;
+            let is_current =
+                |at, due| due == Due::Session || at == near || at == Time(first + 5_000) || at == Time(first + 500_000);
+            assert!(timers.next(2, is_current) <= near);
             let (heap, queue) = (timers.heap.len(), timers.queue.len());
-            assert!(heap.max(queue) <= EACH * 2 + FEW + 1, "{heap}, {queue} at {at}");
+            assert!(heap.max(queue) <= EACH * 2 + FEW, "{heap}, {queue} at {now}");
         }
         assert_eq!((timers.heap.capacity(), timers.queue.capacity()), room);
-        timers.drop_stale(1, |time, _| time == Time(99_999));
-        assert_eq!(timers.next(), Some(Time(99_999)), "the current one stays");
+        assert_eq!(timers.next(1, |at, _| at == Time(599_999)), Time(599_999), "the current one stays");
     }
 
     #[test]
@@ -141,8 +145,12 @@ mod tests {
         assert!(!timers.queue.is_empty() && !timers.heap.is_empty());
         assert_eq!(timers.due(Time(3_999)), None);
         let mut came = alloc::vec![];
-        while let Some(next) = timers.next() {
-            let (at, _) = timers.due(Time(u64::MAX)).unwrap();
+        loop {
+            let next = timers.next(times.len(), |_, _| true);
+            if next == Time::NEVER {
+                break;
+            }
+            let (at, _) = timers.due(Time::NEVER).unwrap();
             assert_eq!(at, next);
             came.push(at.0);
         }

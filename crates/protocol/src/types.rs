@@ -8,6 +8,9 @@ use core::ops::Add;
 pub struct Time(pub u64);
 
 impl Time {
+    /// Later than all.
+    pub const NEVER: Time = Time(u64::MAX);
+
     /// Microseconds since `earlier`, 0 if it is not earlier.
     pub const fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -21,9 +21,11 @@ mod changes;
 mod desk;
 mod granting;
 mod heritage;
+mod sole;
 
 pub use desk::{Desk, Party, mode_flag};
 pub use heritage::fill;
+pub use sole::{Duty, Sole};
 
 use crate::joins::Joins;
 use crate::mutant::Mutant;

@@ -1,15 +1,14 @@
 //! The agents of a node: packets that name it as agent, changes of agency, and what arrives too early or too late.
 
-use super::{Node, decider};
-use crate::agency::{Book, Claim, Handing, Stray};
+use super::{Node, decider, lock_entries};
+use crate::agency::{Claim, Handing, Stray};
 use crate::agent::{After, Agent, Desk, Party, Taken, fill};
+use crate::books::Book;
 use crate::lock::State;
 use crate::mutant::Mutant;
 use crate::{Handle, Port, Stamp, Time, Token};
 use alloc::boxed::Box;
-use wayside_wire::{
-    Entry, Header, Heartbeat, SlotBits, SlotState, entries, entry_flag, header_flag, kind, limits, service,
-};
+use wayside_wire::{Entry, Header, Heartbeat, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service};
 
 /// QUEUEs that go unanswered before the old agent gives up: its waiters then ask again themselves.
 const HANDING_ATTEMPTS: u32 = 12;
@@ -298,6 +297,9 @@ impl Node {
 
     /// RETENURED: the outcome of a change or of a claim.
     pub(super) fn on_retenured(&mut self, now: Time, header: &Header, entry: Entry) {
+        if self.end_alone(header, &entry) {
+            return;
+        }
         let slot = entry.slot;
         let at = self.snapshot(&entry);
         let claimed = self.agency.get(slot).and_then(|b| b.claim.as_ref()).is_some_and(|c| c.nonce == entry.request);
@@ -398,7 +400,7 @@ impl Node {
     pub(super) fn on_queue(&mut self, now: Time, header: &Header, packet: &[u8]) {
         let first = Entry::read(packet, wayside_wire::BODY);
         let stamp = Stamp { epoch: self.epoch(), tenure: first.tenure };
-        let waiters = entries(packet).map(|entry| Party::from_entry(&entry));
+        let waiters = lock_entries(packet).map(|entry| Party::from_entry(&entry));
         self.with_agent(now, first.slot, 0, |agent, desk| {
             if agent.inherited_at(stamp) {
                 agent.take_waiters(now, header.position, waiters);
@@ -412,8 +414,8 @@ impl Node {
 
     /// A slot's timer: changes, claims, limbo, hand-overs.
     pub(super) fn on_slot_tick(&mut self, now: Time, at: Time, slot: u32) {
-        let Some(book) = self.agency.get(slot).filter(|book| book.due == Some(at)) else { return };
-        book.due = None;
+        let Some(book) = self.agency.get(slot).filter(|book| book.due == at) else { return };
+        book.due = Time::NEVER;
         let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
         let (limbo, forget) = (is_due(book.limbo_due), is_due(book.forget));
         let claim = is_due(book.claim.as_ref().map(|c| c.due));

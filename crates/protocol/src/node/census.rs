@@ -4,8 +4,9 @@
 //! stamp, and its agent of at most that stamp neither grants nor changes anything. An adopted agent acts only after the
 //! switch has confirmed it (RENEW), so that a copy of an old ADOPT can do no harm.
 
-use super::Node;
+use super::{Node, lock_entries};
 use crate::agent::{Party, mode_flag};
+use crate::books::Book;
 use crate::lock::State;
 use crate::map::{IdMap, SteadyMap};
 use crate::mutant::Mutant;
@@ -13,9 +14,7 @@ use crate::{Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
-use wayside_wire::{
-    BODY, DropReason, Entry, Header, SlotBits, entries, entry_flag, header_flag, kind, limits, service,
-};
+use wayside_wire::{BODY, DropReason, Entry, Header, SlotBits, entry_flag, header_flag, kind, limits, service};
 
 /// Entries of a REPORT after the one that names the census.
 const PAGE: usize = limits::MAX_ENTRIES - 1;
@@ -71,7 +70,7 @@ impl Scope {
     fn of(epoch: u32, packet: &[u8]) -> Scope {
         let mut slots = [(0, Stamp::default()); limits::MAX_ENTRIES];
         let mut count = 0;
-        for (place, entry) in slots.iter_mut().zip(entries(packet)) {
+        for (place, entry) in slots.iter_mut().zip(lock_entries(packet)) {
             *place = (entry.slot, Stamp { epoch, tenure: entry.tenure });
             count += 1;
         }
@@ -208,7 +207,7 @@ impl Node {
             return;
         }
         if header.position == next {
-            for entry in entries(packet).skip(1) {
+            for entry in lock_entries(packet).skip(1) {
                 if entry.flags & entry_flag::AGENCY != 0 {
                     self.prepare_adoption(now, id, &entry);
                 } else if let Some(agent) = self.agency.get(entry.slot).and_then(|b| b.agent.as_mut()) {
@@ -253,9 +252,9 @@ impl Node {
     fn finish_adoptions(&mut self, now: Time, id: u64) {
         let slots = self.agency.slots();
         for &slot in &slots {
-            let book = self.agency.book(slot);
-            if book.agent.as_ref().is_some_and(|agent| agent.adopts(id)) {
-                book.forget = None;
+            let adopts = |book: &Book| book.agent.as_ref().is_some_and(|agent| agent.adopts(id));
+            if self.agency.books.get(slot).is_some_and(adopts) {
+                self.agency.book(slot).forget = None;
                 self.raise_floors_of_adoption(slot);
                 self.with_agent(now, slot, 0, |agent, desk| agent.resume(desk));
             }

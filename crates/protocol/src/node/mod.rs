@@ -1,15 +1,18 @@
 //! A node: what one process is to the cluster. Packets, time and wishes go in; packets and events come out.
 //!
 //! * `requests.rs`: the lock client's handlers (on_grant, on_busy, …) and the calls acquire, release, downgrade.
+//! * `alone.rs`: the same for a lock that nobody else wants: its grant, its release and the answer to that.
 //! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
 //! * `census.rs`: the node's part in recovery.
 
 mod agents;
+mod alone;
 mod census;
 mod requests;
 
-use crate::agency::{Agency, Book, Dead};
-use crate::agent::{Desk, Party};
+use crate::agency::{Agency, Dead};
+use crate::agent::{Desk, Party, Sole};
+use crate::books::Book;
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
@@ -20,8 +23,8 @@ use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check,
-    entries, kind, padded, service,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, kind,
+    limits, padded, service,
 };
 
 /// How a node behaves.
@@ -219,7 +222,7 @@ impl Node {
             agency: Agency::default(),
             dead: Dead::default(),
             timers: Timers::default(),
-            session_timer: Time(u64::MAX),
+            session_timer: Time::NEVER,
             now: Time(0),
             out: Outbox::new(),
             events: VecDeque::with_capacity(QUEUED),
@@ -277,7 +280,6 @@ impl Node {
         if self.handle_packet(now, packet).is_err() {
             self.dropped += 1;
         }
-        self.drop_stale_timers();
     }
 
     /// Does what is due, as far as its packets fit into the outbox: when they are sent, [`Node::next_timer`] says at once
@@ -294,15 +296,24 @@ impl Node {
                 Due::Session => {}
             }
         }
-        self.drop_stale_timers();
     }
 
-    /// When [`Node::on_tick`] is wanted.
-    pub fn next_timer(&self) -> Option<Time> {
-        self.timers.next()
+    /// When [`Node::on_tick`] is wanted. To be asked after every call: this is where timers are forgotten that something
+    /// has made needless.
+    #[inline]
+    pub fn next_timer(&mut self) -> Option<Time> {
+        let Node { timers, session_timer, requests, agency, .. } = self;
+        let owners = 1 + requests.room() + agency.books.room();
+        let next = timers.next(owners, |at, due| match due {
+            Due::Session => at == *session_timer,
+            Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
+            Due::Slot(slot) => agency.books.get(slot).is_some_and(|b| b.due == at),
+        });
+        (next != Time::NEVER).then_some(next)
     }
 
     /// The next packet to send to the switch.
+    #[inline]
     pub fn transmit(&mut self) -> Option<Transmit<'_>> {
         self.out.pop(self.sealer.as_ref())
     }
@@ -313,6 +324,7 @@ impl Node {
     }
 
     /// The next thing to tell the owner.
+    #[inline]
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -345,15 +357,22 @@ impl Node {
 
     /// Who holds and who waits by the books of this node's agent of `slot`; None without an agent that may act.
     pub fn books(&self, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
-        let agent = self.agency.books.get(slot)?.agent.as_ref().filter(|agent| !agent.suspended)?;
+        let book = self.agency.books.get(slot)?;
+        let agent = book.agent.as_ref().filter(|agent| !agent.suspended);
+        if agent.is_none() && book.sole.is_none() {
+            return None;
+        }
         let booked = |party: &Party, token| Booked {
             holder: party.holder,
             request: RequestId(party.request),
             token,
             tries: party.tries,
         };
-        let holders = agent.holders().map(move |party| booked(party, Some(party.token)));
-        Some(holders.chain(agent.waiters().map(move |party| booked(party, None))))
+        let sole = book.sole.as_ref().and_then(Sole::party).map(|party| booked(&party, Some(party.token)));
+        let holders = agent.into_iter().flat_map(|agent| agent.holders());
+        let waiters = agent.into_iter().flat_map(|agent| agent.waiters());
+        let holders = holders.map(move |party| booked(party, Some(party.token)));
+        Some(sole.into_iter().chain(holders).chain(waiters.map(move |party| booked(party, None))))
     }
 
     // ---- packets ----
@@ -382,7 +401,8 @@ impl Node {
         if header.epoch != info.epoch {
             return Err(DropReason::StaleEpoch);
         }
-        if entries(packet).any(|entry| entry.slot >= info.slots) {
+        let slots = info.slots;
+        if lock_entries(packet).any(|entry| entry.slot >= slots) {
             return Err(DropReason::BadSlot);
         }
         self.on_lock(now, &header, packet)
@@ -417,7 +437,7 @@ impl Node {
             LockKind::Retenured => self.on_retenured(now, header, first),
             LockKind::Busy => self.on_busy(now, header, &first),
             LockKind::Recovering => {
-                for entry in entries(packet) {
+                for entry in lock_entries(packet) {
                     self.on_recovering(now, &entry);
                 }
             }
@@ -425,7 +445,7 @@ impl Node {
             LockKind::Queued => self.on_queued(now, header, first),
             LockKind::Adopt => self.on_adopt(now, header, packet),
             LockKind::Inspect => {
-                for entry in entries(packet) {
+                for entry in lock_entries(packet) {
                     self.on_inspect(now, entry);
                 }
             }
@@ -471,7 +491,7 @@ impl Node {
         self.agency.clear();
         self.dead.clear();
         self.timers.clear();
-        self.session_timer = Time(u64::MAX);
+        self.session_timer = Time::NEVER;
     }
 
     /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it knows.
@@ -497,22 +517,14 @@ impl Node {
         self.session_timer = due;
     }
 
-    fn drop_stale_timers(&mut self) {
-        let Node { timers, session_timer, requests, agency, .. } = self;
-        let owners = 1 + requests.len() + agency.books.len();
-        timers.drop_stale(owners, |at, due| match due {
-            Due::Session => at == *session_timer,
-            Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
-            Due::Slot(slot) => agency.books.get(slot).is_some_and(|b| b.due == Some(at)),
-        });
-    }
-
     // ---- shared by the handlers ----
 
+    #[inline]
     fn handle(&self) -> Handle {
         self.session.info().map_or(0, |info| info.handle)
     }
 
+    #[inline]
     fn epoch(&self) -> u32 {
         self.session.info().map_or(0, |info| info.epoch)
     }
@@ -544,25 +556,34 @@ impl Node {
     }
 
     fn set_request_timer(timers: &mut Timers, now: Time, id: u64, request: &mut Request, at: Time) {
-        request.due = request.deadline.filter(|_| request.waits()).map_or(at, |deadline| deadline.min(at));
+        request.due = if request.waits() { request.deadline.min(at) } else { at };
         timers.set(now, request.due, Due::Request(RequestId(id)));
     }
 
     /// Sets the slot's timer to its next need, or drops a book that keeps nothing.
     fn settle_book(&mut self, slot: u32) {
-        let Some(book) = self.agency.get(slot) else { return };
+        let Some(place) = self.agency.books.find(slot) else { return };
+        let book = self.agency.books.at_mut(place);
         if book.is_idle() {
-            self.agency.drop_book(slot);
+            return self.agency.close(place);
+        }
+        if book.plain {
             return;
         }
         let due = book.next_due();
         if due != book.due {
             book.due = due;
-            if let Some(at) = due {
-                self.timers.set(self.now, at, Due::Slot(slot));
+            if due != Time::NEVER {
+                self.timers.set(self.now, due, Due::Slot(slot));
             }
         }
     }
+}
+
+/// The entries of a lock packet that `check` has passed: there is no other body in that service.
+#[inline]
+fn lock_entries(packet: &[u8]) -> impl Iterator<Item = Entry> + '_ {
+    packet[BODY..].chunks_exact(limits::ENTRY_BYTES).map(|entry| Entry::read(entry, 0))
 }
 
 /// Who decided a grant that another node's agent sent, or the switch.

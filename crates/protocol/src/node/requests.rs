@@ -1,13 +1,13 @@
 //! The lock client of a node: what its owner asks for, and the answers.
 
-use super::{Event, Node, decider};
+use super::{Event, Node, decider, lock_entries};
 use crate::agent::{Party, Taken};
-use crate::lock::{Acquire, AcquireError, Path, Request, State};
+use crate::lock::{Acquire, AcquireError, Grant, Path, Request, State};
 use crate::mutant::Mutant;
 use crate::{Handle, Mode, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
 use core::mem;
-use wayside_wire::{BODY, Entry, Header, SlotBits, entries, entry_flag, header_flag, kind, limits, service, slot_of};
+use wayside_wire::{BODY, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of};
 
 impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
@@ -23,18 +23,20 @@ impl Node {
         let from = ids.len();
         for &want in wants {
             match self.enter(now, want, State::Parked) {
-                Ok(id) => ids.push(RequestId(id)),
+                Ok(id) => {
+                    if let Some(&RequestId(former)) = ids[from..].last()
+                        && let Some(former) = self.requests.get_mut(former)
+                    {
+                        former.next = id;
+                    }
+                    ids.push(RequestId(id));
+                }
                 Err(error) => {
                     for RequestId(id) in ids.drain(from..) {
                         self.forget_wait(id);
                     }
                     return Err(error);
                 }
-            }
-        }
-        for pair in ids[from..].windows(2) {
-            if let Some(request) = self.requests.get_mut(pair[0].0) {
-                request.next = Some(pair[1].0);
             }
         }
         if let Some(&RequestId(first)) = ids.get(from) {
@@ -47,24 +49,28 @@ impl Node {
     pub fn release(&mut self, now: Time, request: RequestId) {
         self.end_if_over(now);
         let RequestId(id) = request;
+        if self.free_alone(now, id) {
+            return;
+        }
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Held { .. }) => self.give_back(now, id),
             Some(State::Parked | State::Waiting) => self.cancel(now, request),
             Some(State::Returning { .. }) | None => {}
         }
-        self.drop_stale_timers();
     }
 
     /// Gives up a wait; releases if the grant came first.
     pub fn cancel(&mut self, now: Time, request: RequestId) {
         self.end_if_over(now);
         let RequestId(id) = request;
+        if self.free_alone(now, id) {
+            return;
+        }
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Parked | State::Waiting) => self.withdraw(now, id),
             Some(State::Held { .. }) => self.give_back(now, id),
             Some(State::Returning { .. }) | None => {}
         }
-        self.drop_stale_timers();
     }
 
     /// Turns an exclusive hold into a shared one, without letting go. Answered by the event Downgraded.
@@ -98,44 +104,41 @@ impl Node {
             return Err(AcquireError::NoSession);
         }
         let slot = slot_of(want.name, info.slots);
-        let id = self.requests.insert(Request {
+        let (id, request) = self.requests.add()?;
+        let place = self.agency.open(slot);
+        let book = self.agency.books.at_mut(place);
+        book.waits += 1;
+        *request = Request {
             name: want.name,
             slot,
+            book: place,
             mode: want.mode,
             tries: want.try_,
+            alone: false,
             port: want.port,
-            floor: Stamp::default(),
+            floor: book.floor(),
             state,
             since: now,
-            deadline: want.deadline,
-            due: Time(u64::MAX),
+            deadline: want.deadline.unwrap_or(Time::NEVER),
+            due: Time::NEVER,
             pause: self.config.retransmit_us,
-            grant: None,
-            next: None,
-            alone: false,
-        })?;
-        let book = self.agency.book(slot);
-        book.waits += 1;
-        let floor = book.floor();
-        if let Some(request) = self.requests.get_mut(id) {
-            request.floor = floor;
-            if state == State::Parked && request.deadline.is_some() {
-                Self::set_request_timer(&mut self.timers, self.now, id, request, Time(u64::MAX));
-            }
+            next: 0,
+        };
+        if state == State::Parked && want.deadline.is_some() {
+            Self::set_request_timer(&mut self.timers, now, id, request, Time::NEVER);
         }
         Ok(id)
     }
 
     /// Asks this node's own agent where it may decide, the switch otherwise.
     fn ask(&mut self, now: Time, id: u64) {
-        let (me, epoch) = (self.handle(), self.epoch());
+        let me = self.handle();
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Waiting;
-        let entry = request.entry(id, me, epoch);
-        let (slot, port) = (request.slot, request.port);
-        let at = now + request.pause;
+        let (entry, port, at) = (request.asking(id, me), request.port, now + request.pause);
+        let (slot, mode, book) = (request.slot, request.mode, request.book);
         Self::set_request_timer(&mut self.timers, self.now, id, request, at);
-        if self.own_agent_decides(slot, request_mode(&entry)) {
+        if self.agency.books.at(book).decides(mode) {
             let party = Party::from_entry(&entry);
             let taken = self.with_agent(now, slot, port, |agent, desk| agent.on_acquire(party, None, desk));
             if taken == Some(Taken::Yes) {
@@ -145,51 +148,43 @@ impl Node {
         self.send(port, kind::lock::ACQUIRE, 0, 0, entry);
     }
 
-    fn own_agent_decides(&mut self, slot: u32, mode: Mode) -> bool {
-        let agent = self.agency.get(slot).and_then(|book| book.agent.as_ref());
-        agent.is_some_and(|a| a.is_usable() && !(a.is_open() && mode == Mode::Exclusive))
-    }
-
     /// Asks for `first` and as many parked ones behind it as fit into one packet.
     fn ask_from(&mut self, now: Time, first: u64) {
-        let (me, epoch) = (self.handle(), self.epoch());
-        let mut batch = [Entry::default(); limits::MAX_ENTRIES];
-        let mut count = 0;
-        let mut next = Some(first);
-        while let Some(id) = next.filter(|_| count < batch.len()) {
-            let Some(&request) = self.requests.get(id).filter(|r| r.waits()) else { break };
-            if self.own_agent_decides(request.slot, request.mode) {
+        let me = self.handle();
+        let Node { requests, agency, out, .. } = self;
+        let mut draft = out.draft();
+        let mut next = first;
+        while let Some(request) = requests.get(next).filter(|r| r.waits() && !draft.is_full()) {
+            if agency.books.at(request.book).decides(request.mode) {
                 break;
             }
-            batch[count] = request.entry(id, me, epoch);
-            count += 1;
+            draft.add(&request.asking(next, me));
             next = request.next;
         }
-        if count < 2 {
+        if draft.count() < 2 {
             return self.ask(now, first);
         }
-        let Some(request) = self.requests.get_mut(first) else { return };
+        let Some(request) = requests.get_mut(first) else { return };
         request.state = State::Waiting;
-        let (port, at) = (request.port, now + request.pause);
+        let at = now + request.pause;
+        draft.send(request.port, self.session.header(service::LOCK, kind::lock::ACQUIRE, 0));
         Self::set_request_timer(&mut self.timers, self.now, first, request, at);
-        let header = self.session.header(service::LOCK, kind::lock::ACQUIRE, 0);
-        self.out.entries(port, header, &batch[..count]);
     }
 
     /// Due: given up at its deadline, sent again otherwise.
     pub(super) fn on_request_tick(&mut self, now: Time, at: Time, id: u64) {
         let most = self.config.retransmit_most_us;
         let Some(request) = self.requests.get_mut(id).filter(|r| r.due == at) else { return };
-        if request.waits() && request.deadline.is_some_and(|deadline| deadline <= now) {
+        if request.waits() && request.deadline <= now {
             self.events.push_back(Event::TimedOut { request: RequestId(id) });
             return self.withdraw(now, id);
         }
         request.pause = (request.pause * 2).min(most);
         match request.state {
-            State::Parked => Self::set_request_timer(&mut self.timers, self.now, id, request, Time(u64::MAX)),
-            State::Waiting if request.next.is_some() && !request.alone => self.ask_from(now, id),
+            State::Parked => Self::set_request_timer(&mut self.timers, self.now, id, request, Time::NEVER),
+            State::Waiting if request.next != 0 && !request.alone => self.ask_from(now, id),
             State::Waiting => self.send_again(now, id, kind::lock::ACQUIRE),
-            State::Returning { kind } => self.send_again(now, id, kind),
+            State::Returning { kind, .. } => self.send_again(now, id, kind),
             State::Held { downgrading: true, .. } => self.send_downgrade(now, id),
             State::Held { .. } => {}
         }
@@ -207,8 +202,8 @@ impl Node {
         let (me, epoch) = (self.handle(), self.epoch());
         let Some(request) = self.requests.get_mut(id) else { return };
         let State::Held { token, ordinal, .. } = request.state else { return };
-        let speaking = Request { grant: Some((token, ordinal)), ..*request };
-        let (entry, port, at) = (speaking.entry(id, me, epoch), request.port, now + request.pause);
+        let entry = request.speaking(id, me, epoch, Grant { token, ordinal });
+        let (port, at) = (request.port, now + request.pause);
         Self::set_request_timer(&mut self.timers, self.now, id, request, at);
         self.send(port, kind::lock::DOWNGRADE, 0, 0, entry);
     }
@@ -235,9 +230,10 @@ impl Node {
 
     /// A wait that was never sent.
     fn forget_wait(&mut self, id: u64) {
-        if let Some(request) = self.requests.remove(id) {
-            self.leave_wait(request.slot);
-            self.settle_book(request.slot);
+        if let Some(&Request { slot, .. }) = self.requests.get(id) {
+            self.requests.remove(id);
+            self.leave_wait(slot);
+            self.settle_book(slot);
         }
     }
 
@@ -257,14 +253,13 @@ impl Node {
             let grant = ordinal.map(|ordinal| (token.stamp(), ordinal));
             self.with_agent(now, slot, port, |agent, desk| agent.on_release(me, id, grant, desk));
         } else {
-            self.start_returning(now, id, kind::lock::RELEASE, Some((token, ordinal)));
+            self.start_returning(now, id, kind::lock::RELEASE, Some(Grant { token, ordinal }));
         }
     }
 
-    fn start_returning(&mut self, now: Time, id: u64, kind: u8, grant: Option<(Token, Option<u16>)>) {
+    fn start_returning(&mut self, now: Time, id: u64, kind: u8, grant: Option<Grant>) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        request.state = State::Returning { kind };
-        request.grant = grant;
+        request.state = State::Returning { kind, grant };
         request.since = now;
         request.pause = self.config.retransmit_us;
         self.send_again(now, id, kind);
@@ -272,7 +267,8 @@ impl Node {
 
     /// One request less waits in this slot.
     fn leave_wait(&mut self, slot: u32) {
-        if let Some(book) = self.agency.get(slot) {
+        if let Some(place) = self.agency.books.find(slot) {
+            let book = self.agency.books.at_mut(place);
             book.waits = book.waits.saturating_sub(1);
         }
     }
@@ -284,18 +280,24 @@ impl Node {
         let first = Entry::read(packet, BODY);
         let handed_over = first.flags & entry_flag::AGENCY != 0 && SlotBits::from_u16(first.slot_bits).transferred;
         if handed_over {
-            let waiters = entries(packet).skip(1).map(|entry| Party::from_entry(&entry));
+            let waiters = lock_entries(packet).skip(1).map(|entry| Party::from_entry(&entry));
             return self.on_agency(now, header, first, Some(waiters));
         }
-        if header.count == 1 {
-            return self.on_single_grant(now, header, first);
-        }
-        for entry in entries(packet) {
-            if entry.flags & entry_flag::AGENCY == 0 {
+        // Of several, the next in turn is called when the one before it holds: once it is known that it has no grant
+        // of its own in this packet, which it would take as well.
+        let mut turn = 0;
+        for entry in lock_entries(packet) {
+            if let Some(next) = self.hold_alone(now, &entry, turn) {
+                turn = next;
+                continue;
+            }
+            self.call(now, mem::take(&mut turn));
+            if header.count > 1 && entry.flags & entry_flag::AGENCY == 0 {
                 return self.on_undecided(now, entry.request);
             }
             self.on_single_grant(now, header, entry);
         }
+        self.call(now, turn);
     }
 
     fn on_single_grant(&mut self, now: Time, header: &Header, entry: Entry) {
@@ -323,7 +325,7 @@ impl Node {
         let ordinal = joined.then_some(bits.joins);
         let path = decider(header.source, entry.sequence, joined);
         let Some(request) = self.requests.get_mut(entry.request) else {
-            return self.give_back_unwanted(now, entry, token, ordinal);
+            return self.give_back_unwanted(now, entry, Grant { token, ordinal });
         };
         match request.state {
             State::Parked | State::Waiting => self.take(now, entry.request, token, header.source, ordinal, path),
@@ -336,18 +338,20 @@ impl Node {
                 }
             }
             // A late copy of its ACQUIRE was granted: now there is something to give back, whatever was answered before.
-            State::Returning { .. } => self.return_grant(now, entry.request, token, ordinal),
+            State::Returning { .. } => self.return_grant(now, entry.request, Grant { token, ordinal }),
         }
     }
 
-    fn return_grant(&mut self, now: Time, id: u64, token: Token, ordinal: Option<u16>) {
-        if self.requests.get(id).is_some_and(|request| request.grant != Some((token, ordinal))) {
-            self.start_returning(now, id, kind::lock::RELEASE, Some((token, ordinal)));
+    fn return_grant(&mut self, now: Time, id: u64, latest: Grant) {
+        let knows =
+            |request: &Request| matches!(request.state, State::Returning { grant, .. } if grant == Some(latest));
+        if !self.requests.get(id).is_some_and(knows) {
+            self.start_returning(now, id, kind::lock::RELEASE, Some(latest));
         }
     }
 
     /// A grant that nobody waits for: given back, until RELEASED.
-    fn give_back_unwanted(&mut self, now: Time, entry: &Entry, token: Token, ordinal: Option<u16>) {
+    fn give_back_unwanted(&mut self, now: Time, entry: &Entry, grant: Grant) {
         if self.config.is_broken(Mutant::KeepUnwantedGrant) {
             return;
         }
@@ -355,18 +359,18 @@ impl Node {
         let request = Request {
             name: party.name,
             slot: entry.slot,
+            book: 0,
             mode: party.mode,
             tries: false,
+            alone: false,
             port: 0,
             floor: Stamp::default(),
-            state: State::Returning { kind: kind::lock::RELEASE },
+            state: State::Returning { kind: kind::lock::RELEASE, grant: Some(grant) },
             since: now,
-            deadline: None,
-            due: Time(u64::MAX),
+            deadline: Time::NEVER,
+            due: Time::NEVER,
             pause: self.config.retransmit_us,
-            grant: Some((token, ordinal)),
-            next: None,
-            alone: false,
+            next: 0,
         };
         if self.requests.insert_returning(entry.request, request) {
             self.send_again(now, entry.request, kind::lock::RELEASE);
@@ -376,8 +380,12 @@ impl Node {
     /// Whether a grant of this stamp is for a request that waits for it. A parked one does not, though a batch may have
     /// asked for it: held before those in front of it, it could be what they wait for elsewhere.
     pub(super) fn is_wanted(&self, id: u64, stamp: Stamp) -> bool {
-        let above = |r: &Request| stamp > r.floor || self.config.is_broken(Mutant::IgnoreFloor);
-        self.requests.get(id).is_some_and(|r| r.state == State::Waiting && above(r))
+        self.requests.get(id).is_some_and(|r| r.state == State::Waiting && self.is_above(r.floor, stamp))
+    }
+
+    #[inline]
+    pub(super) fn is_above(&self, floor: Stamp, stamp: Stamp) -> bool {
+        stamp > floor || self.config.is_broken(Mutant::IgnoreFloor)
     }
 
     fn take(&mut self, now: Time, id: u64, token: Token, agent: Handle, ordinal: Option<u16>, path: Path) {
@@ -394,19 +402,20 @@ impl Node {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Held { token, agent, ordinal, downgrading: false };
         request.since = now;
-        request.due = Time(u64::MAX);
+        request.due = Time::NEVER;
         let (slot, mode, next) = (request.slot, request.mode, request.next);
         self.leave_wait(slot);
         self.events.push_back(Event::Granted { request: RequestId(id), token, mode, path });
-        // In a batch the next one may be granted by the same packet; it is asked for only if it is still parked then.
-        if let Some(next) = next {
-            self.continue_chain(now, next);
-        }
+        self.call(now, next);
     }
 
-    fn continue_chain(&mut self, now: Time, next: u64) {
+    /// The one before it holds: now it is this parked one's turn, if there is one. Due at once: the tick that follows
+    /// sends it, unless the rest of a packet grants it.
+    pub(super) fn call(&mut self, now: Time, next: u64) {
+        if next == 0 {
+            return;
+        }
         let Some(request) = self.requests.get_mut(next).filter(|r| r.state == State::Parked) else { return };
-        // Due at once: the tick that follows sends it, unless the rest of this packet grants it.
         request.state = State::Waiting;
         Self::set_request_timer(&mut self.timers, self.now, next, request, now);
     }
@@ -459,7 +468,7 @@ impl Node {
         let sent = request.entry(id, me, self.epoch());
         let same = (sent.tenure, sent.sequence) == (answer.tenure, answer.sequence)
             && (sent.flags ^ answer.flags) & entry_flag::JOINED == 0;
-        if same || request.grant.is_none() {
+        if same || matches!(request.state, State::Returning { grant: None, .. }) {
             self.requests.remove(id);
         }
     }
@@ -476,9 +485,10 @@ impl Node {
     }
 
     fn refuse(&mut self, id: u64, agent: Handle) {
-        if let Some(request) = self.requests.remove(id) {
-            self.leave_wait(request.slot);
-            self.settle_book(request.slot);
+        if let Some(&Request { slot, .. }) = self.requests.get(id) {
+            self.requests.remove(id);
+            self.leave_wait(slot);
+            self.settle_book(slot);
             self.events.push_back(Event::Busy { request: RequestId(id), agent });
         }
     }
@@ -498,7 +508,7 @@ impl Node {
 
     /// The node has served this slot up to `stamp`: older grants to what waits there are stale.
     pub(super) fn raise_floors(&mut self, slot: Option<u32>, stamp: Stamp) {
-        let none_wait = slot.is_some_and(|slot| self.agency.get(slot).is_none_or(|book| book.waits == 0));
+        let none_wait = slot.is_some_and(|slot| self.agency.books.get(slot).is_none_or(|book| book.waits == 0));
         if none_wait {
             return;
         }
@@ -508,8 +518,4 @@ impl Node {
             }
         }
     }
-}
-
-fn request_mode(entry: &Entry) -> Mode {
-    if entry.flags & entry_flag::EXCLUSIVE != 0 { Mode::Exclusive } else { Mode::Shared }
 }

@@ -1,0 +1,82 @@
+//! An agent in few words: that of a slot which nobody but this node has ever had to do with.
+//!
+//! ```text
+//!   GRANT with AGENCY -> Keep --release--> Free --RETENURED--> gone
+//!                          \                 /
+//!                           `-> an agent <--'   as soon as anything else happens in the slot
+//! ```
+//!
+//! Most locks are taken and given back without anybody else's wanting them. Their agents know of one hold, of their own
+//! node, and later of the change *free* that they asked the switch for: this much is kept in the slot's book, and the rest
+//! is what an agent begins with. It reminds nobody of its grant: that is known here.
+
+use super::{Agent, Change, Party, Pending};
+use crate::{Handle, Mode, Port, Stamp, Time, Token};
+use wayside_wire::{Entry, SlotBits, SlotState};
+
+/// What is left to be done for the slot.
+#[derive(Clone, Copy, Debug)]
+pub enum Duty {
+    /// This request of this node holds the only grant, by the switch.
+    Keep { request: u64 },
+    /// Nobody holds: the switch was asked to free the slot.
+    Free { nonce: u64, pause: u64, due: Time },
+}
+
+/// See above. The slot is OPEN if the grant was shared, MANAGED otherwise; nobody has joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Sole {
+    pub stamp: Stamp,
+    pub name: u64,
+    pub holder: Handle,
+    pub port: Port,
+    pub mode: Mode,
+    pub tryable: bool,
+    pub duty: Duty,
+}
+
+impl Sole {
+    /// The hold, if there is one.
+    pub fn party(&self) -> Option<Party> {
+        let Sole { stamp, name, holder, port, mode, .. } = *self;
+        match self.duty {
+            Duty::Keep { request } => {
+                Some(Party { holder, request, name, mode, port, tries: false, token: Token::new(stamp, 0) })
+            }
+            Duty::Free { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub fn keeps(&self, id: u64) -> bool {
+        matches!(self.duty, Duty::Keep { request } if request == id)
+    }
+
+    /// RETENURE, for *free*.
+    #[inline]
+    pub fn freeing(&self, slot: u32, nonce: u64) -> Entry {
+        let bits = SlotBits { state: SlotState::Unheld, transferred: false, tryable: false, joins: 0 };
+        Entry {
+            name: self.name,
+            request: nonce,
+            slot,
+            tenure: self.stamp.tenure,
+            holder: self.holder,
+            slot_bits: bits.to_u16(),
+            ..Entry::default()
+        }
+    }
+}
+
+impl Agent {
+    /// Makes this (new or used) agent the one that `sole` stands for.
+    pub fn write_out(&mut self, slot: u32, sole: &Sole) {
+        let state = if sole.mode == Mode::Shared { SlotState::Open } else { SlotState::Managed };
+        self.reset(slot, sole.stamp, SlotBits { state, transferred: false, tryable: sole.tryable, joins: 0 });
+        self.name = sole.name;
+        self.holders.extend(sole.party());
+        if let Duty::Free { nonce, pause, due } = sole.duty {
+            self.pending = Some(Pending { change: Change::Free, nonce, joins: 0, pause, due, again: false });
+        }
+    }
+}

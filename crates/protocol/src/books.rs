@@ -1,0 +1,329 @@
+//! What a node keeps about each slot, and how it is found.
+//!
+//! Invariants
+//! * A book exists only while it holds something.
+//! * A *plain* book has nothing but `waits`, `sole` and `due`; everything else in it is as [`Book::plain`] made it. It is
+//!   plain until somebody looks at it for anything else, by [`Agency::get`](crate::agency::Agency::get), which writes its
+//!   `sole` out as an agent: so in the uncontended way nobody makes, empties or looks through what others may have left.
+//! * `sole` and `agent` are not both there.
+
+use crate::agency::{Claim, Handing, Stray};
+use crate::agent::{Agent, Duty, Sole};
+use crate::{Mode, Stamp, Time};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use wayside_wire::SlotBits;
+
+/// Packets that one slot keeps in limbo; the rest is dropped, and its senders retransmit.
+const LIMBO_MOST: usize = 64;
+
+/// Everything about one slot.
+#[derive(Debug)]
+pub struct Book {
+    pub slot: u32,
+    /// Requests of this node that wait in this slot.
+    pub waits: u32,
+    pub plain: bool,
+    /// The agent of a plain book.
+    pub sole: Option<Sole>,
+    /// The time for which the slot's timer is set.
+    pub due: Time,
+    pub agent: Option<Box<Agent>>,
+    pub limbo: Vec<Stray>,
+    pub limbo_due: Option<Time>,
+    /// The newest snapshot that named this node as agent while it was not.
+    pub seen: Option<(Stamp, SlotBits)>,
+    pub claim: Option<Claim>,
+    pub handing: Option<Box<Handing>>,
+    /// When a suspended agent that nobody adopts is forgotten.
+    pub forget: Option<Time>,
+}
+
+impl Book {
+    const fn plain(slot: u32) -> Book {
+        Book {
+            slot,
+            waits: 0,
+            plain: true,
+            sole: None,
+            due: Time::NEVER,
+            agent: None,
+            limbo: Vec::new(),
+            limbo_due: None,
+            seen: None,
+            claim: None,
+            handing: None,
+            forget: None,
+        }
+    }
+
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        let kept = || self.agent.is_some() || !self.limbo.is_empty() || self.claim.is_some() || self.handing.is_some();
+        self.waits == 0 && self.sole.is_none() && (self.plain || !kept())
+    }
+
+    /// The highest stamp that this node has served in the slot and still knows of.
+    #[inline]
+    pub fn floor(&self) -> Stamp {
+        if self.plain {
+            return self.sole.as_ref().map_or(Stamp::default(), |sole| sole.stamp);
+        }
+        // `Handing` has the stamp of the next agent, whose grants count.
+        let handed =
+            self.handing.as_ref().map_or(Stamp::default(), |h| Stamp { tenure: h.stamp.tenure - 1, ..h.stamp });
+        self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
+    }
+
+    /// Whether this node's own agent decides on a request of this node. An exclusive one closes an OPEN slot, at the switch.
+    #[inline]
+    pub fn decides(&self, mode: Mode) -> bool {
+        let (usable, open) = match (&self.agent, &self.sole) {
+            (Some(agent), _) => (agent.is_usable(), agent.is_open()),
+            (None, Some(sole)) => (matches!(sole.duty, Duty::Keep { .. }), sole.mode == Mode::Shared),
+            (None, None) => return false,
+        };
+        usable && !(open && mode == Mode::Exclusive)
+    }
+
+    pub fn next_due(&self) -> Time {
+        let agent = self.agent.as_ref().map_or(Time::NEVER, |agent| agent.due());
+        let claim = self.claim.as_ref().map_or(Time::NEVER, |claim| claim.due);
+        let handing = self.handing.as_ref().map_or(Time::NEVER, |handing| handing.due);
+        let rest = self.limbo_due.unwrap_or(Time::NEVER).min(self.forget.unwrap_or(Time::NEVER));
+        agent.min(claim).min(handing).min(rest)
+    }
+
+    /// Keeps a packet for later; false if there is no room, or it is there.
+    pub fn keep(&mut self, stray: Stray) -> bool {
+        let same = |s: &Stray| {
+            s.kind == stray.kind
+                && s.entry.request == stray.entry.request
+                && s.entry.holder == stray.entry.holder
+                && s.entry.slot_bits == stray.entry.slot_bits
+        };
+        if let Some(kept) = self.limbo.iter_mut().find(|s| same(s)) {
+            // Or a retransmission would keep its hops from ever reaching the limit.
+            kept.hops = kept.hops.max(stray.hops);
+            return false;
+        }
+        if self.limbo.len() >= LIMBO_MOST {
+            return false;
+        }
+        self.limbo.push(stray);
+        true
+    }
+}
+
+/// Where a book lies. It stays there for as long as it exists.
+pub type Place = u32;
+
+/// Of a cell that has none.
+const NOWHERE: Place = Place::MAX;
+
+#[derive(Clone, Copy)]
+struct Cell {
+    slot: u32,
+    place: Place,
+}
+
+/// Books by slot.
+///
+/// Invariants: `index` has the place of every slot with a book, in the first cell that was empty from the slot's home
+/// on; at most half of its cells are taken, and none is between a slot's home and its cell that is empty. All other
+/// places are `vacant`, and their books plain and empty. There is room for `room` books without more memory.
+pub struct Books {
+    index: Vec<Cell>,
+    /// From a product to a cell.
+    shift: u32,
+    places: Vec<Book>,
+    vacant: Vec<Place>,
+    room: usize,
+}
+
+impl Default for Books {
+    /// Without any room.
+    fn default() -> Books {
+        let index = alloc::vec![Cell { slot: 0, place: NOWHERE }; 2];
+        Books { index, shift: u32::BITS - 1, places: Vec::new(), vacant: Vec::new(), room: 0 }
+    }
+}
+
+impl Books {
+    /// Where a slot is looked for first: neighbours, which are often taken together, and slots of one stride are spread
+    /// by the golden ratio.
+    #[inline]
+    fn home(&self, slot: u32) -> usize {
+        (slot.wrapping_mul(0x9e37_79b9) >> self.shift) as usize
+    }
+
+    #[inline]
+    fn after(&self, cell: usize) -> usize {
+        (cell + 1) & (self.index.len() - 1)
+    }
+
+    /// The slot's cell, or the empty one that would be it.
+    #[inline]
+    fn cell(&self, slot: u32) -> usize {
+        let mut cell = self.home(slot);
+        while self.index[cell].place != NOWHERE && self.index[cell].slot != slot {
+            cell = self.after(cell);
+        }
+        cell
+    }
+
+    #[inline]
+    pub fn find(&self, slot: u32) -> Option<Place> {
+        let place = self.index[self.cell(slot)].place;
+        (place != NOWHERE).then_some(place)
+    }
+
+    pub fn get(&self, slot: u32) -> Option<&Book> {
+        self.find(slot).map(|place| self.at(place))
+    }
+
+    #[inline]
+    pub fn at(&self, place: Place) -> &Book {
+        &self.places[place as usize]
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, place: Place) -> &mut Book {
+        &mut self.places[place as usize]
+    }
+
+    /// What is at a place where the book of some request's slot has been, for as long as it waited.
+    #[inline]
+    pub fn get_at(&mut self, place: Place) -> Option<&mut Book> {
+        self.places.get_mut(place as usize)
+    }
+
+    /// Whether another book needs more memory.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.room
+    }
+
+    /// The place of the slot's book: a new one, if it has none. Only where [`Books::is_full`] says no.
+    #[inline]
+    pub fn open(&mut self, slot: u32) -> Place {
+        let cell = self.cell(slot);
+        let place = self.index[cell].place;
+        if place != NOWHERE {
+            return place;
+        }
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.places.push(Book::plain(slot));
+            (self.places.len() - 1) as Place
+        });
+        self.places[place as usize].slot = slot;
+        self.index[cell] = Cell { slot, place };
+        place
+    }
+
+    /// Forgets a book that keeps nothing; what memory it has left.
+    #[inline]
+    pub fn close(&mut self, place: Place) -> Vec<Stray> {
+        let book = &mut self.places[place as usize];
+        let slot = book.slot;
+        let limbo = if book.plain {
+            book.due = Time::NEVER;
+            Vec::new()
+        } else {
+            core::mem::replace(book, Book::plain(slot)).limbo
+        };
+        self.vacant.push(place);
+        self.empty_cell(self.cell(slot));
+        limbo
+    }
+
+    /// Cells behind it that were taken because it was are moved up.
+    #[inline]
+    fn empty_cell(&mut self, mut hole: usize) {
+        let mask = self.index.len() - 1;
+        let mut next = self.after(hole);
+        while self.index[next].place != NOWHERE {
+            let home = self.home(self.index[next].slot);
+            if next.wrapping_sub(home) & mask >= next.wrapping_sub(hole) & mask {
+                self.index[hole] = self.index[next];
+                hole = next;
+            }
+            next = self.after(next);
+        }
+        self.index[hole].place = NOWHERE;
+    }
+
+    /// Makes room for as many books, a power of two.
+    pub fn make_room(&mut self, books: usize) {
+        debug_assert!(books.is_power_of_two() && books > self.room);
+        self.room = books;
+        self.places.reserve(books.saturating_sub(self.places.len()));
+        self.vacant.reserve(books.saturating_sub(self.vacant.len()));
+        let cells = alloc::vec![Cell { slot: 0, place: NOWHERE }; 2 * books];
+        self.shift = u32::BITS - cells.len().trailing_zeros();
+        for Cell { slot, place } in core::mem::replace(&mut self.index, cells) {
+            if place != NOWHERE {
+                let cell = self.cell(slot);
+                self.index[cell] = Cell { slot, place };
+            }
+        }
+    }
+
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    pub fn clear(&mut self) {
+        self.index.iter_mut().for_each(|cell| cell.place = NOWHERE);
+        self.places.clear();
+        self.vacant.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.places.len() - self.vacant.len()
+    }
+
+    /// In an order that follows from their slots and their history alone.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Book)> {
+        let taken = self.index.iter().filter(|cell| cell.place != NOWHERE);
+        taken.map(|cell| (cell.slot, self.at(cell.place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    /// Against a map, with slots that meet in the index: few numbers, and strides of powers of two.
+    #[test]
+    fn every_book_is_found_at_its_place_for_as_long_as_it_exists() {
+        for stride in [1, 3, 1 << 10, 1 << 26] {
+            let (mut books, mut known) = (Books::default(), BTreeMap::<u32, Place>::new());
+            let mut dice = 1u64;
+            for _ in 0..20_000 {
+                dice = wayside_wire::mix(dice + 1);
+                let slot = (dice % 48) as u32 * stride;
+                if dice >> 32 & 1 == 0 {
+                    if books.is_full() {
+                        books.make_room((2 * books.room()).max(1));
+                    }
+                    let place = books.open(slot);
+                    assert_eq!(*known.entry(slot).or_insert(place), place);
+                } else if let Some(place) = known.remove(&slot) {
+                    books.close(place);
+                }
+                let found = |slot: u32| books.find(slot) == known.get(&slot).copied();
+                assert!((0..48).all(|n| found(n * stride)), "stride {stride}");
+                assert!(known.iter().all(|(&slot, &place)| books.at(place).slot == slot));
+                assert_eq!(books.iter().count(), known.len());
+            }
+            assert!(books.places.len() <= 48, "places are used again");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The way of a lock that nobody else wants: granted by the switch with a fresh agency, given back, freed.
+//!
+//! Each of these does for a plain book what the general handlers would do, and no more. Where anything is different they
+//! touch nothing and say so, and the general ones take over.
+
+use super::{Event, Node};
+use crate::agent::{Duty, Sole};
+use crate::lock::{Path, State};
+use crate::timers::Due;
+use crate::{Mode, RequestId, Stamp, Time, Token};
+use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind};
+
+impl Node {
+    /// GRANT: the only request that waits in its slot, and of which nobody else knows, holds from now on. Then the request
+    /// that comes after it, 0 if none does. `turn`: a parked request that may take its grant, too.
+    #[inline]
+    pub(super) fn hold_alone(&mut self, now: Time, entry: &Entry, turn: u64) -> Option<u64> {
+        let (id, me) = (entry.request, self.handle());
+        let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
+        let bits = SlotBits::from_u16(entry.slot_bits);
+        let request = self.requests.get(id)?;
+        let waits = match request.state {
+            State::Waiting => true,
+            State::Parked => id == turn,
+            _ => false,
+        };
+        let fresh = match request.mode {
+            Mode::Shared => entry.flags == entry_flag::AGENCY && bits.state == SlotState::Open,
+            Mode::Exclusive => {
+                entry.flags == entry_flag::AGENCY | entry_flag::EXCLUSIVE && bits.state == SlotState::Managed
+            }
+        };
+        let asked = (request.name, request.slot, me) == (entry.name, entry.slot, entry.holder);
+        if !waits || !fresh || !asked || bits.transferred || entry.sequence != 0 || !self.is_above(request.floor, stamp)
+        {
+            return None;
+        }
+        let book = self.agency.books.at_mut(request.book);
+        if !book.plain || book.waits != 1 || book.sole.is_some() {
+            return None;
+        }
+        let request = self.requests.get_mut(id)?;
+        let token = Token::new(stamp, 0);
+        request.state = State::Held { token, agent: me, ordinal: None, downgrading: false };
+        request.since = now;
+        request.due = Time::NEVER;
+        book.waits = 0;
+        book.sole = Some(Sole {
+            stamp,
+            name: entry.name,
+            holder: me,
+            port: entry.reply_port,
+            mode: request.mode,
+            tryable: bits.tryable,
+            duty: Duty::Keep { request: id },
+        });
+        self.events.push_back(Event::Granted { request: RequestId(id), token, mode: request.mode, path: Path::Switch });
+        Some(request.next)
+    }
+
+    /// RELEASE: the switch is asked to free the slot. False, where anybody else may have to do with it.
+    #[inline]
+    pub(super) fn free_alone(&mut self, now: Time, id: u64) -> bool {
+        let Some(request) = self.requests.get(id) else { return false };
+        let State::Held { .. } = request.state else { return false };
+        let (slot, port) = (request.slot, request.port);
+        let Some(book) = self.agency.books.get_at(request.book) else { return false };
+        let Some(sole) = book.sole.as_mut().filter(|sole| sole.keeps(id)) else { return false };
+        self.nonce += 1;
+        let (nonce, pause) = (self.nonce, self.config.retransmit_us);
+        let due = now + pause;
+        sole.duty = Duty::Free { nonce, pause, due };
+        book.due = due;
+        let entry = sole.freeing(slot, nonce);
+        self.requests.remove(id);
+        self.timers.set(self.now, due, Due::Slot(slot));
+        self.send(port, kind::lock::RETENURE, 0, 0, entry);
+        true
+    }
+
+    /// RETENURED: the slot is free, or in other hands. False, where that is not the answer to what was asked alone.
+    #[inline]
+    pub(super) fn end_alone(&mut self, header: &Header, entry: &Entry) -> bool {
+        let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
+        let Some(place) = self.agency.books.find(entry.slot) else { return false };
+        let book = self.agency.books.at_mut(place);
+        let Some(sole) = &book.sole else { return false };
+        let asked = matches!(sole.duty, Duty::Free { nonce, .. } if nonce == entry.request);
+        let applied = header.flags & (header_flag::APPLIED | header_flag::STALE_TENURE) != 0;
+        if !asked || !applied || header.flags & header_flag::REFUSED != 0 || stamp <= sole.stamp {
+            return false;
+        }
+        // Who waits here by now was told of the agent's stamp when he came, and needs no other floor.
+        book.sole = None;
+        book.due = Time::NEVER;
+        if book.waits == 0 {
+            self.agency.close(place);
+        }
+        true
+    }
+}
