@@ -5,13 +5,15 @@ use crate::clock;
 use crate::control::{LISTING_MOST, Listed};
 use crate::core::Phase;
 use crate::engine::Engine;
+use crate::errands;
 use crate::lifeline::Lifeline;
-use crate::request::Standing;
+use crate::request::{Request, Standing};
 use crate::socket::poll;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use wayside_protocol::{Mode, Time};
+use wayside_wire::slot_of;
 
 /// Packets read from one socket before the other one and the timers have their turn.
 const TURN: u32 = 64;
@@ -23,6 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs until the session is closed. `lifeline` is told whether the session has one.
 pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>) {
+    errands::prepare();
     let lifeline = Lifeline::new(lifeline);
     let mut background = Background { engine, lifeline, phase: Phase::Enrolling, phase_since: clock::now() };
     while background.turn() {}
@@ -44,9 +47,9 @@ impl Background<'_> {
         let next = self.engine.next_wake_up().min(self.lifeline.due()).min(self.looks_again());
         let [agent, reactor, rung, line] = poll(
             [
-                self.engine.agent.socket.descriptor(),
-                self.engine.reactor.socket.descriptor(),
-                self.engine.agent.alarm.descriptor(),
+                self.engine.agent().socket.descriptor(),
+                self.engine.reactor().socket.descriptor(),
+                self.engine.agent().alarm.descriptor(),
                 self.lifeline.descriptor(),
             ],
             clock::until(next),
@@ -54,13 +57,13 @@ impl Background<'_> {
         self.engine.is_up();
         self.engine.config.observer.flush();
         if rung {
-            self.engine.agent.alarm.silence();
+            self.engine.agent().alarm.silence();
         }
         if agent {
-            self.engine.drain(&self.engine.agent.socket, TURN);
+            self.engine.drain(&self.engine.agent().socket, TURN);
         }
         if reactor {
-            self.engine.drain(&self.engine.reactor.socket, TURN);
+            self.engine.drain(&self.engine.reactor().socket, TURN);
         }
         if self.engine.timers_are_due() {
             // What lies unread in a reply port may be the very answer that is about to be asked for again.
@@ -116,23 +119,19 @@ impl Background<'_> {
 /// Holds and waits with their names, for people.
 fn listing(engine: &Engine) -> Vec<Listed> {
     engine.visit(|core, now, _| {
-        core.requests
-            .values()
-            .map(|entry| &entry.request)
-            .filter(|request| matches!(request.standing(), Standing::Held | Standing::Waiting))
-            .take(LISTING_MOST)
-            .map(|request| {
-                let held = request.standing() == Standing::Held;
-                Listed {
-                    name: request.name.to_string(),
-                    name_id: format!("{:016x}", request.name.id),
-                    slot: request.slot,
-                    mode: if request.mode() == Mode::Shared { "shared" } else { "exclusive" }.into(),
-                    state: if held { "held" } else { "waiting" }.into(),
-                    since_us: now.since(request.since()),
-                    token: if held { request.token().to_string() } else { String::new() },
-                }
-            })
-            .collect()
+        let slots = core.info().map_or(1, |info| info.slots);
+        let listed = |request: &Request| {
+            let held = request.standing == Standing::Held;
+            Listed {
+                name: request.label(),
+                name_id: format!("{:016x}", request.name),
+                slot: slot_of(request.name, slots),
+                mode: if request.mode == Mode::Shared { "shared" } else { "exclusive" }.into(),
+                state: if held { "held" } else { "waiting" }.into(),
+                since_us: now.since(request.since),
+                token: if held { request.grant.token.to_string() } else { String::new() },
+            }
+        };
+        core.book.iter().take(LISTING_MOST).map(listed).collect()
     })
 }

@@ -1,22 +1,22 @@
 //! What the session's lock guards: the protocol machine, and who waits for which request.
 //!
-//! Invariants: `requests` has exactly the requests of this incarnation whose owner has not given them up. Nothing in
+//! Invariants: in `book`, exactly the requests of this incarnation that wait or hold are not over. Nothing in
 //! here makes a system call, wakes anybody or runs a caller's code: that is noted as [`Errands`] and done when the
 //! lock is free again, so the lock is held for a microsecond at most.
 
+use crate::book::Book;
 use crate::errands::Errands;
 use crate::name::Named;
 use crate::observe::{Loss, Observer};
-use crate::port::Port;
-use crate::request::{Request, Standing};
-use crate::{Error, clock};
+use crate::port::Place;
+use crate::request::{Begun, Grant, Standing};
+use crate::{Name, clock};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use wayside_protocol::map::{IdMap, SteadyMap};
-use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time};
+use wayside_protocol::map::IdMap;
+use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
 use wayside_wire::{Refusal, slot_of};
 
 /// How far the session is.
@@ -61,50 +61,36 @@ impl Terms {
         let wait = if self.tries { Some(patience) } else { self.wait };
         wait.map(|wait| clock::after(since, wait))
     }
+
+    fn acquire(&self, name: u64, deadline: Option<Time>, answer: Answer) -> Acquire {
+        Acquire { name, mode: self.mode, try_: self.tries, deadline, port: answer.number }
+    }
 }
 
-/// Where the answer is to arrive.
+/// Where the answer is to arrive: a port and its local UDP number.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer<'p> {
-    /// At the port of the thread that will wait for it.
-    Thread(&'p Arc<Port>),
-    /// At the reactor port, whose reader wakes tasks.
-    Task(&'p Arc<Port>),
-}
-
-/// A request under way or held.
-pub(crate) struct Begun {
-    pub(crate) id: RequestId,
-    pub(crate) request: Arc<Request>,
-}
-
-pub(crate) struct Entry {
-    pub(crate) request: Arc<Request>,
-    /// Whose thread to wake.
-    pub(crate) waiter: Option<Arc<Port>>,
-    /// Longest hold, in microseconds from the grant.
-    pub(crate) longest: Option<u64>,
+pub(crate) struct Answer {
+    pub(crate) place: Place,
+    pub(crate) number: u16,
 }
 
 pub(crate) struct Core {
     pub(crate) node: Node,
     pub(crate) phase: Phase,
-    pub(crate) requests: SteadyMap<RequestId, Entry>,
-    /// Reply sockets by their local UDP port; 0 is the agent's.
-    pub(crate) ports: IdMap<u16, Arc<Port>>,
-    /// Ends of holds that have one. Stale where the hold is over: `requests` knows.
+    pub(crate) book: Book,
+    /// Ports by their local UDP number; 0 is the agent's.
+    pub(crate) ports: IdMap<u16, Place>,
+    /// Ends of holds that have one. Stale where the hold is over: `book` knows.
     limits: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Tasks that wait for the session to begin.
     pub(crate) newcomers: Vec<Waker>,
-    spare: Vec<Arc<Request>>,
+    /// Of the call under way, kept for their room.
+    wants: Vec<Acquire>,
+    ids: Vec<RequestId>,
     pub(crate) grants: Grants,
     pub(crate) observer: Observer,
 }
 
-/// Records kept for later requests.
-const SPARE: usize = 1024;
-/// Records made at first.
-const SPARE_FIRST: usize = 16;
 /// Ends of holds that may be stale, at least.
 const STALE_LIMITS: usize = 64;
 
@@ -113,107 +99,99 @@ impl Core {
         Core {
             node,
             phase: Phase::Enrolling,
-            requests: SteadyMap::default(),
+            book: Book::default(),
             ports: IdMap::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             newcomers: Vec::new(),
-            spare: Vec::new(),
+            wants: Vec::new(),
+            ids: Vec::new(),
             grants: Grants::default(),
             observer: Observer::default(),
         }
     }
 
-    /// Begins a request. None: there is no session to begin it in.
+    /// Begins a request.
+    #[inline]
     pub(crate) fn begin(
         &mut self,
         now: Time,
         name: Named<'_>,
         terms: &Terms,
         deadline: Option<Time>,
-        answer: Answer<'_>,
-    ) -> Result<Option<Begun>, Error> {
-        let Some(info) = self.info() else { return Ok(None) };
-        match self.node.acquire(now, acquire(name, terms, deadline, answer)) {
-            Ok(id) => Ok(Some(self.enter_book(now, id, name, info.slots, terms, answer))),
-            Err(error) => Self::refused(error),
+        answer: Answer,
+    ) -> Result<Begun, AcquireError> {
+        if self.phase != Phase::Live {
+            return Err(AcquireError::NoSession);
         }
+        let id = self.node.acquire(now, terms.acquire(name.id, deadline, answer))?;
+        Ok(self.enter(now, id, name, terms, answer))
     }
 
-    /// Begins requests for several names, to be granted in the order of their slots. None as above.
+    /// Begins requests for several names, to be granted in the order of their slots; their list takes the memory of
+    /// `room`.
     pub(crate) fn begin_many(
         &mut self,
         now: Time,
         names: &mut Vec<Named<'_>>,
         terms: &Terms,
         deadline: Option<Time>,
-        answer: Answer<'_>,
-    ) -> Result<Option<Vec<Begun>>, Error> {
-        let Some(info) = self.info() else { return Ok(None) };
-        names.sort_unstable_by_key(|name| (slot_of(name.id, info.slots), name.id));
+        answer: Answer,
+        room: &mut Vec<Begun>,
+    ) -> Result<Vec<Begun>, AcquireError> {
+        let info = self.info().ok_or(AcquireError::NoSession)?;
+        // Not by a function of the name: a division for every comparison.
+        names.iter_mut().for_each(|name| name.slot = slot_of(name.id, info.slots));
+        names.sort_unstable_by_key(|name| (name.slot, name.id));
         names.dedup_by_key(|name| name.id);
-        let wants: Vec<Acquire> = names.iter().map(|name| acquire(*name, terms, deadline, answer)).collect();
-        let mut ids = Vec::with_capacity(wants.len());
-        if let Err(error) = self.node.acquire_many(now, &wants, &mut ids) {
-            return Self::refused(error);
-        }
-        let mut book = |(name, id): (&Named<'_>, RequestId)| self.enter_book(now, id, *name, info.slots, terms, answer);
-        Ok(Some(names.iter().zip(ids).map(&mut book).collect()))
+        let (mut wants, mut ids) = (std::mem::take(&mut self.wants), std::mem::take(&mut self.ids));
+        wants.extend(names.iter().map(|name| terms.acquire(name.id, deadline, answer)));
+        let asked = self.node.acquire_many(now, &wants, &mut ids);
+        let mut begun = std::mem::take(room);
+        begun.extend(names.iter().zip(ids.drain(..)).map(|(name, id)| self.enter(now, id, *name, terms, answer)));
+        wants.clear();
+        (self.wants, self.ids) = (wants, ids);
+        asked.map(|()| begun)
     }
 
-    fn refused<T>(error: AcquireError) -> Result<Option<T>, Error> {
-        match error {
-            AcquireError::NoSession => Ok(None),
-            AcquireError::TooMany | AcquireError::Exhausted => Err(Error::TooMany),
+    #[inline]
+    fn enter(&mut self, now: Time, id: RequestId, name: Named<'_>, terms: &Terms, answer: Answer) -> Begun {
+        let (begun, request) = self.book.enter(id);
+        request.standing = Standing::Waiting;
+        request.mode = terms.mode;
+        request.name = name.id;
+        request.text.clear();
+        if let Name::Text(text) = name.name {
+            request.text.push_str(text);
         }
+        request.since = now;
+        request.longest = terms.longest.map(|longest| u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
+        request.waiter = Some(answer.place).filter(|&place| place != Place::REACTOR);
+        begun
     }
 
-    fn enter_book(
-        &mut self,
-        now: Time,
-        id: RequestId,
-        name: Named<'_>,
-        slots: u32,
-        terms: &Terms,
-        answer: Answer<'_>,
-    ) -> Begun {
-        if self.spare.is_empty() {
-            self.make_records();
+    /// Ends what its owner has no use for any more, held or not. False: it was over already.
+    #[inline]
+    pub(crate) fn give_up(&mut self, now: Time, begun: Begun, errands: &mut Errands) -> bool {
+        let request = self.book.of(begun);
+        let standing = std::mem::replace(&mut request.standing, Standing::Spare);
+        errands.forget(&mut request.listeners);
+        match standing {
+            Standing::Held => self.node.release(now, begun.id),
+            Standing::Waiting => self.node.cancel(now, begun.id),
+            _ => {}
         }
-        let mut request = self.spare.pop().unwrap_or_else(|| Arc::new(Request::new()));
-        let record = Arc::get_mut(&mut request).expect("a spare record has no other owner");
-        record.begin(name, slot_of(name.id, slots), terms.mode, now);
-        let waiter = match answer {
-            Answer::Thread(port) => Some(port.clone()),
-            Answer::Task(_) => None,
-        };
-        let longest = terms.longest.map(|longest| u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
-        self.requests.insert(id, Entry { request: request.clone(), waiter, longest });
-        Begun { id, request }
-    }
-
-    /// Makes as many records again as are in use: how many there are follows from the most requests at a time.
-    #[cold]
-    fn make_records(&mut self) {
-        let used = self.requests.len();
-        let more = used.max(SPARE_FIRST).min(SPARE.saturating_sub(used));
-        self.spare.reserve(used + more);
-        self.spare.extend((0..more).map(|_| Arc::new(Request::new())));
-    }
-
-    /// Takes a request out of the books; its record may serve again unless somebody still looks at it.
-    pub(crate) fn retire(&mut self, id: RequestId, mut last: Arc<Request>, errands: &mut Errands) -> bool {
-        let known = self.requests.remove(&id).is_some();
-        if self.spare.len() < SPARE && Arc::get_mut(&mut last).is_some() {
-            self.spare.push(last);
-        } else {
-            errands.bury(last);
-        }
-        known
+        self.book.end(begun.id);
+        self.book.close(begun);
+        matches!(standing, Standing::Held | Standing::Waiting)
     }
 
     /// When something is due: a timer of the protocol, or the end of a hold.
+    #[inline]
     pub(crate) fn next_timer(&mut self) -> Time {
         let node = self.node.next_timer().unwrap_or(Time(u64::MAX));
+        if self.limits.is_empty() {
+            return node;
+        }
         self.drop_stale_limits();
         self.limits.peek().map_or(node, |Reverse((at, _))| node.min(*at))
     }
@@ -226,126 +204,118 @@ impl Core {
                 return;
             }
             self.limits.pop();
-            if let Some(entry) = self.requests.remove(&id) {
-                self.observer.lost(&entry.request, Loss::Ttl);
-                end(&entry, Standing::Lost, errands);
-                errands.bury(entry.request);
+            if self.end(id, Standing::Lost, Loss::Ttl, errands) {
                 self.node.release(now, id);
             }
         }
     }
 
     /// Takes out of the machine what the last call brought.
+    #[inline]
     pub(crate) fn settle(&mut self, now: Time, errands: &mut Errands) {
         while let Some(event) = self.node.event() {
             self.on_event(now, event, errands);
         }
         while let Some(out) = self.node.transmit() {
-            if let Some(port) = self.ports.get(&out.port) {
+            if let Some(&place) = self.ports.get(&out.port) {
                 self.observer.sent(out.packet);
-                errands.send(port, out.packet);
+                errands.send(place, out.packet);
             }
         }
     }
 
+    #[inline]
     fn on_event(&mut self, now: Time, event: Event, errands: &mut Errands) {
         match event {
-            Event::Granted { request, token, path, .. } => {
-                match path {
-                    Path::Switch => self.grants.switch += 1,
-                    Path::Agent => self.grants.agent += 1,
-                    Path::Local => self.grants.local += 1,
-                }
-                let Some(entry) = self.requests.get(&request) else { return };
-                if let Some(longest) = entry.longest {
-                    let until = now + longest;
-                    entry.request.limit(until);
-                    self.limits.push(Reverse((until, request)));
-                }
-                entry.request.hold(now, token, path);
-                tell(entry, errands);
-            }
+            Event::Granted { request, token, path, .. } => self.on_granted(now, request, token, path, errands),
             Event::Busy { request, agent } => {
-                if let Some(entry) = self.requests.get(&request) {
-                    entry.request.refuse(agent);
-                    tell(entry, errands);
+                if let Some(request) = self.book.find(request) {
+                    request.refuser = agent;
                 }
+                self.end(request, Standing::Busy, Loss::Session, errands);
             }
-            Event::TimedOut { request } => self.end(request, Standing::TimedOut, errands),
-            Event::Lost { request } => self.end(request, Standing::Lost, errands),
+            Event::TimedOut { request } => {
+                self.end(request, Standing::TimedOut, Loss::Session, errands);
+            }
+            Event::Lost { request } => {
+                self.end(request, Standing::Lost, Loss::Session, errands);
+            }
             Event::Downgraded { request } => {
-                if let Some(entry) = self.requests.get(&request) {
-                    entry.request.share();
-                    tell(entry, errands);
+                if let Some(request) = self.book.find(request) {
+                    request.mode = Mode::Shared;
+                    request.tell(errands);
                 }
             }
-            Event::Enrolled(_) => self.enter(Phase::Live, errands),
-            Event::Refused(reason) => self.enter(Phase::Refused(reason), errands),
+            Event::Enrolled(_) => self.enter_phase(Phase::Live, errands),
+            Event::Refused(reason) => self.enter_phase(Phase::Refused(reason), errands),
             Event::SessionLost => self.lose(Phase::Lost, errands),
             Event::Left => self.lose(Phase::Closed, errands),
         }
     }
 
-    fn end(&mut self, id: RequestId, standing: Standing, errands: &mut Errands) {
-        if let Some(entry) = self.requests.remove(&id) {
-            self.observer.lost(&entry.request, Loss::Session);
-            end(&entry, standing, errands);
-            errands.bury(entry.request);
+    #[inline]
+    fn on_granted(&mut self, now: Time, id: RequestId, token: Token, path: Path, errands: &mut Errands) {
+        match path {
+            Path::Switch => self.grants.switch += 1,
+            Path::Agent => self.grants.agent += 1,
+            Path::Local => self.grants.local += 1,
         }
+        let Some(request) = self.book.find(id) else { return };
+        let until = request.longest.map_or(Time(u64::MAX), |longest| now + longest);
+        if request.longest.is_some() {
+            self.limits.push(Reverse((until, id)));
+        }
+        request.since = now;
+        request.standing = Standing::Held;
+        request.grant = Grant { token, path, until };
+        request.tell(errands);
+    }
+
+    /// False: it was over already.
+    fn end(&mut self, id: RequestId, standing: Standing, loss: Loss, errands: &mut Errands) -> bool {
+        let Some(request) = self.book.end(id) else { return false };
+        if request.standing == Standing::Held {
+            self.observer.lost(loss);
+        }
+        request.standing = standing;
+        request.tell(errands);
+        true
     }
 
     /// The session is over, and with it every hold and wait.
     pub(crate) fn lose(&mut self, phase: Phase, errands: &mut Errands) {
-        for (_, entry) in self.requests.drain() {
-            self.observer.lost(&entry.request, Loss::Session);
-            end(&entry, Standing::Lost, errands);
-            errands.bury(entry.request);
+        for request in self.book.end_all() {
+            if request.standing == Standing::Held {
+                self.observer.lost(Loss::Session);
+            }
+            request.standing = Standing::Lost;
+            request.tell(errands);
         }
         self.limits.clear();
-        self.enter(phase, errands);
+        self.enter_phase(phase, errands);
     }
 
-    pub(crate) fn enter(&mut self, phase: Phase, errands: &mut Errands) {
+    pub(crate) fn enter_phase(&mut self, phase: Phase, errands: &mut Errands) {
         self.phase = phase;
         errands.tell_newcomers(&mut self.newcomers);
     }
 
     /// Holds that were given back before their end leave entries behind: rebuilt when most are stale.
     fn drop_stale_limits(&mut self) {
-        if self.limits.len() > STALE_LIMITS && self.limits.len() > 2 * self.requests.len() {
-            self.limits.retain(|Reverse((_, id))| self.requests.contains_key(id));
+        let Core { limits, book, .. } = self;
+        if limits.len() > STALE_LIMITS && limits.len() > 2 * book.len() {
+            limits.retain(|Reverse((_, id))| book.find(*id).is_some());
         }
-        while let Some(Reverse((_, id))) = self.limits.peek()
-            && !self.requests.contains_key(id)
+        while let Some(Reverse((_, id))) = limits.peek()
+            && book.find(*id).is_none()
         {
-            self.limits.pop();
+            limits.pop();
         }
-    }
-
-    /// Until when its holds are safe.
-    pub(crate) fn lease_end(&self) -> Option<Time> {
-        self.info().map(|info| info.lease_end)
     }
 
     /// The session, while there is one.
+    #[inline]
     pub(crate) fn info(&self) -> Option<SessionInfo> {
         if self.phase == Phase::Live { self.node.session() } else { None }
     }
-}
-
-fn end(entry: &Entry, standing: Standing, errands: &mut Errands) {
-    entry.request.end(standing);
-    tell(entry, errands);
-}
-
-fn tell(entry: &Entry, errands: &mut Errands) {
-    entry.request.tell(errands.wakers());
-    if let Some(port) = &entry.waiter {
-        errands.ring(port);
-    }
-}
-
-fn acquire(name: Named<'_>, terms: &Terms, deadline: Option<Time>, answer: Answer<'_>) -> Acquire {
-    let (Answer::Thread(port) | Answer::Task(port)) = answer;
-    Acquire { name: name.id, mode: terms.mode, try_: terms.tries, deadline, port: port.socket.number() }
 }

@@ -9,16 +9,18 @@
 //!
 //! Invariants
 //! * Every use of the node is a [`Engine::visit`]: it takes the lock, and leaves no event and no packet behind.
+//! * What visits publish for those without the lock (`next_timer`, `lease_end`, `incarnation`) is written with the lock
+//!   held.
 //! * At any time somebody drives the timers: each thread in [`Engine::wait`], and the background thread, which sleeps
 //!   no longer than `wakes_at`. Whoever leaves and is not going to wait rings it if something is due before.
 
 use crate::core::{Core, Grants, Phase};
 use crate::entry::{Admission, Way};
-use crate::errands::{self, Errands};
-use crate::port::{CheckedOut, Port, Ports};
-use crate::request::{Request, Standing};
+use crate::errands::Errands;
+use crate::port::{CheckedOut, Place, Port, Ports};
+use crate::request::Begun;
 use crate::session::Config;
-use crate::socket::{RECEIVE_BYTES, Received, Socket, poll};
+use crate::socket::{Buffer, Received, Socket, poll};
 use crate::transport::TransportReport;
 use crate::xsk::Reach;
 use crate::{Error, clock};
@@ -26,7 +28,10 @@ use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
 use std::task::Waker;
 use std::time::Duration;
 use wayside_protocol::{Node, NodeConfig, RequestId, SessionInfo, Time};
@@ -35,6 +40,8 @@ use wayside_wire::padded;
 
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
 const LOOKS_PER_CLOCK: u32 = 8;
+/// A request id begins with the low bits of its session's incarnation.
+const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
 const LEAVE_MOST: Duration = Duration::from_millis(150);
 
@@ -46,14 +53,13 @@ pub(crate) struct Engine {
     ports: Arc<Ports>,
     /// Of the reply ports, where they use AF_XDP.
     reach: Option<Arc<Reach>>,
-    /// Read by the background thread alone; its alarm wakes that thread.
-    pub(crate) agent: Arc<Port>,
-    /// Answers to tasks.
-    pub(crate) reactor: Arc<Port>,
     next_timer: AtomicU64,
     /// When the background thread looks at the timers next; 0 while it is up.
     wakes_at: AtomicU64,
+    /// Until when the session's holds are safe; 0 while there is none. Written after `incarnation`, read before it.
     lease_end: AtomicU64,
+    /// Of the latest session.
+    incarnation: AtomicU64,
     closes_at: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
@@ -67,23 +73,22 @@ impl Engine {
     pub(crate) fn new(config: Config) -> Result<Engine, Error> {
         let switch = config.endpoints[0].resolve()?;
         let reach = Reach::open(&config.transport)?;
-        let agent = Arc::new(Port::open(switch, None).map_err(system)?);
-        let reactor = Arc::new(Port::open(switch, None).map_err(system)?);
+        let open = || Port::open(switch, None).map_err(system);
+        let ports = Ports::new(open()?, open()?).map_err(system)?;
         let mut core = Core::new(Node::new(node_config(&config)));
         core.observer = config.observer.clone();
-        core.ports.insert(0, agent.clone());
-        core.ports.insert(reactor.socket.number(), reactor.clone());
+        core.ports.insert(0, Place::AGENT);
+        core.ports.insert(ports.at(Place::REACTOR).socket.number(), Place::REACTOR);
         Ok(Engine {
             config,
             core: Mutex::new(core),
             phase_changed: Condvar::new(),
-            ports: Arc::default(),
+            ports: Arc::new(ports),
             reach,
-            agent,
-            reactor,
             next_timer: AtomicU64::new(u64::MAX),
             wakes_at: AtomicU64::new(0),
             lease_end: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
             switch: Mutex::new((0, switch)),
@@ -91,13 +96,40 @@ impl Engine {
         })
     }
 
+    pub(crate) fn port(&self, place: Place) -> &Port {
+        self.ports.at(place)
+    }
+
+    /// What others send to this node's agents arrives there. Read by the background thread alone, which its alarm wakes.
+    pub(crate) fn agent(&self) -> &Port {
+        self.ports.at(Place::AGENT)
+    }
+
+    /// Answers to tasks arrive there.
+    pub(crate) fn reactor(&self) -> &Port {
+        self.ports.at(Place::REACTOR)
+    }
+
     /// Works with the node, then does what follows from it. The timers are the caller's until it waits or calls
     /// [`Engine::entrust_timers`].
+    #[inline]
     pub(crate) fn visit<R>(&self, work: impl FnOnce(&mut Core, Time, &mut Errands) -> R) -> R {
-        let mut errands = errands::take();
+        self.visit_and_look(None, work, |_, _, result| result)
+    }
+
+    /// As [`Engine::visit`]; once all is settled, and before the lock is free again, `look` sees what came of it. For the
+    /// thread of the port `reader`, which is not told what it sees there.
+    #[inline]
+    pub(crate) fn visit_and_look<R, L>(
+        &self,
+        reader: Option<Place>,
+        work: impl FnOnce(&mut Core, Time, &mut Errands) -> R,
+        look: impl FnOnce(&mut Core, &mut Errands, R) -> L,
+    ) -> L {
+        let mut errands = Errands::new(reader);
         let mut core = self.core.lock();
         let now = clock::now();
-        let due = self.next_timer.load(SeqCst);
+        let due = self.next_timer.load(Relaxed);
         let result = work(&mut core, now, &mut errands);
         core.settle(now, &mut errands);
         let mut next = core.next_timer();
@@ -107,23 +139,34 @@ impl Engine {
             core.settle(now, &mut errands);
             next = core.next_timer();
         }
-        store_new(&self.next_timer, next);
-        if let Some(end) = core.lease_end() {
-            store_new(&self.lease_end, end);
+        let seen = look(&mut core, &mut errands, result);
+        if due != next.0 {
+            self.next_timer.store(next.0, Relaxed);
         }
+        self.publish_lease(&core);
         drop(core);
-        if errands.run() {
+        if errands.run(&self.ports) {
             self.phase_changed.notify_all();
-            self.agent.alarm.ring();
+            self.agent().alarm.ring();
         }
-        errands::put_back(errands);
-        result
+        seen
     }
 
-    /// Leaves the timers to the background thread, and wakes it if it would be late.
+    #[inline]
+    fn publish_lease(&self, core: &Core) {
+        let (incarnation, end) = core.info().map_or((0, 0), |info| (info.incarnation, info.lease_end.0));
+        if self.lease_end.load(Relaxed) != end {
+            self.incarnation.store(incarnation, Relaxed);
+            self.lease_end.store(end, Release);
+        }
+    }
+
+    /// Leaves the timers to the background thread, and wakes it if it would be late. Both times were written with the lock
+    /// held, so of that thread and the caller the later one saw what the other wrote.
+    #[inline]
     pub(crate) fn entrust_timers(&self) {
-        if self.next_timer.load(SeqCst) < self.wakes_at.load(SeqCst) {
-            self.agent.alarm.ring();
+        if self.next_timer.load(Relaxed) < self.wakes_at.load(Relaxed) {
+            self.agent().alarm.ring();
         }
     }
 
@@ -131,16 +174,16 @@ impl Engine {
     pub(crate) fn next_wake_up(&self) -> Time {
         let mut core = self.core.lock();
         let next = core.next_timer();
-        self.wakes_at.store(next.0, SeqCst);
+        self.wakes_at.store(next.0, Relaxed);
         next
     }
 
     pub(crate) fn is_up(&self) {
-        self.wakes_at.store(0, SeqCst);
+        self.wakes_at.store(0, Relaxed);
     }
 
     pub(crate) fn timers_are_due(&self) -> bool {
-        clock::now().0 >= self.next_timer.load(SeqCst)
+        clock::now().0 >= self.next_timer.load(Relaxed)
     }
 
     pub(crate) fn tick(&self) {
@@ -148,13 +191,16 @@ impl Engine {
     }
 
     /// The calling thread's reply port.
-    pub(crate) fn check_out(&self) -> Result<CheckedOut, Error> {
+    #[inline]
+    pub(crate) fn check_out(&self) -> Result<CheckedOut<'_>, Error> {
         let open = || {
             // Held until the port is known, so that a switch that moves meanwhile takes it along.
             let switch = self.switch.lock();
-            let port = Arc::new(Port::open(switch.1, self.reach.as_ref())?);
-            self.core.lock().ports.insert(port.socket.number(), port.clone());
-            Ok(port)
+            let port = Port::open(switch.1, self.reach.as_ref())?;
+            let number = port.socket.number();
+            let place = self.ports.add(port)?;
+            self.core.lock().ports.insert(number, place);
+            Ok(place)
         };
         let port = self.ports.check_out(open).map_err(system)?;
         port.socket.settle();
@@ -163,7 +209,7 @@ impl Engine {
 
     /// Reads what has come to `socket`, at most `most` packets.
     pub(crate) fn drain(&self, socket: &Socket, most: u32) {
-        let mut buffer = [0; RECEIVE_BYTES];
+        let mut buffer = Buffer::new();
         for _ in 0..most {
             match socket.receive(&mut buffer) {
                 Received::Packet(packet) => {
@@ -181,28 +227,42 @@ impl Engine {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
         }
-        self.ports.for_each(|port| {
-            if !port.is_taken() {
-                self.drain(&port.socket, u32::MAX);
-            }
-        });
+        self.ports.each().filter(|port| !port.is_taken()).for_each(|port| self.drain(&port.socket, u32::MAX));
     }
 
-    /// Waits until `done`, reading `socket` and driving the timers. Whoever makes it `done` rings `sleeper`.
-    pub(crate) fn wait(&self, sleeper: &Port, socket: &Socket, done: impl Fn() -> bool) {
-        let mut buffer = [0; RECEIVE_BYTES];
+    /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has changed
+    /// for the thread of `port` since the visit before, with the lock held.
+    pub(crate) fn wait<T>(
+        &self,
+        port: &CheckedOut<'_>,
+        socket: &Socket,
+        mut look: impl FnMut(&mut Core, &mut Errands) -> Option<T>,
+    ) -> T {
+        let mut buffer = Buffer::new();
         let spins_until = self.config.wait.spins_until();
         let mut spins = spins_until > Time(0);
         let mut looks = 0;
-        while !done() {
+        let reader = Some(port.place);
+        let mut look_if_told =
+            |core: &mut Core, errands: &mut Errands, ()| errands.told.then(|| look(core, errands)).flatten();
+        let seen = loop {
+            if port.take_news() {
+                let told = self.visit_and_look(reader, |_, _, errands| errands.told = true, &mut look_if_told);
+                if let Some(seen) = told {
+                    break seen;
+                }
+            }
             if !spins {
-                self.sleep(sleeper, socket, &done);
+                self.sleep(port, socket);
             }
             match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
-                    self.visit(|core, now, _| core.node.on_packet(now, packet));
-                    continue;
+                    let work = |core: &mut Core, now, _: &mut _| core.node.on_packet(now, packet);
+                    match self.visit_and_look(reader, work, &mut look_if_told) {
+                        Some(seen) => break seen,
+                        None => continue,
+                    }
                 }
                 Received::Nothing => {}
                 Received::Error(error) => self.complain(&error),
@@ -211,24 +271,28 @@ impl Engine {
             if !spins || looks % LOOKS_PER_CLOCK == 0 {
                 spins &= clock::now() < spins_until;
                 if self.timers_are_due() {
-                    self.tick();
+                    let tick = |core: &mut Core, now, errands: &mut _| core.on_tick(now, errands);
+                    if let Some(seen) = self.visit_and_look(reader, tick, &mut look_if_told) {
+                        break seen;
+                    }
                 }
             }
-        }
+        };
         self.entrust_timers();
+        seen
     }
 
-    fn sleep(&self, sleeper: &Port, socket: &Socket, done: &impl Fn() -> bool) {
-        sleeper.asleep.store(true, SeqCst);
-        if !done() && !socket.has_arrivals() {
-            let most = clock::until(Time(self.next_timer.load(SeqCst)));
+    fn sleep(&self, port: &Port, socket: &Socket) {
+        port.asleep.store(true, SeqCst);
+        if !port.has_news() && !socket.has_arrivals() {
+            let most = clock::until(Time(self.next_timer.load(Relaxed)));
             let sockets = [socket.descriptor(), socket.second_descriptor()];
-            let [_, _, rung] = poll([sockets[0], sockets[1], sleeper.alarm.descriptor()], most);
+            let [_, _, rung] = poll([sockets[0], sockets[1], port.alarm.descriptor()], most);
             if rung {
-                sleeper.alarm.silence();
+                port.alarm.silence();
             }
         }
-        sleeper.asleep.store(false, SeqCst);
+        port.asleep.store(false, Relaxed);
     }
 
     /// Waits for a session, at most for as long as the caller or enrolling may take.
@@ -305,12 +369,12 @@ impl Engine {
         let way = self.way_to(address);
         self.visit(|core, now, errands| {
             core.lose(Phase::Enrolling, errands);
-            let ports = std::mem::take(&mut core.ports);
-            for (number, port) in ports {
-                if let Err(error) = port.socket.reopen(address) {
+            for (number, place) in std::mem::take(&mut core.ports) {
+                let socket = &self.ports.at(place).socket;
+                if let Err(error) = socket.reopen(address) {
                     self.complain(&error);
                 }
-                core.ports.insert(if number == 0 { 0 } else { port.socket.number() }, port);
+                core.ports.insert(if number == 0 { 0 } else { socket.number() }, place);
             }
             core.node = Node::new(node_config(&self.config));
             self.set_out(core, now, &way);
@@ -324,25 +388,28 @@ impl Engine {
         self.go_on(way);
     }
 
-    /// Gives a request up, held or not. False: it was over already.
-    pub(crate) fn give_up(&self, id: RequestId, request: Arc<Request>) -> bool {
-        let known = self.visit(|core, now, errands| {
-            if core.requests.contains_key(&id) {
-                match request.standing() {
-                    Standing::Held => core.node.release(now, id),
-                    Standing::Waiting => core.node.cancel(now, id),
-                    _ => {}
-                }
+    /// Gives requests up, held or not. How many of them were over already, or past the end of their hold.
+    #[inline]
+    pub(crate) fn give_up(&self, requests: impl Iterator<Item = Begun>) -> usize {
+        let lost = self.visit(|core, now, errands| {
+            let lease_end = core.info().map_or(Time(0), |info| info.lease_end);
+            let mut lost = 0;
+            for begun in requests {
+                let end = core.book.of(begun).grant.until.min(lease_end);
+                lost += usize::from(!core.give_up(now, begun, errands) || now >= end);
             }
-            request.end(Standing::Released);
-            core.retire(id, request, errands)
+            lost
         });
         self.entrust_timers();
-        known
+        lost
     }
 
-    pub(crate) fn lease_end(&self) -> Time {
-        Time(self.lease_end.load(SeqCst))
+    /// Until when the holds of the session that gave out this id are safe; long ago if there is none any more.
+    pub(crate) fn lease_end(&self, id: RequestId) -> Time {
+        let end = self.lease_end.load(Acquire);
+        let is_its =
+            self.incarnation.load(Relaxed) << INCARNATION_SHIFT == id.0 >> INCARNATION_SHIFT << INCARNATION_SHIFT;
+        if is_its { Time(end) } else { Time(0) }
     }
 
     pub(crate) fn session(&self) -> (Phase, Option<SessionInfo>) {
@@ -374,7 +441,7 @@ impl Engine {
             return TransportReport { asked, hook: None, remark: None, ports: Vec::new() };
         };
         let mut report = reach.report(asked);
-        self.ports.for_each(|port| report.ports.extend(port.socket.report()));
+        report.ports.extend(self.ports.each().filter_map(|port| port.socket.report()));
         report
     }
 
@@ -395,19 +462,12 @@ impl Engine {
         self.closes_at.store(clock::after(clock::now(), LEAVE_MOST).0, SeqCst);
         self.config.observer.closes();
         self.visit(|core, now, _| core.node.leave(now));
-        self.agent.alarm.ring();
+        self.agent().alarm.ring();
     }
 
     /// When the background thread ends, whatever the switch says.
     pub(crate) fn closes_at(&self) -> Time {
         Time(self.closes_at.load(SeqCst))
-    }
-}
-
-/// A sequentially consistent store costs 5 ns, a look nothing; mostly there is nothing new.
-fn store_new(to: &AtomicU64, time: Time) {
-    if to.load(SeqCst) != time.0 {
-        to.store(time.0, SeqCst);
     }
 }
 

@@ -99,7 +99,7 @@ impl Engine {
 
     fn ask(self: &Arc<Engine>, path: PathBuf, credentials: Credentials) {
         let node = node_config(&self.config);
-        let question = question(&self.config.namespace, &node, self.agent.socket.number());
+        let question = question(&self.config.namespace, &node, self.agent().socket.number());
         *self.admission.attempt.lock() = node.seed;
         self.in_thread(move || match secure::enrol(&credentials, question) {
             Ok((asked, enrolment)) => Box::new(move |engine| {
@@ -114,7 +114,7 @@ impl Engine {
             Err(NotEnrolled::Refused(reason)) => Box::new(move |engine| {
                 engine.visit(|core, _, errands| {
                     if engine.still_wants(core, node.seed) {
-                        core.enter(Phase::Refused(reason), errands);
+                        core.enter_phase(Phase::Refused(reason), errands);
                     }
                 });
             }),

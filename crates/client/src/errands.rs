@@ -1,97 +1,162 @@
 //! What is to be done once the session's lock is free again: packets to send, threads and tasks to wake.
 //!
-//! One per thread, used again, so that none of this allocates after the first times. A task that is woken may run at
-//! once, here, and call Wayside again: then that call gets an `Errands` of its own.
+//! Mostly that is nothing, or one packet of one entry, which is kept here. The rest is in lists, one set of them per thread,
+//! made before that thread works with a session and used again, so that none of this allocates after the first times. A task that is woken may run at once, in
+//! [`Errands::run`], and call Wayside again: then that call gets lists of its own.
 
-use crate::port::Port;
-use crate::request::Request;
+use crate::port::{Place, Ports};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
 pub(crate) struct Errands {
+    /// Port of the thread whose errands these are, where it waits: it looks for itself.
+    reader: Option<Place>,
+    /// Something has changed for that thread.
+    pub(crate) told: bool,
+    /// The first packet, if it is short: where it goes from, its length and its bytes.
+    first: Option<(Place, usize)>,
+    short: [u8; SHORT],
+    rest: Option<Box<Rest>>,
+}
+
+struct Rest {
     bytes: Vec<u8>,
     /// Port to send from, and the end of its packet in `bytes`.
-    packets: Vec<(Arc<Port>, usize)>,
-    sleepers: Vec<Arc<Port>>,
+    packets: Vec<(Place, usize)>,
+    /// Threads that something has changed for.
+    told: Vec<Place>,
     wakers: Vec<Waker>,
-    /// Records whose wakers a caller wrote: dropped without the lock.
-    buried: Vec<Arc<Request>>,
+    /// Written by a caller: dropped without the lock.
+    forgotten: Vec<Waker>,
     phase_changed: bool,
 }
 
+/// A packet of one entry.
+const SHORT: usize = wayside_wire::entry_at(1);
 /// Room for two full packets, or some thirty of one entry.
 const BYTES: usize = 2 * wayside_wire::limits::MAX_PACKET_BYTES;
 
 impl Errands {
-    fn new() -> Errands {
-        Errands {
-            bytes: Vec::with_capacity(BYTES),
-            packets: Vec::with_capacity(32),
-            sleepers: Vec::with_capacity(8),
-            wakers: Vec::with_capacity(8),
-            buried: Vec::with_capacity(8),
-            phase_changed: false,
+    #[inline]
+    pub(crate) fn new(reader: Option<Place>) -> Errands {
+        Errands { reader, told: false, first: None, short: [0; SHORT], rest: None }
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, port: Place, packet: &[u8]) {
+        if self.first.is_none()
+            && self.rest.is_none()
+            && let Some(short) = self.short.get_mut(..packet.len())
+        {
+            short.copy_from_slice(packet);
+            self.first = Some((port, packet.len()));
+        } else {
+            let rest = self.rest();
+            rest.bytes.extend_from_slice(packet);
+            rest.packets.push((port, rest.bytes.len()));
         }
     }
 
-    pub(crate) fn send(&mut self, port: &Arc<Port>, packet: &[u8]) {
-        self.bytes.extend_from_slice(packet);
-        self.packets.push((port.clone(), self.bytes.len()));
-    }
-
-    /// Wakes the port's thread if it sleeps.
-    pub(crate) fn ring(&mut self, port: &Arc<Port>) {
-        if port.asleep.load(SeqCst) {
-            self.sleepers.push(port.clone());
+    /// Tells the port's thread that something has changed for it.
+    #[inline]
+    pub(crate) fn tell(&mut self, port: Place) {
+        if self.reader == Some(port) {
+            self.told = true;
+        } else {
+            self.rest().told.push(port);
         }
     }
 
-    pub(crate) fn wakers(&mut self) -> &mut Vec<Waker> {
-        &mut self.wakers
+    /// Calls these tasks.
+    pub(crate) fn wake(&mut self, wakers: &mut Vec<Waker>) {
+        self.rest().wakers.append(wakers);
     }
 
-    pub(crate) fn bury(&mut self, request: Arc<Request>) {
-        self.buried.push(request);
+    /// Drops what a caller wrote.
+    pub(crate) fn forget(&mut self, wakers: &mut Vec<Waker>) {
+        if !wakers.is_empty() {
+            self.rest().forgotten.append(wakers);
+        }
     }
 
     /// The session has begun or ended.
     pub(crate) fn tell_newcomers(&mut self, newcomers: &mut Vec<Waker>) {
-        self.wakers.append(newcomers);
-        self.phase_changed = true;
+        self.wake(newcomers);
+        self.rest().phase_changed = true;
+    }
+
+    #[cold]
+    fn rest(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_with(Rest::take)
     }
 
     /// Does everything. True: the session has begun or ended.
-    pub(crate) fn run(&mut self) -> bool {
+    #[inline]
+    pub(crate) fn run(&mut self, ports: &Ports) -> bool {
+        (self.first.is_some() || self.rest.is_some()) && self.run_all(ports)
+    }
+
+    fn run_all(&mut self, ports: &Ports) -> bool {
+        if let Some((port, bytes)) = self.first {
+            ports.at(port).socket.send(&self.short[..bytes]);
+        }
+        self.rest.take().is_some_and(|rest| rest.run(ports))
+    }
+}
+
+/// Makes the calling thread's lists.
+pub(crate) fn prepare() {
+    Rest::take().put_back();
+}
+
+impl Rest {
+    fn new() -> Box<Rest> {
+        Box::new(Rest {
+            bytes: Vec::with_capacity(BYTES),
+            packets: Vec::with_capacity(32),
+            told: Vec::with_capacity(8),
+            wakers: Vec::with_capacity(8),
+            forgotten: Vec::with_capacity(8),
+            phase_changed: false,
+        })
+    }
+
+    /// The calling thread's, empty; a new one while that is in use, or when the thread is ending.
+    fn take() -> Box<Rest> {
+        OWN.try_with(Cell::take).ok().flatten().unwrap_or_else(Rest::new)
+    }
+
+    fn run(mut self: Box<Rest>, ports: &Ports) -> bool {
         let mut from = 0;
-        for (port, to) in self.packets.drain(..) {
-            port.socket.send(&self.bytes[from..to]);
-            from = to;
+        for run in self.packets.chunk_by(|one, next| one.0 == next.0) {
+            let packet =
+                |from: &mut usize, &(_, end): &(Place, usize)| Some(&self.bytes[std::mem::replace(from, end)..end]);
+            ports.at(run[0].0).socket.send_all(run.iter().scan(from, packet));
+            from = run[run.len() - 1].1;
         }
+        self.packets.clear();
         self.bytes.clear();
-        if !self.sleepers.is_empty() {
-            self.sleepers.drain(..).for_each(|port| port.alarm.ring());
+        for place in self.told.drain(..) {
+            let port = ports.at(place);
+            port.news.store(true, SeqCst);
+            if port.asleep.load(SeqCst) {
+                port.alarm.ring();
+            }
         }
-        self.buried.clear();
-        if !self.wakers.is_empty() {
-            self.wakers.drain(..).for_each(Waker::wake);
-        }
-        std::mem::take(&mut self.phase_changed)
+        self.forgotten.clear();
+        self.wakers.drain(..).for_each(Waker::wake);
+        let phase_changed = std::mem::take(&mut self.phase_changed);
+        self.put_back();
+        phase_changed
+    }
+
+    /// It is empty.
+    fn put_back(self: Box<Rest>) {
+        let _ = OWN.try_with(|own| own.set(Some(self)));
     }
 }
 
 thread_local! {
-    /// Boxed, for it is taken and put back twice in every acquire.
-    static OWN: Cell<Option<Box<Errands>>> = const { Cell::new(None) };
-}
-
-/// The calling thread's, empty; a new one while that is in use, or when the thread is ending.
-pub(crate) fn take() -> Box<Errands> {
-    OWN.try_with(Cell::take).ok().flatten().unwrap_or_else(|| Box::new(Errands::new()))
-}
-
-/// Puts it back, empty.
-pub(crate) fn put_back(errands: Box<Errands>) {
-    let _ = OWN.try_with(|own| own.set(Some(errands)));
+    static OWN: Cell<Option<Box<Rest>>> = const { Cell::new(None) };
 }

@@ -3,8 +3,10 @@
 //! A guard may be moved to another thread or task, dropped anywhere and at any time. If it is forgotten, its lock is
 //! held until the session ends.
 
-use crate::core::Begun;
-use crate::request::{Request, Standing};
+use crate::core::Core;
+use crate::errands::Errands;
+use crate::port::Place;
+use crate::request::{Begun, Grant, Request, Standing};
 use crate::session::Connection;
 use crate::{Error, clock};
 use std::future::{self, Future};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
-use wayside_protocol::{Mode, Path, RequestId, Time, Token};
+use wayside_protocol::{Mode, Path, Time, Token};
 
 /// A lock that is held. Dropping it gives the lock back, without waiting for anybody.
 ///
@@ -23,51 +25,55 @@ use wayside_protocol::{Mode, Path, RequestId, Time, Token};
 #[must_use = "the lock is given back when its guard is dropped"]
 pub struct Guard {
     connection: Arc<Connection>,
-    id: RequestId,
-    /// None once given back.
-    request: Option<Arc<Request>>,
+    name: u64,
+    begun: Begun,
+    grant: Grant,
+    is_given_back: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(connection: Arc<Connection>, begun: Begun) -> Guard {
-        Guard { connection, id: begun.id, request: Some(begun.request) }
+    #[inline]
+    pub(crate) fn new(connection: Arc<Connection>, name: u64, begun: Begun, grant: Grant) -> Guard {
+        Guard { connection, name, begun, grant, is_given_back: false }
     }
 
-    fn request(&self) -> &Arc<Request> {
-        self.request.as_ref().expect("taken only by release and drop, which consume the guard")
+    /// Looks at what the session knows of it, over or not.
+    fn look<R>(&self, look: impl FnOnce(&mut Request, &mut Errands) -> R) -> R {
+        let look = |core: &mut Core, _, errands: &mut _| look(core.book.of(self.begun), errands);
+        self.connection.engine.visit(look)
     }
 
     /// The fencing token: 63 bits. A later exclusive grant of the same name has a higher one, across restarts of the
     /// switch too; shared holders may have the same.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.request().token()
+        self.grant.token
     }
 
     /// Shared or exclusive.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.request().mode()
+        self.look(|request, _| request.mode)
     }
 
     /// Who granted it: the switch, the slot's agent on another node, or this process's own agent.
     #[must_use]
     pub fn path(&self) -> Path {
-        self.request().path()
+        self.grant.path
     }
 
     /// The name as it was asked for; a number in decimal.
     #[must_use]
     pub fn name(&self) -> String {
-        self.request().name.to_string()
+        self.look(|request, _| request.label())
     }
 
     pub(crate) fn name_id(&self) -> u64 {
-        self.request().name.id
+        self.name
     }
 
     fn end(&self) -> Time {
-        self.connection.engine.lease_end().min(self.request().until())
+        self.connection.engine.lease_end(self.begun.id).min(self.grant.until)
     }
 
     /// Until when the lock is held unless the session's next heartbeat is acknowledged before: earlier than anybody
@@ -80,7 +86,7 @@ impl Guard {
     /// Whether the lock is lost. Cheap (no system call): ask before every step that must not happen without it.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.request().standing() != Standing::Held || clock::now() >= self.end()
+        clock::now() >= self.end()
     }
 
     /// Sleeps until the lock is lost: for a thread that watches over the work of another one.
@@ -94,7 +100,8 @@ impl Guard {
     }
 
     pub(crate) fn poll_lost(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.request().listen(context);
+        let mut waker = Some(context.waker().clone());
+        self.look(|request, _| request.listen(&mut waker));
         if self.is_lost() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -105,33 +112,40 @@ impl Guard {
     /// [`Error::Lost`].
     pub fn downgrade(&mut self) -> Result<(), Error> {
         let engine = &self.connection.engine;
-        let request = self.request();
         let port = engine.check_out()?;
-        let known = engine.visit(|core, now, _| {
-            let home = core.requests.get_mut(&self.id)?.waiter.replace(port.clone());
-            core.node.downgrade(now, self.id);
-            Some(home.unwrap_or_else(|| engine.reactor.clone()))
-        });
-        // The answer comes to the port of the thread that acquired.
-        let home = known.ok_or(Error::Lost)?;
-        engine.wait(&port, &home.socket, || request.standing() != Standing::Held || request.mode() == Mode::Shared);
+        let (home, shared) = engine.visit_and_look(
+            Some(port.place),
+            |core, now, _| {
+                // The answer comes to the port of the thread that acquired.
+                let home = core.book.of(self.begun).waiter.replace(port.place).unwrap_or(Place::REACTOR);
+                core.node.downgrade(now, self.begun.id);
+                home
+            },
+            |core, _, home| (home, core.book.of(self.begun).downgraded()),
+        );
+        let look = |core: &mut Core, _: &mut _| core.book.of(self.begun).downgraded();
+        shared.unwrap_or_else(|| engine.wait(&port, &engine.port(home).socket, look))?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 
     /// As [`Guard::downgrade`], as a future. Dropping it does not take the downgrade back.
     pub async fn downgrade_async(&mut self) -> Result<(), Error> {
         let engine = &self.connection.engine;
-        let known = engine.visit(|core, now, _| {
-            core.node.downgrade(now, self.id);
-            core.requests.contains_key(&self.id)
-        });
+        engine.visit(|core, now, _| core.node.downgrade(now, self.begun.id));
         engine.entrust_timers();
         future::poll_fn(|context| {
-            self.request().listen(context);
-            let settled = !known || self.is_lost() || self.mode() == Mode::Shared;
-            if settled { Poll::Ready(()) } else { Poll::Pending }
+            let mut waker = Some(context.waker().clone());
+            let shared = self.look(|request, errands| {
+                let shared = request.downgraded();
+                match shared {
+                    None => request.listen(&mut waker),
+                    Some(_) => errands.forget(&mut request.listeners),
+                }
+                shared
+            });
+            shared.map_or(Poll::Pending, Poll::Ready)
         })
-        .await;
+        .await?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 
@@ -140,22 +154,41 @@ impl Guard {
     /// # Errors
     /// [`Error::Lost`] if it was not: what was done under it may have met another holder.
     pub fn release(mut self) -> Result<(), Error> {
-        let lost = self.is_lost();
-        let known = self.give_back();
-        if known && !lost { Ok(()) } else { Err(Error::Lost) }
+        let engine = &self.connection.engine;
+        engine.config.observer.gave_back();
+        self.is_given_back = true;
+        if engine.give_up([self.begun].into_iter()) > 0 { Err(Error::Lost) } else { Ok(()) }
     }
 
-    fn give_back(&mut self) -> bool {
-        self.request.take().is_some_and(|request| {
-            self.connection.engine.config.observer.gave_back();
-            self.connection.engine.give_up(self.id, request)
-        })
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// For who gives its request back himself, with others.
+    pub(crate) fn take(&mut self) -> Begun {
+        self.is_given_back = true;
+        self.begun
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.give_back();
+        if !self.is_given_back {
+            let engine = &self.connection.engine;
+            engine.config.observer.gave_back();
+            engine.give_up([self.begun].into_iter());
+        }
+    }
+}
+
+impl Request {
+    /// What came of a downgrade; None: nothing yet.
+    fn downgraded(&self) -> Option<Result<(), Error>> {
+        if self.standing != Standing::Held {
+            Some(Err(Error::Lost))
+        } else {
+            (self.mode == Mode::Shared).then_some(Ok(()))
+        }
     }
 }
 

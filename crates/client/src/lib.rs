@@ -34,6 +34,7 @@
 //! itself is `wayside-protocol`.
 
 mod background;
+mod book;
 mod clock;
 pub mod control;
 mod core;

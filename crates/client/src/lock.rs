@@ -1,18 +1,20 @@
 //! Asking for one lock: blocking, trying, or as a future.
 
-use crate::core::{Answer, Begun, Core, Terms};
+use crate::core::{Answer, Core, Terms};
 use crate::engine::Engine;
+use crate::errands::Errands;
 use crate::guard::Guard;
 use crate::observe::Watch;
-use crate::request::Standing;
+use crate::port::{CheckedOut, Place};
+use crate::request::{Begun, Outcome};
 use crate::session::{Connection, Session};
 use crate::{Error, Name, clock};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use wayside_protocol::{Mode, Time};
+use wayside_protocol::{AcquireError, Mode, Time};
 
 /// A lock that is asked for. [`LockRequest::acquire`] blocks; awaiting it does not.
 ///
@@ -72,18 +74,26 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let name = self.name.named()?;
         let port = engine.check_out()?;
         let mut since = None;
-        let begun = loop {
-            match engine.visit(|core, now, _| {
-                let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
-                let begun = core.begin(now, name, &self.terms, deadline, Answer::Thread(&port));
-                begun.inspect(|begun| begun.iter().for_each(|begun| watch.is(begun)))
-            })? {
-                Some(begun) => break begun,
-                None => engine.await_session(self.terms.wait)?,
+        let (begun, outcome) = loop {
+            let begun = engine.visit_and_look(
+                Some(port.place),
+                |core, now, _| {
+                    let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
+                    let begun = core.begin(now, name, &self.terms, deadline, Answer::at(&port))?;
+                    watch.is(begun, name.id, core);
+                    Ok(begun)
+                },
+                |core, _, begun: Result<_, AcquireError>| begun.map(|begun| (begun, core.book.of(begun).outcome())),
+            );
+            match begun {
+                Ok(begun) => break begun,
+                Err(AcquireError::NoSession) => engine.await_session(self.terms.wait)?,
+                Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
             }
         };
-        engine.wait(&port, &port.socket, || begun.request.standing() != Standing::Waiting);
-        conclude(connection, begun)
+        let outcome =
+            outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, |core, _| core.book.of(begun).outcome()));
+        conclude(connection, name.id, begun, outcome)
     }
 
     /// Takes the lock if it is to be had at once: one round trip.
@@ -136,8 +146,11 @@ pub struct Acquiring<'n> {
 }
 
 enum State {
-    New { since: Option<Time> },
-    Waiting(Begun),
+    New {
+        since: Option<Time>,
+    },
+    /// With its name's id.
+    Waiting(u64, Begun),
     Done,
 }
 
@@ -158,80 +171,121 @@ impl Acquiring<'_> {
         let this = self;
         let engine = &this.connection.engine;
         let watch = this.watch.get_or_insert_with(|| engine.config.observer.watch(this.terms.mode));
-        if let State::New { since } = &mut this.state {
-            let name = this.name.named()?;
-            let since = *since.get_or_insert_with(clock::now);
-            let terms = &this.terms;
-            match engine.begin_for_task(context, since, terms, |core, now, deadline, answer| {
-                let begun = core.begin(now, name, terms, deadline, answer);
-                begun.inspect(|begun| begun.iter().for_each(|begun| watch.is(begun)))
-            }) {
-                Poll::Ready(begun) => this.state = State::Waiting(begun?),
-                Poll::Pending => return Poll::Pending,
+        let mut waker = Some(context.waker().clone());
+        let (name, outcome) = match this.state {
+            State::New { ref mut since } => {
+                let name = this.name.named()?;
+                let since = *since.get_or_insert_with(clock::now);
+                let terms = &this.terms;
+                let begun = engine.begin_for_task(
+                    context,
+                    since,
+                    terms,
+                    |core, now, deadline, answer| {
+                        let begun = core.begin(now, name, terms, deadline, answer)?;
+                        watch.is(begun, name.id, core);
+                        Ok(begun)
+                    },
+                    |core, errands, begun| (begun, core.look_for_task(begun, &mut waker, errands)),
+                );
+                match begun {
+                    Poll::Ready(Ok((begun, outcome))) => {
+                        this.state = State::Waiting(name.id, begun);
+                        (name.id, outcome)
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-        }
-        let State::Waiting(begun) = &this.state else { panic!("polled after it was ready") };
-        begun.request.listen(context);
-        if begun.request.standing() == Standing::Waiting {
-            return Poll::Pending;
-        }
-        let State::Waiting(begun) = std::mem::replace(&mut this.state, State::Done) else { unreachable!("as above") };
-        begun.request.forget_listeners();
-        Poll::Ready(conclude(&this.connection, begun))
+            State::Waiting(name, begun) => {
+                let look = |core: &mut Core, errands: &mut _, ()| core.look_for_task(begun, &mut waker, errands);
+                (name, engine.visit_and_look(None, |_, _, _| (), look))
+            }
+            State::Done => panic!("polled after it was ready"),
+        };
+        let Some(outcome) = outcome else { return Poll::Pending };
+        let State::Waiting(_, begun) = std::mem::replace(&mut this.state, State::Done) else {
+            unreachable!("as above")
+        };
+        Poll::Ready(conclude(&this.connection, name, begun, outcome))
     }
 }
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        if let State::Waiting(begun) = std::mem::replace(&mut self.state, State::Done) {
-            begun.request.forget_listeners();
-            self.connection.engine.give_up(begun.id, begun.request);
+        if let State::Waiting(_, begun) = self.state {
+            self.connection.engine.give_up([begun].into_iter());
         }
     }
 }
 
-/// The guard of a request that waits no more, or why there is none.
-pub(crate) fn conclude(connection: &Arc<Connection>, begun: Begun) -> Result<Guard, Error> {
-    if let Some(error) = failure(&begun) {
-        connection.engine.give_up(begun.id, begun.request);
-        return Err(error);
+/// The guard of a request that was granted; otherwise the request is given up.
+#[inline]
+fn conclude(connection: &Arc<Connection>, name: u64, begun: Begun, outcome: Outcome) -> Result<Guard, Error> {
+    match outcome {
+        Ok(grant) => Ok(Guard::new(connection.clone(), name, begun, grant)),
+        Err(refused) => {
+            connection.engine.give_up([begun].into_iter());
+            Err(refused.into())
+        }
     }
-    Ok(Guard::new(connection.clone(), begun))
 }
 
-pub(crate) fn failure(begun: &Begun) -> Option<Error> {
-    match begun.request.standing() {
-        Standing::Waiting | Standing::Held => None,
-        Standing::Busy => Some(Error::Busy { holder: begun.request.holder() }),
-        Standing::TimedOut => Some(Error::TimedOut),
-        Standing::Lost | Standing::Released => Some(Error::Lost),
+impl Answer {
+    /// At the port of the thread that will wait for it.
+    #[inline]
+    pub(crate) fn at(port: &CheckedOut<'_>) -> Answer {
+        Answer { place: port.place, number: port.socket.number() }
+    }
+}
+
+impl Core {
+    /// What came of a task's request; where it waits, the task is called when that changes.
+    fn look_for_task(&mut self, begun: Begun, waker: &mut Option<Waker>, errands: &mut Errands) -> Option<Outcome> {
+        let request = self.book.of(begun);
+        let outcome = request.outcome();
+        match outcome {
+            None => request.listen(waker),
+            Some(_) => errands.forget(&mut request.listeners),
+        }
+        outcome
     }
 }
 
 impl Engine {
-    /// Begins a request for a task, which is called when there is a session to begin it in.
-    pub(crate) fn begin_for_task<T>(
+    /// Begins a request for a task, which is called when there is a session to begin it in. `look` as in
+    /// [`Engine::visit_and_look`].
+    pub(crate) fn begin_for_task<B, T>(
         &self,
         context: &Context<'_>,
         since: Time,
         terms: &Terms,
-        begin: impl FnOnce(&mut Core, Time, Option<Time>, Answer<'_>) -> Result<Option<T>, Error>,
+        begin: impl FnOnce(&mut Core, Time, Option<Time>, Answer) -> Result<B, AcquireError>,
+        look: impl FnOnce(&mut Core, &mut Errands, B) -> T,
     ) -> Poll<Result<T, Error>> {
         let deadline = terms.deadline(since, self.patience());
-        let begun = self.visit(|core, now, _| {
-            if let Some(begun) = begin(core, now, deadline, Answer::Task(&self.reactor))? {
-                return Ok(Some(begun));
-            }
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return Err(Error::TimedOut);
-            }
-            self.verdict(core).transpose()?;
-            if now >= clock::after(since, self.patience()) {
-                return Err(self.unavailable());
-            }
-            core.newcomers.push(context.waker().clone());
-            Ok(None)
-        });
+        let answer = Answer { place: Place::REACTOR, number: self.reactor().socket.number() };
+        let mut waker = Some(context.waker().clone());
+        let begun = self.visit_and_look(
+            None,
+            |core, now, _| {
+                match begin(core, now, deadline, answer) {
+                    Ok(begun) => return Ok(Some(begun)),
+                    Err(AcquireError::NoSession) => {}
+                    Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+                }
+                if deadline.is_some_and(|deadline| now >= deadline) {
+                    return Err(Error::TimedOut);
+                }
+                self.verdict(core).transpose()?;
+                if now >= clock::after(since, self.patience()) {
+                    return Err(self.unavailable());
+                }
+                core.newcomers.extend(waker.take());
+                Ok(None)
+            },
+            |core, errands, begun| begun.map(|begun| begun.map(|begun| look(core, errands, begun))),
+        );
         self.entrust_timers();
         match begun {
             Ok(Some(begun)) => Poll::Ready(Ok(begun)),

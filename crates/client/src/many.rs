@@ -1,19 +1,21 @@
 //! Asking for several locks: all or none, in one order everywhere.
 
-use crate::core::{Answer, Begun, Terms};
+use crate::core::{Answer, Core, Terms};
+use crate::engine::Engine;
+use crate::errands::Errands;
 use crate::guard::{Guard, block_on};
-use crate::lock::{conclude, failure};
 use crate::name::Named;
 use crate::observe::Watch;
-use crate::request::Standing;
+use crate::request::{Begun, Standing};
 use crate::session::{Connection, Session};
 use crate::{Error, Name, clock};
 use std::future::{self, Future, IntoFuture};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use wayside_protocol::{Mode, Time};
+use wayside_protocol::{AcquireError, Mode, Time};
 
 /// Several locks that are asked for.
 ///
@@ -26,13 +28,19 @@ use wayside_protocol::{Mode, Time};
 #[must_use = "nothing is asked for until `acquire`, `try_lock` or `.await`"]
 pub struct ManyRequest<'s, 'n> {
     session: &'s Session,
-    names: Vec<Name<'n>>,
+    names: Result<Vec<Named<'n>>, Error>,
     terms: Terms,
 }
 
 impl<'s, 'n> ManyRequest<'s, 'n> {
-    pub(crate) fn new(session: &'s Session, names: Vec<Name<'n>>) -> Self {
-        ManyRequest { session, names, terms: Terms::PLAIN }
+    pub(crate) fn new(session: &'s Session, names: impl Iterator<Item = Name<'n>>) -> Self {
+        // Not collected as a result: that would not make room at once.
+        let mut named = Vec::with_capacity(names.size_hint().0);
+        let outcome = names.into_iter().try_for_each(|name| {
+            named.push(name.named()?);
+            Ok(())
+        });
+        ManyRequest { session, names: outcome.map(|()| named), terms: Terms::PLAIN }
     }
 
     /// All of them shared, instead of exclusive.
@@ -67,20 +75,33 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     fn acquire_unwatched(self) -> Result<Guards, Error> {
         let connection = &self.session.connection;
         let engine = &connection.engine;
-        let mut names = named(&self.names)?;
+        let mut names = self.names?;
+        let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
         let port = engine.check_out()?;
         let mut since = None;
-        let begun = loop {
-            match engine.visit(|core, now, _| {
-                let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
-                core.begin_many(now, &mut names, &self.terms, deadline, Answer::Thread(&port))
-            })? {
-                Some(begun) => break begun,
-                None => engine.await_session(self.terms.wait)?,
+        let outcome = loop {
+            let begun = engine.visit_and_look(
+                Some(port.place),
+                |core, now, _| {
+                    let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
+                    let answer = Answer::at(&port);
+                    core.begin_many(now, &mut names, &self.terms, deadline, answer, &mut room)
+                },
+                |core, _, begun| {
+                    begun.map(|begun| {
+                        waited.begun = begun;
+                        waited.look(core, connection)
+                    })
+                },
+            );
+            match begun {
+                Ok(outcome) => break outcome,
+                Err(AcquireError::NoSession) => engine.await_session(self.terms.wait)?,
+                Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
             }
         };
-        engine.wait(&port, &port.socket, || is_settled(&begun));
-        conclude_all(connection, begun)
+        let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
+        outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, look)).inspect_err(|_| waited.give_up(engine))
     }
 
     /// Takes them if all are to be had at once.
@@ -99,7 +120,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
             names: self.names,
             terms: self.terms,
             since: None,
-            begun: None,
+            waited: None,
             watch: None,
         }
     }
@@ -124,10 +145,10 @@ impl<'n> IntoFuture for ManyRequest<'_, 'n> {
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringMany<'n> {
     connection: Arc<Connection>,
-    names: Vec<Name<'n>>,
+    names: Result<Vec<Named<'n>>, Error>,
     terms: Terms,
     since: Option<Time>,
-    begun: Option<Vec<Begun>>,
+    waited: Option<Waited>,
     /// From the first poll on.
     watch: Option<Watch>,
 }
@@ -151,34 +172,109 @@ impl AcquiringMany<'_> {
     fn poll_unwatched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
         let this = self;
         let engine = &this.connection.engine;
-        if this.begun.is_none() {
-            let mut names = named(&this.names)?;
+        let mut waker = Some(context.waker().clone());
+        let connection = &this.connection;
+        let outcome = if let Some(waited) = &mut this.waited {
+            let look =
+                |core: &mut Core, errands: &mut _, ()| waited.look_for_task(core, connection, &mut waker, errands);
+            engine.visit_and_look(None, |_, _, _| (), look)
+        } else {
+            let names = this.names.as_mut().map_err(|error| error.clone())?;
             let since = *this.since.get_or_insert_with(clock::now);
+            let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
             let terms = &this.terms;
-            match engine.begin_for_task(context, since, terms, |core, now, deadline, answer| {
-                core.begin_many(now, &mut names, terms, deadline, answer)
-            }) {
-                Poll::Ready(begun) => this.begun = Some(begun?),
+            let outcome = engine.begin_for_task(
+                context,
+                since,
+                terms,
+                |core, now, deadline, answer| core.begin_many(now, names, terms, deadline, answer, &mut room),
+                |core, errands, begun| {
+                    waited.begun = begun;
+                    waited.look_for_task(core, connection, &mut waker, errands)
+                },
+            );
+            match outcome {
+                Poll::Ready(outcome) => {
+                    let outcome = outcome?;
+                    this.waited = Some(waited);
+                    outcome
+                }
                 Poll::Pending => return Poll::Pending,
             }
-        }
-        let begun = this.begun.as_ref().expect("begun above");
-        begun.iter().for_each(|one| one.request.listen(context));
-        if !is_settled(begun) {
-            return Poll::Pending;
-        }
-        let begun = this.begun.replace(Vec::new()).unwrap_or_default();
-        begun.iter().for_each(|one| one.request.forget_listeners());
-        Poll::Ready(conclude_all(&this.connection, begun))
+        };
+        let Some(outcome) = outcome else { return Poll::Pending };
+        let waited = this.waited.replace(Waited::new(0)).expect("set above");
+        Poll::Ready(outcome.inspect_err(|_| waited.give_up(engine)))
     }
 }
 
 impl Drop for AcquiringMany<'_> {
     fn drop(&mut self) {
-        for one in self.begun.take().unwrap_or_default() {
-            one.request.forget_listeners();
-            self.connection.engine.give_up(one.id, one.request);
+        if let Some(waited) = &self.waited {
+            waited.give_up(&self.connection.engine);
         }
+    }
+}
+
+/// Requests that are granted one after the other, and how many of them were when they were looked at last: the others
+/// wait, so that the first of them is the next that anything happens to.
+struct Waited {
+    begun: Vec<Begun>,
+    held: usize,
+    /// With room for all, made before: nothing allocates while the session's lock is held.
+    guards: Vec<Guard>,
+}
+
+impl Waited {
+    fn new(count: usize) -> Waited {
+        Waited { begun: Vec::new(), held: 0, guards: Vec::with_capacity(count) }
+    }
+
+    /// All guards, or why there are none; None while that is open.
+    fn look(&mut self, core: &mut Core, connection: &Arc<Connection>) -> Option<Result<Guards, Error>> {
+        while let Some(&next) = self.begun.get(self.held) {
+            match core.book.of(next).outcome()? {
+                Ok(_) => self.held += 1,
+                Err(refused) => return Some(Err(refused.into())),
+            }
+        }
+        // One that was granted first may be over by now, by its own time.
+        if !self.begun.iter().all(|&one| core.book.of(one).standing == Standing::Held) {
+            return Some(Err(Error::Lost));
+        }
+        self.guards.extend(self.begun.iter().map(|&one| {
+            let request = core.book.of(one);
+            Guard::new(connection.clone(), request.name, one, request.grant)
+        }));
+        Some(Ok(Guards { guards: mem::take(&mut self.guards) }))
+    }
+
+    /// From the last to the first: none of those still to come is asked for.
+    fn give_up(&self, engine: &Engine) {
+        engine.give_up(self.begun.iter().rev().copied());
+    }
+
+    /// As [`Waited::look`]; while that is open the task is called when something happens to the next.
+    fn look_for_task(
+        &mut self,
+        core: &mut Core,
+        connection: &Arc<Connection>,
+        waker: &mut Option<Waker>,
+        errands: &mut Errands,
+    ) -> Option<Result<Guards, Error>> {
+        let before = self.held;
+        let outcome = self.look(core, connection);
+        for begun in &self.begun[before..self.held] {
+            errands.forget(&mut core.book.of(*begun).listeners);
+        }
+        if let Some(&next) = self.begun.get(self.held) {
+            let next = core.book.of(next);
+            match outcome {
+                None => next.listen(waker),
+                Some(_) => errands.forget(&mut next.listeners),
+            }
+        }
+        outcome
     }
 }
 
@@ -231,31 +327,23 @@ impl Guards {
     ///
     /// # Errors
     /// [`Error::Lost`] if one was not.
-    pub fn release(self) -> Result<(), Error> {
-        let outcomes: Vec<_> = self.guards.into_iter().map(Guard::release).collect();
-        outcomes.into_iter().collect()
+    pub fn release(mut self) -> Result<(), Error> {
+        if self.give_back() > 0 { Err(Error::Lost) } else { Ok(()) }
+    }
+
+    /// All at once: one visit of the session, and as few system calls as the transport allows. How many were lost.
+    fn give_back(&mut self) -> usize {
+        let Some(first) = self.guards.first() else { return 0 };
+        let connection = first.connection().clone();
+        self.guards.iter().for_each(|_| connection.engine.config.observer.gave_back());
+        let lost = connection.engine.give_up(self.guards.iter_mut().map(Guard::take));
+        self.guards.clear();
+        lost
     }
 }
 
-fn named<'n>(names: &[Name<'n>]) -> Result<Vec<Named<'n>>, Error> {
-    names.iter().map(|name| name.named()).collect()
-}
-
-/// All are held, or one of them cannot be had.
-fn is_settled(begun: &[Begun]) -> bool {
-    begun.iter().all(|one| one.request.standing() != Standing::Waiting)
-        || begun.iter().any(|one| failure(one).is_some())
-}
-
-fn conclude_all(connection: &Arc<Connection>, begun: Vec<Begun>) -> Result<Guards, Error> {
-    let failed = begun.iter().find_map(failure);
-    if let Some(error) = failed {
-        // From the last to the first: none of those still to come is asked for.
-        for one in begun.into_iter().rev() {
-            connection.engine.give_up(one.id, one.request);
-        }
-        return Err(error);
+impl Drop for Guards {
+    fn drop(&mut self) {
+        self.give_back();
     }
-    let guards = begun.into_iter().map(|one| conclude(connection, one)).collect::<Result<_, _>>()?;
-    Ok(Guards { guards })
 }

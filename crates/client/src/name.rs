@@ -27,11 +27,13 @@ pub enum Name<'a> {
 pub(crate) struct Named<'a> {
     pub(crate) name: Name<'a>,
     pub(crate) id: u64,
+    /// Known once it is asked for.
+    pub(crate) slot: u32,
 }
 
 impl<'a> Name<'a> {
     pub(crate) fn named(self) -> Result<Named<'a>, Error> {
-        Ok(Named { name: self, id: self.id()? })
+        Ok(Named { name: self, id: self.id()?, slot: 0 })
     }
 
     /// The id that packets carry.

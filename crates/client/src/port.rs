@@ -1,26 +1,33 @@
-//! Reply ports: one per thread that waits, read by that thread itself, so that an acquire which nobody disputes is one
-//! packet out and one packet in on one core.
+//! Ports, and whose they are. A *reply port* is one thread's that waits, read by that thread itself, so that an acquire
+//! which nobody disputes is one packet out and one packet in on one core.
 //!
 //! A thread keeps its port of a session until it ends; then another thread gets it. Ports are never closed before the
-//! session is. Reading another thread's port does no harm: packets act through the session, which wakes whoever
+//! session is. Reading another thread's port does no harm: packets act through the session, which tells whoever
 //! waits. So the background thread may sweep all of them.
 
+use crate::errands;
 use crate::socket::{Alarm, Socket};
 use crate::xsk::Reach;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A socket, and the alarm of the thread that waits for it.
 pub(crate) struct Port {
     pub(crate) socket: Socket,
     pub(crate) alarm: Alarm,
-    /// Its thread sleeps, or is about to and will look once more before: ring after a change.
+    /// Something has changed for its thread since that looked: set first, then `asleep` is looked at.
+    pub(crate) news: AtomicBool,
+    /// Its thread sleeps, or is about to: set first, then `news` is looked at. All four steps are sequentially consistent,
+    /// so one of the two sides sees the other.
     pub(crate) asleep: AtomicBool,
-    /// A thread uses it now and reads it.
+    /// A thread uses it now and reads it. Set and cleared by the thread that keeps it, and by no other.
     taken: AtomicBool,
 }
 
@@ -30,101 +37,198 @@ impl Port {
         Ok(Port {
             socket: Socket::open(switch, reach)?,
             alarm: Alarm::new()?,
+            news: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn is_taken(&self) -> bool {
-        self.taken.load(SeqCst)
+        self.taken.load(Relaxed)
+    }
+
+    /// For its thread: it reads it no more.
+    pub(crate) fn give_back(&self) {
+        self.taken.store(false, Relaxed);
+    }
+
+    /// For its thread: whether there is news, which it is going to look at.
+    #[inline]
+    pub(crate) fn take_news(&self) -> bool {
+        self.news.load(Relaxed) && self.news.swap(false, SeqCst)
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.load(SeqCst)
     }
 }
 
-/// The reply ports of one session.
-#[derive(Default)]
-pub(crate) struct Ports {
-    all: Mutex<Vec<Arc<Port>>>,
-    /// Those whose thread has ended.
-    spare: Mutex<Vec<Arc<Port>>>,
+/// Which port of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    /// Opened with the session: what others send to its agents arrives there.
+    pub(crate) const AGENT: Place = Place(0);
+    /// Likewise; for answers to tasks.
+    pub(crate) const REACTOR: Place = Place(1);
 }
 
+/// The ports of one session: never moved, so that those who are told a place may look there without a lock.
+pub(crate) struct Ports {
+    /// Of this process; a session's address may be another session's later.
+    session: u64,
+    /// Block n has 8 * 2^n places: enough for every port number that there is.
+    blocks: [OnceLock<Box<[OnceLock<Port>]>>; BLOCKS],
+    count: Mutex<u32>,
+    /// Those whose thread has ended.
+    spare: Mutex<Vec<Place>>,
+}
+
+const BLOCKS: usize = 14;
+const FIRST_BLOCK: u32 = 8;
+
 impl Ports {
-    /// The calling thread's port. `open` makes a new one where it has none and none is spare.
-    pub(crate) fn check_out(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Arc<Port>>) -> io::Result<CheckedOut> {
+    pub(crate) fn new(agent: Port, reactor: Port) -> io::Result<Ports> {
+        static SESSIONS: AtomicU64 = AtomicU64::new(0);
+        let ports = Ports {
+            session: SESSIONS.fetch_add(1, Relaxed),
+            blocks: [const { OnceLock::new() }; BLOCKS],
+            count: Mutex::new(0),
+            spare: Mutex::default(),
+        };
+        for port in [agent, reactor] {
+            port.taken.store(true, Relaxed);
+            ports.add(port)?;
+        }
+        Ok(ports)
+    }
+
+    /// Block and place within it.
+    fn locate(Place(place): Place) -> (usize, usize) {
+        let from_first = place + FIRST_BLOCK;
+        let block = from_first.ilog2() - FIRST_BLOCK.ilog2();
+        (block as usize, (from_first - (FIRST_BLOCK << block)) as usize)
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, place: Place) -> &Port {
+        let (block, within) = Ports::locate(place);
+        self.blocks[block].get().and_then(|ports| ports[within].get()).expect("a place is told once its port is there")
+    }
+
+    pub(crate) fn add(&self, port: Port) -> io::Result<Place> {
+        let mut count = self.count.lock();
+        let place = Place(*count);
+        let (block, within) = Ports::locate(place);
+        let ports = self.blocks.get(block).ok_or(io::ErrorKind::OutOfMemory)?;
+        let ports = ports.get_or_init(|| (0..FIRST_BLOCK << block).map(|_| OnceLock::new()).collect());
+        assert!(ports[within].set(port).is_ok(), "the count rises with every port");
+        *count += 1;
+        Ok(place)
+    }
+
+    /// The calling thread's port. `open` adds a new one where it has none and none is spare.
+    #[inline]
+    pub(crate) fn check_out(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Place>) -> io::Result<CheckedOut<'_>> {
         let kept = KEPT.try_with(|kept| {
             let kept = kept.borrow();
-            let own = kept.iter().find(|own| std::ptr::eq(own.ports.as_ptr(), Arc::as_ptr(self)))?;
-            own.port.upgrade()
+            let mut own = kept.iter().filter(|own| own.session == self.session);
+            own.find_map(|own| Some((own.place, self.at(own.place))).filter(|(_, port)| !port.is_taken()))
         });
-        if let Ok(Some(port)) = kept
-            && !port.taken.swap(true, SeqCst)
-        {
-            return Ok(CheckedOut { port });
+        if let Ok(Some((place, port))) = kept {
+            port.taken.store(true, Relaxed);
+            return Ok(CheckedOut { port, place, _kept: None });
         }
         self.check_out_another(open)
     }
 
     #[cold]
-    fn check_out_another(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Arc<Port>>) -> io::Result<CheckedOut> {
+    fn check_out_another(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Place>) -> io::Result<CheckedOut<'_>> {
+        errands::prepare();
         let spare = self.spare.lock().pop();
-        let port = match spare {
-            Some(port) => port,
-            None => {
-                let port = open()?;
-                self.all.lock().push(port.clone());
-                port
-            }
-        };
-        port.taken.store(true, SeqCst);
-        let own = Kept { ports: Arc::downgrade(self), port: Arc::downgrade(&port) };
-        // A thread that is ending has no storage any more: its port is spare at once.
+        let place = spare.map_or_else(open, Ok)?;
+        let port = self.at(place);
+        port.taken.store(true, Relaxed);
+        let own = Kept { session: self.session, ports: Arc::downgrade(self), place };
+        let mut own = Some(own);
+        // A thread that is ending has no storage any more: its port is spare when it is done with it.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             kept.retain(|own| own.ports.strong_count() > 0);
-            kept.push(own);
+            kept.extend(own.take());
         });
-        Ok(CheckedOut { port })
+        Ok(CheckedOut { port, place, _kept: own })
     }
 
-    /// Calls `each` for every port.
-    pub(crate) fn for_each(&self, each: impl FnMut(&Arc<Port>)) {
-        self.all.lock().iter().for_each(each);
+    /// All of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Port> {
+        let count = *self.count.lock();
+        (0..count).map(|place| self.at(Place(place)))
     }
 }
 
 /// A port in use by the calling thread.
-pub(crate) struct CheckedOut {
-    port: Arc<Port>,
+pub(crate) struct CheckedOut<'p> {
+    port: &'p Port,
+    pub(crate) place: Place,
+    /// Where the thread can keep nothing.
+    _kept: Option<Kept>,
 }
 
-impl std::ops::Deref for CheckedOut {
-    type Target = Arc<Port>;
+impl std::ops::Deref for CheckedOut<'_> {
+    type Target = Port;
 
-    fn deref(&self) -> &Arc<Port> {
-        &self.port
+    fn deref(&self) -> &Port {
+        self.port
     }
 }
 
-impl Drop for CheckedOut {
+impl CheckedOut<'_> {
+    /// Leaves it in use until [`Port::give_back`].
+    pub(crate) fn keep(self) -> Place {
+        let place = self.place;
+        std::mem::forget(self);
+        place
+    }
+}
+
+impl Drop for CheckedOut<'_> {
     fn drop(&mut self) {
-        self.port.taken.store(false, SeqCst);
+        self.port.give_back();
     }
 }
 
 /// A thread's port of one session; weak, for the session's end closes it.
 struct Kept {
+    session: u64,
     ports: Weak<Ports>,
-    port: Weak<Port>,
+    place: Place,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let (Some(ports), Some(port)) = (self.ports.upgrade(), self.port.upgrade()) {
-            ports.spare.lock().push(port);
+        if let Some(ports) = self.ports.upgrade() {
+            ports.spare.lock().push(self.place);
         }
     }
 }
 
 thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_one_cell_of_one_block() {
+        let mut next = (0, 0);
+        for place in 0..u32::from(u16::MAX) {
+            assert_eq!(Ports::locate(Place(place)), next, "{place}");
+            next = if next.1 + 1 == 8 << next.0 { (next.0 + 1, 0) } else { (next.0, next.1 + 1) };
+        }
+        assert!(next.0 < BLOCKS);
+    }
 }

@@ -1,8 +1,8 @@
 //! The bare way of a packet, without the protocol: what a round trip by a transport takes, for whoever chooses one.
 
-use crate::port::CheckedOut;
+use crate::port::Place;
 use crate::session::Connection;
-use crate::socket::{RECEIVE_BYTES, Received, Socket, poll};
+use crate::socket::{Buffer, RECEIVE_BYTES, Received, Socket, poll};
 use crate::transport::{PortReport, Transport};
 use crate::xsk::Reach;
 use crate::{Error, Session, Wait, clock};
@@ -78,7 +78,7 @@ impl Probe {
 #[doc(hidden)]
 pub struct Bypass {
     connection: Arc<Connection>,
-    port: CheckedOut,
+    place: Place,
 }
 
 impl Bypass {
@@ -88,14 +88,14 @@ impl Bypass {
     /// [`Error::System`] without sockets.
     pub fn of(session: &Session) -> Result<Bypass, Error> {
         let connection = session.connection.clone();
-        let port = connection.engine.check_out()?;
-        Ok(Bypass { connection, port })
+        let place = connection.engine.check_out()?.keep();
+        Ok(Bypass { connection, place })
     }
 
     /// One packet there, and an answer that is `accepted`; any other is the session's. False: it is lost.
     pub fn exchange(&self, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
-        let wait = self.connection.engine.config.wait;
-        exchange(&self.port.socket, wait, packet, |answer| {
+        let engine = &self.connection.engine;
+        exchange(&engine.port(self.place).socket, engine.config.wait, packet, |answer| {
             let taken = accepted(answer);
             if !taken {
                 self.hand_in(answer);
@@ -108,6 +108,12 @@ impl Bypass {
     pub fn hand_in(&self, answer: &[u8]) {
         self.connection.engine.visit(|core, now, _| core.node.on_packet(now, answer));
         self.connection.engine.entrust_timers();
+    }
+}
+
+impl Drop for Bypass {
+    fn drop(&mut self) {
+        self.connection.engine.port(self.place).give_back();
     }
 }
 
@@ -154,7 +160,7 @@ fn exchange(socket: &Socket, wait: Wait, packet: &[u8], mut accepted: impl FnMut
     let spins_until = wait.spins_until();
     let lost_at = clock::after(clock::now(), LOST);
     let mut spins = spins_until > Time(0);
-    let mut buffer = [0; RECEIVE_BYTES];
+    let mut buffer = Buffer::new();
     socket.send(packet);
     loop {
         if !spins && !socket.has_arrivals() {

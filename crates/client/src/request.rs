@@ -1,175 +1,137 @@
-//! What a caller and the session share about one request: where it stands, and who wants to hear of changes.
-//!
-//! Invariants: `standing` changes only under the session's lock, Waiting -> Held -> Over or Waiting -> Over, never
-//! back. Whoever waits first makes itself known (a listener here, or `Port::asleep`) and then looks at `standing`
-//! once more; whoever changes it changes first and looks for waiters then. All four are sequentially consistent, so
-//! one of the two sees the other. What else a grant brings is written before `standing`. Records are used again, so that acquiring allocates nothing: `text` keeps its room.
+//! One request and, once granted, one hold: what the session's lock guards of it.
 
-use crate::Name;
-use crate::name::Named;
-use parking_lot::Mutex;
-use std::fmt;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU16, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::task::{Context, Waker};
-use wayside_protocol::{Mode, Path, Time, Token};
+use crate::Error;
+use crate::errands::Errands;
+use crate::port::Place;
+use std::task::Waker;
+use wayside_protocol::{Mode, Path, RequestId, Time, Token};
 
-/// Where a request stands.
+/// Where a request stands: Waiting -> Held -> over, or Waiting -> over, never back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Standing {
     Waiting,
     Held,
-    /// A try that was refused; [`Request::holder`] says by whom.
+    /// A try that was refused; [`Request::refuser`] says by whom.
     Busy,
     TimedOut,
     Lost,
-    /// Given back by its owner.
-    Released,
+    /// Nobody's: for the next request.
+    Spare,
 }
 
-impl Standing {
-    const ALL: [Standing; 6] =
-        [Standing::Waiting, Standing::Held, Standing::Busy, Standing::TimedOut, Standing::Lost, Standing::Released];
+/// Which request it is, and where its record is as long as its owner has not given it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) id: RequestId,
+    pub(crate) record: u32,
 }
 
-const PATHS: [Path; 3] = [Path::Switch, Path::Agent, Path::Local];
-
-/// A name as the caller wrote it, for people; packets carry the id.
-pub(crate) struct Written {
-    pub(crate) id: u64,
-    /// Empty where the id itself is the name.
-    pub(crate) text: String,
+/// What a grant brings: all that a guard needs without the session's lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) token: Token,
+    pub(crate) path: Path,
+    /// End of the hold's own time; the end of time where it has none.
+    pub(crate) until: Time,
 }
 
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.text.is_empty() { self.id.fmt(f) } else { self.text.fmt(f) }
+/// What comes of a request.
+pub(crate) type Outcome = Result<Grant, Refused>;
+
+/// Why there is no grant. As the error that it becomes, but small enough to be handed around for nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refused {
+    Busy { holder: u16 },
+    TimedOut,
+    Lost,
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        match refused {
+            Refused::Busy { holder } => Error::Busy { holder },
+            Refused::TimedOut => Error::TimedOut,
+            Refused::Lost => Error::Lost,
+        }
     }
 }
 
-/// One request and, once granted, one hold.
 pub(crate) struct Request {
-    pub(crate) name: Written,
-    pub(crate) slot: u32,
+    pub(crate) id: RequestId,
+    pub(crate) standing: Standing,
+    pub(crate) mode: Mode,
+    /// Node whose agent refused a try.
+    pub(crate) refuser: u16,
+    /// Id of the name.
+    pub(crate) name: u64,
+    /// The name as the caller wrote it, for people; empty where the id itself is the name. Keeps its room.
+    pub(crate) text: String,
     /// When it began to wait; a grant sets it to when it began to hold.
-    since: AtomicU64,
-    standing: AtomicU8,
-    shared: AtomicBool,
-    path: AtomicU8,
-    holder: AtomicU16,
-    token: AtomicU64,
-    /// End of the hold's own time; the end of time where it has none.
-    until: AtomicU64,
-    listened: AtomicBool,
-    listeners: Mutex<Vec<Waker>>,
+    pub(crate) since: Time,
+    pub(crate) grant: Grant,
+    /// Longest hold, in microseconds from the grant.
+    pub(crate) longest: Option<u64>,
+    /// Port of the thread that waits for it; None: a task does.
+    pub(crate) waiter: Option<Place>,
+    /// Tasks to call when it changes.
+    pub(crate) listeners: Vec<Waker>,
 }
 
 impl Request {
-    pub(crate) fn new() -> Request {
+    pub(crate) fn spare() -> Request {
         Request {
-            name: Written { id: 0, text: String::with_capacity(64) },
-            slot: 0,
-            since: AtomicU64::new(0),
-            standing: AtomicU8::new(Standing::Waiting as u8),
-            shared: AtomicBool::new(false),
-            path: AtomicU8::new(0),
-            holder: AtomicU16::new(0),
-            token: AtomicU64::new(0),
-            until: AtomicU64::new(u64::MAX),
-            listened: AtomicBool::new(false),
-            listeners: Mutex::default(),
+            id: RequestId(0),
+            standing: Standing::Spare,
+            mode: Mode::Exclusive,
+            refuser: 0,
+            name: 0,
+            text: String::new(),
+            since: Time(0),
+            grant: Grant { token: Token(0), path: Path::Switch, until: Time(u64::MAX) },
+            longest: None,
+            waiter: None,
+            listeners: Vec::new(),
         }
     }
 
-    /// Makes it a new request. Nobody else has it.
-    pub(crate) fn begin(&mut self, name: Named<'_>, slot: u32, mode: Mode, now: Time) {
-        self.name.id = name.id;
-        self.name.text.clear();
-        if let Name::Text(text) = name.name {
-            self.name.text.push_str(text);
-        }
-        self.slot = slot;
-        *self.since.get_mut() = now.0;
-        *self.standing.get_mut() = Standing::Waiting as u8;
-        *self.shared.get_mut() = mode == Mode::Shared;
-        *self.until.get_mut() = u64::MAX;
+    /// The name, for people.
+    pub(crate) fn label(&self) -> String {
+        if self.text.is_empty() { self.name.to_string() } else { self.text.clone() }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        Standing::ALL[usize::from(self.standing.load(SeqCst))]
+    /// Not over.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.standing, Standing::Waiting | Standing::Held)
     }
 
-    pub(crate) fn mode(&self) -> Mode {
-        if self.shared.load(SeqCst) { Mode::Shared } else { Mode::Exclusive }
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        Token(self.token.load(Relaxed))
-    }
-
-    pub(crate) fn holder(&self) -> u16 {
-        self.holder.load(Relaxed)
-    }
-
-    pub(crate) fn since(&self) -> Time {
-        Time(self.since.load(Relaxed))
-    }
-
-    pub(crate) fn path(&self) -> Path {
-        PATHS[usize::from(self.path.load(Relaxed))]
-    }
-
-    pub(crate) fn until(&self) -> Time {
-        Time(self.until.load(Relaxed))
-    }
-
-    pub(crate) fn hold(&self, now: Time, token: Token, path: Path) {
-        self.since.store(now.0, Relaxed);
-        self.token.store(token.0, Relaxed);
-        self.path.store(PATHS.iter().position(|&known| known == path).unwrap_or(0) as u8, Relaxed);
-        // Last, and with the three before it: whoever sees it sees them.
-        self.standing.store(Standing::Held as u8, SeqCst);
-    }
-
-    pub(crate) fn end(&self, standing: Standing) {
-        self.standing.store(standing as u8, SeqCst);
-    }
-
-    pub(crate) fn refuse(&self, holder: u16) {
-        self.holder.store(holder, Relaxed);
-        self.end(Standing::Busy);
-    }
-
-    pub(crate) fn share(&self) {
-        self.shared.store(true, SeqCst);
-    }
-
-    pub(crate) fn limit(&self, until: Time) {
-        self.until.store(until.0, Relaxed);
-    }
-
-    /// Calls this task when the request changes. The caller looks at it again afterwards.
-    pub(crate) fn listen(&self, context: &Context<'_>) {
-        let mut listeners = self.listeners.lock();
-        if !listeners.iter().any(|waker| waker.will_wake(context.waker())) {
-            listeners.push(context.waker().clone());
-        }
-        self.listened.store(true, SeqCst);
-    }
-
-    /// After a change: takes the tasks to call.
-    pub(crate) fn tell(&self, wakers: &mut Vec<Waker>) {
-        if self.listened.load(SeqCst) && self.listened.swap(false, SeqCst) {
-            wakers.append(&mut self.listeners.lock());
+    /// What came of it; None while it waits.
+    #[inline]
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        match self.standing {
+            Standing::Waiting => None,
+            Standing::Held => Some(Ok(self.grant)),
+            Standing::Busy => Some(Err(Refused::Busy { holder: self.refuser })),
+            Standing::TimedOut => Some(Err(Refused::TimedOut)),
+            Standing::Lost | Standing::Spare => Some(Err(Refused::Lost)),
         }
     }
 
-    /// Forgets the tasks, which may run their owners' code as they go: not under the session's lock.
-    pub(crate) fn forget_listeners(&self) {
-        let forgotten = std::mem::take(&mut *self.listeners.lock());
-        drop(forgotten);
+    /// Has the task called when the request changes. What is left of `waker` is for the caller to drop, without the
+    /// session's lock.
+    pub(crate) fn listen(&mut self, waker: &mut Option<Waker>) {
+        if let Some(new) = waker.take_if(|new| !self.listeners.iter().any(|known| known.will_wake(new))) {
+            self.listeners.push(new);
+        }
+    }
+
+    /// After a change: has all called who want to hear of it.
+    #[inline]
+    pub(crate) fn tell(&mut self, errands: &mut Errands) {
+        if let Some(waiter) = self.waiter {
+            errands.tell(waiter);
+        }
+        if !self.listeners.is_empty() {
+            errands.wake(&mut self.listeners);
+        }
     }
 }

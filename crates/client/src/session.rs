@@ -107,7 +107,7 @@ impl Builder {
         self
     }
 
-    /// By which way threads reach the switch. Without it, `WAYSIDE_ENDPOINT`, else UDP.
+    /// By which way threads reach the switch. Without it, `WAYSIDE_TRANSPORT`, else UDP.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = Some(transport);
         self
@@ -238,7 +238,7 @@ impl Session {
     /// Asks for several locks, all or none. They are taken in one order everywhere, so that two callers who want
     /// some of the same locks never wait for each other in a circle. A name that occurs twice is taken once.
     pub fn lock_many<'a, N: Into<Name<'a>>>(&self, names: impl IntoIterator<Item = N>) -> ManyRequest<'_, 'a> {
-        ManyRequest::new(self, names.into_iter().map(Into::into).collect())
+        ManyRequest::new(self, names.into_iter().map(Into::into))
     }
 
     /// Handle, incarnation, epoch and lease of the session; None while there is none.

@@ -1,8 +1,12 @@
 //! Sockets to the switch, and what their readers sleep on.
+//!
+//! Packets go by system calls of our own: glibc's are cancellation points, which costs each of them two locked instructions
+//! in a process of several threads, a twentieth of what the system call takes.
 
 use crate::transport::PortReport;
 use crate::xsk::{Flow, Reach};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -11,6 +15,9 @@ use std::time::Duration;
 
 /// Longest packet and one byte more: a longer datagram arrives cut off at this length, which no kind has.
 pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES + 1;
+
+/// Packets to a system call.
+const BATCH: usize = 32;
 
 /// A UDP socket connected to the switch, never blocking, and an AF_XDP socket besides where a session's threads have
 /// that. Any number of threads may use it at once.
@@ -77,33 +84,85 @@ impl Socket {
 
     /// Sends, or loses the packet as the network might: the protocol sends it again. An error that an earlier
     /// packet met is reported to the next one, so the first error means nothing.
+    #[inline]
     pub(crate) fn send(&self, packet: &[u8]) {
-        if let Some(flow) = &self.flow
-            && flow.send(packet)
-        {
-            return;
+        if let Some(flow) = &self.flow {
+            flow.send(std::iter::once(packet), |packet| self.send_by_udp(packet));
+        } else {
+            self.send_by_udp(packet);
         }
-        if self.udp.send(packet).is_err() {
-            let _ = self.udp.send(packet);
+    }
+
+    /// Sends several, by as few system calls as there can be.
+    pub(crate) fn send_all<'p>(&self, mut packets: impl Iterator<Item = &'p [u8]> + Clone) {
+        if let Some(flow) = &self.flow {
+            return flow.send(packets, |packet| self.send_by_udp(packet));
+        }
+        loop {
+            let mut batch = [&[][..]; BATCH];
+            let count = batch.iter_mut().zip(&mut packets).map(|(place, packet)| *place = packet).count();
+            match count {
+                0 => return,
+                1 => self.send_by_udp(batch[0]),
+                _ => self.send_batch_by_udp(&batch[..count]),
+            }
+        }
+    }
+
+    fn send_by_udp(&self, packet: &[u8]) {
+        let send = || {
+            let no_address = (std::ptr::null::<libc::sockaddr>(), 0usize);
+            // SAFETY: as many readable bytes as it is told; no address.
+            unsafe {
+                let (fd, flags) = (self.descriptor(), libc::MSG_NOSIGNAL);
+                libc::syscall(libc::SYS_sendto, fd, packet.as_ptr(), packet.len(), flags, no_address.0, no_address.1)
+            }
+        };
+        if send() < 0 {
+            send();
+        }
+    }
+
+    fn send_batch_by_udp(&self, packets: &[&[u8]]) {
+        // SAFETY: integers and pointers, of which none is looked at where it is null.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        for ((message, vector), packet) in messages.iter_mut().zip(&mut vectors).zip(packets) {
+            *vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (vector, 1);
+        }
+        let mut rest = &mut messages[..packets.len()];
+        while !rest.is_empty() {
+            let (fd, count) = (self.descriptor(), rest.len() as libc::c_uint);
+            // SAFETY: so many messages, each of one part, which is read and not written and outlives the call.
+            let sent = unsafe { libc::sendmmsg(fd, rest.as_mut_ptr(), count, libc::MSG_NOSIGNAL) };
+            match usize::try_from(sent) {
+                Ok(sent) if sent > 0 => rest = &mut rest[sent..],
+                _ => {
+                    // The first of them met an error, perhaps another's: on its own it is tried again.
+                    self.send_by_udp(packets[packets.len() - rest.len()]);
+                    rest = &mut rest[1..];
+                }
+            }
         }
     }
 
     /// The next packet, if there is one.
-    pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
+    pub(crate) fn receive<'b>(&self, buffer: &'b mut Buffer) -> Received<'b> {
         if let Some(flow) = &self.flow
             && let Some(bytes) = flow.receive(buffer)
         {
-            return Received::Packet(&buffer[..bytes]);
+            return Received::Packet(buffer.filled(bytes));
         }
         self.receive_by_udp(buffer)
     }
 
     /// As [`Socket::receive`], for who looks again and again: where there are two sockets, mostly only at the one that
     /// takes no system call.
-    pub(crate) fn glance<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
+    pub(crate) fn glance<'b>(&self, buffer: &'b mut Buffer) -> Received<'b> {
         if let Some(flow) = &self.flow {
             if let Some(bytes) = flow.receive(buffer) {
-                return Received::Packet(&buffer[..bytes]);
+                return Received::Packet(buffer.filled(bytes));
             }
             if flow.spares_udp() {
                 std::hint::spin_loop();
@@ -113,17 +172,51 @@ impl Socket {
         self.receive_by_udp(buffer)
     }
 
-    fn receive_by_udp<'b>(&self, buffer: &'b mut [u8; RECEIVE_BYTES]) -> Received<'b> {
-        match self.udp.recv(buffer) {
-            Ok(bytes) => {
-                if let Some(flow) = &self.flow {
-                    flow.count_stray();
-                }
-                Received::Packet(&buffer[..bytes])
+    #[inline]
+    fn receive_by_udp<'b>(&self, buffer: &'b mut Buffer) -> Received<'b> {
+        let no_address = (std::ptr::null::<libc::sockaddr>(), std::ptr::null::<libc::socklen_t>());
+        // SAFETY: as many writable bytes as it is told; no address is asked for.
+        let bytes = unsafe {
+            let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
+            let start = buffer.0.as_mut_ptr();
+            libc::syscall(libc::SYS_recvfrom, fd, start, RECEIVE_BYTES, flags, no_address.0, no_address.1)
+        };
+        if let Ok(bytes) = usize::try_from(bytes) {
+            if let Some(flow) = &self.flow {
+                flow.count_stray();
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
-            Err(error) => Received::Error(error),
+            return Received::Packet(buffer.filled(bytes));
         }
+        let error = io::Error::last_os_error();
+        if error.kind() == io::ErrorKind::WouldBlock { Received::Nothing } else { Received::Error(error) }
+    }
+}
+
+/// Room for a packet. Not zeroed: that would be a third of what waiting for an answer costs.
+pub(crate) struct Buffer([MaybeUninit<u8>; RECEIVE_BYTES]);
+
+impl Buffer {
+    #[inline]
+    pub(crate) fn new() -> Buffer {
+        Buffer([MaybeUninit::uninit(); RECEIVE_BYTES])
+    }
+
+    /// Its first bytes, which were written last.
+    #[inline]
+    fn filled(&self, bytes: usize) -> &[u8] {
+        let filled = &self.0[..bytes];
+        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive_by_udp`, `Flow::receive` by
+        // `fill`.
+        unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
+    }
+
+    /// Copies a packet into it, for AF_XDP: cut off where it ends. Its length there.
+    #[inline]
+    #[cfg(feature = "afxdp")]
+    pub(crate) fn fill(&mut self, packet: &[u8]) -> usize {
+        let length = packet.len().min(RECEIVE_BYTES);
+        self.0[..length].write_copy_of_slice(&packet[..length]);
+        length
     }
 }
 
@@ -241,6 +334,23 @@ mod tests {
         socket.send(b"x");
         let (_, from) = second.recv_from(&mut [0; 8]).unwrap();
         assert_eq!(from.port(), socket.number());
+    }
+
+    #[test]
+    fn several_packets_leave_in_their_order_whatever_an_earlier_one_met() {
+        let (udp, address) = peer();
+        let socket = Socket::open(address, None).unwrap();
+        drop(udp);
+        socket.send(b"lost");
+        let udp = UdpSocket::bind(address).unwrap();
+        let packets: Vec<[u8; 2]> = (0..2 * BATCH as u16 + 1).map(u16::to_be_bytes).collect();
+        socket.send_all(packets.iter().map(<[u8; 2]>::as_slice));
+        let received = packets.iter().map(|_| {
+            let mut packet = [0; 2];
+            udp.recv(&mut packet).unwrap();
+            packet
+        });
+        assert!(received.eq(packets.iter().copied()));
     }
 
     #[test]

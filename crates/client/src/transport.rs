@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Says how reply ports are made for every session that is not told otherwise: `udp`, or `afxdp:INTERFACE[:FIRST_QUEUE]`.
 /// Where the switch is says [`ENDPOINTS_VARIABLE`](crate::ENDPOINTS_VARIABLE).
-pub const TRANSPORT_VARIABLE: &str = "WAYSIDE_ENDPOINT";
+pub const TRANSPORT_VARIABLE: &str = "WAYSIDE_TRANSPORT";
 
 /// By which way packets leave a thread's reply port. Everything else of a session goes by UDP in either case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,9 @@ mod meters;
 mod traces;
 
 use crate::Error;
-use crate::core::Begun;
+use crate::core::Core;
 use crate::guard::Guard;
-use crate::request::Request;
+use crate::request::Begun;
 use wayside_protocol::Mode;
 
 /// Why a hold was lost.
@@ -79,13 +79,11 @@ impl Observer {
         }
     }
 
-    /// A request is over; it is a loss if it held.
+    /// A hold is over, and its owner has not given it back.
     #[inline]
-    pub(crate) fn lost(&self, request: &Request, loss: Loss) {
+    pub(crate) fn lost(&self, loss: Loss) {
         #[cfg(feature = "metrics")]
-        if let Some(meters) = &self.meters
-            && request.standing() == crate::request::Standing::Held
-        {
+        if let Some(meters) = &self.meters {
             meters.lost(loss);
         }
     }
@@ -133,10 +131,10 @@ impl Observer {
 impl Watch {
     /// The request that it became; nothing has been sent of it.
     #[inline]
-    pub(crate) fn is(&mut self, begun: &Begun) {
+    pub(crate) fn is(&mut self, begun: Begun, name: u64, core: &Core) {
         #[cfg(feature = "otel")]
-        if let Some(call) = &mut self.trace {
-            call.is(begun.id, begun.request.slot, begun.request.name.id);
+        if let (Some(call), Some(info)) = (&mut self.trace, core.info()) {
+            call.is(begun.id, wayside_wire::slot_of(name, info.slots), name);
         }
     }
 

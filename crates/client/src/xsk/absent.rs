@@ -1,6 +1,7 @@
 //! In place of AF_XDP, where the feature `afxdp` is off: nothing of it can be made, so nothing of it is ever called.
 
 use crate::Error;
+use crate::socket::Buffer;
 use crate::transport::{PortReport, Transport, TransportReport};
 use std::convert::Infallible;
 use std::net::SocketAddrV4;
@@ -43,11 +44,11 @@ impl Flow {
         match self.0 {}
     }
 
-    pub(crate) fn send(&self, _: &[u8]) -> bool {
+    pub(crate) fn send<'p>(&self, _: impl Iterator<Item = &'p [u8]> + Clone, _: impl Fn(&'p [u8])) {
         match self.0 {}
     }
 
-    pub(crate) fn receive(&self, _: &mut [u8]) -> Option<usize> {
+    pub(crate) fn receive(&self, _: &mut Buffer) -> Option<usize> {
         match self.0 {}
     }
 

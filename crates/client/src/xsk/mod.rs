@@ -16,6 +16,7 @@ mod hook;
 mod rings;
 mod route;
 
+use crate::socket::Buffer;
 use crate::transport::{PortReport, Transport, TransportReport};
 use crate::{Error, clock};
 use frame::Envelope;
@@ -42,6 +43,8 @@ const QUEUE_CONFLICT: Duration = Duration::from_secs(1);
 /// Of packets in a row that nothing was received after, every eighth goes by UDP: a way that has died costs
 /// retransmissions, not the session.
 const BY_UDP: u32 = 8;
+/// In copy mode the kernel sends so many packets when it is told to, and leaves the others in the ring.
+const KICK_AFTER: u32 = 32;
 /// Looks at the ring between two looks at the UDP socket, which cost a system call.
 const RING_LOOKS: u32 = 64;
 
@@ -233,25 +236,35 @@ impl Flow {
         }
     }
 
-    /// Sends, and says whether it did: otherwise UDP must.
-    pub(crate) fn send(&self, packet: &[u8]) -> bool {
-        let Some(bound) = self.bound.get() else { return false };
-        if self.unanswered.fetch_add(1, Relaxed) % BY_UDP == BY_UDP - 1 {
-            return false;
-        }
+    /// Sends packets, and leaves to UDP those that cannot go this way.
+    #[inline]
+    pub(crate) fn send<'p>(&self, packets: impl Iterator<Item = &'p [u8]> + Clone, by_udp: impl Fn(&'p [u8])) {
+        let Some(bound) = self.bound.get() else { return packets.for_each(by_udp) };
         let mut outgoing = bound.socket.outgoing.lock();
         let version = self.reach.version.load(Acquire);
         if outgoing.way != version {
             (outgoing.envelope, outgoing.way) = (self.envelope(), version);
         }
-        let Some(kick) = outgoing.push(packet) else { return false };
-        drop(outgoing);
-        if bound.socket.kick(kick).is_err() {
-            // The interface is down, or gone.
-            bound.socket.outgoing.lock().envelope = None;
-            return false;
+        let mut kicked = Ok(());
+        for packet in packets.clone() {
+            // Only a count for a rule of thumb: that another thread's packet may be missed does no harm.
+            let unanswered = self.unanswered.load(Relaxed);
+            self.unanswered.store(unanswered.wrapping_add(1), Relaxed);
+            if unanswered % BY_UDP == BY_UDP - 1 || !outgoing.push(packet) {
+                by_udp(packet);
+            } else if outgoing.pushed == KICK_AFTER {
+                kicked = kicked.and(bound.socket.kick(&mut outgoing));
+            }
         }
-        true
+        if outgoing.pushed > 0 {
+            kicked = kicked.and(bound.socket.kick(&mut outgoing));
+        }
+        if kicked.is_err() {
+            // The interface is down, or gone. What did go comes twice, which does no harm.
+            outgoing.envelope = None;
+            drop(outgoing);
+            packets.for_each(by_udp);
+        }
     }
 
     fn envelope(&self) -> Option<Envelope> {
@@ -261,7 +274,7 @@ impl Flow {
     }
 
     /// The length of the next packet, if there is one, cut off where `buffer` ends.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
+    pub(crate) fn receive(&self, buffer: &mut Buffer) -> Option<usize> {
         let socket = &self.bound.get()?.socket;
         if !socket.has_arrivals() {
             return None;
@@ -269,12 +282,7 @@ impl Flow {
         let number = self.number.load(Relaxed) as u16;
         let mut incoming = socket.incoming.lock();
         loop {
-            let copied = incoming.next(|frame| {
-                let packet = frame::packet_for(number, frame)?;
-                let length = packet.len().min(buffer.len());
-                buffer[..length].copy_from_slice(&packet[..length]);
-                Some(length)
-            })?;
+            let copied = incoming.next(|frame| frame::packet_for(number, frame).map(|packet| buffer.fill(packet)))?;
             if copied.is_some() {
                 self.is_answered();
                 return copied;
@@ -288,7 +296,9 @@ impl Flow {
 
     /// Whether a look at the UDP socket can be left out this time.
     pub(crate) fn spares_udp(&self) -> bool {
-        self.bound.get().is_some() && !self.looks.fetch_add(1, Relaxed).is_multiple_of(RING_LOOKS)
+        let looks = self.looks.load(Relaxed);
+        self.looks.store(looks.wrapping_add(1), Relaxed);
+        self.bound.get().is_some() && !looks.is_multiple_of(RING_LOOKS)
     }
 
     /// Counts a packet that came by UDP.

@@ -42,6 +42,7 @@ pub(super) struct Xsk {
 
 pub(super) struct Incoming {
     descriptor: RawFd,
+    zero_copy: bool,
     memory: Arc<Mapping>,
     receive: Ring<libc::xdp_desc>,
     fill: Ring<u64>,
@@ -54,6 +55,8 @@ pub(super) struct Outgoing {
     completion: Ring<u64>,
     spare: Vec<u64>,
     pub(super) count: u64,
+    /// Since the kernel was told last.
+    pub(super) pushed: u32,
     /// None: the next hop is not known.
     pub(super) envelope: Option<Envelope>,
     /// Of the way that the envelope is for; 0: none yet.
@@ -107,11 +110,28 @@ impl Xsk {
         checked(unsafe { libc::bind(fd, (&raw const to).cast(), size_of::<libc::sockaddr_xdp>() as u32) })?;
         let mut options = libc::xdp_options { flags: 0 };
         get(fd, libc::XDP_OPTIONS, &mut options)?;
+        let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(Xsk {
-            zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0,
+            zero_copy,
             arrivals: receive.indices,
-            incoming: Mutex::new(Incoming { descriptor: fd, memory: memory.clone(), receive, fill, count: 0 }),
-            outgoing: Mutex::new(Outgoing { memory, transmit, completion, spare, count: 0, envelope: None, way: 0 }),
+            incoming: Mutex::new(Incoming {
+                descriptor: fd,
+                zero_copy,
+                memory: memory.clone(),
+                receive,
+                fill,
+                count: 0,
+            }),
+            outgoing: Mutex::new(Outgoing {
+                memory,
+                transmit,
+                completion,
+                spare,
+                count: 0,
+                pushed: 0,
+                envelope: None,
+                way: 0,
+            }),
             descriptor,
         })
     }
@@ -125,14 +145,19 @@ impl Xsk {
         self.arrivals.filled() > 0
     }
 
-    /// Has the kernel look at what is to be sent, if it asks for that: in copy mode it always does, and sends here and
+    /// Has the kernel look at what was pushed, if it wants to be told: in copy mode it always does, and sends here and
     /// now. What it has no room for stays in the ring, for the next time.
-    pub(super) fn kick(&self, outgoing: Kick) -> io::Result<()> {
-        if !outgoing.0 {
+    pub(super) fn kick(&self, outgoing: &mut Outgoing) -> io::Result<()> {
+        outgoing.pushed = 0;
+        if self.zero_copy && !outgoing.transmit.needs_wakeup() {
             return Ok(());
         }
-        // SAFETY: no buffer is involved.
-        let sent = unsafe { libc::sendto(self.descriptor(), null_mut(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+        let no_address = (null_mut::<u8>(), 0usize);
+        // SAFETY: no buffer is involved. By `syscall`, as in `socket.rs`.
+        let sent = unsafe {
+            let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
+            libc::syscall(libc::SYS_sendto, fd, no_address.0, 0usize, flags, no_address.0, no_address.1)
+        };
         if sent >= 0 {
             return Ok(());
         }
@@ -143,10 +168,6 @@ impl Xsk {
         }
     }
 }
-
-/// Whether the kernel is to be told of a packet.
-#[must_use]
-pub(super) struct Kick(bool);
 
 impl Incoming {
     /// Has `read` look at the next frame, and gives the frame back to the kernel. None: there is none.
@@ -162,7 +183,7 @@ impl Incoming {
         let result = read(frame);
         self.count += 1;
         self.fill.push(arrived.addr & !(FRAME as u64 - 1));
-        if self.fill.needs_wakeup() {
+        if self.zero_copy && self.fill.needs_wakeup() {
             // SAFETY: no buffer is involved. A driver that waits for empty frames looks for them now.
             unsafe { libc::recvfrom(self.descriptor, null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), null_mut()) };
         }
@@ -171,21 +192,23 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Puts a packet in its envelope among those to be sent. None: no envelope, or no frame is spare.
-    pub(super) fn push(&mut self, packet: &[u8]) -> Option<Kick> {
-        let envelope = self.envelope.as_ref()?;
+    /// Puts a packet in its envelope among those to be sent. False: no envelope, or no frame is spare.
+    #[inline]
+    pub(super) fn push(&mut self, packet: &[u8]) -> bool {
+        let Some(envelope) = self.envelope.as_ref() else { return false };
         while let Some(sent) = self.completion.pop() {
             self.spare.push(sent & !(FRAME as u64 - 1));
         }
-        let address = *self.spare.last()?;
+        let Some(&address) = self.spare.last() else { return false };
         // SAFETY: a spare frame is ours, and within the mapping.
         let frame = unsafe { std::slice::from_raw_parts_mut(self.memory.start.add(address as usize), FRAME) };
-        let length = envelope.write(frame, packet)?;
+        let Some(length) = envelope.write(frame, packet) else { return false };
         debug_assert!(length >= ENVELOPE);
         self.spare.pop();
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 });
         self.count += 1;
-        Some(Kick(self.transmit.needs_wakeup()))
+        self.pushed += 1;
+        true
     }
 }
 
@@ -293,7 +316,8 @@ impl<T: Copy> Ring<T> {
         Some(element)
     }
 
-    /// Whether the kernel wants to be told of what was pushed.
+    /// Whether the kernel wants to be told of what was pushed. Asked with zero copy alone: a copying kernel always wants
+    /// to be told of packets and never of empty frames, and the fence costs 10 ns.
     fn needs_wakeup(&self) -> bool {
         // The driver sets the flag, then looks at the ring once more; we must not look in the other order.
         fence(Ordering::SeqCst);
