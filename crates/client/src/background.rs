@@ -84,7 +84,10 @@ impl Background<'_> {
             self.phase_since = now;
         }
         match phase {
-            Phase::Live => self.lifeline.keep(session, self.engine.switch()),
+            Phase::Live => {
+                self.lifeline.keep(session, self.engine.switch());
+                self.engine.renew();
+            }
             Phase::Enrolling
                 if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) && !self.engine.is_asking() =>
             {

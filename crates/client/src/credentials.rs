@@ -3,11 +3,13 @@
 
 use crate::enrolment::hex;
 use serde::{Deserialize, Serialize};
+use std::ffi::CString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddrV4;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Names the directory of credentials for every session that is not told otherwise.
 pub const CREDENTIALS_VARIABLE: &str = "WAYSIDE_CREDENTIALS";
@@ -43,16 +45,23 @@ impl Credentials {
     pub(crate) fn find(told: Option<&Path>, switch: SocketAddrV4) -> Result<Option<(PathBuf, Credentials)>, String> {
         for directory in directories(told) {
             let path = directory.join(file_name(switch));
-            let text = match std::fs::read_to_string(&path) {
-                Ok(text) => text,
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
-                Err(error) => return Err(format!("can't read this host's credentials {}: {error}", path.display())),
-            };
-            let credentials = serde_json::from_str(&text)
-                .map_err(|error| format!("{} makes no sense ({error}); join the switch again", path.display()))?;
-            return Ok(Some((path, credentials)));
+            if let Some(credentials) = Credentials::read(&path)? {
+                return Ok(Some((path, credentials)));
+            }
         }
         Ok(None)
+    }
+
+    /// Those of a file; None if there is none.
+    pub(crate) fn read(path: &Path) -> Result<Option<Credentials>, String> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(error) => return Err(format!("can't read this host's credentials {}: {error}", path.display())),
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| format!("{} makes no sense ({error}); join the switch again", path.display()))
     }
 
     /// Keeps them for the switch at `switch`, in the first of the directories; the file.
@@ -65,22 +74,48 @@ impl Credentials {
         })?;
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let path = directory.join(file_name(switch));
-        // Written beside it, then renamed: a session that begins meanwhile reads the old ones or the new.
-        let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file
-            .write_all(serde_json::to_string_pretty(self).expect("strings and an address").as_bytes())
+        self.keep_in(&path).map(|()| path)
+    }
+
+    /// Keeps them in this file.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub(crate) fn keep_in(&self, path: &Path) -> io::Result<()> {
+        static KEPT: AtomicU32 = AtomicU32::new(0);
+        // Written beside it, then renamed: a session that begins meanwhile reads the old ones or the new. Several sessions
+        // of a process may renew them at a time.
+        let number = KEPT.fetch_add(1, Relaxed);
+        let new = path.with_extension(format!("new-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        // Whoever was let read them, by their group, is to read the next ones too.
+        let as_before = || match std::fs::metadata(path) {
+            Ok(before) => fchown(&file, Some(before.uid()), Some(before.gid()))
+                .and_then(|()| file.set_permissions(before.permissions())),
+            Err(_) => Ok(()),
+        };
+        let text = serde_json::to_string_pretty(self).expect("strings and an address");
+        let written = as_before()
+            .and_then(|()| (&file).write_all(text.as_bytes()))
             .and_then(|()| file.sync_all())
-            .and_then(|()| std::fs::rename(&new, &path));
+            .and_then(|()| std::fs::rename(&new, path));
         if written.is_err() {
             // As it was before, as far as that can be had.
             let _ = std::fs::remove_file(&new);
         }
-        written.map(|()| path)
+        written
     }
 }
 
-/// What people may compare: the first bytes of a digest of the certificate.
+/// Whether this process may put other credentials in the place of these.
+pub(crate) fn may_replace(path: &Path) -> bool {
+    let directory = path.parent().map(|parent| CString::new(parent.as_os_str().as_encoded_bytes()));
+    let Some(Ok(directory)) = directory else { return false };
+    // SAFETY: `directory` is a C string.
+    unsafe { libc::access(directory.as_ptr(), libc::W_OK) == 0 }
+}
+
+/// What people may compare: the first bytes of a digest of the host's public key.
 #[must_use]
 pub fn host_id(digest: &[u8]) -> String {
     hex(&digest[..digest.len().min(8)])

@@ -32,6 +32,8 @@ pub enum Question {
     Join(Join),
     /// Begin a session. Needs a certificate.
     Enrol(Enrol),
+    /// Another certificate for the same key, where this one is near its end. Needs that one.
+    Renew(Renew),
 }
 
 /// A host asks to be let in.
@@ -45,6 +47,11 @@ pub struct Join {
     /// The host's name, for people.
     pub host: String,
 }
+
+/// A host asks for its next certificate: what it shows says everything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Renew {}
 
 /// A node asks for a session: ENROL, and where its agent port is. Its address is the connection's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +79,8 @@ pub enum Answer {
     Joined(Joined),
     /// The session has begun.
     Enrolled(Enrolled),
+    /// How it stands with the certificate.
+    Renewed(Renewal),
     /// There is no session, for the reason with this number in `wire/messages.toml`.
     Refused(u8),
     /// The question makes no sense, or may not be asked: why, for people.
@@ -86,6 +95,16 @@ pub struct Joined {
     pub switch: SocketAddrV4,
     /// The host's certificate, DER, hexadecimal.
     pub certificate: String,
+}
+
+/// How it stands with a host's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Renewal {
+    /// The next one, DER, hexadecimal; none as long as more than a third of this one's time is left.
+    pub certificate: Option<String>,
+    /// When to ask again, in seconds: the switch's clock counts, for the host's may be wrong.
+    pub again_s: u64,
 }
 
 /// A session.
@@ -110,12 +129,14 @@ pub struct Enrolled {
     pub lifeline: String,
     /// Where the session's keys come from, hexadecimal.
     pub secret: String,
+    /// Of the certificate that was shown.
+    pub renewal: Renewal,
 }
 
 impl Enrolled {
     /// As the controller gave it. None: its packets are not signed, so it needs no secure connection.
     #[must_use]
-    pub fn of(enrolment: &Enrolment) -> Option<Enrolled> {
+    pub fn of(enrolment: &Enrolment, renewal: Renewal) -> Option<Enrolled> {
         let secret = enrolment.secret?;
         Some(Enrolled {
             handle: enrolment.handle,
@@ -127,6 +148,7 @@ impl Enrolled {
             grace_us: enrolment.grace,
             lifeline: format!("{:016x}", enrolment.lifeline),
             secret: hex(&secret.0),
+            renewal,
         })
     }
 
@@ -264,16 +286,20 @@ mod tests {
             lifeline: u64::MAX - 1,
             secret: Some(Secret([9; 32])),
         };
-        let enrolled = Enrolled::of(&enrolment).unwrap();
+        let renewal = Renewal { certificate: None, again_s: 9 };
+        let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();
         assert_eq!(enrolled.enrolment(), Some(enrolment));
         assert_eq!(Enrolled { secret: "00".into(), ..enrolled }.enrolment(), None);
-        assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }), None, "nothing to keep secret");
+        assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }, renewal), None, "nothing to keep secret");
     }
 
     #[test]
     fn questions_are_the_documented_lines() {
         let join = Question::Join(Join { secret: "0f".into(), key: "04".into(), host: "a".into() });
         assert_eq!(serde_json::to_string(&join).unwrap(), r#"{"join":{"secret":"0f","key":"04","host":"a"}}"#);
+        assert_eq!(serde_json::to_string(&Question::Renew(Renew {})).unwrap(), r#"{"renew":{}}"#);
+        let renewed = Answer::Renewed(Renewal { certificate: None, again_s: 9 });
+        assert_eq!(serde_json::to_string(&renewed).unwrap(), r#"{"renewed":{"certificate":null,"again_s":9}}"#);
         assert_eq!(serde_json::to_string(&Answer::Refused(2)).unwrap(), r#"{"refused":2}"#);
     }
 }

@@ -7,18 +7,22 @@
 //! * Where there are credentials for a switch, nothing but a secure connection begins a session with it: who can drop
 //!   packets can't make us do without.
 //! * At most one such thread at a time; what it brings is of use to the node that it asked for alone.
+//!
+//! A host's certificate is renewed by the same threads: when a session begins, and as long as one lives.
 
+use crate::clock;
 use crate::core::{Core, Phase};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, may_replace};
 use crate::engine::{Engine, node_config, system};
-use crate::enrolment::{Enrol, NotEnrolled, PORTS_APART, not_joined};
+use crate::enrolment::{Enrol, NotEnrolled, NotJoined, PORTS_APART, Renewal, not_joined};
 use crate::{Error, secure};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 use wayside_protocol::{NodeConfig, Time};
 use wayside_wire::text;
 
@@ -40,7 +44,12 @@ pub(crate) struct Admission {
     attempt: Mutex<u64>,
     /// Why this host gets no session, until somebody lets it in.
     denial: Mutex<Option<Error>>,
+    /// When to ask how it stands with the certificate in this file.
+    renewal: Mutex<Option<(Time, PathBuf)>>,
 }
+
+/// After an attempt that brought nothing.
+const ANOTHER_ATTEMPT: Duration = Duration::from_secs(3_600);
 
 /// What is to be done with what a thread has brought.
 type Sequel = Box<dyn FnOnce(&Engine)>;
@@ -102,7 +111,9 @@ impl Engine {
         let question = question(&self.config.namespace, &node, self.agent().socket.number());
         *self.admission.attempt.lock() = node.seed;
         self.in_thread(move || match secure::enrol(&credentials, question) {
-            Ok((asked, enrolment)) => Box::new(move |engine| {
+            Ok((asked, enrolment, renewal)) => Box::new(move |engine| {
+                let again = replace(&path, credentials, renewal);
+                *engine.admission.renewal.lock() = Some((clock::after(clock::now(), again), path));
                 engine.deny(None);
                 engine.visit(|core, now, _| {
                     if engine.still_wants(core, node.seed) {
@@ -123,6 +134,24 @@ impl Engine {
                 Box::new(move |engine| engine.deny(Some(why)))
             }
             Err(NotEnrolled::Failed(why)) => Box::new(move |engine| engine.complain(&why)),
+        });
+    }
+
+    /// Asks for another certificate where it is time to. A session lives as long as it does without any; the next one would
+    /// not begin.
+    pub(crate) fn renew(self: &Arc<Engine>) {
+        let mut due = self.admission.renewal.lock();
+        let Some((at, path)) = &mut *due else { return };
+        let now = clock::now();
+        if now < *at || self.is_asking() {
+            return;
+        }
+        *at = clock::after(now, ANOTHER_ATTEMPT);
+        let path = path.clone();
+        drop(due);
+        self.in_thread(move || {
+            let again = renew_in(&path).map_or(ANOTHER_ATTEMPT, |(again, _)| again);
+            Box::new(move |engine| *engine.admission.renewal.lock() = Some((clock::after(clock::now(), again), path)))
         });
     }
 
@@ -161,6 +190,45 @@ impl Engine {
         if let Err(error) = thread::Builder::new().name("wayside-enrol".into()).spawn(run) {
             self.complain(&system(error));
         }
+    }
+}
+
+/// Asks how it stands with the certificate in this file, as it is now: another process may have renewed it. When to ask again,
+/// and whether there is another one now.
+pub(crate) fn renew_in(path: &Path) -> Result<(Duration, bool), NotJoined> {
+    let failed = NotJoined::Failed;
+    let credentials = Credentials::read(path).map_err(failed)?;
+    let credentials = credentials.ok_or_else(|| failed(format!("{} is gone", path.display())))?;
+    if !may_replace(path) {
+        return Err(failed(format!("no permission to write {}", path.display())));
+    }
+    let Renewal { certificate, again_s } = secure::renew(&credentials)?;
+    let is_new = certificate.is_some();
+    if let Some(certificate) = certificate {
+        let kept = secure::with_certificate(credentials, certificate).map_err(failed)?;
+        kept.keep_in(path).map_err(|error| failed(format!("can't write {}: {error}", path.display())))?;
+    }
+    Ok((Duration::from_secs(again_s), is_new))
+}
+
+/// Puts what came with a session in its place, if this process may. When to ask for more.
+fn replace(path: &Path, credentials: Credentials, renewal: Renewal) -> Duration {
+    let again = Duration::from_secs(renewal.again_s);
+    let Some(certificate) = renewal.certificate else { return again };
+    let kept = secure::with_certificate(credentials, certificate).is_ok_and(|kept| kept.keep_in(path).is_ok());
+    // Some other process of this host may be allowed to.
+    if kept { again } else { ANOTHER_ATTEMPT }
+}
+
+/// Asks for another certificate for this host, as its processes do by themselves: when to ask again, and whether there is
+/// another one now. `credentials`: the directory, if it is not where it is by default.
+///
+/// # Errors
+/// [`NotJoined`].
+pub fn renew(credentials: Option<&Path>, switch: SocketAddrV4) -> Result<(Duration, bool), NotJoined> {
+    match Credentials::find(credentials, switch).map_err(NotJoined::Failed)? {
+        Some((path, _)) => renew_in(&path),
+        None => Err(NotJoined::Denied(format!("this host has not joined the switch at {switch}"))),
     }
 }
 

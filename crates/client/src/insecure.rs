@@ -2,7 +2,7 @@
 //! connection, and no more.
 
 use crate::credentials::Credentials;
-use crate::enrolment::{Enrol, NotEnrolled, NotJoined, Token};
+use crate::enrolment::{Enrol, NotEnrolled, NotJoined, Renewal, Token};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 use wayside_protocol::Time;
@@ -11,8 +11,18 @@ use wayside_protocol::seal::Enrolment;
 const WHY: &str = "this program's Wayside client was built without the feature `tls`, by which hosts enrol";
 
 /// Cannot.
-pub(crate) fn enrol(_: &Credentials, _: Enrol) -> Result<(Time, Enrolment), NotEnrolled> {
+pub(crate) fn enrol(_: &Credentials, _: Enrol) -> Result<(Time, Enrolment, Renewal), NotEnrolled> {
     Err(NotEnrolled::Denied(WHY.into()))
+}
+
+/// Cannot.
+pub(crate) fn renew(_: &Credentials) -> Result<Renewal, NotJoined> {
+    Err(NotJoined::Failed(WHY.into()))
+}
+
+/// Cannot.
+pub(crate) fn with_certificate(_: Credentials, _: String) -> Result<Credentials, String> {
+    Err(WHY.into())
 }
 
 /// Cannot.

@@ -67,6 +67,7 @@ mod xsk;
 pub use crate::core::Grants;
 pub use daemon::SOCKET_VARIABLE;
 pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint};
+pub use entry::renew;
 pub use error::Error;
 pub use guard::Guard;
 pub use lock::{Acquiring, LockRequest};

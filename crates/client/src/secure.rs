@@ -3,8 +3,8 @@
 use crate::clock;
 use crate::credentials::Credentials;
 use crate::enrolment::{
-    Answer, Enrol, Join, Joined, LONGEST_LINE, NotEnrolled, NotJoined, PROTOCOL, Question, SWITCH_NAME, Token, hex,
-    unhex,
+    Answer, Enrol, Join, Joined, LONGEST_LINE, NotEnrolled, NotJoined, PROTOCOL, Question, Renew, Renewal, SWITCH_NAME,
+    Token, hex, unhex,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
@@ -24,23 +24,43 @@ use wayside_wire::Refusal;
 /// To connect, and for each part of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+const ANOTHER: &str = "the switch answered another question";
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Begins a session; since when its lease runs, and what it is.
-pub(crate) fn enrol(credentials: &Credentials, question: Enrol) -> Result<(Time, Enrolment), NotEnrolled> {
+/// Begins a session; since when its lease runs, what it is, and how it stands with the host's certificate.
+pub(crate) fn enrol(credentials: &Credentials, question: Enrol) -> Result<(Time, Enrolment, Renewal), NotEnrolled> {
     let failed = |error: Failure| NotEnrolled::Failed(format!("enrolment at {}: {error}", credentials.enrol));
     let mut stream = as_host(credentials).and_then(|config| connect(credentials.enrol, config)).map_err(failed)?;
     let asked = clock::now();
     match exchange(&mut stream, &Question::Enrol(question)).map_err(failed)? {
         Answer::Enrolled(enrolled) => match enrolled.enrolment() {
-            Some(enrolment) => Ok((asked, enrolment)),
+            Some(enrolment) => Ok((asked, enrolment, enrolled.renewal)),
             None => Err(failed("the switch's answer makes no sense".into())),
         },
         Answer::Refused(reason) => Err(NotEnrolled::Refused(Refusal::try_from(reason).unwrap_or(Refusal::None))),
         Answer::Denied(why) => Err(NotEnrolled::Denied(why)),
-        Answer::Joined(_) => Err(failed("the switch answered another question".into())),
+        Answer::Joined(_) | Answer::Renewed(_) => Err(failed(ANOTHER.into())),
     }
+}
+
+/// Asks for the next certificate.
+pub(crate) fn renew(credentials: &Credentials) -> Result<Renewal, NotJoined> {
+    let failed = |error: Failure| NotJoined::Failed(format!("enrolment at {}: {error}", credentials.enrol));
+    let mut stream = as_host(credentials).and_then(|config| connect(credentials.enrol, config)).map_err(failed)?;
+    match exchange(&mut stream, &Question::Renew(Renew {})).map_err(failed)? {
+        Answer::Renewed(renewal) => Ok(renewal),
+        Answer::Denied(why) => Err(NotJoined::Denied(why)),
+        Answer::Joined(_) | Answer::Enrolled(_) | Answer::Refused(_) => Err(failed(ANOTHER.into())),
+    }
+}
+
+/// The same credentials with the next certificate, which can be used.
+pub(crate) fn with_certificate(credentials: Credentials, certificate: String) -> Result<Credentials, String> {
+    let credentials = Credentials { certificate, ..credentials };
+    // What could not be used is not kept.
+    as_host(&credentials).map(|_| credentials).map_err(|error| error.to_string())
 }
 
 /// Lets this host in: the switch's address, and what the host is to keep.
@@ -60,7 +80,7 @@ pub fn join(token: &Token, host: &str) -> Result<(SocketAddrV4, Credentials), No
     let Joined { switch, certificate } = match exchange(&mut stream, &Question::Join(question)).map_err(failed)? {
         Answer::Joined(joined) => joined,
         Answer::Denied(why) => return Err(NotJoined::Denied(why)),
-        Answer::Enrolled(_) | Answer::Refused(_) => return Err(failed("the switch answered another question".into())),
+        Answer::Enrolled(_) | Answer::Refused(_) | Answer::Renewed(_) => return Err(failed(ANOTHER.into())),
     };
     let authority = verifier.seen().ok_or_else(|| failed("the switch showed no authority".into()))?;
     let credentials =

@@ -4,13 +4,14 @@
 //! ```text
 //!   enrolment/authority.der  the certificate of the switch's authority      enrolment/place  where hosts join, and for what
 //!   enrolment/tokens/ID      what a token is good for, as JSON              ──redeemed──► ID.used
-//!   enrolment/hosts/ID       a host that may enrol, as JSON
+//!   enrolment/hosts/ID       a host that may enrol, as JSON                 enrolment/ends/ID  when its latest certificate ends
 //! ```
 //!
 //! Invariants
 //! * A token's secret is nowhere: its ID is the SHA-256 of it. Renaming its file is what redeems it, so that of any number
 //!   of hosts with one token one is let in.
-//! * A host may enrol exactly as long as its file is there.
+//! * A host may enrol only as long as its file in `hosts` is there, which is written once: whoever renews a certificate can't
+//!   bring back a host that is being removed. Its ID is the SHA-256 of its public key, so that it stays the same.
 
 use crate::failure::Failure;
 use ring::digest::{SHA256, digest};
@@ -30,6 +31,7 @@ const AUTHORITY: &str = "authority.der";
 const PLACE: &str = "place";
 const TOKENS: &str = "tokens";
 const HOSTS: &str = "hosts";
+const ENDS: &str = "ends";
 /// For so long after its end a token is told apart from one that never was.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -42,7 +44,7 @@ pub struct Admission {
 /// A host that may enrol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Of its certificate.
+    /// Of its public key.
     #[serde(default)]
     pub id: String,
     /// As it calls itself.
@@ -53,6 +55,9 @@ pub struct Host {
     pub joined: u64,
     /// The namespaces that it may begin sessions in; none: all.
     pub namespaces: Vec<String>,
+    /// When its latest certificate ends, in seconds since 1970.
+    #[serde(skip)]
+    pub expires: u64,
 }
 
 impl Host {
@@ -93,7 +98,7 @@ impl Admission {
 
     /// Makes the directories, each for its owner alone.
     pub fn make(&self) -> io::Result<()> {
-        for directory in [TOKENS, HOSTS] {
+        for directory in [TOKENS, HOSTS, ENDS] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(self.directory.join(directory))?;
         }
         Ok(())
@@ -174,32 +179,46 @@ impl Admission {
         }
     }
 
-    /// Lets a host in.
+    /// Lets the host with this public key in.
     pub fn admit(
         &self,
-        certificate: &[u8],
+        key: &[u8],
         host: &str,
         address: SocketAddrV4,
         namespaces: Vec<String>,
+        expires: u64,
     ) -> io::Result<Host> {
         let host = Host {
-            id: certificate_id(certificate),
+            id: key_id(key),
             host: host.into(),
             address: address.ip().to_string(),
             joined: since_1970().as_secs(),
             namespaces,
+            expires,
         };
+        self.note_end(&host.id, expires)?;
         let text = serde_json::to_vec(&host).expect("strings and a number");
         self.write(&format!("{HOSTS}/{}", host.id), &text)?;
         Ok(host)
     }
 
-    /// The number of the host with this certificate, and what is written of it, if it may enrol. Of what can't be read nothing
+    /// When the latest certificate of a host ends.
+    pub fn note_end(&self, id: &str, expires: u64) -> io::Result<()> {
+        self.write(&format!("{ENDS}/{id}"), expires.to_string().as_bytes())
+    }
+
+    fn end_of(&self, id: &str) -> u64 {
+        let text = fs::read_to_string(self.directory.join(ENDS).join(id)).unwrap_or_default();
+        text.parse().unwrap_or(0)
+    }
+
+    /// The number of the host with this public key, and what is written of it, if it may enrol. Of what can't be read nothing
     /// is allowed.
-    pub fn host(&self, certificate: &[u8]) -> Option<(u64, Host)> {
-        let id = certificate_id(certificate);
+    pub fn host(&self, key: &[u8]) -> Option<(u64, Host)> {
+        let id = key_id(key);
         let text = self.read(&format!("{HOSTS}/{id}")).ok().flatten()?;
-        Some((number_of(&id)?, serde_json::from_slice(&text).ok()?))
+        let host: Host = serde_json::from_slice(&text).ok()?;
+        Some((number_of(&id)?, Host { expires: self.end_of(&id), ..host }))
     }
 
     /// The hosts that may enrol, in the order of their joining.
@@ -220,9 +239,10 @@ impl Admission {
                 address: unknown(),
                 joined: 0,
                 namespaces: vec![unknown()],
+                expires: 0,
             };
             let host = serde_json::from_slice(&fs::read(entry.path())?).unwrap_or_else(|_| unreadable());
-            hosts.push(Host { id, ..host });
+            hosts.push(Host { expires: self.end_of(&id), id, ..host });
         }
         hosts.sort_by(|one, other| (one.joined, &one.id).cmp(&(other.joined, &other.id)));
         Ok(hosts)
@@ -245,7 +265,11 @@ impl Admission {
         }
         match fs::remove_file(self.directory.join(HOSTS).join(id)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            removed => removed.map(|()| true),
+            removed => {
+                // Worth nothing by itself.
+                let _ = fs::remove_file(self.directory.join(ENDS).join(id));
+                removed.map(|()| true)
+            }
         }
     }
 
@@ -275,8 +299,8 @@ fn token_id(secret: &[u8]) -> String {
     hex(digest(&SHA256, secret).as_ref())
 }
 
-fn certificate_id(certificate: &[u8]) -> String {
-    host_id(digest(&SHA256, certificate).as_ref())
+fn key_id(key: &[u8]) -> String {
+    host_id(digest(&SHA256, key).as_ref())
 }
 
 fn since_1970() -> Duration {
@@ -321,15 +345,17 @@ mod tests {
     #[test]
     fn a_host_is_known_until_it_is_removed() {
         let (_directory, admission) = admission();
-        let host = admission.admit(b"certificate", "a", "10.0.0.2:1".parse().unwrap(), vec![]).unwrap();
-        let (number, known) = admission.host(b"certificate").expect("known");
+        let host = admission.admit(b"key", "a", "10.0.0.2:1".parse().unwrap(), vec![], 5).unwrap();
+        let (number, known) = admission.host(b"key").expect("known");
         assert_eq!(known, host);
         assert_eq!(format!("{number:016x}"), host.id);
         assert_eq!((admission.host(b"another"), admission.numbers().unwrap()), (None, HashSet::from([number])));
         assert_eq!(admission.hosts().unwrap(), std::slice::from_ref(&host));
         assert!(!admission.remove("../hosts").unwrap() && !admission.remove("").unwrap());
+        admission.note_end(&host.id, 7).unwrap();
+        assert_eq!(admission.hosts().unwrap()[0].expires, 7);
         assert!(admission.remove(&host.id).unwrap() && !admission.remove(&host.id).unwrap());
-        assert_eq!((admission.host(b"certificate"), admission.numbers().unwrap().len()), (None, 0));
+        assert_eq!((admission.host(b"key"), admission.numbers().unwrap().len()), (None, 0));
     }
 
     #[test]
@@ -342,12 +368,12 @@ mod tests {
         let token = admission.token(HOUR, &namespaces()[..2]).unwrap();
         let allowed = admission.redeem(&token.secret).unwrap();
         assert_eq!(allowed, ["a", "b"]);
-        admission.admit(b"certificate", "h", "10.0.0.2:1".parse().unwrap(), allowed).unwrap();
-        let (_, host) = admission.host(b"certificate").unwrap();
+        admission.admit(b"key", "h", "10.0.0.2:1".parse().unwrap(), allowed, 5).unwrap();
+        let (_, host) = admission.host(b"key").unwrap();
         assert_eq!(namespaces().map(|name| host.may_enrol_in(&name)), [true, true, false]);
         // What a full disk has left of a record allows nothing.
-        let path = admission.directory.join(HOSTS).join(certificate_id(b"certificate"));
+        let path = admission.directory.join(HOSTS).join(key_id(b"key"));
         fs::write(path, "{").unwrap();
-        assert_eq!(admission.host(b"certificate"), None);
+        assert_eq!(admission.host(b"key"), None);
     }
 }

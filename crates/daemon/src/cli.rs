@@ -59,6 +59,9 @@ pub enum Node {
     Token(TokenArgs),
     /// Let this host join, with a token; as root for root's processes, as any other user for that user's
     Join(JoinArgs),
+    /// Renew this host's certificate, if a third or less of its time is left: as who keeps its credentials. Processes with a
+    /// session do so by themselves
+    Renew(RenewArgs),
     /// List the hosts that may enrol: on the switch's host, as the daemon's user
     List(StateArgs),
     /// Let a host enrol no more, and cut off its sessions: on the switch's host, as the daemon's user
@@ -92,6 +95,16 @@ pub struct JoinArgs {
     /// What `wayside node token` wrote; `-` reads it from standard input, where other users do not see it
     #[arg(value_name = "TOKEN")]
     pub token: String,
+
+    /// Where the host's credentials are kept [default: /etc/wayside/node as root, $XDG_CONFIG_HOME/wayside/node]
+    #[arg(long, env = CREDENTIALS_VARIABLE, value_name = "DIR")]
+    pub credentials: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RenewArgs {
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
 
     /// Where the host's credentials are kept [default: /etc/wayside/node as root, $XDG_CONFIG_HOME/wayside/node]
     #[arg(long, env = CREDENTIALS_VARIABLE, value_name = "DIR")]

@@ -32,6 +32,12 @@ const DEFAULT_KEY_LIFETIME: Duration = Duration::from_secs(3600);
 const SHORTEST_KEY_LIFETIME: Duration = Duration::from_millis(100);
 const LONGEST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
+/// Long enough for a host that is away for a holiday, short enough that one that was forgotten is out by itself.
+const DEFAULT_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Hosts ask for the next certificate at most once a second.
+const SHORTEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3);
+const LONGEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3652 * 24 * 3600);
+
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -64,6 +70,10 @@ pub struct Settings {
     /// How long the keys last that sign a session's packets [default: 1h]
     #[arg(long, env = "WAYSIDE_KEY_LIFETIME", value_name = "TIME")]
     key_lifetime: Option<String>,
+
+    /// How long a host's certificate is good; its processes renew it when a third of that is left [default: 90d]
+    #[arg(long, env = "WAYSIDE_CERTIFICATE_LIFETIME", value_name = "TIME")]
+    certificate_lifetime: Option<String>,
 
     /// Threads that decide on packets [default: half the processors, 1 to 4]
     #[arg(long, env = "WAYSIDE_THREADS", value_name = "COUNT", allow_negative_numbers = true)]
@@ -221,6 +231,7 @@ pub struct Config {
     /// Why they are, or are not.
     pub authentication_reason: &'static str,
     pub key_lifetime: Duration,
+    pub certificate_lifetime: Duration,
     pub threads: usize,
     pub wait: Wait,
     pub state_dir: Option<PathBuf>,
@@ -285,6 +296,13 @@ impl Layers<'_> {
             }
             None => DEFAULT_KEY_LIFETIME,
         };
+        let certificate_lifetime = match self.pick(|s| s.certificate_lifetime.as_ref()) {
+            Some((text, flag)) => {
+                let (least, most) = (SHORTEST_CERTIFICATE_LIFETIME, LONGEST_CERTIFICATE_LIFETIME);
+                self.duration("certificate_lifetime", text, flag, least, most)?
+            }
+            None => DEFAULT_CERTIFICATE_LIFETIME,
+        };
         let threads = match self.pick(|s| s.threads.as_ref()) {
             Some((&count, flag)) => self.number("threads", count, flag, 1, 64)? as usize,
             None => default_threads(),
@@ -323,6 +341,7 @@ impl Layers<'_> {
             enrol_listen,
             authentication_reason,
             key_lifetime,
+            certificate_lifetime,
             threads,
             wait,
             mode,
@@ -586,6 +605,7 @@ mod tests {
             ("authentication = 'on'\nadmin_listen = '127.0.0.1:65535'", "leaves no port for enrol_listen"),
             ("enrol_listen = '0.0.0.0:1'", "must name one address"),
             ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
+            ("certificate_lifetime = '1s'", "certificate_lifetime = 1s must be 3 s to 315532800 s"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
             ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),

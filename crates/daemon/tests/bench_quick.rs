@@ -14,6 +14,15 @@ fn measures_an_acquire_beside_an_echo() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     let text = report.to_string();
     assert!(text.contains("acquire") && text.contains("echo"), "{text}");
+    let modes: Vec<&str> =
+        report["modes"].as_array().unwrap().iter().filter_map(|mode| mode["name"].as_str()).collect();
+    assert!(modes.contains(&"Userspace switch, sleeping, one core"), "{modes:?}");
+    if cfg!(not(feature = "xdp")) || wayside_hosts::missing().is_some() {
+        return println!("skipped: measurements at the hook, which need the feature `xdp` and root");
+    }
+    for mode in ["UDP", "AF_XDP", "UDP, signed", "AF_XDP, signed"].map(|way| format!("XDP switch, {way}")) {
+        assert!(modes.contains(&mode.as_str()), "{modes:?}: {}", report["notes"]);
+    }
 }
 
 #[test]

@@ -304,6 +304,39 @@ fn sessions_of_a_host_that_is_removed_are_cut_off() {
     }
 }
 
+/// A process with a session keeps its host's certificate from ending; without one it ends.
+#[test]
+fn certificates_are_renewed_by_whoever_has_a_session() {
+    let mut place = Place::new(&["--certificate-lifetime", "9s"]);
+    place.join();
+    let file = |place: &Place| std::fs::read_dir(&place.credentials).unwrap().next().unwrap().unwrap().path();
+    let kept = file(&place);
+    let first = std::fs::read_to_string(&kept).unwrap();
+    let session = place.session().unwrap();
+    // Of another host, none of whose processes has a session.
+    let with_session = place.credentials.clone();
+    place.credentials = place.daemon.directory.path().join("other");
+    place.join();
+    let list = place.node(&["list"]).stdout;
+    assert!(list.lines().skip(1).all(|line| line.contains("  ends in ")), "{list}");
+    let file = file(&place);
+    let credentials = std::fs::read_to_string(&file).unwrap();
+    eventually("the one is renewed", || std::fs::read_to_string(&kept).unwrap() != first);
+    eventually("the other ends", || place.node(&["list"]).stdout.contains("  expired "));
+    let ended = place.lock();
+    assert_eq!(ended.code, Some(77), "{ended:?}");
+    assert!(ended.stderr.contains("this host's certificate has expired"), "{ended:?}");
+    assert!(ended.stderr.contains("`wayside node token` on the switch's host writes a token"), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), credentials);
+    place.join();
+    assert_eq!(place.lock().code, Some(0));
+    place.credentials = with_session;
+    assert_eq!(place.lock().code, Some(0));
+    let ended = place.node(&["renew", "--endpoint", &place.daemon.address.to_string()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    drop(session);
+}
+
 /// Where a host has joined, who stops the enrolment port can't make it do without signatures.
 #[test]
 fn a_host_that_has_joined_never_enrols_in_the_clear() {

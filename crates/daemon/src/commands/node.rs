@@ -3,7 +3,7 @@
 use super::switch::default_state_dir;
 use super::text::{lasted, say, shown, table};
 use crate::admission::{Admission, Host};
-use crate::cli::{JoinArgs, Node, RemoveArgs, StateArgs};
+use crate::cli::{JoinArgs, Node, RemoveArgs, RenewArgs, StateArgs};
 use crate::failure::Failure;
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +20,7 @@ pub fn node(node: &Node) -> Result<(), Failure> {
             Ok(())
         }
         Node::Join(args) => join(args),
+        Node::Renew(args) => renew(args),
         Node::List(args) => list(args),
         Node::Remove(args) => remove(args),
     }
@@ -33,10 +34,7 @@ fn join(args: &JoinArgs) -> Result<(), Failure> {
         given => given.into(),
     };
     let token: Token = token.parse().map_err(Failure::usage)?;
-    let (switch, credentials) = wayside_client::join(&token, &host()).map_err(|error| match error {
-        NotJoined::Denied(why) => Failure::denied(format!("not joined: {why}")),
-        NotJoined::Failed(why) => Failure::unavailable(format!("not joined: {why}")),
-    })?;
+    let (switch, credentials) = wayside_client::join(&token, &host()).map_err(|error| failure("not joined", error))?;
     let path = credentials.keep(args.credentials.as_deref(), switch).map_err(|error| {
         Failure::system(
             "joined, but this host's credentials can't be kept, and the token is used; mend that and join anew",
@@ -47,6 +45,28 @@ fn join(args: &JoinArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn failure(what: &str, error: NotJoined) -> Failure {
+    match error {
+        NotJoined::Denied(why) => Failure::denied(format!("{what}: {why}")),
+        NotJoined::Failed(why) => Failure::unavailable(format!("{what}: {why}")),
+    }
+}
+
+/// With every switch that is named.
+fn renew(args: &RenewArgs) -> Result<(), Failure> {
+    for endpoint in &args.endpoint.endpoints {
+        let switch = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
+        let renewed = wayside_client::renew(args.credentials.as_deref(), switch);
+        let (_, is_new) = renewed.map_err(|error| failure("not renewed", error))?;
+        say(&if is_new {
+            format!("renewed for the switch at {switch}")
+        } else {
+            format!("not due with the switch at {switch}: more than a third of its time is left")
+        });
+    }
+    Ok(())
+}
+
 fn list(args: &StateArgs) -> Result<(), Failure> {
     let hosts = admission(args)?.hosts().map_err(|error| Failure::system("can't list the hosts", &error))?;
     if hosts.is_empty() {
@@ -54,11 +74,23 @@ fn list(args: &StateArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let heading = ["ID", "HOST", "ADDRESS", "JOINED", "NAMESPACES"].map(String::from).to_vec();
+    let heading = ["ID", "HOST", "ADDRESS", "JOINED", "CERTIFICATE", "NAMESPACES"].map(String::from).to_vec();
     let line = |host: &Host| {
         let ago = lasted(now.saturating_sub(Duration::from_secs(host.joined)));
+        // It is good to the end of its last second.
+        let certificate = match host.expires.checked_sub(now.as_secs()) {
+            Some(left) => format!("ends in {}", lasted(Duration::from_secs(left))),
+            None => format!("expired {} ago", lasted(now - Duration::from_secs(host.expires))),
+        };
         let namespaces = if host.namespaces.is_empty() { "all".into() } else { host.namespaces.join(", ") };
-        vec![host.id.clone(), shown(&host.host), host.address.clone(), format!("{ago} ago"), shown(&namespaces)]
+        vec![
+            host.id.clone(),
+            shown(&host.host),
+            host.address.clone(),
+            format!("{ago} ago"),
+            certificate,
+            shown(&namespaces),
+        ]
     };
     say(&table(&std::iter::once(heading).chain(hosts.iter().map(line)).collect::<Vec<_>>()));
     Ok(())

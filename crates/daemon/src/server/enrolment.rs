@@ -4,10 +4,11 @@
 //! Against strangers: a question within 5 s, of 8 KiB at most, on one of 256 connections. Nothing is done for a host that
 //! is not let in but to look up its token.
 
-use super::authority::Authority;
+use super::authority::{Authority, Issued, key_of};
 use super::controller::Inbox;
 use super::metrics::{ACCEPTED, Asked, Tally};
 use crate::admission::{Admission, Host, NotRedeemed};
+use crate::config::Config;
 use crate::failure::Failure;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -15,13 +16,15 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use wayside_client::enrolment::{Answer, Enrol, Enrolled, Join, Joined, LONGEST_LINE, Question, hex, unhex};
+use wayside_client::enrolment::{
+    Answer, Enrol, Enrolled, Join, Joined, LONGEST_LINE, Question, Renew, Renewal, hex, unhex,
+};
 use wayside_wire::{Refusal, padded};
 
 /// From the connection to the answer.
@@ -45,6 +48,8 @@ enum Denial {
     Failed(&'static str),
     NoCertificate,
     Removed,
+    /// Its certificate has ended.
+    Expired,
     /// Its token was for others.
     Namespace {
         asked: String,
@@ -63,6 +68,7 @@ impl Denial {
             Denial::Failed(_) => "failed",
             Denial::NoCertificate => "no_certificate",
             Denial::Removed => "removed",
+            Denial::Expired => "expired",
             Denial::Namespace { .. } => "namespace",
         }
     }
@@ -82,6 +88,10 @@ impl Denial {
             Denial::TokenExpired => "this token has expired; `wayside node token` writes another",
             Denial::TokenUnknown => "the switch knows no such token",
             Denial::NoCertificate => "this host has not joined: it shows no certificate",
+            Denial::Expired => {
+                "this host's certificate has expired, for none of its processes has renewed it in time: `wayside node token` on \
+                 the switch's host writes a token, with which it joins again"
+            }
             Denial::Removed => "this host was removed from those that may enrol: join again",
         }
         .into()
@@ -101,12 +111,15 @@ fn word_of(refusal: Refusal) -> &'static str {
 pub fn tally() -> Tally {
     let joins = [Denial::TokenUsed, Denial::TokenExpired, Denial::TokenUnknown].map(|denial| denial.word());
     let elsewhere = Denial::Namespace { asked: String::new(), allowed: Vec::new() };
-    let enrolments = [Denial::NoCertificate, Denial::Removed, elsewhere].map(|denial| denial.word());
+    let hosts = [Denial::NoCertificate, Denial::Removed, Denial::Expired].map(|denial| denial.word());
+    let enrolments = [&hosts[..], &[elsewhere.word()]].concat();
     let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering].map(word_of);
     let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
     let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
     let joins = of(Asked::Join, &[&both[..], &joins].concat());
-    Tally::new(joins.into_iter().chain(of(Asked::Enrol, &[&both[..], &enrolments, &refusals].concat())))
+    let enrolments = of(Asked::Enrol, &[&both[..], &enrolments, &refusals].concat());
+    let renewals = of(Asked::Renew, &[&both[..], &hosts].concat());
+    Tally::new([joins, enrolments, renewals].concat())
 }
 
 /// Everything that answers.
@@ -116,6 +129,24 @@ pub struct Door {
     configuration: Arc<ServerConfig>,
     /// The switch's address for packets.
     switch: SocketAddrV4,
+    /// How long hosts' certificates are good.
+    lifetime: Duration,
+    clock: Clock,
+}
+
+/// What time it is.
+type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// Of the time of a host's certificate, it is renewed in the last of so many parts, and
+const RENEWED_IN_THE_LAST: u32 = 3;
+/// asked for in every one of so many.
+const ASKED_FOR_IN_EVERY: u32 = 30;
+
+/// A host that has joined.
+struct Known<'a> {
+    number: u64,
+    record: Host,
+    certificate: &'a CertificateDer<'a>,
 }
 
 impl Door {
@@ -124,14 +155,26 @@ impl Door {
         state_dir: &Path,
         switch: SocketAddrV4,
         address: SocketAddrV4,
-        namespaces: Vec<String>,
+        config: &Config,
+    ) -> Result<Door, Failure> {
+        Door::open_at(state_dir, switch, address, config, Arc::new(SystemTime::now))
+    }
+
+    fn open_at(
+        state_dir: &Path,
+        switch: SocketAddrV4,
+        address: SocketAddrV4,
+        config: &Config,
+        clock: Clock,
     ) -> Result<Door, Failure> {
         let admission = Admission::of(state_dir);
-        let authority = Authority::open(&admission)?;
+        let authority = Authority::open(&admission, clock())?;
+        let namespaces = config.namespaces.iter().map(|namespace| namespace.name.clone()).collect();
         admission
             .publish(address, &authority.certificate, namespaces)
             .map_err(|error| Failure::system("can't write the state directory", &error))?;
-        Ok(Door { configuration: authority.configuration()?, authority, admission, switch })
+        let configuration = authority.configuration()?;
+        Ok(Door { configuration, authority, admission, switch, lifetime: config.certificate_lifetime, clock })
     }
 
     /// Accepts for ever.
@@ -181,6 +224,10 @@ impl Door {
                 let answer = self.on_enrol(&enrol, certificate.as_ref(), from, inbox).await;
                 counted(tally, Asked::Enrol, from, answer)
             }
+            Ok(Question::Renew(Renew {})) => {
+                let renewal = self.admitted(certificate.as_ref()).map(|host| Answer::Renewed(self.renewal(&host)));
+                counted(tally, Asked::Renew, from, renewal)
+            }
             Err(_) => Answer::Denied("this line is no question of enrolment".into()),
         };
         let mut text = serde_json::to_vec(&answer).expect("answers have string keys");
@@ -197,23 +244,46 @@ impl Door {
         from: SocketAddrV4,
         inbox: &Inbox,
     ) -> Result<Answer, Denial> {
-        let (number, host) = self.admitted(certificate)?;
-        if !host.may_enrol_in(&enrol.namespace) {
-            return Err(Denial::Namespace { asked: enrol.namespace.clone(), allowed: host.namespaces });
+        let host = self.admitted(certificate)?;
+        if !host.record.may_enrol_in(&enrol.namespace) {
+            return Err(Denial::Namespace { asked: enrol.namespace.clone(), allowed: host.record.namespaces });
         }
-        let answer = begin_session(enrol, number, from, inbox).await;
-        if self.admitted(certificate).is_err() {
+        let answer = begin_session(enrol, host.number, self.renewal(&host), from, inbox).await;
+        if let Err(denial) = self.admitted(certificate) {
             // Removed meanwhile: whoever looks for that may have looked before the session was there.
             inbox.admit_only(self.admission.numbers().map_err(|_| Denial::Failed(UNREADABLE))?);
-            return Err(Denial::Removed);
+            return Err(denial);
         }
         answer
     }
 
-    /// The host with this certificate, and its number.
-    fn admitted(&self, certificate: Option<&CertificateDer<'_>>) -> Result<(u64, Host), Denial> {
+    /// The host that shows this certificate.
+    fn admitted<'a>(&self, certificate: Option<&'a CertificateDer<'a>>) -> Result<Known<'a>, Denial> {
         let certificate = certificate.ok_or(Denial::NoCertificate)?;
-        self.admission.host(certificate).ok_or(Denial::Removed)
+        let key = key_of(certificate).ok_or(Denial::NoCertificate)?;
+        let (number, record) = self.admission.host(&key).ok_or(Denial::Removed)?;
+        let is_good = self.authority.is_good(certificate, (self.clock)());
+        if is_good { Ok(Known { number, record, certificate }) } else { Err(Denial::Expired) }
+    }
+
+    /// How it stands with a host's certificate; the next one in the last part of its time.
+    fn renewal(&self, host: &Known<'_>) -> Renewal {
+        let now = (self.clock)();
+        let again_s = (self.lifetime / ASKED_FOR_IN_EVERY).as_secs().max(1);
+        if self.authority.is_good(host.certificate, now + self.lifetime / RENEWED_IN_THE_LAST) {
+            return Renewal { certificate: None, again_s };
+        }
+        let Some(issued) = self.authority.renewed(host.certificate, &host.record.host, now, self.lifetime) else {
+            tracing::error!(host = host.record.host, "another certificate can't be signed");
+            return Renewal { certificate: None, again_s };
+        };
+        let id = format!("{:016x}", host.number);
+        tracing::info!(host = host.record.host, id, "another certificate");
+        // It is for people alone.
+        if let Err(error) = self.admission.note_end(&id, issued.expires) {
+            tracing::error!(%error, "the end of a certificate can't be written down");
+        }
+        Renewal { certificate: Some(hex(&issued.certificate)), again_s }
     }
 
     /// Sees to it for ever that sessions of hosts that were removed, by whichever process, are cut off. `before`: those
@@ -239,7 +309,11 @@ impl Door {
             return Err(Denial::Malformed("the token or the key is not hexadecimal"));
         };
         // Before the token is spent.
-        let Some(certificate) = self.authority.certificate_for(&key, &host) else {
+        let issued = self.authority.certificate_for(&key, &host, (self.clock)(), self.lifetime);
+        let Some((Issued { certificate, expires }, key)) = issued.and_then(|one| {
+            let key = key_of(&one.certificate)?;
+            Some((one, key))
+        }) else {
             return Err(Denial::Malformed("the host's key is no point of P-256"));
         };
         let namespaces = match self.admission.redeem(&secret) {
@@ -252,7 +326,7 @@ impl Door {
                 return Err(Denial::Failed("the switch can't look up the token: see its log"));
             }
         };
-        match self.admission.admit(&certificate, &host, from, namespaces) {
+        match self.admission.admit(&key, &host, from, namespaces, expires) {
             Ok(known) => tracing::info!(%from, host, id = known.id, "a host has joined"),
             Err(error) => {
                 tracing::error!(%error, "a host can't be written down");
@@ -264,7 +338,13 @@ impl Door {
 }
 
 /// The agent port is on the host that the connection comes from.
-async fn begin_session(enrol: &Enrol, host_number: u64, from: SocketAddrV4, inbox: &Inbox) -> Result<Answer, Denial> {
+async fn begin_session(
+    enrol: &Enrol,
+    host_number: u64,
+    renewal: Renewal,
+    from: SocketAddrV4,
+    inbox: &Inbox,
+) -> Result<Answer, Denial> {
     let wrong = || Err(Denial::Malformed("this enrolment makes no sense"));
     let mut bytes = 0;
     let fits = |c: &char| {
@@ -279,7 +359,7 @@ async fn begin_session(enrol: &Enrol, host_number: u64, from: SocketAddrV4, inbo
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
     let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, body).await;
-    Ok(match session.map(|session| Enrolled::of(&session)) {
+    Ok(match session.map(|session| Enrolled::of(&session, renewal)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.
         Ok(None) => Answer::Refused(Refusal::None as u8),
@@ -304,5 +384,129 @@ fn counted(tally: &Tally, asked: Asked, from: SocketAddrV4, answer: Result<Answe
             tracing::warn!(%from, question = asked.word(), why, "a host was told no");
             Answer::Denied(why)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::UNIX_EPOCH;
+    use wayside_client::enrolment::{NotJoined, Token};
+    use wayside_client::{join, renew};
+
+    const DAY: u64 = 24 * 3_600;
+    const BEGUN: u64 = 1_800_000_000;
+
+    /// A door whose clock is the test's.
+    struct Bench {
+        directory: tempfile::TempDir,
+        day: Arc<AtomicU64>,
+        door: Door,
+    }
+
+    impl Bench {
+        fn new(address: SocketAddrV4) -> Bench {
+            let directory = tempfile::tempdir().unwrap();
+            let day: Arc<AtomicU64> = Arc::default();
+            let days = day.clone();
+            let clock = move || UNIX_EPOCH + Duration::from_secs(BEGUN + days.load(Ordering::Relaxed) * DAY);
+            let config = Settings::default().over(Settings::default(), None).unwrap();
+            let switch = SocketAddrV4::new(*address.ip(), 7600);
+            let door = Door::open_at(directory.path(), switch, address, &config, Arc::new(clock)).unwrap();
+            Bench { directory, day, door }
+        }
+
+        fn at(&self, day: u64) {
+            self.day.store(day, Ordering::Relaxed);
+        }
+
+        fn token(&self) -> Token {
+            self.door.admission.token(Duration::from_secs(3_600), &[]).unwrap()
+        }
+    }
+
+    fn local() -> SocketAddrV4 {
+        SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1)
+    }
+
+    #[test]
+    fn a_certificate_lasts_ninety_days_and_is_renewed_in_the_last_thirty() {
+        let bench = Bench::new(local());
+        let key = rcgen::KeyPair::generate().unwrap();
+        let secret = hex(&bench.token().secret);
+        let question = Join { secret, key: hex(key.public_key_raw()), host: "a".into() };
+        let Ok(Answer::Joined(Joined { certificate, .. })) = bench.door.on_join(&question, local()) else {
+            panic!("it has a token");
+        };
+        let first = CertificateDer::from(unhex(&certificate).unwrap());
+        let known =
+            |certificate| bench.door.admitted(Some(certificate)).map(|known| (known.number, known.record.expires));
+        let (number, expires) = known(&first).unwrap();
+        assert_eq!(expires, BEGUN + 90 * DAY);
+        let renewal = || bench.door.renewal(&bench.door.admitted(Some(&first)).unwrap());
+        for (day, is_due) in [(0, false), (59, false), (61, true), (89, true)] {
+            bench.at(day);
+            assert_eq!(renewal().certificate.is_some(), is_due, "on day {day}");
+            assert_eq!(renewal().again_s, 3 * DAY);
+        }
+        let second = CertificateDer::from(unhex(&renewal().certificate.unwrap()).unwrap());
+        bench.at(91);
+        assert_eq!(known(&first), Err(Denial::Expired));
+        assert!(Denial::Expired.why().contains("`wayside node token`"));
+        // The same host, and what was written of it.
+        assert_eq!(known(&second), Ok((number, BEGUN + (89 + 90) * DAY)));
+        bench.at(180);
+        assert_eq!(known(&second), Err(Denial::Expired));
+        // A clock that goes back makes nobody expire.
+        bench.at(0);
+        assert!(known(&first).is_ok() && known(&second).is_ok());
+        assert!(bench.door.admission.remove(&format!("{number:016x}")).unwrap());
+        assert_eq!(known(&second), Err(Denial::Removed));
+    }
+
+    #[test]
+    fn a_host_renews_over_the_connection_that_its_certificate_opens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is one") };
+        let Bench { directory, day, door } = Bench::new(address);
+        let token = door.admission.token(Duration::from_secs(3_600), &[]).unwrap();
+        let tally = Arc::new(tally());
+        let counts = tally.clone();
+        // Until the process ends.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                door.serve(listener, Inbox::with_channel().0, counts).await;
+            });
+        });
+
+        let credentials = directory.path().join("credentials");
+        let (switch, joined) = join(&token, "a").unwrap();
+        let file = joined.keep(Some(&credentials), switch).unwrap();
+        let text = || std::fs::read_to_string(&file).unwrap();
+        let first = text();
+        // As their owner may have it, for a group.
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+        let again = Duration::from_secs(3 * DAY);
+        assert_eq!(renew(Some(&credentials), switch), Ok((again, false)));
+        assert_eq!(text(), first);
+        day.store(61, Ordering::Relaxed);
+        assert_eq!(renew(Some(&credentials), switch), Ok((again, true)));
+        assert_ne!(text(), first);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        // By what it has now; the first would be over.
+        day.store(100, Ordering::Relaxed);
+        assert_eq!(renew(Some(&credentials), switch), Ok((again, false)));
+        day.store(152, Ordering::Relaxed);
+        let Err(NotJoined::Denied(why)) = renew(Some(&credentials), switch) else { panic!("it has expired") };
+        assert!(why.starts_with("this host's certificate has expired"), "{why}");
+        let count =
+            |result| tally.all().iter().find(|(asked, of, _)| (*asked, *of) == (Asked::Renew, result)).unwrap().2;
+        assert_eq!((count(ACCEPTED), count("expired")), (3, 1));
     }
 }

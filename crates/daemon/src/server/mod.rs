@@ -142,8 +142,7 @@ impl Server {
         let mut door = None;
         if let Some(address) = config.enrol_listen {
             let (listener, address) = bind_tcp(address, "--enrol-listen")?;
-            let namespaces = config.namespaces.iter().map(|namespace| namespace.name.clone()).collect();
-            door = Some((Door::open(&state_dir, listen, address, namespaces)?, listener, address));
+            door = Some((Door::open(&state_dir, listen, address, config)?, listener, address));
         }
         let numbers = state.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;

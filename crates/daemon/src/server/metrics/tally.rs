@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub enum Asked {
     Join,
     Enrol,
+    Renew,
 }
 
 impl Asked {
@@ -15,6 +16,7 @@ impl Asked {
         match self {
             Asked::Join => "join",
             Asked::Enrol => "enrol",
+            Asked::Renew => "renew",
         }
     }
 }
