@@ -17,7 +17,7 @@ demo: ## a switch and four hosts move money under locks while things break
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
-bench: ## an acquire through the switch against a bare UDP echo, and Redis if it is installed
+bench: ## locks by every way against bare echoes, and against Redis if it is installed; 80 s
 	@features=$$(scripts/xdp.sh wayside-bench) && cargo run --release --quiet -p wayside-bench $$features
 
 lint: ## formatting, clippy, generated files, scripts

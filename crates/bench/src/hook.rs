@@ -28,6 +28,8 @@ use wayside_client::probe::Probe;
 use wayside_client::{Session, Transport};
 use wayside_hosts::Host;
 
+pub(crate) use wayside_hosts::missing;
+
 const ECHO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo.bpf.o"));
 
 const SWITCH: &str = "10.78.0.1:7600";
@@ -62,16 +64,16 @@ impl Hosts {
     }
 }
 
-/// By UDP and by AF_XDP, one after the other; unsigned, then signed.
+/// By UDP and by AF_XDP, one after the other; unsigned, then signed. Appends to `modes`; on an error, those before it.
 pub(crate) fn measure(
     options: &Options,
     how_long: Duration,
     redis: &mut [Contender],
     progress: &mut Progress,
-) -> Result<Vec<Mode>, Error> {
+    modes: &mut Vec<Mode>,
+) -> Result<(), Error> {
     let hosts = Hosts::new().map_err(|error| format!("no hosts: {error}"))?;
     let _echo = hosts.echo.attach(ECHO, "echo").map_err(no_xdp)?;
-    let mut modes = Vec::new();
     // Twice as long without signatures: there more is compared.
     for (signed, share) in [(false, how_long / 3), (true, how_long / 6)] {
         for by_afxdp in [false, true] {
@@ -86,7 +88,7 @@ pub(crate) fn measure(
             })?);
         }
     }
-    Ok(modes)
+    Ok(())
 }
 
 fn no_xdp(error: std::io::Error) -> Error {

@@ -176,15 +176,16 @@ impl<'r> Field<'r> {
 
     pub(crate) fn mode(&self, name: String, hand_overs: Vec<Row>) -> Mode {
         let Field { how, echoes, acquires, cycles, long_echoes, batches, .. } = self;
-        let mut rows: Vec<Row> =
-            [echoes, acquires, cycles].into_iter().filter_map(|samples| samples.row(how)).collect();
-        let mut ratios =
-            vec![acquires.ratio("acquire / echo", echoes), cycles.ratio("acquire and release / echo", echoes)];
-        if self.generator.is_some() {
-            ratios[0] = ratios[0].clone().meant(bars::ACQUIRE);
-        }
-        rows.extend([long_echoes, batches].into_iter().filter_map(|samples| samples.row(how)));
-        ratios.push(long_echoes.ratio("rate of 32 locks and their guards / of long echoes", batches));
+        // Whatever the switch does, the echo signs nothing.
+        let unsigned = How { signed: "off".into(), ..how.clone() };
+        let own =
+            [echoes.row(&unsigned), acquires.row(how), cycles.row(how), long_echoes.row(&unsigned), batches.row(how)];
+        let mut rows: Vec<Row> = own.into_iter().flatten().collect();
+        let mut ratios = vec![
+            acquires.ratio("acquire / echo", echoes).meant(bars::ACQUIRE),
+            cycles.ratio("acquire and release / echo", echoes),
+            long_echoes.ratio("rate of 32 locks and their guards / of long echoes", batches).meant(bars::RATE),
+        ];
         let mut rates = Vec::new();
         if let Some(Generator { grants, echoes, .. }) = &self.generator {
             rows.extend([echoes, grants].into_iter().filter_map(|samples| samples.row(how)));

@@ -2,23 +2,25 @@
 //! against Redis where it is installed, by every kind of switch and socket; hand-overs between two nodes.
 //!
 //! * `compare.rs` is the heart: short rounds of everything in turn, so that whatever disturbs the machine disturbs all.
-//!   It has the plan of a run, and the switch in userspace.
+//!   It has the plan of a run.
+//! * `userspace.rs`: the switch in userspace, its rounds.
 //! * `hook.rs`: hosts for the switch at the kernel's XDP hook, by UDP and by AF_XDP, signed and not; `hook_rounds.rs`: who
 //!   takes turns there.
 //! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is fastest.
 //!   `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with what it
-//!   is meant to be; `table.rs` shows it.
+//!   is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
 
 mod compare;
 mod echo;
+mod figures;
 #[cfg(feature = "xdp")]
 mod generator;
 mod handover;
-#[cfg(feature = "xdp")]
+#[cfg_attr(not(feature = "xdp"), path = "no_hook.rs")]
 mod hook;
 #[cfg(feature = "xdp")]
 mod hook_rounds;
@@ -27,10 +29,12 @@ mod redis;
 mod report;
 mod samples;
 mod table;
+mod userspace;
 mod ways;
 mod wayside;
 
 pub use compare::{Options, run};
+pub use figures::put_figures;
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 
 use wayside_client::Wait;

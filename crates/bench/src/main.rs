@@ -1,27 +1,35 @@
 //! `make bench`: measures, prints the table, and with `--record` keeps it in `bench/runs`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::path::PathBuf;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use wayside_bench::{Options, Report};
 
-/// Counts every allocation of the process.
+/// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what another
+/// one is timed for by chance alone.
 struct Counting;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that ends has no count any more.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: as the caller promises.
         unsafe { System.realloc(block, layout, size) }
     }
@@ -37,15 +45,18 @@ static ALLOCATOR: Counting = Counting;
 
 const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
+       wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free>.json";
+  --record                   keep the report as bench/runs/<date>-<commit>-<held|free>.json
+  --figures FILE             put the figures of such a report into README.md; measures nothing";
 
 struct Arguments {
     seconds: u64,
     hold_latency: bool,
     record: bool,
+    figures: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -53,7 +64,11 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(64);
     };
-    match measure(&arguments) {
+    let done = match &arguments.figures {
+        Some(record) => show(record),
+        None => measure(&arguments),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("wayside-bench: {error}");
@@ -63,7 +78,7 @@ fn main() -> ExitCode {
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { seconds: 75, hold_latency: true, record: false };
+    let mut arguments = Arguments { seconds: 75, hold_latency: true, record: false, figures: None };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seconds" => arguments.seconds = words.next()?.parse().ok().filter(|&seconds| seconds > 0)?,
@@ -75,6 +90,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
                 }
             }
             "--record" => arguments.record = true,
+            "--figures" => arguments.figures = Some(words.next()?.into()),
             _ => return None,
         }
     }
@@ -86,7 +102,7 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
         wayside: build_wayside()?,
         how_long: Duration::from_secs(arguments.seconds),
         hold_latency: arguments.hold_latency,
-        allocations: Some(|| ALLOCATIONS.load(Relaxed)),
+        allocations: Some(|| ALLOCATIONS.get()),
     })?;
     print!("{report}");
     if arguments.record { record(&report, arguments.hold_latency) } else { Ok(()) }
@@ -114,6 +130,19 @@ fn build_wayside() -> Result<PathBuf, String> {
     if wayside.exists() { Ok(wayside) } else { Err(format!("{} is not there: build it first", wayside.display())) }
 }
 
+/// Puts a report's figures into the README.
+fn show(record: &Path) -> Result<(), String> {
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: std::io::Error| format!("{path}: {error}")
+    };
+    let readme = Path::new("README.md");
+    let report = Report::from_json(&std::fs::read_to_string(record).map_err(failed(record))?)?;
+    let text = std::fs::read_to_string(readme).map_err(failed(readme))?;
+    let text = wayside_bench::put_figures(&text, &report, &record.display().to_string())?;
+    std::fs::write(readme, text).map_err(failed(readme))
+}
+
 fn record(report: &Report, held: bool) -> Result<(), String> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().map_err(|error| error.to_string())?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
@@ -134,7 +163,9 @@ mod tests {
         let read = |line: &str| arguments(line.split_whitespace().map(str::to_owned));
         let given = read("--seconds 5 --idle-latency free --record").unwrap();
         assert_eq!((given.seconds, given.hold_latency, given.record), (5, false, true));
-        for line in ["--seconds", "--seconds 0", "--seconds x", "--idle-latency maybe", "--unknown", "quick"] {
+        for line in
+            ["--seconds", "--seconds 0", "--seconds x", "--idle-latency maybe", "--figures", "--unknown", "quick"]
+        {
             assert!(read(line).is_none(), "{line:?}");
         }
     }

@@ -60,7 +60,11 @@ impl fmt::Display for Mode {
             let (share, bar) = (100.0 * granted_by_switch, 100.0 * GRANTED_BY_SWITCH);
             writeln!(f, "  {share:.3} % of the acquires granted by the switch; bar >= {bar}: {met}")?;
             if let Some(count) = allocations {
-                writeln!(f, "  {count} allocations while single locks were timed; bar 0: {}", verdict(*count == 0))?;
+                writeln!(
+                    f,
+                    "  {count} allocations by the thread that locks while it was timed; bar 0: {}",
+                    verdict(*count == 0)
+                )?;
             }
         }
         writeln!(f)
@@ -155,7 +159,7 @@ mod tests {
         let text = report().to_string();
         assert!(text.contains("bar >= 4: MISSED") && text.contains("0 of 1 ratios"), "{text}");
         assert!(text.contains("granted by the switch; bar >= 99.9: met"), "{text}");
-        assert!(text.contains("1 allocations while single locks were timed; bar 0: MISSED"), "{text}");
+        assert!(text.contains("1 allocations by the thread that locks while it was timed; bar 0: MISSED"), "{text}");
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub(crate) struct Contestant {
     pub(crate) session: Session,
     next: u64,
     guards: Vec<Guard>,
-    /// Counts the allocations of this process so far, if anything does.
+    /// Counts the allocations of the calling thread so far, if anything does.
     count: Option<fn() -> u64>,
     allocations: u64,
     before: Grants,

@@ -1,0 +1,132 @@
+//! The figures of the README, from a report that was kept: never by hand.
+
+use crate::Error;
+use crate::report::{Mode, Report, Row};
+
+/// Between these the README has its figures.
+const BEGIN: &str = "<!-- figures: written by `wayside-bench --figures` -->\n";
+const END: &str = "<!-- end of figures -->\n";
+
+/// Modes that have a column, with their heads.
+const COLUMNS: [(&str, &str); 4] = [
+    ("Userspace switch, spinning, two cores", "userspace, both spin"),
+    ("Userspace switch, sleeping, two cores", "userspace, both sleep"),
+    ("XDP switch, UDP", "XDP, by UDP"),
+    ("XDP switch, AF_XDP", "XDP, by AF_XDP"),
+];
+/// Operations that have a line, with their heads. Of several rows, the fastest: echoes in userspace, Redis' ways.
+const LINES: [(&str, &str); 9] = [
+    ("echo", "bare echo, 64 bytes"),
+    ("acquire", "acquire of a free lock"),
+    ("acquire and release", "acquire and release"),
+    ("signed acquire", "acquire, signed"),
+    ("signed acquire and release", "acquire and release, signed"),
+    ("Redis lock", "Redis `SET NX PX`"),
+    ("Redis lock and unlock", "the same, then compare and delete"),
+    ("32 locks and their guards", "32 locks in a call, with their guards"),
+    ("packet of 32 locks, checked", "the packet alone, each lock checked"),
+];
+
+/// The README with the figures of `report`, which is kept as `record`, in the place of those before.
+///
+/// # Errors
+/// If it has no place for them.
+pub fn put_figures(readme: &str, report: &Report, record: &str) -> Result<String, Error> {
+    let place = readme.find(BEGIN).zip(readme.find(END)).filter(|(begin, end)| begin < end);
+    let (begin, end) = place.ok_or_else(|| format!("there is no {} before {}", BEGIN.trim(), END.trim()))?;
+    Ok(format!("{}{}{}", &readme[..begin + BEGIN.len()], figures(report, record), &readme[end..]))
+}
+
+fn figures(report: &Report, record: &str) -> String {
+    let machine = &report.machine;
+    let latency = if report.cpu_dma_latency_held { "idle processors kept awake" } else { "processors left to idle" };
+    let redis = if machine.redis.is_empty() { "no Redis" } else { &machine.redis };
+    let mut text = format!(
+        "`{}`, {}, commit {}: {}, {} cores,\nLinux {}, {redis}, {latency}; the whole run, with spreads, is\n\
+         [{record}]({record}):\n\n| median, us |",
+        machine.command, machine.date, machine.commit, machine.processor, machine.cores, machine.kernel,
+    );
+    COLUMNS.iter().for_each(|(_, head)| text += &format!(" {head} |"));
+    text += &format!("\n|{}\n", " --- |".repeat(COLUMNS.len() + 1));
+    for (operation, head) in LINES {
+        let cells = COLUMNS.map(|(mode, _)| cell(report, mode, operation));
+        if cells.iter().any(Option::is_some) {
+            text += &format!("| {head} |");
+            cells.into_iter().for_each(|cell| text += &format!(" {} |", cell.unwrap_or_default()));
+            text += "\n";
+        }
+    }
+    text
+}
+
+/// Its median, and how many echoes that is.
+fn cell(report: &Report, mode: &str, operation: &str) -> Option<String> {
+    let (mode, operation) = match operation.strip_prefix("signed ") {
+        Some(operation) => (format!("{mode}, signed"), operation),
+        None => (mode.to_owned(), operation),
+    };
+    let mode = report.modes.iter().find(|one| one.name == mode)?;
+    let is_it = |row: &&Row| row.operation == operation || operation == "echo" && is_echo(row);
+    let row = fastest(mode, is_it)?;
+    let echo = row.to_echo.filter(|_| !is_echo(row));
+    Some(format!("{:.1}{}", row.median_us, echo.map_or_else(String::new, |echo| format!(" ({echo:.2}x)"))))
+}
+
+/// An echo as long as an acquire.
+fn is_echo(row: &Row) -> bool {
+    row.operation.starts_with("UDP echo, ") || row.operation == "XDP echo, 64 bytes"
+}
+
+fn fastest(mode: &Mode, is_it: impl Fn(&&Row) -> bool) -> Option<&Row> {
+    mode.rows.iter().filter(is_it).min_by(|one, other| one.median_us.total_cmp(&other.median_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::knobs::Machine;
+    use crate::report::How;
+
+    fn mode(name: &str, rows: &[(&str, f64)]) -> Mode {
+        let how = How { transport: "UDP".into(), cores: 1, waits: "spin".into(), signed: "off".into() };
+        let row = |&(operation, median_us): &(&str, f64)| Row {
+            operation: operation.to_owned(),
+            how: how.clone(),
+            count: 1,
+            median_us,
+            p99_us: 0.0,
+            p999_us: 0.0,
+            to_echo: Some(median_us / 2.0),
+        };
+        let rows = rows.iter().map(row).collect();
+        Mode { name: name.into(), rows, ratios: Vec::new(), rates: Vec::new(), seen: None }
+    }
+
+    #[test]
+    fn figures_replace_those_before_and_nothing_else() {
+        let rows = [("XDP echo, 64 bytes", 2.0), ("acquire", 2.5), ("Redis lock", 9.0), ("Redis lock", 8.0)];
+        let modes = vec![mode("XDP switch, UDP", &rows), mode("XDP switch, UDP, signed", &[("acquire", 3.0)])];
+        let (machine, notes) = (Machine::look(), Vec::new());
+        let report = Report { machine, pinned: true, cpu_dma_latency_held: true, seconds: 1.0, modes, notes };
+        let readme = format!("before\n{BEGIN}old\n{END}after\n");
+        let text = put_figures(&readme, &report, "bench/runs/one.json").unwrap();
+        assert!(text.starts_with("before\n") && text.ends_with("after\n") && !text.contains("old"), "{text}");
+        for line in [
+            "| bare echo, 64 bytes |  |  | 2.0 |  |",
+            "| acquire of a free lock |  |  | 2.5 (1.25x) |  |",
+            "| acquire, signed |  |  | 3.0 (1.50x) |  |",
+            "| Redis `SET NX PX` |  |  | 8.0 (4.00x) |  |",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("32 locks"), "what was not measured has no line: {text}");
+        assert_eq!(put_figures(&text, &report, "bench/runs/one.json").unwrap(), text);
+        assert!(put_figures("nothing", &report, "").is_err());
+    }
+
+    #[test]
+    fn the_readme_has_a_place_for_figures() {
+        let readme = include_str!("../../../README.md");
+        assert!(readme.find(BEGIN).unwrap() < readme.find(END).unwrap());
+    }
+}
