@@ -357,6 +357,20 @@ fn a_remote_command_asks_over_tcp() {
 }
 
 #[test]
+fn doctor_says_when_the_transport_can_not_be_had() {
+    let daemon = Daemon::start(&[]);
+    let mut command = daemon.command(&["doctor", "-o", "json"]);
+    command.env("WAYSIDE_TRANSPORT", "afxdp:nowhere");
+    let ended = end(command);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let findings = report["findings"].as_array().expect("a list");
+    let finding = findings.iter().find(|finding| finding["check"] == "lifeline").expect("doctor looks");
+    assert!(finding["finding"].as_str().unwrap().starts_with("not tried, transport: "), "{finding}");
+    assert_eq!(finding["fix"], "mend that, or set WAYSIDE_TRANSPORT=udp");
+}
+
+#[test]
 fn doctor_finds_a_running_switch_and_misses_an_absent_one() {
     let mut daemon = Daemon::start(&[]);
     let report = daemon.json("doctor");

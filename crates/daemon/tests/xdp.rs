@@ -630,6 +630,48 @@ fn ports_that_lose_packets_are_told() {
     let _ = fs::remove_dir(&bpf);
 }
 
+/// Commands take their transport from the environment, like any program with the client in it.
+#[test]
+fn a_command_may_use_af_xdp_and_says_why_where_it_can_not() {
+    if let Some(why) = wayside_hosts::missing() {
+        return println!("skipped: AF_XDP in namespaces: {why}");
+    }
+    let (switch, client) = (Host::new().expect("as above"), Host::new().expect("as above"));
+    client.join("eth0", &switch, "port0", 1).expect("veth");
+    client.ip("addr add 10.78.0.2/24 dev eth0").expect("an address");
+    switch.ip("addr add 10.78.0.1/24 dev port0").expect("an address");
+    let directory = TempDir::new().expect("a directory");
+    let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", "userspace", "--authentication", "off"]);
+    command.arg("--state-dir").arg(directory.path().join("state"));
+    switch.enter(command.arg("--control-socket").arg(directory.path().join("control.sock")));
+    let daemon = Running::start(command);
+    assert!(daemon.line().starts_with("switch: userspace on"));
+    let lock = |transport: &str, run: &[&str]| {
+        let mut command = wayside(&[&["lock", "jobs", "--endpoint", SWITCH, "--"], run].concat());
+        command.env("WAYSIDE_TRANSPORT", transport).env("WAYSIDE_SOCKET", directory.path().join("none"));
+        client.enter(&mut command);
+        command
+    };
+    let program = || {
+        let all = client.within(|| wayside_switch::xdp::interfaces::list().expect("the kernel answers"));
+        all.iter().find(|port| port.name == "eth0").and_then(|port| port.program)
+    };
+    let holder = Running::start(lock("afxdp:eth0", &["sh", "-c", "echo held; exec sleep 60"]));
+    assert_eq!(holder.line(), "held");
+    assert!(program().is_some(), "it has the hook while it runs");
+    let ended = end(lock("afxdp:eth0", &["true"]));
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("transport: ") && ended.stderr.contains("eth0"), "{ended:?}");
+    holder.signal(libc::SIGTERM);
+    holder.wait();
+    support::eventually("the hook is free again", || program().is_none());
+    let ended = end(lock("afxdp:eth0", &["true"]));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = end(lock("afxdp:nowhere", &["true"]));
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("nowhere"), "{ended:?}");
+}
+
 /// What a killed daemon has left does not decide beside its successor: not in another mode than the one asked for, and
 /// not where the successor has new memory and can't have the hook.
 #[test]

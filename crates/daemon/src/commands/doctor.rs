@@ -193,6 +193,9 @@ fn lifeline(endpoints: &EndpointArgs) -> Finding {
                 "set WAYSIDE_NAMESPACE to a namespace that the switch has",
             );
         }
+        Err(error @ Error::Transport(_)) => {
+            return problem(CHECK, format!("not tried, {error}"), "mend that, or set WAYSIDE_TRANSPORT=udp");
+        }
         Err(error) => return problem(CHECK, format!("not tried, {error}"), "make sure that UDP reaches the switch"),
     };
     let begun = Instant::now();
