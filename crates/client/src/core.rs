@@ -76,6 +76,8 @@ pub(crate) struct Answer {
 
 pub(crate) struct Core {
     pub(crate) node: Node,
+    /// Of the latest visit: for the node, time does not go back.
+    pub(crate) latest: Time,
     pub(crate) phase: Phase,
     pub(crate) book: Book,
     /// Ports by their local UDP number; 0 is the agent's.
@@ -98,6 +100,7 @@ impl Core {
     pub(crate) fn new(node: Node) -> Core {
         Core {
             node,
+            latest: Time(0),
             phase: Phase::Enrolling,
             book: Book::default(),
             ports: IdMap::default(),

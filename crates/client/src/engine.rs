@@ -126,9 +126,22 @@ impl Engine {
         work: impl FnOnce(&mut Core, Time, &mut Errands) -> R,
         look: impl FnOnce(&mut Core, &mut Errands, R) -> L,
     ) -> L {
+        self.visit_at(None, reader, work, look)
+    }
+
+    /// As [`Engine::visit_and_look`], at a time that the caller has just seen.
+    #[inline]
+    fn visit_at<R, L>(
+        &self,
+        now: Option<Time>,
+        reader: Option<Place>,
+        work: impl FnOnce(&mut Core, Time, &mut Errands) -> R,
+        look: impl FnOnce(&mut Core, &mut Errands, R) -> L,
+    ) -> L {
         let mut errands = Errands::new(reader);
         let mut core = self.core.lock();
-        let now = clock::now();
+        let now = core.latest.max(now.unwrap_or_else(clock::now));
+        core.latest = now;
         let due = self.next_timer.load(Relaxed);
         let result = work(&mut core, now, &mut errands);
         core.settle(now, &mut errands);
@@ -193,6 +206,16 @@ impl Engine {
     /// The calling thread's reply port.
     #[inline]
     pub(crate) fn check_out(&self) -> Result<CheckedOut<'_>, Error> {
+        let port = match self.ports.kept() {
+            Some(port) => port,
+            None => self.check_out_another()?,
+        };
+        port.socket.settle();
+        Ok(port)
+    }
+
+    #[cold]
+    fn check_out_another(&self) -> Result<CheckedOut<'_>, Error> {
         let open = || {
             // Held until the port is known, so that a switch that moves meanwhile takes it along.
             let switch = self.switch.lock();
@@ -202,9 +225,7 @@ impl Engine {
             self.core.lock().ports.insert(number, place);
             Ok(place)
         };
-        let port = self.ports.check_out(open).map_err(system)?;
-        port.socket.settle();
-        Ok(port)
+        self.ports.another(open).map_err(system)
     }
 
     /// Reads what has come to `socket`, at most `most` packets.
@@ -232,10 +253,15 @@ impl Engine {
 
     /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has changed
     /// for the thread of `port` since the visit before, with the lock held.
+    ///
+    /// `now` is when that visit was. Who spins sees the time at every [`LOOKS_PER_CLOCK`]-th look, and what comes in between
+    /// comes at the time that was seen last: a thread may be stopped between any clock and what it does then, so nothing
+    /// that others rely on may depend on that being later.
     pub(crate) fn wait<T>(
         &self,
         port: &CheckedOut<'_>,
         socket: &Socket,
+        mut now: Time,
         mut look: impl FnMut(&mut Core, &mut Errands) -> Option<T>,
     ) -> T {
         let mut buffer = Buffer::new();
@@ -247,19 +273,20 @@ impl Engine {
             |core: &mut Core, errands: &mut Errands, ()| errands.told.then(|| look(core, errands)).flatten();
         let seen = loop {
             if port.take_news() {
-                let told = self.visit_and_look(reader, |_, _, errands| errands.told = true, &mut look_if_told);
+                let told = self.visit_at(Some(now), reader, |_, _, errands| errands.told = true, &mut look_if_told);
                 if let Some(seen) = told {
                     break seen;
                 }
             }
             if !spins {
                 self.sleep(port, socket);
+                now = clock::now();
             }
             match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
                     let work = |core: &mut Core, now, _: &mut _| core.node.on_packet(now, packet);
-                    match self.visit_and_look(reader, work, &mut look_if_told) {
+                    match self.visit_at(Some(now), reader, work, &mut look_if_told) {
                         Some(seen) => break seen,
                         None => continue,
                     }
@@ -268,13 +295,14 @@ impl Engine {
                 Received::Error(error) => self.complain(&error),
             }
             looks += 1;
-            if !spins || looks % LOOKS_PER_CLOCK == 0 {
-                spins &= clock::now() < spins_until;
-                if self.timers_are_due() {
-                    let tick = |core: &mut Core, now, errands: &mut _| core.on_tick(now, errands);
-                    if let Some(seen) = self.visit_and_look(reader, tick, &mut look_if_told) {
-                        break seen;
-                    }
+            if spins && looks % LOOKS_PER_CLOCK == 0 {
+                now = clock::now();
+                spins = now < spins_until;
+            }
+            if now.0 >= self.next_timer.load(Relaxed) {
+                let tick = |core: &mut Core, now, errands: &mut _| core.on_tick(now, errands);
+                if let Some(seen) = self.visit_at(Some(now), reader, tick, &mut look_if_told) {
+                    break seen;
                 }
             }
         };

@@ -113,18 +113,18 @@ impl Guard {
     pub fn downgrade(&mut self) -> Result<(), Error> {
         let engine = &self.connection.engine;
         let port = engine.check_out()?;
-        let (home, shared) = engine.visit_and_look(
+        let (home, now, shared) = engine.visit_and_look(
             Some(port.place),
             |core, now, _| {
                 // The answer comes to the port of the thread that acquired.
                 let home = core.book.of(self.begun).waiter.replace(port.place).unwrap_or(Place::REACTOR);
                 core.node.downgrade(now, self.begun.id);
-                home
+                (home, now)
             },
-            |core, _, home| (home, core.book.of(self.begun).downgraded()),
+            |core, _, (home, now)| (home, now, core.book.of(self.begun).downgraded()),
         );
         let look = |core: &mut Core, _: &mut _| core.book.of(self.begun).downgraded();
-        shared.unwrap_or_else(|| engine.wait(&port, &engine.port(home).socket, look))?;
+        shared.unwrap_or_else(|| engine.wait(&port, &engine.port(home).socket, now, look))?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 

@@ -74,16 +74,18 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let name = self.name.named()?;
         let port = engine.check_out()?;
         let mut since = None;
-        let (begun, outcome) = loop {
+        let (begun, now, outcome) = loop {
             let begun = engine.visit_and_look(
                 Some(port.place),
                 |core, now, _| {
                     let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
                     let begun = core.begin(now, name, &self.terms, deadline, Answer::at(&port))?;
                     watch.is(begun, name.id, core);
-                    Ok(begun)
+                    Ok((begun, now))
                 },
-                |core, _, begun: Result<_, AcquireError>| begun.map(|begun| (begun, core.book.of(begun).outcome())),
+                |core, _, begun: Result<_, AcquireError>| {
+                    begun.map(|(begun, now)| (begun, now, core.book.of(begun).outcome()))
+                },
             );
             match begun {
                 Ok(begun) => break begun,
@@ -91,8 +93,8 @@ impl<'s, 'n> LockRequest<'s, 'n> {
                 Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
             }
         };
-        let outcome =
-            outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, |core, _| core.book.of(begun).outcome()));
+        let look = |core: &mut Core, _: &mut Errands| core.book.of(begun).outcome();
+        let outcome = outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look));
         conclude(connection, name.id, begun, outcome)
     }
 

@@ -79,18 +79,18 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
         let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
         let port = engine.check_out()?;
         let mut since = None;
-        let outcome = loop {
+        let (now, outcome) = loop {
             let begun = engine.visit_and_look(
                 Some(port.place),
                 |core, now, _| {
                     let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
                     let answer = Answer::at(&port);
-                    core.begin_many(now, &mut names, &self.terms, deadline, answer, &mut room)
+                    Ok((core.begin_many(now, &mut names, &self.terms, deadline, answer, &mut room)?, now))
                 },
                 |core, _, begun| {
-                    begun.map(|begun| {
+                    begun.map(|(begun, now)| {
                         waited.begun = begun;
-                        waited.look(core, connection)
+                        (now, waited.look(core, connection))
                     })
                 },
             );
@@ -101,7 +101,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
             }
         };
         let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
-        outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, look)).inspect_err(|_| waited.give_up(engine))
+        outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look)).inspect_err(|_| waited.give_up(engine))
     }
 
     /// Takes them if all are to be had at once.

@@ -128,37 +128,34 @@ impl Ports {
         Ok(place)
     }
 
-    /// The calling thread's port. `open` adds a new one where it has none and none is spare.
+    /// The calling thread's port, if it has one that it does not use.
     #[inline]
-    pub(crate) fn check_out(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Place>) -> io::Result<CheckedOut<'_>> {
-        let kept = KEPT.try_with(|kept| {
+    pub(crate) fn kept(&self) -> Option<CheckedOut<'_>> {
+        KEPT.try_with(|kept| {
             let kept = kept.borrow();
             let mut own = kept.iter().filter(|own| own.session == self.session);
-            own.find_map(|own| Some((own.place, self.at(own.place))).filter(|(_, port)| !port.is_taken()))
-        });
-        if let Ok(Some((place, port))) = kept {
-            port.taken.store(true, Relaxed);
-            return Ok(CheckedOut { port, place, _kept: None });
-        }
-        self.check_out_another(open)
+            own.find_map(|own| {
+                let port = self.at(own.place);
+                (!port.is_taken()).then(|| CheckedOut::new(port, own.place, None))
+            })
+        })
+        .ok()
+        .flatten()
     }
 
+    /// Another port for the calling thread. `open` adds a new one where none is spare.
     #[cold]
-    fn check_out_another(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Place>) -> io::Result<CheckedOut<'_>> {
+    pub(crate) fn another(self: &Arc<Self>, open: impl FnOnce() -> io::Result<Place>) -> io::Result<CheckedOut<'_>> {
         errands::prepare();
         let spare = self.spare.lock().pop();
         let place = spare.map_or_else(open, Ok)?;
-        let port = self.at(place);
-        port.taken.store(true, Relaxed);
-        let own = Kept { session: self.session, ports: Arc::downgrade(self), place };
-        let mut own = Some(own);
-        // A thread that is ending has no storage any more: its port is spare when it is done with it.
-        let _ = KEPT.try_with(|kept| {
+        let kept = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             kept.retain(|own| own.ports.strong_count() > 0);
-            kept.extend(own.take());
+            kept.push(Kept { session: self.session, ports: Arc::downgrade(self), place });
         });
-        Ok(CheckedOut { port, place, _kept: own })
+        // A thread that is ending has no storage any more: its port is spare when it is done with it.
+        Ok(CheckedOut::new(self.at(place), place, kept.is_err().then_some(&**self)))
     }
 
     /// All of them.
@@ -172,8 +169,8 @@ impl Ports {
 pub(crate) struct CheckedOut<'p> {
     port: &'p Port,
     pub(crate) place: Place,
-    /// Where the thread can keep nothing.
-    _kept: Option<Kept>,
+    /// Where it is spare afterwards, for the thread does not keep it.
+    spare_to: Option<&'p Ports>,
 }
 
 impl std::ops::Deref for CheckedOut<'_> {
@@ -184,7 +181,13 @@ impl std::ops::Deref for CheckedOut<'_> {
     }
 }
 
-impl CheckedOut<'_> {
+impl<'p> CheckedOut<'p> {
+    #[inline]
+    fn new(port: &'p Port, place: Place, spare_to: Option<&'p Ports>) -> Self {
+        port.taken.store(true, Relaxed);
+        CheckedOut { port, place, spare_to }
+    }
+
     /// Leaves it in use until [`Port::give_back`].
     pub(crate) fn keep(self) -> Place {
         let place = self.place;
@@ -194,8 +197,12 @@ impl CheckedOut<'_> {
 }
 
 impl Drop for CheckedOut<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.port.give_back();
+        if let Some(ports) = self.spare_to {
+            ports.spare.lock().push(self.place);
+        }
     }
 }
 
