@@ -10,6 +10,7 @@
 #include "../wire/gen/wire.h"
 
 #define SWAP16(x) WS_SWAP16(x)
+#define SWAP32(x) WS_SWAP32(x)
 
 struct ethernet {
 	ws_u16 to[3], from[3];
@@ -46,13 +47,8 @@ _Static_assert(sizeof(struct envelope) == 14 + 20 + 8, "headers lie back to back
 enum { ETHERNET_IPV4 = 0x0800, IPV4_NO_OPTIONS = 0x45, IPV4_UDP = 17, IPV4_HOPS = 64, IPV4_FRAGMENT = 0x3fff };
 
 /* An address of two halves, as a number. */
-WS_INLINE ws_u32 address_of(const ws_u16 halves[2]) { return (ws_u32)SWAP16(halves[0]) << 16 | SWAP16(halves[1]); }
-
-WS_INLINE void set_address(ws_u16 halves[2], ws_u32 address)
-{
-	halves[0] = SWAP16((ws_u16)(address >> 16));
-	halves[1] = SWAP16((ws_u16)address);
-}
+WS_INLINE ws_u32 address_of(const ws_u16 halves[2]) { return ws_load32(halves); }
+WS_INLINE void set_address(ws_u16 halves[2], ws_u32 address) { ws_store32(halves, address); }
 
 /* Length of the packet in a frame of UDP over IPv4 to this address (0: any) and port, or -1. */
 WS_INLINE int payload_of(const struct envelope *envelope, const void *end, ws_u32 address, ws_u16 port)
@@ -72,48 +68,55 @@ WS_INLINE int payload_of(const struct envelope *envelope, const void *end, ws_u3
 	return (int)(udp_length - sizeof(struct udp));
 }
 
-/* IPv4's checksum over its ten halves; `checksum` must be 0. */
-WS_INLINE ws_u16 ip_checksum(const struct ipv4 *ip)
+/* A sum of halves and words, whose upper halves count like their lower ones, as a checksum of IPv4. At most 64 words. */
+WS_INLINE ws_u16 checksum_of(ws_u64 sum)
 {
-	const ws_u16 *halves = (const ws_u16 *)ip;
-	ws_u32 sum = 0;
-
-	for (int i = 0; i < 10; i++)
-		sum += halves[i];
+	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (ws_u16)~sum;
 }
 
-/* Lengths and checksums for a packet of `length` bytes. UDP's checksum is left out, as IPv4 allows. */
+/* Lengths and checksums for a packet of `length` bytes. UDP's checksum is left out, as IPv4 allows. IPv4's is a sum of what
+ * the registers have anyway, in whichever order of bytes. */
 WS_INLINE void seal_envelope(struct envelope *envelope, ws_u16 length, ws_u16 id)
 {
+	struct ipv4 *ip = &envelope->ip;
+	ws_u16 ip_length = SWAP16((ws_u16)(sizeof(struct ipv4) + sizeof(struct udp) + length));
+	ws_u16 hops_and_protocol = SWAP16(IPV4_HOPS << 8 | IPV4_UDP);
+	ws_u64 addresses = (ws_u64)SWAP32(ws_load32(ip->from)) + SWAP32(ws_load32(ip->to));
+
 	envelope->udp.length = SWAP16((ws_u16)(sizeof(struct udp) + length));
 	envelope->udp.checksum = 0;
-	envelope->ip.length = SWAP16((ws_u16)(sizeof(struct ipv4) + sizeof(struct udp) + length));
-	envelope->ip.id = id;
-	envelope->ip.hops_and_protocol = SWAP16(IPV4_HOPS << 8 | IPV4_UDP);
-	envelope->ip.checksum = 0;
-	envelope->ip.checksum = ip_checksum(&envelope->ip);
+	ip->length = ip_length;
+	ip->id = id;
+	ip->hops_and_protocol = hops_and_protocol;
+	ip->checksum = checksum_of(addresses + *(const ws_u16 *)ip + ip_length + id + ip->fragment + hops_and_protocol);
+}
+
+WS_INLINE void exchange16(ws_u16 *one, ws_u16 *other)
+{
+	ws_u16 x = *one;
+
+	*one = *other;
+	*other = x;
+}
+
+WS_INLINE void exchange32(void *one, void *other)
+{
+	ws_u32 x = ws_load32(one);
+
+	ws_store32(one, ws_load32(other));
+	ws_store32(other, x);
 }
 
 /* Back to where it came from. */
 WS_INLINE void turn_around(struct envelope *envelope)
 {
-	ws_u16 port = envelope->udp.to;
-
-	for (int i = 0; i < 3; i++) {
-		ws_u16 to = envelope->ethernet.to[i];
-		envelope->ethernet.to[i] = envelope->ethernet.from[i];
-		envelope->ethernet.from[i] = to;
-	}
-	for (int i = 0; i < 2; i++) {
-		ws_u16 to = envelope->ip.to[i];
-		envelope->ip.to[i] = envelope->ip.from[i];
-		envelope->ip.from[i] = to;
-	}
-	envelope->udp.to = envelope->udp.from;
-	envelope->udp.from = port;
+	exchange32(&envelope->ethernet.to[0], &envelope->ethernet.from[0]);
+	exchange16(&envelope->ethernet.to[2], &envelope->ethernet.from[2]);
+	exchange32(envelope->ip.from, envelope->ip.to);
+	exchange16(&envelope->udp.from, &envelope->udp.to);
 }
 
 #endif
