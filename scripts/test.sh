@@ -14,7 +14,7 @@ stage_wire() { cargo xtask wire --check; }
 stage_rust() {
 	cargo test --workspace --no-fail-fast --quiet \
 		--exclude wayside-sim --exclude wayside-daemon --exclude wayside-demo -- --show-output &&
-		cargo test --quiet -p wayside-client --features metrics,otel --test observed --test traces
+		cargo test --quiet -p wayside-client --features metrics,otel --test observed --test traces --test otlp
 }
 # The data plane built for BPF, loaded and run in this kernel, against the cases and packets of the native build.
 # And the client's side of AF_XDP, between network namespaces.
