@@ -50,10 +50,16 @@ WS_INLINE ws_u64 ws_hint_word(ws_u64 tenure, ws_u64 name_hash)
 	return ws_slot_w1_with_name_hash(ws_slot_w1_with_tenure(0, tenure), name_hash);
 }
 
-/* Whether every hold of the slot, as w0 shows it, is of this name. */
-WS_INLINE int ws_only_name(struct ws_slot *slot, ws_u64 w0, ws_u64 name_hash)
+/* What w1 is to be while a slot of this tenure is of the entry's name alone. */
+WS_INLINE ws_u64 ws_hint_of(const void *entry, ws_u64 tenure)
 {
-	return ws_slot_w0_tryable(w0) && ws_word_load(&slot->w1) == ws_hint_word(ws_slot_w0_tenure(w0), name_hash);
+	return ws_hint_word(tenure, ws_name_hash(ws_entry_name(entry)));
+}
+
+/* Whether every hold of the slot, as w0 shows it, is of the entry's name. */
+WS_INLINE int ws_only_name(struct ws_slot *slot, ws_u64 w0, const void *entry)
+{
+	return ws_slot_w0_tryable(w0) && ws_word_load(&slot->w1) == ws_hint_of(entry, ws_slot_w0_tenure(w0));
 }
 
 /* The slot as an entry carries it. */
@@ -70,7 +76,7 @@ WS_INLINE ws_u8 ws_wish(void *entry)
 }
 
 /* An answer about the first entry goes to its holder: back the way the packet came if the holder itself sent it. */
-WS_INLINE struct ws_verdict ws_answer_holder(struct ws_turn *turn, ws_u8 kind, ws_u16 flags)
+WS_INLINE enum ws_action ws_answer_holder(struct ws_turn *turn, ws_u8 kind, ws_u16 flags)
 {
 	ws_u16 holder = ws_entry_holder(turn->entry);
 
@@ -79,7 +85,7 @@ WS_INLINE struct ws_verdict ws_answer_holder(struct ws_turn *turn, ws_u8 kind, w
 }
 
 /* Not now: the switch or this slot is being recovered. */
-WS_INLINE struct ws_verdict ws_tell_recovering(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_tell_recovering(struct ws_turn *turn)
 {
 	ws_count(turn->sw, WS_COUNTER_recovering);
 	if (ws_header_kind(turn->header) != WS_LOCK_RETENURE)
@@ -89,16 +95,16 @@ WS_INLINE struct ws_verdict ws_tell_recovering(struct ws_turn *turn)
 }
 
 /* A try is refused, or (RETRY) a request hopped too often. `holder` becomes the agent, for people. */
-WS_INLINE struct ws_verdict ws_tell_busy(struct ws_turn *turn, ws_u64 w0, ws_u16 flags)
+WS_INLINE enum ws_action ws_tell_busy(struct ws_turn *turn, ws_u64 w0, ws_u16 flags)
 {
 	ws_count(turn->sw, WS_COUNTER_busy);
-	struct ws_verdict verdict = ws_answer_holder(turn, WS_LOCK_BUSY, flags);
+	enum ws_action action = ws_answer_holder(turn, WS_LOCK_BUSY, flags);
 	ws_entry_set_holder(turn->entry, (ws_u16)ws_slot_w0_agent(w0));
-	return verdict;
+	return action;
 }
 
 /* Nobody else can settle this slot: the packet becomes a GAP about it. */
-WS_INLINE struct ws_verdict ws_tell_controller(struct ws_turn *turn, ws_u64 w0)
+WS_INLINE enum ws_action ws_tell_controller(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_count(turn->sw, WS_COUNTER_gap);
 	ws_answer_with(turn, WS_LOCK_GAP, 0, WS_CONTROLLER_HANDLE);
@@ -117,15 +123,15 @@ WS_INLINE int ws_can_forward(struct ws_turn *turn, ws_u64 w0)
 }
 
 /* A request that may not: it hopped too often, or the agent has expired and its slots are about to be swept. */
-WS_INLINE struct ws_verdict ws_refuse_forward(struct ws_turn *turn, ws_u64 w0)
+WS_INLINE enum ws_action ws_refuse_forward(struct ws_turn *turn, ws_u64 w0)
 {
 	if (ws_header_position(turn->header) >= WS_MAX_HOPS)
 		return ws_tell_busy(turn, w0, WS_HEADER_FLAG_RETRY);
-	return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);
+	return ws_drop(turn, WS_DROP_REASON_DESTINATION_NOT_LIVE);
 }
 
 /* Sends a request on to the slot's agent. */
-WS_INLINE struct ws_verdict ws_forward(struct ws_turn *turn, ws_u64 w0)
+WS_INLINE enum ws_action ws_forward(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_u16 agent = (ws_u16)ws_slot_w0_agent(w0);
 
@@ -145,30 +151,30 @@ enum ws_seizure {
 };
 
 /* UNHELD to held by the entry's holder, if the slot still is `w0`. `*won` is the slot after it. */
-WS_INLINE enum ws_seizure ws_seize(struct ws_switch *sw, struct ws_slot *slot, void *entry, ws_u64 w0, ws_u64 *won)
+WS_INLINE enum ws_seizure ws_seize(struct ws_turn *turn, struct ws_slot *slot, void *entry, ws_u64 w0, ws_u64 *won)
 {
 	ws_u64 tenure = ws_slot_w0_tenure(w0);
-	ws_u16 holder = ws_entry_holder(entry);
-	ws_u64 state = ws_wish(entry) & WS_ENTRY_FLAG_EXCLUSIVE ? WS_SLOT_STATE_MANAGED : WS_SLOT_STATE_OPEN;
+	ws_u8 wish = ws_wish(entry);
+	ws_u64 state = wish & WS_ENTRY_FLAG_EXCLUSIVE ? WS_SLOT_STATE_MANAGED : WS_SLOT_STATE_OPEN;
 
-	*won = ws_slot_word(state, 0, 1, holder, 0, tenure);
+	*won = ws_slot_word(state, 0, 1, ws_entry_holder(entry), 0, tenure);
 	if (!ws_word_cas(&slot->w0, w0, *won))
 		return WS_RACED;
-	if (!ws_node_lives(sw, holder)) {
+	if (!ws_is_live(ws_word_load(&turn->holder->word))) {
 		ws_u64 undone = ws_slot_word(WS_SLOT_STATE_UNHELD, 0, 0, 0, 0, tenure + 1);
 		return ws_word_cas(&slot->w0, *won, undone) ? WS_UNDONE : WS_STUCK;
 	}
-	ws_word_store(&slot->w1, ws_hint_word(tenure, ws_name_hash(ws_entry_name(entry))));
+	ws_word_store(&slot->w1, ws_hint_of(entry, tenure));
 	ws_show_slot(entry, *won);
-	ws_entry_set_flags(entry, ws_wish(entry) | WS_ENTRY_FLAG_AGENCY);
+	ws_entry_set_flags(entry, wish | WS_ENTRY_FLAG_AGENCY);
 	ws_entry_set_sequence(entry, 0);
-	ws_count(sw, WS_COUNTER_granted);
+	ws_count(turn->sw, WS_COUNTER_granted);
 	return WS_SEIZED;
 }
 
 /* A shared grant on an OPEN slot, already counted in `w0`: a GRANT to the holder, a JOIN to the agent. Where the holder
  * has just expired the agent alone hears of the ordinal, which would be a gap otherwise. */
-WS_INLINE struct ws_verdict ws_grant_join(struct ws_turn *turn, ws_u64 w0)
+WS_INLINE enum ws_action ws_grant_join(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_u16 agent = (ws_u16)ws_slot_w0_agent(w0);
 	ws_u16 holder = ws_entry_holder(turn->entry);
@@ -177,18 +183,18 @@ WS_INLINE struct ws_verdict ws_grant_join(struct ws_turn *turn, ws_u64 w0)
 	ws_count(turn->sw, WS_COUNTER_joined);
 	ws_show_slot(turn->entry, w0);
 	ws_entry_set_sequence(turn->entry, 0);
-	if (!ws_node_lives(turn->sw, holder)) {
+	if (!ws_is_live(ws_word_load(&turn->holder->word))) {
 		ws_answer_with(turn, WS_LOCK_JOIN, 0, agent);
 		ws_header_set_source(turn->header, holder);
 		ws_entry_set_flags(turn->entry, flags | WS_ENTRY_FLAG_DEAD);
 		return ws_to_node(turn, agent, 0);
 	}
 	ws_entry_set_flags(turn->entry, flags);
-	struct ws_verdict verdict = ws_answer_holder(turn, WS_LOCK_GRANT, 0);
+	enum ws_action action = ws_answer_holder(turn, WS_LOCK_GRANT, 0);
 	ws_header_set_source(turn->header, agent);
 	ws_count(turn->sw, WS_COUNTER_copied);
-	verdict.copy = agent;
-	return verdict;
+	turn->verdict.copy = agent;
+	return action;
 }
 
 /* Turns a copy of a GRANT by join into the JOIN for its agent. */
@@ -202,14 +208,11 @@ WS_INLINE void ws_make_join(void *header)
 }
 
 /* ACQUIRE of one name. */
-WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_acquire(struct ws_turn *turn)
 {
 	struct ws_slot *slot = turn->slot;
 	ws_u8 wish = ws_wish(turn->entry);
-	ws_u64 name_hash = ws_name_hash(ws_entry_name(turn->entry));
 	int exclusive = wish & WS_ENTRY_FLAG_EXCLUSIVE;
-	/* Readers first: the slot stays OPEN, and its agent closes it when it wants to. */
-	int closes = exclusive && turn->region->policy != WS_POLICY_READ_PREFERRING;
 
 	ws_entry_set_flags(turn->entry, wish);
 	for (int try = 0; try < WS_MAX_TRIES; try++) {
@@ -221,11 +224,11 @@ WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
 		if (ws_is_exhausted(w0))
 			return ws_tell_controller(turn, w0);
 		if (ws_slot_w0_state(w0) == WS_SLOT_STATE_UNHELD) {
-			switch (ws_seize(turn->sw, slot, turn->entry, w0, &won)) {
+			switch (ws_seize(turn, slot, turn->entry, w0, &won)) {
 			case WS_SEIZED:
 				return ws_answer_holder(turn, WS_LOCK_GRANT, 0);
 			case WS_UNDONE:
-				return ws_drop(turn->sw, WS_DROP_REASON_NOT_GRANTED);
+				return ws_drop(turn, WS_DROP_REASON_NOT_GRANTED);
 			case WS_STUCK:
 				return ws_tell_controller(turn, won);
 			case WS_RACED:
@@ -233,7 +236,7 @@ WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
 			}
 		}
 		int open = ws_slot_w0_state(w0) == WS_SLOT_STATE_OPEN;
-		int only_name = ws_only_name(slot, w0, name_hash);
+		int only_name = ws_only_name(slot, w0, turn->entry);
 		if (open && !exclusive && ws_slot_w0_joins(w0) < WS_MAX_JOINS) {
 			won = ws_slot_w0_with_joins(w0, ws_slot_w0_joins(w0) + 1);
 			won = ws_slot_w0_with_tryable(won, only_name);
@@ -245,7 +248,8 @@ WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
 			return ws_tell_busy(turn, w0, 0);
 		if (!ws_can_forward(turn, w0))
 			return ws_refuse_forward(turn, w0);
-		if (open && closes) {
+		/* Readers first: the slot stays OPEN, and its agent closes it when it wants to. */
+		if (open && exclusive && turn->region->policy != WS_POLICY_READ_PREFERRING) {
 			won = ws_slot_w0_with_state(w0, WS_SLOT_STATE_MANAGED);
 			if (!ws_word_cas(&slot->w0, w0, won))
 				continue;
@@ -255,12 +259,12 @@ WS_INLINE struct ws_verdict ws_on_acquire(struct ws_turn *turn)
 		ws_show_slot(turn->entry, w0);
 		return ws_forward(turn, w0);
 	}
-	return ws_drop(turn->sw, WS_DROP_REASON_LOST_RACE);
+	return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 }
 
 /* ACQUIRE of several names by one holder: in order, up to the first that is not simply UNHELD. One GRANT goes back;
  * entries without AGENCY were not decided, and the client asks for them singly. Every entry has been checked. */
-WS_INLINE struct ws_verdict ws_on_acquire_batch(struct ws_turn *turn, ws_u8 count)
+WS_INLINE enum ws_action ws_on_acquire_batch(struct ws_turn *turn, ws_u8 count)
 {
 	int deciding = 1;
 
@@ -278,14 +282,14 @@ WS_INLINE struct ws_verdict ws_on_acquire_batch(struct ws_turn *turn, ws_u8 coun
 			deciding = 0;
 			continue;
 		}
-		switch (ws_seize(turn->sw, slot, entry, w0, &won)) {
+		switch (ws_seize(turn, slot, entry, w0, &won)) {
 		case WS_SEIZED:
 			break;
 		case WS_RACED: /* Somebody wants it too: like a held one. */
 			deciding = 0;
 			break;
 		case WS_UNDONE: /* What was granted before was won while the node lived: the sweep finds it. */
-			return ws_drop(turn->sw, WS_DROP_REASON_NOT_GRANTED);
+			return ws_drop(turn, WS_DROP_REASON_NOT_GRANTED);
 		case WS_STUCK:
 			ws_entry_set_name(turn->entry, ws_entry_name(entry));
 			ws_entry_set_request(turn->entry, ws_entry_request(entry));
@@ -297,7 +301,7 @@ WS_INLINE struct ws_verdict ws_on_acquire_batch(struct ws_turn *turn, ws_u8 coun
 }
 
 /* RELEASE, CANCEL, DOWNGRADE: the agent keeps the books, and of an UNHELD slot there is nothing left to give back. */
-WS_INLINE struct ws_verdict ws_on_release(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_release(struct ws_turn *turn)
 {
 	ws_u64 w0 = ws_word_load(&turn->slot->w0);
 
@@ -318,7 +322,7 @@ WS_INLINE struct ws_verdict ws_on_release(struct ws_turn *turn)
 }
 
 /* The answer to a RETENURE: its outcome, and the slot as it is, in one entry. */
-WS_INLINE struct ws_verdict ws_tell_retenured(struct ws_turn *turn, ws_u64 w0, ws_u16 flags)
+WS_INLINE enum ws_action ws_tell_retenured(struct ws_turn *turn, ws_u64 w0, ws_u16 flags)
 {
 	ws_answer_with(turn, WS_LOCK_RETENURED, flags, turn->source);
 	ws_header_set_count(turn->header, 1);
@@ -330,7 +334,7 @@ WS_INLINE struct ws_verdict ws_tell_retenured(struct ws_turn *turn, ws_u64 w0, w
 
 /* The slot has a new agent: its GRANT, from the old one, with the waiters that came along. A node that expired between
  * check and change is the controller's to clean up; the old agent's retransmissions remind it. */
-WS_INLINE struct ws_verdict ws_grant_transfer(struct ws_turn *turn, ws_u64 w0)
+WS_INLINE enum ws_action ws_grant_transfer(struct ws_turn *turn, ws_u64 w0)
 {
 	ws_u16 agent = (ws_u16)ws_slot_w0_agent(w0);
 	ws_u16 waiters = ws_header_position(turn->header);
@@ -399,7 +403,7 @@ WS_INLINE ws_u64 ws_changed(const struct ws_change *change, ws_u64 w0, ws_u16 so
 }
 
 /* A RETENURE whose condition does not hold: its own result may be why (the answer was lost, or this is a copy). */
-WS_INLINE struct ws_verdict ws_retenure_over(struct ws_turn *turn, const struct ws_change *change, ws_u64 w0)
+WS_INLINE enum ws_action ws_retenure_over(struct ws_turn *turn, const struct ws_change *change, ws_u64 w0)
 {
 	int own_result = ws_slot_w0_tenure(w0) == change->tenure + 1 && ws_slot_w0_transferred(w0) &&
 			 ws_slot_w0_state(w0) != WS_SLOT_STATE_UNHELD;
@@ -417,12 +421,10 @@ WS_INLINE struct ws_verdict ws_retenure_over(struct ws_turn *turn, const struct 
 }
 
 /* A RETENURE that has just changed the slot. */
-WS_INLINE struct ws_verdict ws_retenure_applied(struct ws_turn *turn, const struct ws_change *change, ws_u64 w0)
+WS_INLINE enum ws_action ws_retenure_applied(struct ws_turn *turn, const struct ws_change *change, ws_u64 w0)
 {
-	ws_u64 name_hash = ws_name_hash(ws_entry_name(turn->entry));
-
 	if (change->state != WS_SLOT_STATE_UNHELD && ws_slot_w0_tryable(w0))
-		ws_word_store(&turn->slot->w1, ws_hint_word(ws_slot_w0_tenure(w0), name_hash));
+		ws_word_store(&turn->slot->w1, ws_hint_of(turn->entry, ws_slot_w0_tenure(w0)));
 	if (!change->is_claim && change->state != WS_SLOT_STATE_UNHELD && change->agent != turn->source) {
 		ws_count(turn->sw, WS_COUNTER_transferred);
 		return ws_grant_transfer(turn, w0);
@@ -435,7 +437,7 @@ WS_INLINE struct ws_verdict ws_retenure_applied(struct ws_turn *turn, const stru
 }
 
 /* RETENURE: the one conditional change, by the slot's agent. */
-WS_INLINE struct ws_verdict ws_on_retenure(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_retenure(struct ws_turn *turn)
 {
 	struct ws_slot *slot = turn->slot;
 	struct ws_change change = ws_read_change(turn);
@@ -443,10 +445,10 @@ WS_INLINE struct ws_verdict ws_on_retenure(struct ws_turn *turn)
 	int transfers = !change.is_claim && change.state != WS_SLOT_STATE_UNHELD && change.agent != turn->source;
 
 	if (!ws_is_possible(&change, turn->source))
-		return ws_drop(turn->sw, WS_DROP_REASON_BAD_STATE);
-	if (transfers && heir && ws_is_live(ws_word_load(&heir->word)) &&
+		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
+	if (transfers && ws_is_live(ws_word_load(&heir->word)) &&
 	    heir->namespace != ws_header_namespace(turn->header))
-		return ws_drop(turn->sw, WS_DROP_REASON_FOREIGN_HOLDER);
+		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
 	for (int try = 0; try < WS_MAX_TRIES; try++) {
 		ws_u64 w0 = ws_word_load(&slot->w0);
 
@@ -470,7 +472,7 @@ WS_INLINE struct ws_verdict ws_on_retenure(struct ws_turn *turn)
 		if (ws_word_cas(&slot->w0, w0, changed))
 			return ws_retenure_applied(turn, &change, changed);
 	}
-	return ws_drop(turn->sw, WS_DROP_REASON_LOST_RACE);
+	return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 }
 
 #endif

@@ -4,7 +4,10 @@
 
 struct ws_verdict ws_process(struct ws_switch *sw, void *packet, ws_u32 length, ws_u16 from_port)
 {
-	return ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port);
+	struct ws_verdict verdict;
+
+	ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port, &verdict);
+	return verdict;
 }
 
 int ws_process_copy(struct ws_switch *sw, void *packet, ws_u32 length)

@@ -3,6 +3,7 @@
  * A packet's way through the switch: everything is checked before any state is touched, then one function decides.
  *
  *   ws_process -> ws_check_structure   length, magic, version, kind, count; nothing of the switch is read
+ *              -> ws_find_slot         asks the memory for it: what is checked meanwhile takes as long
  *              -> ws_check_tag         while authentication is on
  *              -> fabric: HEARTBEAT -> ws_on_heartbeat; what is the controller's goes to the controller
  *              -> lock:   ws_check_sender, then ws_check_requests for what a holder asks -> fission.h
@@ -49,7 +50,7 @@ WS_INLINE int ws_is_enrol(const void *packet)
 
 /* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
  * more): the controller keeps the sessions, and judges. */
-WS_INLINE struct ws_verdict ws_on_fabric(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
 {
 	ws_u32 epoch = ws_half_load(&ws_globals(turn->sw)->epoch);
 
@@ -63,62 +64,75 @@ WS_INLINE struct ws_verdict ws_on_fabric(struct ws_turn *turn)
 			return ws_tell_stale(turn, epoch);
 		return ws_on_heartbeat(turn);
 	default:
-		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_KIND);
+		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
 }
 
 /* From one node of a namespace to another. An answer to a holder goes to the thread that waits for it. */
-WS_INLINE struct ws_verdict ws_on_relay(struct ws_turn *turn, ws_u16 port)
+WS_INLINE enum ws_action ws_on_relay(struct ws_turn *turn, ws_u16 port)
 {
 	ws_u16 destination = ws_header_destination(turn->header);
 	struct ws_node *node = ws_node_at(turn->sw, destination);
 
-	if (!node || !ws_is_live(ws_word_load(&node->word)))
-		return ws_drop(turn->sw, WS_DROP_REASON_DESTINATION_NOT_LIVE);
+	if (!ws_is_live(ws_word_load(&node->word)))
+		return ws_drop(turn, WS_DROP_REASON_DESTINATION_NOT_LIVE);
 	if (node->namespace != ws_header_namespace(turn->header))
-		return ws_drop(turn->sw, WS_DROP_REASON_FOREIGN_HOLDER);
+		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
 	ws_count(turn->sw, WS_COUNTER_relayed);
 	return ws_to_node(turn, destination, port);
 }
 
-/* Checks every request of a packet and, where the holder itself sent it, stamps the port that the answer goes to.
- * The drop reason, or 0 with `turn->slot` and `turn->direct` set. */
+/* Checks one request of a packet and, where the holder itself sent it, stamps the port that the answer goes to. The drop
+ * reason, or 0. */
+WS_INLINE ws_u8 ws_check_request(struct ws_turn *turn, void *entry, ws_u16 holder)
+{
+	ws_u8 reason = WS_DROP_REASON_NONE;
+
+	if (ws_entry_slot(entry) >= turn->region->count)
+		return WS_DROP_REASON_BAD_SLOT;
+	if (ws_entry_holder(entry) != holder)
+		return WS_DROP_REASON_FOREIGN_HOLDER;
+	if (holder != turn->source) /* which has been checked */
+		reason = ws_check_holder(turn->holder, ws_header_namespace(turn->header));
+	if (!reason)
+		reason = ws_check_age(turn->holder, ws_entry_request(entry),
+				      ws_header_kind(turn->header) == WS_LOCK_ACQUIRE);
+	if (!reason && turn->direct)
+		ws_entry_set_reply_port(entry, turn->from_port);
+	return reason;
+}
+
+/* Checks every request of a packet. The drop reason, or 0 with `turn->holder` and `turn->direct` set. */
 WS_INLINE ws_u8 ws_check_requests(struct ws_turn *turn, ws_u8 count)
 {
 	ws_u16 holder = ws_entry_holder(turn->entry);
-	ws_u16 namespace = ws_header_namespace(turn->header);
-	int acquires = ws_header_kind(turn->header) == WS_LOCK_ACQUIRE;
 
 	turn->direct = holder == turn->source && ws_header_position(turn->header) == 0;
-	for (ws_u32 i = 0; i < WS_MAX_ENTRIES; i++) {
+	turn->holder = holder == turn->source ? turn->sender : ws_node_at(turn->sw, holder);
+	/* The first entry is always there, and mostly the only one: no loop for it. */
+	ws_u8 reason = ws_check_request(turn, turn->entry, holder);
+	for (ws_u32 i = 1; count > 1 && !reason && i < WS_MAX_ENTRIES; i++) {
 		void *entry = ws_entry_at(turn->entry, turn->end, i);
 		if (i >= count || !entry)
 			break;
-		if (ws_entry_slot(entry) >= turn->region->count)
-			return WS_DROP_REASON_BAD_SLOT;
-		if (ws_entry_holder(entry) != holder)
-			return WS_DROP_REASON_FOREIGN_HOLDER;
-		ws_u8 reason = ws_check_request(turn->sw, holder, namespace, ws_entry_request(entry), acquires);
-		if (reason)
-			return reason;
-		if (turn->direct)
-			ws_entry_set_reply_port(entry, turn->from_port);
+		reason = ws_check_request(turn, entry, holder);
 	}
-	turn->slot = ws_slot_at(turn->sw, turn->region->base + ws_entry_slot(turn->entry));
+	if (reason)
+		return reason;
 	return turn->slot ? WS_DROP_REASON_NONE : WS_DROP_REASON_BAD_SLOT;
 }
 
 /* What a holder asks. A release speaks of one slot: its agent is one node. */
-WS_INLINE struct ws_verdict ws_on_request(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_request(struct ws_turn *turn)
 {
 	ws_u8 count = ws_header_count(turn->header);
 	int acquires = ws_header_kind(turn->header) == WS_LOCK_ACQUIRE;
 
 	if (!acquires && count != 1)
-		return ws_drop(turn->sw, WS_DROP_REASON_BAD_COUNT);
+		return ws_drop(turn, WS_DROP_REASON_BAD_COUNT);
 	ws_u8 reason = ws_check_requests(turn, count);
 	if (reason)
-		return ws_drop(turn->sw, reason);
+		return ws_drop(turn, reason);
 	if (!ws_half_load(&ws_globals(turn->sw)->serving))
 		return ws_tell_recovering(turn);
 	if (!acquires)
@@ -127,31 +141,43 @@ WS_INLINE struct ws_verdict ws_on_request(struct ws_turn *turn)
 }
 
 /* What an agent changes. Entries after the first are waiters for the new agent, and none of the switch's business. */
-WS_INLINE struct ws_verdict ws_on_change(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_change(struct ws_turn *turn)
 {
-	ws_u32 slot = ws_entry_slot(turn->entry);
-
-	turn->slot = slot < turn->region->count ? ws_slot_at(turn->sw, turn->region->base + slot) : 0;
-	if (!turn->slot)
-		return ws_drop(turn->sw, WS_DROP_REASON_BAD_SLOT);
+	if (ws_entry_slot(turn->entry) >= turn->region->count || !turn->slot)
+		return ws_drop(turn, WS_DROP_REASON_BAD_SLOT);
 	if (!ws_half_load(&ws_globals(turn->sw)->serving))
 		return ws_tell_recovering(turn);
 	return ws_on_retenure(turn);
 }
 
-WS_INLINE struct ws_verdict ws_on_lock(struct ws_turn *turn)
+/* Finds the namespace, and the slot that a packet of the lock service asks about, and asks the memory for that: what
+ * comes next takes about as long. Nothing of the packet has been checked against the memory yet: the slot may be
+ * another namespace's. */
+WS_INLINE void ws_find_slot(struct ws_turn *turn)
+{
+	const ws_u32 kinds = 1 << WS_LOCK_ACQUIRE | 1 << WS_LOCK_RELEASE | 1 << WS_LOCK_CANCEL | 1 << WS_LOCK_DOWNGRADE |
+			     1 << WS_LOCK_RETENURE;
+
+	turn->region = ws_region_at(turn->sw, ws_header_namespace(turn->header));
+	if (ws_header_service(turn->header) != WS_SERVICE_LOCK || !(kinds >> ws_header_kind(turn->header) & 1))
+		return;
+	turn->slot = ws_slot_at(turn->sw, turn->region->base + ws_entry_slot(turn->entry));
+	if (turn->slot)
+		ws_expect(&turn->slot->w0);
+}
+
+WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 {
 	ws_u32 epoch = ws_half_load(&ws_globals(turn->sw)->epoch);
 	ws_u16 namespace = ws_header_namespace(turn->header);
 
 	if (!epoch || ws_header_epoch(turn->header) != epoch)
 		return ws_tell_stale(turn, epoch);
-	ws_u8 reason = ws_check_source(turn->sw, turn->source, namespace);
+	ws_u8 reason = ws_check_source(turn, namespace);
 	if (reason)
-		return ws_drop(turn->sw, reason);
-	turn->region = ws_region_at(turn->sw, namespace);
-	if (!turn->region || !turn->region->count)
-		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_NAMESPACE);
+		return ws_drop(turn, reason);
+	if (!turn->region->count)
+		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_NAMESPACE);
 
 	switch (ws_header_kind(turn->header)) {
 	case WS_LOCK_ACQUIRE:
@@ -173,46 +199,55 @@ WS_INLINE struct ws_verdict ws_on_lock(struct ws_turn *turn)
 	case WS_LOCK_ADOPTED:
 		return ws_to_controller(turn);
 	default: /* JOIN, RETENURED, RECOVERING are the switch's; CENSUS, ADOPT the controller's. */
-		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_KIND);
+		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
+}
+
+WS_INLINE enum ws_action ws_dispatch(struct ws_turn *turn)
+{
+	return ws_header_service(turn->header) == WS_SERVICE_LOCK ? ws_on_lock(turn) : ws_on_fabric(turn);
+}
+
+/* What becomes of a packet, of which nothing has been checked yet. */
+WS_INLINE enum ws_action ws_judge(struct ws_turn *turn)
+{
+	ws_u8 reason = ws_check_structure(turn->header, turn->end, turn->length);
+	int authenticated = ws_half_load(&ws_globals(turn->sw)->authenticated) != 0;
+
+	/* Only the controller can tell a node of another version which one is spoken here; or a secure connection does. */
+	if (reason == WS_DROP_REASON_FOREIGN_VERSION && !authenticated && ws_is_enrol(turn->header) &&
+	    turn->length <= WS_MAX_PACKET_BYTES) {
+		ws_count(turn->sw, reason);
+		turn->verdict.reason = reason;
+		return ws_to_controller(turn);
+	}
+	if (reason)
+		return ws_drop(turn, reason);
+	turn->source = ws_header_source(turn->header);
+	ws_find_slot(turn);
+	if (!authenticated)
+		return ws_dispatch(turn);
+	reason = ws_is_enrol(turn->header) ? WS_DROP_REASON_ENROL_IN_CLEAR : ws_check_tag(turn);
+	return reason ? ws_drop(turn, reason) : ws_seal(turn, ws_dispatch(turn));
 }
 
 /* Decides one packet, which lies between `packet` and `end`, and rewrites it in place. `length` is what the sender
  * sent; `end` may lie behind it (a frame may be padded), and nothing beyond it is touched. */
-WS_INLINE struct ws_verdict ws_decide(struct ws_switch *sw, void *packet, const void *end, ws_u32 length,
-				      ws_u16 from_port)
+WS_INLINE void ws_decide(struct ws_switch *sw, void *packet, const void *end, ws_u32 length, ws_u16 from_port,
+			 struct ws_verdict *verdict)
 {
-	ws_u8 reason = ws_check_structure(packet, end, length);
 	struct ws_turn turn = {
 		.sw = sw,
 		.header = packet,
 		.entry = (ws_u8 *)packet + WS_HEADER_BYTES,
 		.end = end,
-		.length = (ws_u16)length,
+		.length = length,
 		.from_port = from_port,
 	};
+	enum ws_action action = ws_judge(&turn);
 
-	int authenticated = ws_half_load(&ws_globals(sw)->authenticated) != 0;
-
-	/* Only the controller can tell a node of another version which one is spoken here; or a secure connection does. */
-	if (reason == WS_DROP_REASON_FOREIGN_VERSION && !authenticated && ws_is_enrol(packet) &&
-	    length <= WS_MAX_PACKET_BYTES) {
-		ws_count(sw, reason);
-		struct ws_verdict verdict = ws_to_controller(&turn);
-		verdict.reason = reason;
-		return verdict;
-	}
-	if (reason)
-		return ws_drop(sw, reason);
-	turn.source = ws_header_source(packet);
-	if (authenticated) {
-		reason = ws_is_enrol(packet) ? WS_DROP_REASON_ENROL_IN_CLEAR : ws_check_tag(&turn);
-		if (reason)
-			return ws_drop(sw, reason);
-	}
-	struct ws_verdict verdict =
-		ws_header_service(packet) == WS_SERVICE_LOCK ? ws_on_lock(&turn) : ws_on_fabric(&turn);
-	return authenticated ? ws_seal(&turn, verdict) : verdict;
+	*verdict = turn.verdict;
+	verdict->action = (ws_u8)action;
 }
 
 /* Makes a copy of a GRANT by join, which has one entry at least, the JOIN for its agent. False: it must not be sent. */

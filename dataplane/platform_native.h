@@ -21,6 +21,9 @@ struct ws_switch {
  * sweep of that slot has left behind. An acquire would not do: it may be read before the compare-and-swap is seen. */
 WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
+/* Asks the memory for what will be read soon, and mostly changed. */
+WS_INLINE void ws_expect(const ws_u64 *word) { __builtin_prefetch(word, 1); }
+
 WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 {
 	return __atomic_compare_exchange_n(word, &expected, x, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);

@@ -113,16 +113,16 @@ WS_INLINE int ws_sign(struct ws_switch *sw, ws_u16 receiver, void *header, void 
 	return 1;
 }
 
-/* The verdict, with its packet signed for whoever is to get it. The controller shares the switch's memory: what is
+/* The action, with its packet signed for whoever is to get it. The controller shares the switch's memory: what is
  * handed to it has been checked, and crosses no network. */
-WS_INLINE struct ws_verdict ws_seal(struct ws_turn *turn, struct ws_verdict verdict)
+WS_INLINE enum ws_action ws_seal(struct ws_turn *turn, enum ws_action action)
 {
-	if (verdict.action != WS_TO_SENDER && verdict.action != WS_TO_NODE)
-		return verdict;
-	ws_u16 receiver = verdict.action == WS_TO_NODE ? verdict.handle : turn->source;
-	if (!ws_sign(turn->sw, receiver, turn->header, turn->entry, turn->end, verdict.length))
-		return ws_drop(turn->sw, WS_DROP_REASON_NO_KEY);
-	return verdict;
+	if (action != WS_TO_SENDER && action != WS_TO_NODE)
+		return action;
+	ws_u16 receiver = action == WS_TO_NODE ? turn->verdict.handle : turn->source;
+	if (!ws_sign(turn->sw, receiver, turn->header, turn->entry, turn->end, turn->length))
+		return ws_drop(turn, WS_DROP_REASON_NO_KEY);
+	return action;
 }
 
 #endif

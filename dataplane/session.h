@@ -28,31 +28,39 @@ struct ws_turn {
 	void *header;
 	void *entry;     /* what follows the header: the first entry, or the body */
 	const void *end; /* of the packet. At least one entry or body lies before it */
-	struct ws_region *region;
-	struct ws_slot *slot; /* of the first entry */
-	ws_u16 length;
+	struct ws_region *region; /* of the header's namespace */
+	struct ws_slot *slot;     /* of the first entry; 0: the memory ends before it */
+	struct ws_node *sender;   /* the source, for what nodes say about locks */
+	struct ws_node *holder;   /* of every entry, for what a holder asks */
+	ws_u32 length;
 	ws_u16 source;
 	ws_u16 from_port; /* UDP source port */
-	ws_u16 direct;    /* the packet comes from the holder itself: it is no bounce */
+	int direct;       /* the packet comes from the holder itself: it is no bounce */
 	ws_u16 heard;     /* 1 + slot of the key that signed it; 0: nothing is signed */
+	/* What handlers say besides their action. In pieces, and here: a structure that is returned is packed into words, and
+	 * unpacked by whoever called. */
+	struct ws_verdict verdict;
 };
 
-WS_INLINE struct ws_verdict ws_drop(struct ws_switch *sw, ws_u8 reason)
+WS_INLINE enum ws_action ws_drop(struct ws_turn *turn, ws_u8 reason)
 {
-	ws_count(sw, reason);
-	return (struct ws_verdict){ .action = WS_DROP, .reason = reason };
+	ws_count(turn->sw, reason);
+	turn->verdict = (struct ws_verdict){ .reason = reason };
+	return WS_DROP;
 }
 
-WS_INLINE struct ws_verdict ws_to_sender(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_to_sender(struct ws_turn *turn)
 {
 	ws_count(turn->sw, WS_COUNTER_to_sender);
-	return (struct ws_verdict){ .action = WS_TO_SENDER, .length = turn->length };
+	turn->verdict.length = (ws_u16)turn->length;
+	return WS_TO_SENDER;
 }
 
-WS_INLINE struct ws_verdict ws_to_controller(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_to_controller(struct ws_turn *turn)
 {
 	ws_count(turn->sw, WS_COUNTER_to_controller);
-	return (struct ws_verdict){ .action = WS_TO_CONTROLLER, .length = turn->length };
+	turn->verdict.length = (ws_u16)turn->length;
+	return WS_TO_CONTROLLER;
 }
 
 WS_INLINE int ws_is_live(ws_u64 word) { return ws_node_word_state(word) == WS_NODE_STATE_LIVE; }
@@ -60,15 +68,17 @@ WS_INLINE int ws_is_live(ws_u64 word) { return ws_node_word_state(word) == WS_NO
 /* Whether a handle's session lives at this moment. */
 WS_INLINE int ws_node_lives(struct ws_switch *sw, ws_u16 handle)
 {
-	struct ws_node *node = ws_node_at(sw, handle);
-	return node && ws_is_live(ws_word_load(&node->word));
+	return ws_is_live(ws_word_load(&ws_node_at(sw, handle)->word));
 }
 
 /* Delivers to a node's agent port (0) or to the port of one of its threads. */
-WS_INLINE struct ws_verdict ws_to_node(struct ws_turn *turn, ws_u16 handle, ws_u16 port)
+WS_INLINE enum ws_action ws_to_node(struct ws_turn *turn, ws_u16 handle, ws_u16 port)
 {
 	ws_count(turn->sw, WS_COUNTER_to_node);
-	return (struct ws_verdict){ .action = WS_TO_NODE, .handle = handle, .port = port, .length = turn->length };
+	turn->verdict.length = (ws_u16)turn->length;
+	turn->verdict.handle = handle;
+	turn->verdict.port = port;
+	return WS_TO_NODE;
 }
 
 /* Turns the header into one of the switch's own: to a node, with none of what the request's sender put there. */
@@ -85,12 +95,12 @@ WS_INLINE void ws_answer_with(struct ws_turn *turn, ws_u8 kind, ws_u16 flags, ws
 }
 
 /* The sender lives in another epoch: tell it ours. A STALE has 64 bytes, as the shortest packet that gets here. */
-WS_INLINE struct ws_verdict ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
+WS_INLINE enum ws_action ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
 {
 	int heartbeat = ws_header_service(turn->header) == WS_SERVICE_FABRIC;
 
 	if (!epoch) /* The memory is empty: there is no epoch to tell yet. */
-		return ws_drop(turn->sw, WS_DROP_REASON_STALE_EPOCH);
+		return ws_drop(turn, WS_DROP_REASON_STALE_EPOCH);
 	ws_answer_with(turn, WS_FABRIC_STALE, 0, turn->source);
 	ws_header_set_service(turn->header, WS_SERVICE_FABRIC);
 	ws_header_set_count(turn->header, 0);
@@ -103,18 +113,15 @@ WS_INLINE struct ws_verdict ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
 	}
 	turn->length = WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
 	ws_count(turn->sw, WS_DROP_REASON_STALE_EPOCH);
-	struct ws_verdict verdict = ws_to_sender(turn);
-	verdict.reason = WS_DROP_REASON_STALE_EPOCH;
-	return verdict;
+	turn->verdict.reason = WS_DROP_REASON_STALE_EPOCH;
+	return ws_to_sender(turn);
 }
 
-/* The drop reason that forbids this handle to send in this namespace, or 0. */
-WS_INLINE ws_u8 ws_check_source(struct ws_switch *sw, ws_u16 handle, ws_u16 namespace)
+/* The drop reason that forbids a packet's source to send in this namespace, or 0. */
+WS_INLINE ws_u8 ws_check_source(struct ws_turn *turn, ws_u16 namespace)
 {
-	struct ws_node *node = ws_node_at(sw, handle);
+	struct ws_node *node = turn->sender = ws_node_at(turn->sw, turn->source);
 
-	if (!node)
-		return WS_DROP_REASON_UNKNOWN_SOURCE;
 	switch (ws_node_word_state(ws_word_load(&node->word))) {
 	case WS_NODE_STATE_LIVE:
 		return node->namespace == namespace ? WS_DROP_REASON_NONE : WS_DROP_REASON_UNKNOWN_NAMESPACE;
@@ -125,20 +132,23 @@ WS_INLINE ws_u8 ws_check_source(struct ws_switch *sw, ws_u16 handle, ws_u16 name
 	}
 }
 
-/* The drop reason that forbids a request of this holder, or 0.
+/* The drop reason that forbids requests of a holder that is not the packet's source, or 0. */
+WS_INLINE ws_u8 ws_check_holder(struct ws_node *holder, ws_u16 namespace)
+{
+	if (!ws_is_live(ws_word_load(&holder->word)))
+		return WS_DROP_REASON_HOLDER_NOT_LIVE;
+	return holder->namespace == namespace ? WS_DROP_REASON_NONE : WS_DROP_REASON_FOREIGN_HOLDER;
+}
+
+/* The drop reason that forbids a request of this holder by its age, or 0.
  *
  * An ACQUIRE older than the node's oldest outstanding request is a replay: it would seize or close a slot for nobody.
  * What ends a request may be older: a grant that nobody waits for is given back long after its request went. */
-WS_INLINE ws_u8 ws_check_request(struct ws_switch *sw, ws_u16 handle, ws_u16 namespace, ws_u64 request, int acquires)
+WS_INLINE ws_u8 ws_check_age(struct ws_node *holder, ws_u64 request, int acquires)
 {
 	const ws_u64 session = 1ull << 40; /* request ids of one incarnation */
-	struct ws_node *node = ws_node_at(sw, handle);
+	ws_u64 age = request - ws_word_load(&holder->oldest);
 
-	if (!node || !ws_is_live(ws_word_load(&node->word)))
-		return WS_DROP_REASON_HOLDER_NOT_LIVE;
-	if (node->namespace != namespace)
-		return WS_DROP_REASON_FOREIGN_HOLDER;
-	ws_u64 age = request - ws_word_load(&node->oldest);
 	if (acquires ? age >= session : age + session >= 2 * session)
 		return WS_DROP_REASON_STALE_REQUEST;
 	return WS_DROP_REASON_NONE;
@@ -164,14 +174,12 @@ WS_INLINE void ws_hear(struct ws_turn *turn)
 }
 
 /* HEARTBEAT: the word takes the sequence. Acknowledged only once the word has it: the lease hangs on that. */
-WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
+WS_INLINE enum ws_action ws_on_heartbeat(struct ws_turn *turn)
 {
 	ws_u64 sequence = ws_heartbeat_sequence(turn->entry);
 	ws_u64 incarnation = ws_heartbeat_incarnation(turn->entry);
 	struct ws_node *node = ws_node_at(turn->sw, turn->source);
 
-	if (!node)
-		return ws_drop(turn->sw, WS_DROP_REASON_UNKNOWN_SOURCE);
 	for (int try = 0; try < WS_MAX_TRIES; try++) {
 		ws_u64 word = ws_word_load(&node->word);
 		if (!ws_is_live(word) || node->incarnation != incarnation) {
@@ -181,7 +189,7 @@ WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
 		}
 		/* More than 56 bits never come from a session; less or the same is a replay. */
 		if (sequence >> 56 || sequence <= ws_node_word_sequence(word))
-			return ws_drop(turn->sw, WS_DROP_REASON_STALE_HEARTBEAT);
+			return ws_drop(turn, WS_DROP_REASON_STALE_HEARTBEAT);
 		if (ws_word_cas(&node->word, word, ws_node_word_with_sequence(word, sequence))) {
 			ws_raise_oldest(node, ws_heartbeat_oldest(turn->entry));
 			ws_hear(turn);
@@ -190,7 +198,7 @@ WS_INLINE struct ws_verdict ws_on_heartbeat(struct ws_turn *turn)
 			return ws_to_sender(turn);
 		}
 	}
-	return ws_drop(turn->sw, WS_DROP_REASON_LOST_RACE);
+	return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 }
 
 #endif

@@ -82,13 +82,20 @@ WS_INLINE ws_u32 address_to_node(struct passage *passage)
 	struct ws_node *node = ws_node_at(passage->sw, passage->verdict.handle);
 	struct envelope *envelope = passage->envelope;
 
-	if (!port || !node)
+	if (!port)
 		return WS_PORTS;
 	turn_around(envelope);
 	head_for(&envelope->ethernet, way, port);
 	set_address(envelope->ip.to, node->address);
 	envelope->udp.to = SWAP16(passage->verdict.port ? passage->verdict.port : node->agent_port);
 	return way_port(way);
+}
+
+/* The frame as it is to leave, but for whom it is addressed to. False: it cannot. */
+WS_INLINE int finish(struct passage *passage)
+{
+	seal_envelope(passage->envelope, passage->verdict.length, SWAP16(passage->mark));
+	return !cut(passage);
 }
 
 /* Sends the frame where the verdict says. */
@@ -98,10 +105,14 @@ WS_INLINE int deliver(struct passage *passage)
 	void *pair = 0;
 	ws_u32 port = WS_PORTS; /* to another port than this one */
 
+	/* The most frequent end by far: nothing of what comes below need be asked. */
+	if (passage->verdict.action == WS_TO_SENDER && !passage->verdict.copy) {
+		turn_around(passage->envelope);
+		return finish(passage) ? XDP_TX : XDP_DROP;
+	}
 	switch (passage->verdict.action) {
 	case WS_TO_SENDER:
-		if (passage->verdict.copy)
-			pair = pair_with_copy(passage, index_of(frame->ingress_ifindex));
+		pair = pair_with_copy(passage, index_of(frame->ingress_ifindex));
 		turn_around(passage->envelope);
 		break;
 	case WS_TO_NODE:
@@ -122,8 +133,7 @@ WS_INLINE int deliver(struct passage *passage)
 	default:
 		return XDP_DROP;
 	}
-	seal_envelope(passage->envelope, passage->verdict.length, SWAP16(passage->mark));
-	if (cut(passage))
+	if (!finish(passage))
 		return XDP_DROP;
 	if (pair)
 		return (int)bpf_redirect_map(pair, 0, BPF_F_BROADCAST);
@@ -144,11 +154,10 @@ WS_INLINE void learn(const struct passage *passage)
 /* The memory as this CPU sees it; false without it, which cannot be. */
 WS_INLINE int find_switch(struct ws_switch *sw)
 {
-	ws_u32 key = 0, lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
+	ws_u32 lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
 
-	sw->globals = bpf_map_lookup_elem(&globals, &key);
 	sw->counters = bpf_map_lookup_elem(&counters, &lane);
-	return sw->globals && sw->counters;
+	return sw->counters != 0;
 }
 
 /* What becomes of one frame. */
@@ -170,7 +179,7 @@ WS_INLINE int handle(struct xdp_md *frame)
 		.address = address_of(envelope->ip.from),
 		.from_port = SWAP16(envelope->udp.from),
 	};
-	passage.verdict = ws_decide(&sw, envelope + 1, end, (ws_u32)length, passage.from_port);
+	ws_decide(&sw, envelope + 1, end, (ws_u32)length, passage.from_port, &passage.verdict);
 	WS_OBSERVE(passage.verdict);
 	learn(&passage);
 	return deliver(&passage);
@@ -188,7 +197,7 @@ WS_INLINE int make_copy(struct envelope *envelope, const void *end, struct ws_sw
 	struct ws_port *port = way ? port_at(way_port(way)) : 0;
 	struct ws_node *node = ws_node_at(sw, agent);
 
-	if (!port || !node)
+	if (!port)
 		return XDP_DROP;
 	if (!ws_make_copy(sw, header, end, length))
 		return XDP_DROP;

@@ -4,8 +4,7 @@
 
 WS_INLINE struct ws_globals *ws_race_globals(void)
 {
-	ws_u32 key = 0;
-	return bpf_map_lookup_elem(&globals, &key);
+	return &globals;
 }
 
 WS_INLINE ws_u32 ws_race(void)
@@ -23,8 +22,7 @@ WS_INLINE void ws_race_over(void)
 
 WS_INLINE struct ws_node *ws_race_node(ws_u16 handle)
 {
-	ws_u32 key = handle;
-	return bpf_map_lookup_elem(&nodes, &key);
+	return &nodes[handle];
 }
 
 #include "race.h"

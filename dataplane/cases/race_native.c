@@ -20,5 +20,8 @@ struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 l
 {
 	race = race_word;
 	nodes = sw->nodes;
-	return ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port);
+	struct ws_verdict verdict;
+
+	ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port, &verdict);
+	return verdict;
 }

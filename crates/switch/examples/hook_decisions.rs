@@ -1,10 +1,10 @@
-//! What a decision costs in the kernel: `cargo run --release -p wayside-switch --features xdp --example hook_decisions`, as
-//! root. Against a program that parses, looks up, compare-and-swaps one word and turns the frame around
+//! What a decision costs in the kernel: `cargo run --release -p wayside-switch --features xdp --example hook_decisions`,
+//! as root. Against a program that parses, looks up, compare-and-swaps one word and turns the frame around
 //! (`dataplane/cases/timed.bpf.c`), in rounds of both, over switches of three sizes. Two readings:
 //!
 //! * whole: `BPF_PROG_TEST_RUN` of a program, once a packet. What a test run costs by itself (`nothing`), and with the
-//!   preparation of a packet (`prepared`), is in it. Besides in a chain, where no packet's slot is known before the packet
-//!   before it was answered, so that the processor cannot wait for both;
+//!   preparation of a packet (`prepared`), is in it. Besides in a chain, where no packet's slot is known before the
+//!   packet before it was answered, so that the processor cannot wait for both;
 //! * work: many decisions in one run, less what it takes to prepare their packets.
 //!
 //! Paths of other builds' `timed.bpf.o` are measured in the same rounds: a change, beside what was before.
@@ -55,10 +55,11 @@ impl Timer {
             }
         }
         let object = open.load().expect("the kernel's verifier takes it; it needs root");
-        set(&object, "regions", 0, &words(&[0, slots, 0, 0]));
-        set(&object, "globals", 0, &words(&[1, 1, 0, 0]));
-        set(&object, "nodes", 1, &((NodeState::Live as u64) << 56).to_ne_bytes());
-        set(&object, "timing", 0, &words(&[PACKETS, slots, 0, 0]));
+        set(&object, ".bss.regions", &words(&[0, slots, 0, 0]));
+        set(&object, ".bss.globals", &words(&[1, 1, 0, 0]));
+        let node = [0, NodeState::Live as u32 * (1 << 24), 0, 0, 0, 0, 0, 0];
+        set(&object, ".bss.nodes", &words(&[[0; 8], node].concat()));
+        set(&object, "timing", &words(&[PACKETS, slots, 0, 0]));
         Timer { object, slots }
     }
 
@@ -66,7 +67,7 @@ impl Timer {
     fn run(&mut self, (name, chained): (&str, bool)) -> f64 {
         let mut timing = self.timing();
         timing[16] = chained.into();
-        set(&self.object, "timing", 0, &timing);
+        set(&self.object, "timing", &timing);
         let program = self.object.progs_mut().find(|program| program.name() == OsStr::new(name)).expect("it has it");
         let repeat = if name.starts_with("loop") { 1 } else { PACKETS };
         let frame = frame();
@@ -100,12 +101,12 @@ fn map<'o>(object: &'o Object, name: &str) -> libbpf_rs::Map<'o> {
     object.maps().find(|map| map.name() == name).expect("the object has it")
 }
 
-/// The rest of the value is 0.
-fn set(object: &Object, name: &str, key: u32, value: &[u8]) {
+/// The map's first value, of which the rest is 0.
+fn set(object: &Object, name: &str, value: &[u8]) {
     let map = map(object, name);
     let mut value = value.to_vec();
     value.resize(map.value_size() as usize, 0);
-    map.update(&key.to_ne_bytes(), &value, MapFlags::ANY).expect("a value of its size");
+    map.update(&[0; 4], &value, MapFlags::ANY).expect("a value of its size");
 }
 
 /// Ethernet, IPv4 and UDP to the switch, around a packet of one entry that the programs write.

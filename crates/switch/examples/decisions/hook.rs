@@ -128,8 +128,16 @@ fn load() -> Object {
 }
 
 fn set(object: &Object, name: &str, key: u32, value: &[u8]) {
-    let map = object.maps().find(|map| map.name() == name).expect("the object has it");
-    map.update(&key.to_ne_bytes(), value, MapFlags::ANY).expect("a value of its size");
+    let is_it =
+        |map: &libbpf_rs::Map<'_>| map.name().to_str().is_some_and(|full| full.trim_start_matches(".bss.") == name);
+    let map = object.maps().find(is_it).expect("the object has it");
+    if map.value_size() as usize == value.len() {
+        return map.update(&key.to_ne_bytes(), value, MapFlags::ANY).expect("a value of its size");
+    }
+    // A table of the program's own is one value.
+    let mut table = map.lookup(&[0; 4], MapFlags::ANY).expect("it is there").expect("an array has every key");
+    table[key as usize * value.len()..][..value.len()].copy_from_slice(value);
+    map.update(&[0; 4], &table, MapFlags::ANY).expect("a value of its size");
 }
 
 /// What the verifier walked through.

@@ -7,10 +7,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v2/`: they survive this process, which finds them again.
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v3/`: they survive this process, which finds them again.
 //! Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v2`), its size and its namespaces are what is asked for; what else
+//! * Pinned memory is taken up only if its layout (the `v3`), its size and its namespaces are what is asked for; what else
 //!   is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -38,7 +38,7 @@ pub use upcalls::{Upcall, Upcalls};
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
 /// Version of everything that is pinned: `dataplane/memory.h` and `ways.h`. A change of a layout takes the next one.
-const LAYOUT: &str = "v2";
+const LAYOUT: &str = "v3";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
@@ -305,6 +305,12 @@ fn network_namespace() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino())
 }
 
+/// The table that a map of this name holds. Those that are variables of the program are sections of its object, whose
+/// names begin so; no pin's may have a dot.
+fn table_of(map: &str) -> &str {
+    map.strip_prefix(".bss.").unwrap_or(map)
+}
+
 /// The object, with sizes, settings and the pinned maps that are to be used again.
 fn load(options: &Options, pins: &Path) -> io::Result<Object> {
     let mut object = ObjectBuilder::default().open_memory(PROGRAM).map_err(io::Error::other)?;
@@ -313,7 +319,8 @@ fn load(options: &Options, pins: &Path) -> io::Result<Object> {
     let listen = options.listen;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        let done = match name.as_str() {
+        let table = table_of(&name);
+        let done = match table {
             "slots" => map.set_max_entries(options.config.slots),
             "counters" => map.set_max_entries(lanes()),
             "pairs" => map.set_inner_map_fd(pair.as_fd()),
@@ -326,8 +333,8 @@ fn load(options: &Options, pins: &Path) -> io::Result<Object> {
             _ => Ok(()),
         };
         done.map_err(io::Error::other)?;
-        if PINNED.contains(&name.as_str()) {
-            map.set_pin_path(pins.join(&name)).map_err(io::Error::other)?;
+        if PINNED.contains(&table) {
+            map.set_pin_path(pins.join(table)).map_err(io::Error::other)?;
         }
     }
     object.load().map_err(io::Error::other)
@@ -369,12 +376,14 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
 
 fn map<T: Zeroable>(object: &Object, name: &str, count: usize) -> io::Result<Zeroed<T>> {
     let map = handle(object, name)?;
-    assert_eq!(map.value_size() as usize, size_of::<T>(), "dataplane/memory.h and layout.rs differ in {name}");
+    let bytes = map.value_size() as usize * map.max_entries() as usize;
+    assert_eq!(bytes, count * size_of::<T>(), "dataplane/memory.h and layout.rs differ in {name}");
     Zeroed::map(map.as_fd(), count)
 }
 
 fn handle(object: &Object, name: &str) -> io::Result<MapHandle> {
-    let map = object.maps().find(|map| map.name() == name).expect("the object has it");
+    let is_it = |map: &libbpf_rs::Map<'_>| map.name().to_str().is_some_and(|full| table_of(full) == name);
+    let map = object.maps().find(is_it).expect("the object has it");
     MapHandle::try_from(&map).map_err(io::Error::other)
 }
 

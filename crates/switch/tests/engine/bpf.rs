@@ -42,7 +42,9 @@ struct Mapped<T: 'static> {
 impl<T> Mapped<T> {
     fn new(object: &Object, name: &str, count: usize) -> Mapped<T> {
         let map = object.maps().find(|map| map.name() == name).unwrap_or_else(|| panic!("no map {name}"));
-        assert_eq!(map.value_size() as usize, size_of::<T>(), "{name}");
+        // A table of the program's own is one value.
+        let whole = if name.starts_with('.') { count } else { 1 };
+        assert_eq!(map.value_size() as usize, whole * size_of::<T>(), "{name}");
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let fd = map.as_fd().as_raw_fd();
         // SAFETY: a new mapping of a file that we own; the kernel checks its length.
@@ -133,10 +135,10 @@ impl Bpf {
         Bpf {
             counters: Mapped::new(&object, "counters", LANES),
             slots: Mapped::new(&object, "slots", SLOTS),
-            nodes: Mapped::new(&object, "nodes", TABLE),
-            regions: Mapped::new(&object, "regions", TABLE),
+            nodes: Mapped::new(&object, ".bss.nodes", TABLE),
+            regions: Mapped::new(&object, ".bss.regions", TABLE),
             keys: Mapped::new(&object, "keys", TABLE),
-            globals: Mapped::new(&object, "globals", 1),
+            globals: Mapped::new(&object, ".bss.globals", 1),
             object,
             padding: 0,
             racing,
