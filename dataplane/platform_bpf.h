@@ -85,16 +85,26 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw)
 	return &globals;
 }
 
+/* A number of 16 bits, as an index. The verifier of Linux 6.1 knows nothing of a number whose bytes were swapped, and must
+ * see the bound that the compiler knows of. */
+WS_INLINE ws_u64 ws_index(ws_u16 number)
+{
+	ws_u64 index = number;
+
+	asm volatile("" : "+r"(index));
+	return index & 0xffff;
+}
+
 WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace)
 {
 	(void)sw;
-	return &regions[namespace];
+	return &regions[ws_index(namespace)];
 }
 
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle)
 {
 	(void)sw;
-	return &nodes[handle];
+	return &nodes[ws_index(handle)];
 }
 
 WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle)

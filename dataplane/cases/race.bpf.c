@@ -22,7 +22,7 @@ WS_INLINE void ws_race_over(void)
 
 WS_INLINE struct ws_node *ws_race_node(ws_u16 handle)
 {
-	return &nodes[handle];
+	return &nodes[ws_index(handle)];
 }
 
 #include "race.h"
