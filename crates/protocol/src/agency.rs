@@ -89,7 +89,7 @@ impl Agency {
     }
 
     /// The place of the slot's book, which is made if there is none. As it is: plain, if nobody looked into it before.
-    #[inline]
+    #[inline(always)]
     pub fn open(&mut self, slot: u32) -> Place {
         if self.books.is_full() {
             self.provide();
@@ -142,7 +142,6 @@ impl Agency {
         mem::take(&mut book.limbo)
     }
 
-    #[inline]
     pub fn put_limbo_away(&mut self, mut limbo: Vec<Stray>) {
         limbo.clear();
         if limbo.capacity() > 0 && self.spare_limbos.len() <= SPARE_MOST {
@@ -153,8 +152,11 @@ impl Agency {
     /// Forgets a book that keeps nothing.
     #[inline]
     pub fn close(&mut self, place: Place) {
-        let limbo = self.books.close(place);
-        self.put_limbo_away(limbo);
+        if !self.books.at(place).plain {
+            let limbo = self.books.make_plain(place);
+            self.put_limbo_away(limbo);
+        }
+        self.books.close(place);
     }
 
     /// Slots with a book, in order; given back to [`Agency::put_slots_away`].

@@ -208,33 +208,39 @@ impl Books {
     #[inline]
     pub fn open(&mut self, slot: u32) -> Place {
         let cell = self.cell(slot);
-        let place = self.index[cell].place;
-        if place != NOWHERE {
-            return place;
+        let known = self.index[cell].place;
+        if known != NOWHERE {
+            return known;
         }
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.places.push(Book::plain(slot));
-            (self.places.len() - 1) as Place
-        });
+        let place = self.vacant.pop().unwrap_or_else(|| self.add_place());
         self.places[place as usize].slot = slot;
         self.index[cell] = Cell { slot, place };
         place
     }
 
-    /// Forgets a book that keeps nothing; what memory it has left.
-    #[inline]
-    pub fn close(&mut self, place: Place) -> Vec<Stray> {
-        let book = &mut self.places[place as usize];
+    #[cold]
+    fn add_place(&mut self) -> Place {
+        self.places.push(Book::plain(0));
+        (self.places.len() - 1) as Place
+    }
+
+    /// Empties a book that keeps nothing; what memory it has left.
+    pub fn make_plain(&mut self, place: Place) -> Vec<Stray> {
+        let book = self.at_mut(place);
         let slot = book.slot;
-        let limbo = if book.plain {
-            book.due = Time::NEVER;
-            Vec::new()
-        } else {
-            core::mem::replace(book, Book::plain(slot)).limbo
-        };
+        core::mem::replace(book, Book::plain(slot)).limbo
+    }
+
+    /// Forgets a plain book that keeps nothing.
+    #[inline]
+    pub fn close(&mut self, place: Place) {
+        let book = self.at_mut(place);
+        debug_assert!(book.plain && book.is_idle());
+        book.due = Time::NEVER;
+        let slot = book.slot;
+        // There is room for all places.
         self.vacant.push(place);
         self.empty_cell(self.cell(slot));
-        limbo
     }
 
     /// Cells behind it that were taken because it was are moved up.

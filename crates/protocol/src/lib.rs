@@ -16,6 +16,7 @@ mod agency;
 mod agent;
 mod books;
 pub mod controller;
+mod fifo;
 mod joins;
 mod lock;
 pub mod map;

@@ -294,12 +294,12 @@ impl Requests {
         if self.cells[place].id == id { Some(&mut self.cells[place].request) } else { self.stray_mut(id) }
     }
 
-    #[inline]
+    #[cold]
     fn stray(&self, id: u64) -> Option<&Request> {
         if self.strays.is_empty() { None } else { self.strays.get(&id) }
     }
 
-    #[inline]
+    #[cold]
     fn stray_mut(&mut self, id: u64) -> Option<&mut Request> {
         if self.strays.is_empty() { None } else { self.strays.get_mut(&id) }
     }

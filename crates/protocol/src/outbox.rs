@@ -20,6 +20,17 @@ struct Frame {
     packet: [u8; limits::MAX_PACKET_BYTES],
 }
 
+impl Frame {
+    #[inline]
+    fn leave(&mut self, sealer: Option<&Sealer>) -> Transmit<'_> {
+        let packet = &mut self.packet[..self.bytes];
+        if let Some(sealer) = sealer {
+            sealer.seal(packet);
+        }
+        Transmit { port: self.port, packet }
+    }
+}
+
 /// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all. It begins anew whenever it
 /// is empty: who sends as he writes always has the same frame, in the nearest cache.
 struct Ring {
@@ -33,7 +44,7 @@ struct Ring {
 pub struct Outbox {
     now: Ring,
     along: Ring,
-    /// Something was sent: what goes along follows.
+    /// Something was sent: what goes along, which there is, follows.
     goes: bool,
 }
 
@@ -95,8 +106,8 @@ impl Outbox {
         self.now.draft()
     }
 
-    /// A packet of one entry.
-    #[inline]
+    /// A packet of one entry, as nearly all are: in its callers' midst its fields need not go by memory.
+    #[inline(always)]
     pub fn entry(&mut self, port: Port, header: Header, entry: &Entry) {
         let mut draft = self.draft();
         draft.add(entry);
@@ -129,20 +140,15 @@ impl Outbox {
     /// The packet that has waited longest, signed if there is something to sign it with: every packet leaves by here.
     #[inline]
     pub fn pop(&mut self, sealer: Option<&Sealer>) -> Option<Transmit<'_>> {
-        let frame = if self.now.len > 0 {
-            self.goes = true;
-            self.now.pop()
-        } else if self.goes && self.along.len > 0 {
-            self.along.pop()
-        } else {
-            self.goes = false;
-            return None;
-        };
-        let packet = &mut frame.packet[..frame.bytes];
-        if let Some(sealer) = sealer {
-            sealer.seal(packet);
+        if self.now.len > 0 {
+            self.goes = self.along.len > 0;
+            return Some(self.now.pop().leave(sealer));
         }
-        Some(Transmit { port: frame.port, packet })
+        if !self.goes {
+            return None;
+        }
+        self.goes = self.along.len > 1;
+        Some(self.along.pop().leave(sealer))
     }
 
     /// Whether so much waits that whoever has more to say should let it be sent first.
@@ -154,6 +160,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.now.clear();
         self.along.clear();
+        self.goes = false;
     }
 }
 

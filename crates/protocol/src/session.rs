@@ -108,22 +108,16 @@ impl Session {
     }
 
     /// When [`Session::on_tick`] wants to be called.
+    #[inline]
     pub fn due(&self) -> Time {
         self.due
     }
 
     /// Header of a packet to `destination` under this session.
+    #[inline]
     pub fn header(&self, service: u8, kind: u8, destination: Handle) -> Header {
-        let info = self.info.as_ref();
-        Header {
-            service,
-            kind,
-            destination,
-            source: info.map_or(0, |i| i.handle),
-            epoch: info.map_or(0, |i| i.epoch),
-            namespace: info.map_or(0, |i| i.namespace),
-            ..Header::default()
-        }
+        let (source, epoch, namespace) = self.info.as_ref().map_or((0, 0, 0), |i| (i.handle, i.epoch, i.namespace));
+        Header { service, kind, destination, source, epoch, namespace, ..Header::default() }
     }
 
     pub fn start(&mut self, now: Time, out: &mut Outbox) {

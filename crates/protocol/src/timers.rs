@@ -1,27 +1,26 @@
-//! What is due when. (Time, what) in order of time; whoever is named keeps its own due time, and an entry whose time is no
-//! longer that is stale.
+//! What is due when, but for the session's own timer. (Time, what) in order of time; whoever is named keeps its own due
+//! time, and an entry whose time is no longer that is stale.
 //!
 //! A stale entry is skipped when it is due, and dropped when it is at the top and somebody asks what is next. One behind
-//! the next heartbeat would not come there for long, while a busy node adds 100,000 a second: so all of them are dropped
-//! when they are most.
+//! another that is current may not come there for long, while a busy node adds 100,000 a second: so all of them are
+//! dropped when they are most.
 
+use crate::fifo::Fifo;
 use crate::{RequestId, Time};
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
 /// Whose timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// Heartbeats, enrolment, leaving, the lease.
-    Session,
     /// Retransmission or deadline of a request.
     Request(RequestId),
     /// Agent, limbo, claim or hand-over of a slot.
     Slot(u32),
 }
 
-/// Entries for each owner beyond which all stale ones are dropped: then three of four were, so a push costs little.
-const EACH: usize = 4;
+/// Entries for each owner beyond which all stale ones are dropped: half of them at least, so a push costs little.
+const EACH: usize = 2;
 /// Entries that are no matter.
 const FEW: usize = 64;
 
@@ -31,11 +30,13 @@ const NEAR: u64 = 8_000;
 /// The heap, and before it a queue of what is near and comes in the order in which it is due: nearly everything does, as
 /// first retransmissions all have the same delay.
 ///
-/// Invariant: whenever somebody has asked what is next, both have at most `most` entries, and room for as many again.
+/// Invariant: while nobody finds them crowded, both have at most `most` entries, and room for as many again.
 #[derive(Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, Due)>>,
-    queue: VecDeque<(Time, Due)>,
+    queue: Fifo<(Time, Due)>,
+    owners: usize,
+    /// What follows from that.
     most: usize,
 }
 
@@ -43,9 +44,9 @@ impl Timers {
     /// Adds an entry; the older one of the same owner becomes stale.
     #[inline]
     pub fn set(&mut self, now: Time, at: Time, due: Due) {
-        let in_order = self.queue.back().is_none_or(|&(last, _)| last <= at);
+        let in_order = self.queue.last().is_none_or(|&(last, _)| last <= at);
         if in_order && at.since(now) <= NEAR {
-            self.queue.push_back((at, due));
+            self.queue.push((at, due));
         } else {
             self.heap.push(Reverse((at, due)));
         }
@@ -54,52 +55,60 @@ impl Timers {
     /// Takes the first entry if it is due, stale or not.
     pub fn due(&mut self, now: Time) -> Option<(Time, Due)> {
         let far = self.heap.peek().map(|Reverse(entry)| *entry);
-        let near = self.queue.front().copied();
+        let near = self.queue.first().copied();
         let first = near.into_iter().chain(far).min()?;
         if first.0 > now {
             return None;
         }
         if near == Some(first) {
-            self.queue.pop_front();
+            self.queue.pop();
         } else {
             self.heap.pop();
         }
         Some(first)
     }
 
-    /// Time of the first entry. Drops the stale ones before it, so that an uncontended lock leaves nothing behind to wake
-    /// up for; and all of them, if there are many more entries than `owners` can have current ones.
+    /// Time of the first entry that is current; [`Time::NEVER`], if there is none. Drops the stale ones before it, so that
+    /// an uncontended lock leaves nothing behind to wake up for.
     #[inline]
-    pub fn next(&mut self, owners: usize, is_current: impl Fn(Time, Due) -> bool) -> Time {
+    pub fn next(&mut self, is_current: impl Fn(Time, Due) -> bool) -> Time {
         let near = loop {
-            match self.queue.front() {
+            match self.queue.first() {
                 None => break Time::NEVER,
                 Some(&(at, due)) if is_current(at, due) => break at,
-                Some(_) => self.queue.pop_front(),
-            };
+                Some(_) => drop(self.queue.pop()),
+            }
         };
-        let far = loop {
-            match self.heap.peek() {
-                None => break Time::NEVER,
-                Some(&Reverse((at, due))) if is_current(at, due) => break at,
-                Some(_) => self.heap.pop(),
-            };
-        };
-        let most = EACH * owners + FEW;
-        if self.queue.len().max(self.heap.len()) > most || most > self.most {
-            self.drop_stale(most, is_current);
-        }
-        near.min(far)
+        if self.heap.is_empty() { near } else { near.min(self.next_far(is_current)) }
     }
 
+    #[inline(never)]
+    fn next_far(&mut self, is_current: impl Fn(Time, Due) -> bool) -> Time {
+        loop {
+            match self.heap.peek() {
+                None => return Time::NEVER,
+                Some(&Reverse((at, due))) if is_current(at, due) => return at,
+                Some(_) => drop(self.heap.pop()),
+            }
+        }
+    }
+
+    /// Whether there are many more entries than `owners` can have current ones, or less room than they may need.
+    #[inline]
+    pub fn is_crowded(&self, owners: usize) -> bool {
+        self.queue.len().max(self.heap.len()) > self.most || owners > self.owners
+    }
+
+    /// Drops all stale entries, and makes room for those of as many owners until the next time.
     #[cold]
-    fn drop_stale(&mut self, most: usize, is_current: impl Fn(Time, Due) -> bool) {
+    pub fn drop_stale(&mut self, owners: usize, is_current: impl Fn(Time, Due) -> bool) {
         self.heap.retain(|&Reverse((at, due))| is_current(at, due));
         self.queue.retain(|&(at, due)| is_current(at, due));
+        self.owners = self.owners.max(owners);
+        self.most = EACH * self.owners + FEW;
         // For what is added until the next call: so the memory follows from the most owners alone.
-        self.most = self.most.max(most);
         self.heap.reserve((2 * self.most).saturating_sub(self.heap.len()));
-        self.queue.reserve((2 * self.most).saturating_sub(self.queue.len()));
+        self.queue.make_room(2 * self.most);
     }
 
     /// Forgets everything.
@@ -116,23 +125,24 @@ mod tests {
     #[test]
     fn stale_entries_behind_a_current_one_do_not_pile_up() {
         let mut timers = Timers::default();
-        timers.set(Time(0), Time(100_000_000), Due::Session);
-        timers.next(2, |_, _| true);
-        let room = (timers.heap.capacity(), timers.queue.capacity());
+        timers.drop_stale(2, |_, _| true);
+        let room = timers.heap.capacity();
         for now in 0..100_000 {
             let (far, near) = (Time(now + 500_000), Time(now + 5_000));
             timers.set(Time(now), far, Due::Request(RequestId(now)));
             timers.set(Time(now), near, Due::Slot(1));
             // One that is current lies at the top, of each kind, for a hundred rounds.
             let first = now - now % 100;
-            let is_current =
-                |at, due| due == Due::Session || at == near || at == Time(first + 5_000) || at == Time(first + 500_000);
-            assert!(timers.next(2, is_current) <= near);
+            let is_current = |at, _| at == near || at == Time(first + 5_000) || at == Time(first + 500_000);
+            if timers.is_crowded(2) {
+                timers.drop_stale(2, is_current);
+            }
+            assert!(timers.next(is_current) <= near);
             let (heap, queue) = (timers.heap.len(), timers.queue.len());
             assert!(heap.max(queue) <= EACH * 2 + FEW, "{heap}, {queue} at {now}");
         }
-        assert_eq!((timers.heap.capacity(), timers.queue.capacity()), room);
-        assert_eq!(timers.next(1, |at, _| at == Time(599_999)), Time(599_999), "the current one stays");
+        assert_eq!(timers.heap.capacity(), room);
+        assert_eq!(timers.next(|at, _| at == Time(599_999)), Time(599_999), "the current one stays");
     }
 
     #[test]
@@ -142,11 +152,11 @@ mod tests {
         for (slot, at) in (0u32..).zip(times) {
             timers.set(Time(0), Time(at), Due::Slot(slot));
         }
-        assert!(!timers.queue.is_empty() && !timers.heap.is_empty());
+        assert!(timers.queue.len() > 0 && !timers.heap.is_empty());
         assert_eq!(timers.due(Time(3_999)), None);
         let mut came = alloc::vec![];
         loop {
-            let next = timers.next(times.len(), |_, _| true);
+            let next = timers.next(|_, _| true);
             if next == Time::NEVER {
                 break;
             }

@@ -297,9 +297,6 @@ impl Node {
 
     /// RETENURED: the outcome of a change or of a claim.
     pub(super) fn on_retenured(&mut self, now: Time, header: &Header, entry: Entry) {
-        if self.end_alone(header, &entry) {
-            return;
-        }
         let slot = entry.slot;
         let at = self.snapshot(&entry);
         let claimed = self.agency.get(slot).and_then(|b| b.claim.as_ref()).is_some_and(|c| c.nonce == entry.request);
@@ -414,7 +411,10 @@ impl Node {
 
     /// A slot's timer: changes, claims, limbo, hand-overs.
     pub(super) fn on_slot_tick(&mut self, now: Time, at: Time, slot: u32) {
-        let Some(book) = self.agency.get(slot).filter(|book| book.due == at) else { return };
+        if self.agency.books.get(slot).is_none_or(|book| book.due != at) {
+            return;
+        }
+        let book = self.agency.book(slot);
         book.due = Time::NEVER;
         let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
         let (limbo, forget) = (is_due(book.limbo_due), is_due(book.forget));
@@ -472,6 +472,10 @@ impl Node {
         self.dead.note(dead, now);
         let slots = self.agency.slots();
         for &slot in &slots {
+            // A plain book knows of nobody but this node.
+            if self.agency.books.get(slot).is_none_or(|book| book.plain) {
+                continue;
+            }
             if let Some(book) = self.agency.get(slot)
                 && book.handing.as_ref().is_some_and(|h| h.to == dead)
             {

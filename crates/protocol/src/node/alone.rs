@@ -8,22 +8,23 @@ use crate::agent::{Duty, Sole};
 use crate::lock::{Path, State};
 use crate::timers::Due;
 use crate::{Mode, RequestId, Stamp, Time, Token};
-use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind};
+use wayside_wire::{BODY, Entry, SlotBits, SlotState, entry_flag, header_flag, kind, service};
 
 impl Node {
     /// GRANT: the only request that waits in its slot, and of which nobody else knows, holds from now on. Then the request
     /// that comes after it, 0 if none does. `turn`: a parked request that may take its grant, too.
     #[inline]
     pub(super) fn hold_alone(&mut self, now: Time, entry: &Entry, turn: u64) -> Option<u64> {
-        let (id, me) = (entry.request, self.handle());
-        let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
-        let bits = SlotBits::from_u16(entry.slot_bits);
-        let request = self.requests.get(id)?;
+        let info = self.session.info()?;
+        let (id, me) = (entry.request, info.handle);
+        let stamp = Stamp { epoch: info.epoch, tenure: entry.tenure };
+        let request = self.requests.get_mut(id)?;
         let waits = match request.state {
             State::Waiting => true,
             State::Parked => id == turn,
             _ => false,
         };
+        let bits = SlotBits::from_u16(entry.slot_bits);
         let fresh = match request.mode {
             Mode::Shared => entry.flags == entry_flag::AGENCY && bits.state == SlotState::Open,
             Mode::Exclusive => {
@@ -31,15 +32,14 @@ impl Node {
             }
         };
         let asked = (request.name, request.slot, me) == (entry.name, entry.slot, entry.holder);
-        if !waits || !fresh || !asked || bits.transferred || entry.sequence != 0 || !self.is_above(request.floor, stamp)
-        {
+        let above = self.config.is_above(request.floor, stamp);
+        if !waits || !fresh || !asked || !above || bits.transferred || entry.sequence != 0 {
             return None;
         }
         let book = self.agency.books.at_mut(request.book);
         if !book.plain || book.waits != 1 || book.sole.is_some() {
             return None;
         }
-        let request = self.requests.get_mut(id)?;
         let token = Token::new(stamp, 0);
         request.state = State::Held { token, agent: me, ordinal: None, downgrading: false };
         request.since = now;
@@ -54,7 +54,7 @@ impl Node {
             tryable: bits.tryable,
             duty: Duty::Keep { request: id },
         });
-        self.events.push_back(Event::Granted { request: RequestId(id), token, mode: request.mode, path: Path::Switch });
+        self.events.push(Event::Granted { request: RequestId(id), token, mode: request.mode, path: Path::Switch });
         Some(request.next)
     }
 
@@ -74,20 +74,21 @@ impl Node {
         let entry = sole.freeing(slot, nonce);
         self.requests.remove(id);
         self.timers.set(self.now, due, Due::Slot(slot));
-        self.send(port, kind::lock::RETENURE, 0, 0, entry);
+        self.out.entry(port, self.session.header(service::LOCK, kind::lock::RETENURE, 0), &entry);
         true
     }
 
     /// RETENURED: the slot is free, or in other hands. False, where that is not the answer to what was asked alone.
     #[inline]
-    pub(super) fn end_alone(&mut self, header: &Header, entry: &Entry) -> bool {
+    pub(super) fn end_alone(&mut self, flags: u16, packet: &[u8]) -> bool {
+        let entry = Entry::read(packet, BODY);
         let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
         let Some(place) = self.agency.books.find(entry.slot) else { return false };
         let book = self.agency.books.at_mut(place);
         let Some(sole) = &book.sole else { return false };
         let asked = matches!(sole.duty, Duty::Free { nonce, .. } if nonce == entry.request);
-        let applied = header.flags & (header_flag::APPLIED | header_flag::STALE_TENURE) != 0;
-        if !asked || !applied || header.flags & header_flag::REFUSED != 0 || stamp <= sole.stamp {
+        let applied = flags & (header_flag::APPLIED | header_flag::STALE_TENURE) != 0;
+        if !asked || !applied || flags & header_flag::REFUSED != 0 || stamp <= sole.stamp {
             return false;
         }
         // Who waits here by now was told of the agent's stamp when he came, and needs no other floor.

@@ -12,7 +12,8 @@ mod requests;
 
 use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
-use crate::books::Book;
+use crate::books::{Book, Books};
+use crate::fifo::Fifo;
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
@@ -79,6 +80,12 @@ impl NodeConfig {
     #[inline]
     pub fn is_broken(&self, mutant: Mutant) -> bool {
         cfg!(feature = "mutants") && self.mutant == Some(mutant)
+    }
+
+    /// Whether a grant of this stamp is new to a request with this floor.
+    #[inline]
+    pub(crate) fn is_above(&self, floor: Stamp, stamp: Stamp) -> bool {
+        stamp > floor || self.is_broken(Mutant::IgnoreFloor)
     }
 }
 
@@ -183,11 +190,10 @@ pub struct Node {
     agency: Agency,
     dead: Dead,
     timers: Timers,
-    session_timer: Time,
     /// Of the call under way: tells timers that are near from those that are not.
     now: Time,
     out: Outbox,
-    events: VecDeque<Event>,
+    events: Fifo<Event>,
     local: VecDeque<Party>,
     nonce: u64,
     reports: census::Reports,
@@ -222,10 +228,9 @@ impl Node {
             agency: Agency::default(),
             dead: Dead::default(),
             timers: Timers::default(),
-            session_timer: Time::NEVER,
             now: Time(0),
             out: Outbox::new(),
-            events: VecDeque::with_capacity(QUEUED),
+            events: Fifo::with_room(QUEUED),
             local: VecDeque::with_capacity(QUEUED),
             reports: census::Reports::default(),
             dropped: 0,
@@ -236,7 +241,6 @@ impl Node {
     pub fn start(&mut self, now: Time) {
         self.now = now;
         self.session.start(now, &mut self.out);
-        self.set_session_timer();
     }
 
     /// Begins the session that a secure connection has brought, in place of [`Node::start`]. The lease runs from `asked`:
@@ -248,7 +252,6 @@ impl Node {
             self.sealer = enrolment.secret.map(sealer);
         }
         self.on_change(change);
-        self.set_session_timer();
         self.end_if_over(now);
     }
 
@@ -266,7 +269,6 @@ impl Node {
             self.lose_requests();
         }
         self.on_change(change);
-        self.set_session_timer();
     }
 
     /// Whether nothing is held, awaited or kept for others: a good moment to leave.
@@ -286,14 +288,15 @@ impl Node {
     /// that there is more. A process that slept sends its retransmissions in pieces, not all of them under one lock.
     pub fn on_tick(&mut self, now: Time) {
         self.end_if_over(now);
-        while !self.out.is_full()
-            && let Some((at, due)) = self.timers.due(now)
-        {
-            match due {
-                Due::Session if at == self.session_timer => self.on_session_tick(now),
-                Due::Request(RequestId(id)) => self.on_request_tick(now, at, id),
-                Due::Slot(slot) => self.on_slot_tick(now, at, slot),
-                Due::Session => {}
+        while !self.out.is_full() {
+            if self.session.due() <= now {
+                self.on_session_tick(now);
+                continue;
+            }
+            match self.timers.due(now) {
+                None => return,
+                Some((at, Due::Request(RequestId(id)))) => self.on_request_tick(now, at, id),
+                Some((at, Due::Slot(slot))) => self.on_slot_tick(now, at, slot),
             }
         }
     }
@@ -302,13 +305,12 @@ impl Node {
     /// has made needless.
     #[inline]
     pub fn next_timer(&mut self) -> Option<Time> {
-        let Node { timers, session_timer, requests, agency, .. } = self;
-        let owners = 1 + requests.room() + agency.books.room();
-        let next = timers.next(owners, |at, due| match due {
-            Due::Session => at == *session_timer,
-            Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
-            Due::Slot(slot) => agency.books.get(slot).is_some_and(|b| b.due == at),
-        });
+        let owners = self.requests.room() + self.agency.books.room();
+        if self.timers.is_crowded(owners) {
+            self.drop_stale_timers(owners);
+        }
+        let Node { timers, requests, agency, .. } = self;
+        let next = timers.next(|at, due| is_current(requests, &agency.books, at, due)).min(self.session.due());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -326,7 +328,7 @@ impl Node {
     /// The next thing to tell the owner.
     #[inline]
     pub fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// Packets that were dropped: malformed, stale, or not for this node.
@@ -380,13 +382,13 @@ impl Node {
     fn handle_packet(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
         let header = check(packet)?;
         if let Some(sealer) = &mut self.sealer
-            && !sealer.open(&header, packet)
+            && !sealer.open(&header_of(packet)?, packet)
             && !self.config.is_broken(Mutant::AnyTag)
         {
             return Err(DropReason::BadTag);
         }
         if header.service == service::FABRIC {
-            return self.on_fabric(now, &header, packet);
+            return self.on_fabric(now, &header_of(packet)?, packet);
         }
         let info = self.session.info().ok_or(DropReason::SourceNotLive)?;
         if header.destination != info.handle {
@@ -396,16 +398,22 @@ impl Node {
             return Err(DropReason::UnknownNamespace);
         }
         if header.kind == kind::lock::CENSUS {
-            return self.on_census(now, &header, packet);
+            return self.on_census(now, &header_of(packet)?, packet);
         }
         if header.epoch != info.epoch {
             return Err(DropReason::StaleEpoch);
         }
         let slots = info.slots;
-        if lock_entries(packet).any(|entry| entry.slot >= slots) {
-            return Err(DropReason::BadSlot);
+        for entry in lock_entries(packet) {
+            if entry.slot >= slots {
+                return Err(DropReason::BadSlot);
+            }
         }
-        self.on_lock(now, &header, packet)
+        match header.kind {
+            kind::lock::GRANT => self.on_grant(now, packet),
+            kind::lock::RETENURED if self.end_alone(header.flags, packet) => Ok(()),
+            _ => self.on_lock(now, &header_of(packet)?, packet),
+        }
     }
 
     fn on_fabric(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
@@ -422,14 +430,12 @@ impl Node {
             _ => return Err(DropReason::UnknownKind),
         };
         self.on_change(change);
-        self.set_session_timer();
         Ok(())
     }
 
     fn on_lock(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
         let first = Entry::read(packet, BODY);
         match LockKind::try_from(header.kind).map_err(|_| DropReason::UnknownKind)? {
-            LockKind::Grant => self.on_grant(now, header, packet),
             LockKind::Acquire | LockKind::Release | LockKind::Cancel | LockKind::Downgrade | LockKind::Join => {
                 self.on_forwarded(now, header, first);
             }
@@ -462,10 +468,10 @@ impl Node {
             Some(Change::Enrolled) => {
                 if let Some(&info) = self.session.info() {
                     self.requests.start(info.incarnation, self.config.first_request);
-                    self.events.push_back(Event::Enrolled(info));
+                    self.events.push(Event::Enrolled(info));
                 }
             }
-            Some(Change::Refused(refusal)) => self.events.push_back(Event::Refused(refusal)),
+            Some(Change::Refused(refusal)) => self.events.push(Event::Refused(refusal)),
             Some(Change::Lost) => self.lose_everything(Event::SessionLost),
             Some(Change::Left) => self.lose_everything(Event::Left),
         }
@@ -475,7 +481,7 @@ impl Node {
     fn lose_everything(&mut self, last: Event) {
         self.lose_requests();
         self.out.clear();
-        self.events.push_back(last);
+        self.events.push(last);
     }
 
     fn lose_requests(&mut self) {
@@ -487,17 +493,16 @@ impl Node {
             .map(|(id, _)| id)
             .collect();
         lost.sort_unstable();
-        self.events.extend(lost.into_iter().map(|request| Event::Lost { request }));
+        lost.into_iter().for_each(|request| self.events.push(Event::Lost { request }));
         self.agency.clear();
         self.dead.clear();
         self.timers.clear();
-        self.session_timer = Time::NEVER;
     }
 
     /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it knows.
     pub(super) fn end_if_over(&mut self, now: Time) {
         self.now = now;
-        if self.session.is_live() && self.session.lease_is_over(now) {
+        if self.session.lease_is_over(now) && self.session.is_live() {
             self.on_session_tick(now);
         }
     }
@@ -506,15 +511,12 @@ impl Node {
         let oldest = self.requests.oldest();
         let change = self.session.on_tick(now, oldest, &mut self.out);
         self.on_change(change);
-        self.set_session_timer();
     }
 
-    fn set_session_timer(&mut self) {
-        let due = self.session.due();
-        if due != self.session_timer && due.0 != u64::MAX {
-            self.timers.set(self.now, due, Due::Session);
-        }
-        self.session_timer = due;
+    #[cold]
+    fn drop_stale_timers(&mut self, owners: usize) {
+        let Node { timers, requests, agency, .. } = self;
+        timers.drop_stale(owners, |at, due| is_current(requests, &agency.books, at, due));
     }
 
     // ---- shared by the handlers ----
@@ -536,7 +538,7 @@ impl Node {
 
     fn send(&mut self, port: Port, kind: u8, destination: Handle, position: u16, entry: Entry) {
         let header = Header { position, ..self.session.header(service::LOCK, kind, destination) };
-        self.out.entries(port, header, &[entry]);
+        self.out.entry(port, header, &entry);
     }
 
     /// Lets an agent (or whoever needs the desk) work, then passes on what it granted to this very node.
@@ -555,6 +557,7 @@ impl Node {
         work(&mut self.agency, &mut desk)
     }
 
+    #[inline]
     fn set_request_timer(timers: &mut Timers, now: Time, id: u64, request: &mut Request, at: Time) {
         request.due = if request.waits() { request.deadline.min(at) } else { at };
         timers.set(now, request.due, Due::Request(RequestId(id)));
@@ -578,6 +581,22 @@ impl Node {
             }
         }
     }
+}
+
+/// Whether this is still the time for which its owner has set its timer.
+#[inline]
+fn is_current(requests: &Requests, books: &Books, at: Time, due: Due) -> bool {
+    match due {
+        Due::Request(RequestId(id)) => requests.get(id).is_some_and(|r| r.due == at),
+        Due::Slot(slot) => books.get(slot).is_some_and(|b| b.due == at),
+    }
+}
+
+/// The header of a packet that `check` has passed, for those who want it as a whole. Were it lent to them from where it is
+/// read first, it would lie in memory, not in registers, for all the others too.
+#[inline]
+fn header_of(packet: &[u8]) -> Result<Header, DropReason> {
+    Header::read(packet)
 }
 
 /// The entries of a lock packet that `check` has passed: there is no other body in that service.

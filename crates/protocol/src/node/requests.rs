@@ -1,13 +1,13 @@
 //! The lock client of a node: what its owner asks for, and the answers.
 
-use super::{Event, Node, decider, lock_entries};
+use super::{Event, Node, decider, header_of, lock_entries};
 use crate::agent::{Party, Taken};
 use crate::lock::{Acquire, AcquireError, Grant, Path, Request, State};
 use crate::mutant::Mutant;
 use crate::{Handle, Mode, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
 use core::mem;
-use wayside_wire::{BODY, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of};
+use wayside_wire::{BODY, DropReason, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of};
 
 impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
@@ -80,7 +80,7 @@ impl Node {
         let Some(held) = self.requests.get_mut(id) else { return };
         let State::Held { downgrading, .. } = &mut held.state else { return };
         if held.mode == Mode::Shared {
-            return self.events.push_back(Event::Downgraded { request });
+            return self.events.push(Event::Downgraded { request });
         }
         *downgrading = true;
         held.pause = self.config.retransmit_us;
@@ -97,6 +97,7 @@ impl Node {
 
     // ---- asking ----
 
+    #[inline(always)]
     fn enter(&mut self, now: Time, want: Acquire, state: State) -> Result<u64, AcquireError> {
         self.now = now;
         let info = self.session.info().ok_or(AcquireError::NoSession)?;
@@ -131,6 +132,7 @@ impl Node {
     }
 
     /// Asks this node's own agent where it may decide, the switch otherwise.
+    #[inline(always)]
     fn ask(&mut self, now: Time, id: u64) {
         let me = self.handle();
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -145,7 +147,7 @@ impl Node {
                 return;
             }
         }
-        self.send(port, kind::lock::ACQUIRE, 0, 0, entry);
+        self.out.entry(port, self.session.header(service::LOCK, kind::lock::ACQUIRE, 0), &entry);
     }
 
     /// Asks for `first` and as many parked ones behind it as fit into one packet.
@@ -176,7 +178,7 @@ impl Node {
         let most = self.config.retransmit_most_us;
         let Some(request) = self.requests.get_mut(id).filter(|r| r.due == at) else { return };
         if request.waits() && request.deadline <= now {
-            self.events.push_back(Event::TimedOut { request: RequestId(id) });
+            self.events.push(Event::TimedOut { request: RequestId(id) });
             return self.withdraw(now, id);
         }
         request.pause = (request.pause * 2).min(most);
@@ -276,15 +278,10 @@ impl Node {
     // ---- answers ----
 
     /// GRANT: from the switch (fresh, joined or a batch), from an agent, or with an agency that was handed over.
-    pub(super) fn on_grant(&mut self, now: Time, header: &Header, packet: &[u8]) {
-        let first = Entry::read(packet, BODY);
-        let handed_over = first.flags & entry_flag::AGENCY != 0 && SlotBits::from_u16(first.slot_bits).transferred;
-        if handed_over {
-            let waiters = lock_entries(packet).skip(1).map(|entry| Party::from_entry(&entry));
-            return self.on_agency(now, header, first, Some(waiters));
-        }
-        // Of several, the next in turn is called when the one before it holds: once it is known that it has no grant
-        // of its own in this packet, which it would take as well.
+    #[inline]
+    pub(super) fn on_grant(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
+        // Of several, the next in turn is called when the one before it holds; but not before it is known that it has no
+        // grant of its own in this packet.
         let mut turn = 0;
         for entry in lock_entries(packet) {
             if let Some(next) = self.hold_alone(now, &entry, turn) {
@@ -292,12 +289,30 @@ impl Node {
                 continue;
             }
             self.call(now, mem::take(&mut turn));
-            if header.count > 1 && entry.flags & entry_flag::AGENCY == 0 {
-                return self.on_undecided(now, entry.request);
+            if !self.on_other_grant(now, &header_of(packet)?, entry, packet) {
+                break;
             }
-            self.on_single_grant(now, header, entry);
         }
         self.call(now, turn);
+        Ok(())
+    }
+
+    /// A grant with which something is different. Whether those behind it are grants of their own.
+    #[inline(never)]
+    fn on_other_grant(&mut self, now: Time, header: &Header, entry: Entry, packet: &[u8]) -> bool {
+        let first = Entry::read(packet, BODY);
+        let handed_over = first.flags & entry_flag::AGENCY != 0 && SlotBits::from_u16(first.slot_bits).transferred;
+        if handed_over {
+            let waiters = lock_entries(packet).skip(1).map(|entry| Party::from_entry(&entry));
+            self.on_agency(now, header, first, Some(waiters));
+            return false;
+        }
+        if header.count > 1 && entry.flags & entry_flag::AGENCY == 0 {
+            self.on_undecided(now, entry.request);
+            return false;
+        }
+        self.on_single_grant(now, header, entry);
+        true
     }
 
     fn on_single_grant(&mut self, now: Time, header: &Header, entry: Entry) {
@@ -334,7 +349,7 @@ impl Node {
                 if downgrading && shared && held == token {
                     request.mode = Mode::Shared;
                     request.state = State::Held { token, agent, ordinal, downgrading: false };
-                    self.events.push_back(Event::Downgraded { request: RequestId(entry.request) });
+                    self.events.push(Event::Downgraded { request: RequestId(entry.request) });
                 }
             }
             // A late copy of its ACQUIRE was granted: now there is something to give back, whatever was answered before.
@@ -380,12 +395,7 @@ impl Node {
     /// Whether a grant of this stamp is for a request that waits for it. A parked one does not, though a batch may have
     /// asked for it: held before those in front of it, it could be what they wait for elsewhere.
     pub(super) fn is_wanted(&self, id: u64, stamp: Stamp) -> bool {
-        self.requests.get(id).is_some_and(|r| r.state == State::Waiting && self.is_above(r.floor, stamp))
-    }
-
-    #[inline]
-    pub(super) fn is_above(&self, floor: Stamp, stamp: Stamp) -> bool {
-        stamp > floor || self.config.is_broken(Mutant::IgnoreFloor)
+        self.requests.get(id).is_some_and(|r| r.state == State::Waiting && self.config.is_above(r.floor, stamp))
     }
 
     fn take(&mut self, now: Time, id: u64, token: Token, agent: Handle, ordinal: Option<u16>, path: Path) {
@@ -405,7 +415,7 @@ impl Node {
         request.due = Time::NEVER;
         let (slot, mode, next) = (request.slot, request.mode, request.next);
         self.leave_wait(slot);
-        self.events.push_back(Event::Granted { request: RequestId(id), token, mode, path });
+        self.events.push(Event::Granted { request: RequestId(id), token, mode, path });
         self.call(now, next);
     }
 
@@ -448,7 +458,7 @@ impl Node {
                     && party.mode == Mode::Shared
                 {
                     request.mode = Mode::Shared;
-                    self.events.push_back(Event::Downgraded { request: RequestId(party.request) });
+                    self.events.push(Event::Downgraded { request: RequestId(party.request) });
                 }
             }
             _ => {
@@ -489,7 +499,7 @@ impl Node {
             self.requests.remove(id);
             self.leave_wait(slot);
             self.settle_book(slot);
-            self.events.push_back(Event::Busy { request: RequestId(id), agent });
+            self.events.push(Event::Busy { request: RequestId(id), agent });
         }
     }
 

@@ -149,6 +149,70 @@ fn workflows_4_and_5_a_node_with_the_agent_decides_by_itself() {
 }
 
 #[test]
+fn a_name_is_asked_for_again_while_its_slot_is_being_freed() {
+    let mut bench = Bench::new(1);
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    let (first_token, _) = bench.granted(0, first);
+    bench.release(0, first);
+    let second = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    let (second_token, path) = bench.granted(0, second);
+    assert_eq!(path, Path::Switch);
+    assert!(second_token > first_token);
+    bench.release(0, second);
+    bench.run();
+    assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
+    assert!(bench.nodes[0].is_idle());
+}
+
+#[test]
+fn a_slot_whose_freeing_was_lost_is_freed_again() {
+    for lost in [LockKind::Retenure, LockKind::Retenured] {
+        let mut bench = Bench::new(1);
+        let id = bench.ask(0, NAME, Mode::Exclusive);
+        bench.run();
+        bench.granted(0, id);
+        bench.release(0, id);
+        if lost == LockKind::Retenured {
+            bench.step();
+        }
+        assert_eq!(bench.lose(lost as u8), 1, "{lost:?}");
+        bench.pass(20_000);
+        assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
+        assert!(bench.nodes[0].is_idle(), "{lost:?}");
+    }
+}
+
+#[test]
+fn who_comes_while_the_slot_is_being_freed_gets_it_at_the_switch() {
+    let mut bench = Bench::new(2);
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, first);
+    let second = bench.ask(1, NAME, Mode::Exclusive);
+    bench.step();
+    bench.release(0, first);
+    bench.run();
+    assert_eq!(bench.granted(1, second).1, Path::Switch);
+    assert_eq!(bench.slot(NAME).agent, handle(1));
+}
+
+#[test]
+fn nothing_is_left_to_wake_up_for_while_a_lock_is_held_or_after_it() {
+    let mut bench = Bench::new(1);
+    let id = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, id);
+    let beat = bench.now + LEASE / 8;
+    assert!(bench.nodes[0].next_timer() >= Some(beat), "held");
+    bench.release(0, id);
+    assert!(bench.nodes[0].next_timer() < Some(beat), "until the switch has answered");
+    bench.run();
+    assert!(bench.nodes[0].next_timer() >= Some(beat), "freed");
+}
+
+#[test]
 fn workflow_9_a_remote_reader_releases_through_the_switch() {
     let mut bench = Bench::new(2);
     let a = bench.ask(0, NAME, Mode::Shared);
