@@ -1,7 +1,7 @@
 //! The measurement: short rounds of every contestant in turn.
 //!
-//! A round is some tens of milliseconds, so that what disturbs the machine (another guest, a timer, a clock that slows down)
-//! disturbs both sides of a ratio. The order changes from round to round; who is not measured is off its core.
+//! A round is some tens of milliseconds, so that what disturbs the machine (another guest, a timer, a clock that slows
+//! down) disturbs both sides of a ratio. The order changes from round to round; who is not measured is off its core.
 
 use crate::knobs::{self, CLIENT_CORE, LatencyHeld, Machine, SERVER_CORE};
 use crate::report::Report;
@@ -81,18 +81,19 @@ const NOTES: [&str; 6] = [
      those of four fifths of the rounds lie. Blocks are not compared with one another.",
     "For Wayside: on veth the hook runs within the client's own send, so that no process and no card is waited for, \
      neither by the switch nor by the echo, and a second core has nothing to do; Redis and the userspace switch need \
-     another process to run. AF_XDP takes root and a queue. A release is sent and not waited for (its packet is, at the hook); Redis' unlock is waited for.",
+     another process to run. AF_XDP takes root and a queue. A release is sent and not waited for (its packet is, at \
+     the hook); Redis' unlock is waited for.",
     "For Redis: its client is a template of bytes without a library around it; no persistence, one client, one \
      connection; the faster of TCP and Unix sockets, as the first block has it. Beside the userspace switch it has as \
      many cores and a client that waits alike; beside the hook it is there in three ways, and ratios are with the \
      fastest. Its server always sleeps in epoll_wait. It gives no queue, no rising token and no notice of loss.",
     "Redis lock: SET name token NX PX 10000. Unlock: EVALSHA of a script that deletes the name if the token is still \
      there. 32 locks in a write: 32 such SETs, one write, 32 answers.",
-    "32 locks and their guards: lock_many, from the call to the guards. Packets of 32 locks, checked: a generator within \
-     the session, which writes packet and entries, sends, waits and checks every entry, and does the same with the \
-     echo; each is the mean of 20 in a row. Without keys, so for unsigned packets alone.",
-    "Signed: enrolled over mTLS after `wayside node token` and `join`; a tag of 64 bits on every packet, both ways. The \
-     echo signs nothing.",
+    "32 locks and their guards: lock_many, from the call to the guards. Packets of 32 locks, checked: a generator \
+     within the session, which writes packet and entries, sends, waits and checks every entry, and does the same with \
+     the echo; each is the mean of 20 in a row. Without keys, so for unsigned packets alone.",
+    "Signed: enrolled over mTLS after `wayside node token` and `join`; a tag of 64 bits on every packet, both ways. \
+     The echo signs nothing.",
 ];
 
 /// How far it is, on a terminal; nothing anywhere else.

@@ -1,14 +1,16 @@
-//! 32 locks in a packet, packet by packet: what the switch does in a second, without guards and without a request behind
-//! each lock. The same generator asks the switch for locks and the echo for an echo of the same packet:
+//! 32 locks in a packet, packet by packet: what the switch does in a second, without guards and without a request
+//! behind each lock. The same generator asks the switch for locks and the echo for an echo of the same packet:
 //!
-//! * it writes an ACQUIRE of 32 names that nobody has, of a real session: handle, epoch, request ids above the session's own;
+//! * it writes an ACQUIRE of 32 names that nobody has, of a real session: handle, epoch, request ids above the
+//!   session's own;
 //! * it sends that over the endpoint that is measured and waits for the answer;
-//! * it checks every entry of it: name, request, slot, holder, flags, the slot's state, and that its tenure, with the epoch
-//!   the stamp of a token, is above the one seen there before; and keeps the packet. The echo's entries are checked alike
-//!   against what was sent.
+//! * it checks every entry of it: name, request, slot, holder, flags, the slot's state, and that its tenure, with the
+//!   epoch the stamp of a token, is above the one seen there before; and keeps the packet. The echo's entries are
+//!   checked alike against what was sent.
 //!
-//! The switch has granted these locks, and says that this node is their agent. So every GRANT is handed to the session,
-//! not timed: no request of it waits for that, so the node gives all back, as it does with any grant that it no longer wants.
+//! The switch has granted these locks, and says that this node is their agent. So every GRANT is handed to the
+//! session, not timed: no request of it waits for that, so the node gives all back, as it does with any grant that it
+//! no longer wants.
 
 use crate::Error;
 use crate::samples::Samples;

@@ -149,10 +149,15 @@ fn one_way(
     let name = format!("XDP switch, {}{}", way.by(), if way.signed { ", signed" } else { "" });
     let rounds = if way.signed { how_long } else { how_long * 8 / 10 };
     field.measure(rounds, || progress.show(&name))?;
-    let hand_overs = if way.signed { Vec::new() } else { between_hosts(way, hosts, how_long / 10)? };
-    let mode = field.mode(name, hand_overs);
-    // Sessions first: without the switch they could not leave.
+    let mut mode = field.mode(name);
+    // Its thread's port has the interface's only queue, which whoever hands locks over needs by AF_XDP. And the switch
+    // goes last: without it no session could leave.
+    let echo_us = field.echo_us();
     drop(field);
+    if !way.signed {
+        let rows = between_hosts(way, hosts, how_long / 10)?;
+        mode.rows.extend(rows.into_iter().map(|row| row.against(echo_us)));
+    }
     drop(daemon);
     Ok(mode)
 }

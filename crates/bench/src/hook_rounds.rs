@@ -174,7 +174,7 @@ impl<'r> Field<'r> {
         redis.iter_mut().for_each(|contender| contender.end_round(counts));
     }
 
-    pub(crate) fn mode(&self, name: String, hand_overs: Vec<Row>) -> Mode {
+    pub(crate) fn mode(&self, name: String) -> Mode {
         let Field { how, echoes, acquires, cycles, long_echoes, batches, .. } = self;
         // Whatever the switch does, the echo signs nothing.
         let unsigned = How { signed: "off".into(), ..how.clone() };
@@ -202,10 +202,12 @@ impl<'r> Field<'r> {
         }
         rows.extend(self.redis.iter().flat_map(Contender::rows));
         ratios.extend(self.against_redis());
-        rows.extend(hand_overs);
-        let echo = self.echoes.median() as f64 / 1_000.0;
-        let rows = rows.into_iter().map(|row| Row { to_echo: Some(row.median_us / echo), ..row }).collect();
+        let rows = rows.into_iter().map(|row| row.against(self.echo_us())).collect();
         Mode { name, rows, ratios, rates, seen: Some(self.contestant.seen()) }
+    }
+
+    pub(crate) fn echo_us(&self) -> f64 {
+        self.echoes.median() as f64 / 1_000.0
     }
 
     /// With the one that was fastest here, whose way is said.

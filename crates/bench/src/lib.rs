@@ -4,12 +4,12 @@
 //! * `compare.rs` is the heart: short rounds of everything in turn, so that whatever disturbs the machine disturbs all.
 //!   It has the plan of a run.
 //! * `userspace.rs`: the switch in userspace, its rounds.
-//! * `hook.rs`: hosts for the switch at the kernel's XDP hook, by UDP and by AF_XDP, signed and not; `hook_rounds.rs`: who
-//!   takes turns there.
-//! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is fastest.
-//!   `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
-//! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with what it
-//!   is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
+//! * `hook.rs`: hosts for the switch at the kernel's XDP hook, by UDP and by AF_XDP, signed and not; `hook_rounds.rs`:
+//!   who takes turns there.
+//! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is
+//!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
+//! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
+//!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.

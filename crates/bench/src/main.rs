@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 use wayside_bench::{Options, Report};
 
-/// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what another
-/// one is timed for by chance alone.
+/// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
+/// another one is timed for by chance alone.
 struct Counting;
 
 thread_local! {

@@ -1,8 +1,8 @@
-//! The usual way: a lock in Redis, on servers of its own, if it is installed. Taken with `SET name token NX PX time`, given
-//! back by a script that deletes the name if it still has that token.
+//! The usual way: a lock in Redis, on servers of its own, if it is installed. Taken with `SET name token NX PX time`,
+//! given back by a script that deletes the name if it still has that token.
 //!
-//! It gives less than Wayside does: no queue, no fencing token that rises, no notice of loss. Its client here does less,
-//! too: commands are bytes in which only name and token change, an answer is compared with the one expected.
+//! It gives less than Wayside does: no queue, no fencing token that rises, no notice of loss. Its client here does
+//! less, too: commands are bytes in which only name and token change, an answer is compared with the one expected.
 
 use crate::Error;
 use crate::Waiting;

@@ -142,6 +142,14 @@ pub(crate) mod bars {
     pub(crate) const REDIS_BY_AFXDP: Bar = Bar::AtLeast(8.0);
 }
 
+impl Row {
+    /// With its median against an echo's.
+    #[must_use]
+    pub(crate) fn against(self, echo_us: f64) -> Row {
+        Row { to_echo: Some(self.median_us / echo_us), ..self }
+    }
+}
+
 impl Ratio {
     /// With what it is meant to be.
     #[must_use]

@@ -1,4 +1,5 @@
-//! The switch in userspace on loopback, and everybody it is compared with, in turns: echoes that wait as it does, and Redis.
+//! The switch in userspace on loopback, and everybody it is compared with, in turns: echoes that wait as it does, and
+//! Redis.
 
 use crate::compare::{Options, Progress};
 use crate::echo::{Client, Loop, Server};
@@ -23,8 +24,9 @@ const WARM_UP_ROUNDS: u32 = 3;
 struct Field<'r> {
     how: How,
     echoes: [Echo; 2],
-    daemon: Daemon,
+    /// Before the switch, without which its session could not leave.
     contestant: Contestant,
+    daemon: Daemon,
     acquires: Samples,
     cycles: Samples,
     batches: Samples,
@@ -181,7 +183,7 @@ impl<'r> Field<'r> {
         }
         rows.extend(hand_overs);
         let echo = echo.median() as f64 / 1_000.0;
-        let rows = rows.into_iter().map(|row| Row { to_echo: Some(row.median_us / echo), ..row }).collect();
+        let rows = rows.into_iter().map(|row| row.against(echo)).collect();
         Mode { name, rows, ratios, rates: Vec::new(), seen: Some(self.contestant.seen()) }
     }
 }

@@ -82,8 +82,8 @@ impl Contender {
     }
 }
 
-/// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and one that
-/// spins; and the servers that they need.
+/// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and one
+/// that spins; and the servers that they need.
 pub(crate) struct Redis {
     pub(crate) best: Vec<Contender>,
     _servers: Vec<Server>,
