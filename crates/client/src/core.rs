@@ -8,14 +8,13 @@ use crate::book::Book;
 use crate::errands::Errands;
 use crate::name::Named;
 use crate::observe::{Loss, Observer};
-use crate::port::Place;
+use crate::port::{Numbers, Place};
 use crate::request::{Begun, Grant, Standing};
 use crate::{Name, clock};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 use std::time::Duration;
-use wayside_protocol::map::IdMap;
 use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
 use wayside_wire::{Refusal, slot_of};
 
@@ -50,7 +49,8 @@ pub(crate) struct Terms {
     pub(crate) mode: Mode,
     pub(crate) tries: bool,
     pub(crate) wait: Option<Duration>,
-    pub(crate) longest: Option<Duration>,
+    /// Longest hold, in microseconds from the grant.
+    pub(crate) longest: Option<u64>,
 }
 
 impl Terms {
@@ -62,6 +62,12 @@ impl Terms {
         wait.map(|wait| clock::after(since, wait))
     }
 
+    /// Each hold ends so long after its grant.
+    pub(crate) fn hold_at_most(&mut self, longest: Duration) {
+        self.longest = Some(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    #[inline]
     fn acquire(&self, name: u64, deadline: Option<Time>, answer: Answer) -> Acquire {
         Acquire { name, mode: self.mode, try_: self.tries, deadline, port: answer.number }
     }
@@ -80,8 +86,8 @@ pub(crate) struct Core {
     pub(crate) latest: Time,
     pub(crate) phase: Phase,
     pub(crate) book: Book,
-    /// Ports by their local UDP number; 0 is the agent's.
-    pub(crate) ports: IdMap<u16, Place>,
+    /// 0 is the agent's.
+    pub(crate) ports: Numbers,
     /// Ends of holds that have one. Stale where the hold is over: `book` knows.
     limits: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Tasks that wait for the session to begin.
@@ -103,7 +109,7 @@ impl Core {
             latest: Time(0),
             phase: Phase::Enrolling,
             book: Book::default(),
-            ports: IdMap::default(),
+            ports: Numbers::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             newcomers: Vec::new(),
             wants: Vec::new(),
@@ -167,7 +173,7 @@ impl Core {
             request.text.push_str(text);
         }
         request.since = now;
-        request.longest = terms.longest.map(|longest| u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
+        request.longest = terms.longest;
         request.waiter = Some(answer.place).filter(|&place| place != Place::REACTOR);
         begun
     }
@@ -220,7 +226,7 @@ impl Core {
             self.on_event(now, event, errands);
         }
         while let Some(out) = self.node.transmit() {
-            if let Some(&place) = self.ports.get(&out.port) {
+            if let Some(place) = self.ports.place(out.port) {
                 self.observer.sent(out.packet);
                 errands.send(place, out.packet);
             }

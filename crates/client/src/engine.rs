@@ -36,10 +36,10 @@ use std::task::Waker;
 use std::time::Duration;
 use wayside_protocol::{Node, NodeConfig, RequestId, SessionInfo, Time};
 use wayside_wire::limits::MAX_HOST_BYTES;
-use wayside_wire::padded;
+use wayside_wire::{Header, kind, padded, service};
 
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
-const LOOKS_PER_CLOCK: u32 = 8;
+const LOOKS_PER_CLOCK: u64 = 8;
 /// A request id begins with the low bits of its session's incarnation.
 const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
@@ -203,8 +203,9 @@ impl Engine {
         self.visit(|core, now, errands| core.on_tick(now, errands));
     }
 
-    /// The calling thread's reply port.
-    #[inline]
+    /// The calling thread's reply port. Always in line: handed over as a result, with room for an error's text, it would
+    /// cost more than it takes to find.
+    #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<CheckedOut<'_>, Error> {
         let port = match self.ports.kept() {
             Some(port) => port,
@@ -264,7 +265,7 @@ impl Engine {
         mut now: Time,
         mut look: impl FnMut(&mut Core, &mut Errands) -> Option<T>,
     ) -> T {
-        let mut buffer = Buffer::new();
+        let (mut buffer, mut behind) = (Buffer::new(), Buffer::new());
         let spins_until = self.config.wait.spins_until();
         let mut spins = spins_until > Time(0);
         let mut looks = 0;
@@ -278,14 +279,32 @@ impl Engine {
                     break seen;
                 }
             }
+            looks += 1;
             if !spins {
                 self.sleep(port, socket);
                 now = clock::now();
+            } else if looks % LOOKS_PER_CLOCK == 0 {
+                now = clock::now();
+                spins = now < spins_until;
             }
-            match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
+            match look_into(socket, spins, &mut buffer) {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
-                    let work = |core: &mut Core, now, _: &mut _| core.node.on_packet(now, packet);
+                    // Who gave a lock back before finds that confirmed, and what he waits for behind it: one visit for both.
+                    let next = if confirms(packet) { look_into(socket, spins, &mut behind) } else { Received::Nothing };
+                    let next = match next {
+                        Received::Packet(next) => Some(next),
+                        Received::Nothing => None,
+                        Received::Error(error) => {
+                            self.complain(&error);
+                            None
+                        }
+                    };
+                    next.inspect(|next| self.config.observer.received(next));
+                    let work = |core: &mut Core, now, _: &mut _| {
+                        core.node.on_packet(now, packet);
+                        next.into_iter().for_each(|next| core.node.on_packet(now, next));
+                    };
                     match self.visit_at(Some(now), reader, work, &mut look_if_told) {
                         Some(seen) => break seen,
                         None => continue,
@@ -293,11 +312,6 @@ impl Engine {
                 }
                 Received::Nothing => {}
                 Received::Error(error) => self.complain(&error),
-            }
-            looks += 1;
-            if spins && looks % LOOKS_PER_CLOCK == 0 {
-                now = clock::now();
-                spins = now < spins_until;
             }
             if now.0 >= self.next_timer.load(Relaxed) {
                 let tick = |core: &mut Core, now, errands: &mut _| core.on_tick(now, errands);
@@ -397,7 +411,7 @@ impl Engine {
         let way = self.way_to(address);
         self.visit(|core, now, errands| {
             core.lose(Phase::Enrolling, errands);
-            for (number, place) in std::mem::take(&mut core.ports) {
+            for (number, place) in core.ports.take() {
                 let socket = &self.ports.at(place).socket;
                 if let Err(error) = socket.reopen(address) {
                     self.complain(&error);
@@ -497,6 +511,17 @@ impl Engine {
     pub(crate) fn closes_at(&self) -> Time {
         Time(self.closes_at.load(SeqCst))
     }
+}
+
+fn look_into<'b>(socket: &Socket, spins: bool, buffer: &'b mut Buffer) -> Received<'b> {
+    if spins { socket.glance(buffer) } else { socket.receive(buffer) }
+}
+
+/// Whether a packet confirms what was given back: nobody waits for it.
+#[inline]
+fn confirms(packet: &[u8]) -> bool {
+    let kinds = [kind::lock::RETENURED, kind::lock::RELEASED];
+    Header::read(packet).is_ok_and(|header| header.service == service::LOCK && kinds.contains(&header.kind))
 }
 
 pub(crate) fn node_config(config: &Config) -> NodeConfig {

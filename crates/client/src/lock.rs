@@ -52,7 +52,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// How long to hold it at most, counted from the grant: then the guard is lost and the lock given back, however
     /// well the session is. Without it, as long as the session lives.
     pub fn ttl(mut self, longest: Duration) -> Self {
-        self.terms.longest = Some(longest);
+        self.terms.hold_at_most(longest);
         self
     }
 

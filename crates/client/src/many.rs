@@ -57,7 +57,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
 
     /// How long to hold each of them at most, counted from its own grant.
     pub fn ttl(mut self, longest: Duration) -> Self {
-        self.terms.longest = Some(longest);
+        self.terms.hold_at_most(longest);
         self
     }
 
@@ -232,14 +232,15 @@ impl Waited {
 
     /// All guards, or why there are none; None while that is open.
     fn look(&mut self, core: &mut Core, connection: &Arc<Connection>) -> Option<Result<Guards, Error>> {
+        let before = self.held;
         while let Some(&next) = self.begun.get(self.held) {
             match core.book.of(next).outcome()? {
                 Ok(_) => self.held += 1,
                 Err(refused) => return Some(Err(refused.into())),
             }
         }
-        // One that was granted first may be over by now, by its own time.
-        if !self.begun.iter().all(|&one| core.book.of(one).standing == Standing::Held) {
+        // One that was granted earlier may be over by now, by its own time.
+        if before > 0 && !self.begun.iter().all(|&one| core.book.of(one).standing == Standing::Held) {
             return Some(Err(Error::Lost));
         }
         self.guards.extend(self.begun.iter().map(|&one| {

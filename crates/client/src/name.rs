@@ -32,8 +32,14 @@ pub(crate) struct Named<'a> {
 }
 
 impl<'a> Name<'a> {
+    #[inline]
     pub(crate) fn named(self) -> Result<Named<'a>, Error> {
-        Ok(Named { name: self, id: self.id()?, slot: 0 })
+        // The usual number first: what takes no calculation takes no call either.
+        let id = match self {
+            Name::Id(id) if id & TEXT == 0 => id,
+            other => other.id()?,
+        };
+        Ok(Named { name: self, id, slot: 0 })
     }
 
     /// The id that packets carry.

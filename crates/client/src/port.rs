@@ -17,6 +17,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, OnceLock, Weak};
+use wayside_protocol::map::IdMap;
 
 /// A socket, and the alarm of the thread that waits for it.
 pub(crate) struct Port {
@@ -83,6 +84,37 @@ pub(crate) struct Ports {
     count: Mutex<u32>,
     /// Those whose thread has ended.
     spare: Mutex<Vec<Place>>,
+}
+
+/// Places by their local UDP number. Most packets go where the one before went.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    all: IdMap<u16, Place>,
+    latest: Option<(u16, Place)>,
+}
+
+impl Numbers {
+    pub(crate) fn insert(&mut self, number: u16, place: Place) {
+        self.all.insert(number, place);
+    }
+
+    #[inline]
+    pub(crate) fn place(&mut self, number: u16) -> Option<Place> {
+        match self.latest {
+            Some((latest, place)) if latest == number => Some(place),
+            _ => {
+                let place = *self.all.get(&number)?;
+                self.latest = Some((number, place));
+                Some(place)
+            }
+        }
+    }
+
+    /// All, which are no more.
+    pub(crate) fn take(&mut self) -> IdMap<u16, Place> {
+        self.latest = None;
+        std::mem::take(&mut self.all)
+    }
 }
 
 const BLOCKS: usize = 14;
