@@ -12,9 +12,9 @@ struct ws_switch {
 	struct ws_node *nodes;     /* WS_NODES of them */
 	struct ws_keys *keys;      /* WS_NODES of them */
 	struct ws_globals *globals;
-	ws_u64 *counters; /* WS_COUNTERS of them. Threads may share them, at the price of a cache line */
+	ws_u64 *counters; /* WS_COUNTERS of them */
 	ws_u32 slot_count;
-	ws_u32 reserved;
+	ws_u32 alone; /* not 0: no other thread counts in `counters` */
 };
 
 /* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
@@ -33,9 +33,16 @@ WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x,
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
 WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { __atomic_store_n(half, x, __ATOMIC_RELEASE); }
 
+/* A decision counts twice. Each costs 6 ns where the processor must lock the counter, as much as the decision's own
+ * compare-and-swap. */
 WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
 {
-	__atomic_fetch_add(&sw->counters[counter], 1, __ATOMIC_RELAXED);
+	ws_u64 *counted = &sw->counters[counter];
+
+	if (sw->alone)
+		__atomic_store_n(counted, __atomic_load_n(counted, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(counted, 1, __ATOMIC_RELAXED);
 }
 
 WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globals; }

@@ -1,8 +1,9 @@
 //! Counters of drops, verdicts and outcomes.
 //!
-//! A thread counts in a lane of its own as long as there are no more threads than lanes, so that counting costs no cache
-//! line that another core wants. Reading adds the lanes up.
+//! The first threads count in lanes of their own, so that counting costs neither a cache line that another core wants nor
+//! a locked instruction. All later ones share the last lane. Reading adds the lanes up.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -30,13 +31,20 @@ impl Counters {
         Ok(Counters { lanes: Zeroed::map(map, lanes * LANE)? })
     }
 
-    /// Where this thread counts.
-    pub(crate) fn lane(&self) -> *const AtomicU64 {
+    /// Where this thread counts, and whether it is the only one.
+    pub(crate) fn lane(&self) -> (*const AtomicU64, bool) {
+        const NONE: usize = usize::MAX;
+        const SHARED: usize = THREAD_LANES - 1;
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static LANE_OF_THREAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % THREAD_LANES;
+            static LANE_OF_THREAD: Cell<usize> = const { Cell::new(NONE) };
         }
-        self.lanes[LANE_OF_THREAD.with(|lane| *lane) * LANE..].as_ptr()
+        let mut lane = LANE_OF_THREAD.get();
+        if lane == NONE {
+            lane = NEXT.fetch_add(1, Ordering::Relaxed).min(SHARED);
+            LANE_OF_THREAD.set(lane);
+        }
+        (self.lanes[lane * LANE..].as_ptr(), lane != SHARED)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {

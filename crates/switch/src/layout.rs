@@ -70,7 +70,8 @@ pub(crate) struct View {
     pub(crate) globals: *const Globals,
     pub(crate) counters: *const AtomicU64,
     pub(crate) slot_count: u32,
-    pub(crate) reserved: u32,
+    /// Not 0: no other thread counts there.
+    pub(crate) alone: u32,
 }
 
 /// `struct ws_verdict`.

@@ -75,15 +75,16 @@ impl Switch {
     }
 
     fn view(&self) -> View {
+        let (counters, alone) = self.counters.lane();
         View {
             slots: self.memory.slots.as_ptr(),
             regions: self.memory.regions.as_ptr(),
             nodes: self.memory.nodes.as_ptr(),
             keys: self.memory.keys.as_ptr(),
             globals: self.memory.globals.as_ptr(),
-            counters: self.counters.lane(),
+            counters,
             slot_count: u32::try_from(self.memory.slots.len()).expect("capacity is a u32"),
-            reserved: 0,
+            alone: alone.into(),
         }
     }
 }

@@ -161,7 +161,7 @@ struct View {
     globals: *mut Globals,
     counters: *mut u64,
     slot_count: u32,
-    reserved: u32,
+    alone: u32,
 }
 
 unsafe extern "C" {
@@ -213,7 +213,7 @@ impl Native {
             globals: &mut *self.globals,
             counters: self.counters.as_mut_ptr(),
             slot_count: SLOTS as u32,
-            reserved: 0,
+            alone: 0,
         }
     }
 }
