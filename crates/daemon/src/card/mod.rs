@@ -4,6 +4,7 @@
 //! with native XDP need not be able to do either half of that: to let go of a packet that it received, or to take one from
 //! elsewhere. Such packets would be lost, request after request, so the program does not belong there.
 
+pub mod choice;
 pub mod drivers;
 pub mod ethtool;
 pub mod netdev;
@@ -35,6 +36,11 @@ impl Card {
         }
     }
 
+    /// Whether what it sends depends on another interface's state.
+    pub fn is_veth(&self) -> bool {
+        self.kind.as_deref() == Some("veth")
+    }
+
     /// Why native XDP would lose packets on it; None also where that is not known. `kernel`: of its release, zeros if that
     /// is not known. `attached`: a program is attached natively, so that the driver says all that it can do.
     pub fn loses(&self, kernel: (u32, u32), attached: bool) -> Option<String> {
@@ -49,11 +55,10 @@ impl Card {
             return cannot("redirect");
         }
         if attached && features & SENDS == 0 {
-            return match self.kind.as_deref() {
-                Some("veth") => Some(format!(
-                    "the other end of {name} has neither an XDP program nor GRO: what is sent there is lost"
-                )),
-                _ => cannot("send what other devices redirect to it"),
+            return if self.is_veth() {
+                Some(format!("the other end of {name} has neither an XDP program nor GRO: what is sent there is lost"))
+            } else {
+                cannot("send what other devices redirect to it")
             };
         }
         None

@@ -1,8 +1,8 @@
 //! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
 
 use super::{add_namespaces, switch_config};
-use crate::card::Card;
-use crate::config::{self, Config};
+use crate::card::{Card, choice};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::kernel::release;
 use crate::server::controller::Inbox;
@@ -73,49 +73,11 @@ impl Hook {
     /// Attaches the program to the switch's interfaces: natively only where nothing is lost by that, as far as is known.
     pub fn attach(&mut self, config: &Config, listen: SocketAddrV4) -> Result<(), Failure> {
         let ports = ports(config, listen)?;
-        let loses = |attached| {
-            let kernel = release().1;
-            ports.iter().find_map(|port| Card::of(port).loses(kernel, attached))
-        };
-        let is_veth = ports.iter().any(|port| port.kind.as_deref() == Some("veth"));
-        let mut unfit = loses(false);
-        if let (config::Mode::Native, Some(why)) = (config.mode, &unfit) {
-            return Err(refused(why));
-        }
-        let modes: &[Mode] = match config.mode {
-            config::Mode::Native => &[Mode::Native],
-            config::Mode::Generic => &[Mode::Generic],
-            // Native XDP sends back by veth only if the other end has an XDP program or GRO, which comes and goes.
-            _ if is_veth || unfit.is_some() => &[Mode::Generic],
-            _ => &[Mode::Native, Mode::Generic],
-        };
-        let mut mode = self.attach_as(&ports, modes)?;
-        if mode == Mode::Native
-            && let Some(why) = loses(true)
-        {
-            if config.mode == config::Mode::Auto {
-                self.hook.detach();
-                mode = self.attach_as(&ports, &[Mode::Generic])?;
-            } else if !is_veth {
-                return Err(refused(&why));
-            }
-            // At the other end of a veth a program may come any moment.
-            unfit = Some(why);
-        }
-        if config.mode == config::Mode::Auto && mode == Mode::Generic && !is_veth && unfit.is_none() {
-            // What is attached stays so: a change would drop packets.
-            let was = ports.iter().any(|port| port.program.is_some_and(|(_, mode)| mode == Mode::Generic));
-            let why =
-                if was { "as the daemon before has left it" } else { "native XDP is refused: see `wayside doctor`" };
-            unfit = Some(why.into());
-        }
-        self.reason = unfit.filter(|_| config.mode != config::Mode::Generic);
-        tracing::info!(%mode, ports = ?ports.iter().map(|port| &port.name).collect::<Vec<_>>(), "attached to the XDP hook");
+        self.reason =
+            choice::attach(config.mode, release().1, &mut Attachment { hook: &mut self.hook, ports: &ports })?;
+        let (mode, names, _) = self.describe();
+        tracing::info!(%mode, ports = ?names, reason = self.reason, "attached to the XDP hook");
         Ok(())
-    }
-
-    fn attach_as(&mut self, ports: &[Interface], modes: &[Mode]) -> Result<Mode, Failure> {
-        self.hook.attach(ports, modes).map_err(|error| Failure::unavailable(error.to_string()))
     }
 
     /// Starts the thread that sends what the program can't.
@@ -158,8 +120,28 @@ impl Hook {
     }
 }
 
-fn refused(why: &str) -> Failure {
-    Failure::unavailable(format!("native XDP would lose packets: {why}"))
+/// The program and where it goes.
+struct Attachment<'a> {
+    hook: &'a mut xdp::Hook,
+    ports: &'a [Interface],
+}
+
+impl choice::Ports for Attachment<'_> {
+    fn cards(&self) -> Vec<Card> {
+        self.ports.iter().map(Card::of).collect()
+    }
+
+    fn were_generic(&self) -> bool {
+        self.ports.iter().any(|port| port.program.is_some_and(|(_, mode)| mode == Mode::Generic))
+    }
+
+    fn attach(&mut self, modes: &[Mode]) -> Result<Mode, Failure> {
+        self.hook.attach(self.ports, modes).map_err(|error| Failure::unavailable(error.to_string()))
+    }
+
+    fn detach(&mut self) {
+        self.hook.detach();
+    }
 }
 
 /// Where upcalls go.
