@@ -238,7 +238,6 @@ impl Books {
         debug_assert!(book.plain && book.is_idle());
         book.due = Time::NEVER;
         let slot = book.slot;
-        // There is room for all places.
         self.vacant.push(place);
         self.empty_cell(self.cell(slot));
     }

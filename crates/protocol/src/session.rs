@@ -103,6 +103,12 @@ impl Session {
         self.info.as_ref().filter(|_| self.phase == Phase::Live)
     }
 
+    /// The session, if it goes on at this time.
+    #[inline]
+    pub fn info_at(&self, now: Time) -> Option<&SessionInfo> {
+        self.info().filter(|_| !self.lease_is_over(now))
+    }
+
     pub fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Live | Phase::Leaving { .. })
     }

@@ -1,9 +1,13 @@
 //! The lock client of a node: what its owner asks for, and the answers.
 
-use super::{Event, Node, decider, header_of, lock_entries};
+use super::{Event, Node, NodeConfig, decider, header_of, lock_entries};
+use crate::agency::Agency;
 use crate::agent::{Party, Taken};
-use crate::lock::{Acquire, AcquireError, Grant, Path, Request, State};
+use crate::books::Book;
+use crate::lock::{Acquire, AcquireError, Grant, Path, Request, Requests, State};
 use crate::mutant::Mutant;
+use crate::session::SessionInfo;
+use crate::timers::Timers;
 use crate::{Handle, Mode, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
 use core::mem;
@@ -12,35 +16,62 @@ use wayside_wire::{BODY, DropReason, Entry, Header, SlotBits, entry_flag, header
 impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
     pub fn acquire(&mut self, now: Time, want: Acquire) -> Result<RequestId, AcquireError> {
-        let id = self.enter(now, want, State::Waiting)?;
-        self.ask(now, id);
+        self.now = now;
+        let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
+        let entered = enter(&self.config, &mut self.requests, &mut self.agency, info, now, want)?;
+        let Entered { id, request, book } = entered;
+        request.state = State::Waiting;
+        if book.decides(want.mode) {
+            self.ask(now, id);
+        } else {
+            let at = now + request.pause;
+            Self::set_request_timer(&mut self.timers, now, id, request, at);
+            let header = self.session.header(service::LOCK, kind::lock::ACQUIRE, 0);
+            self.out.entry(want.port, header, &request.asking(id, info.handle));
+        }
         Ok(RequestId(id))
     }
 
     /// Asks for several names, one after the other in this order; those free at the switch come 32 to a packet.
     /// Sort by slot, then name, and no two callers can wait for each other. Appends the ids to `ids`; on an error nothing was asked for.
     pub fn acquire_many(&mut self, now: Time, wants: &[Acquire], ids: &mut Vec<RequestId>) -> Result<(), AcquireError> {
+        self.now = now;
         let from = ids.len();
+        let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
+        // The first packet is written on the way, up to the first one on which this node's own agent decides.
+        let mut draft = self.out.draft();
+        let mut at_switch = true;
+        let mut former = 0;
         for &want in wants {
-            match self.enter(now, want, State::Parked) {
-                Ok(id) => {
-                    if let Some(&RequestId(former)) = ids[from..].last()
-                        && let Some(former) = self.requests.get_mut(former)
-                    {
-                        former.next = id;
-                    }
-                    ids.push(RequestId(id));
-                }
+            let entered = match enter(&self.config, &mut self.requests, &mut self.agency, info, now, want) {
+                Ok(entered) => entered,
                 Err(error) => {
                     for RequestId(id) in ids.drain(from..) {
                         self.forget_wait(id);
                     }
                     return Err(error);
                 }
+            };
+            let Entered { id, request, book } = entered;
+            at_switch = at_switch && !draft.is_full() && !book.decides(want.mode);
+            if at_switch {
+                draft.add(&request.asking(id, info.handle));
             }
+            if want.deadline.is_some() {
+                Self::set_request_timer(&mut self.timers, now, id, request, Time::NEVER);
+            }
+            if let Some(former) = self.requests.get_mut(former) {
+                former.next = id;
+            }
+            ids.push(RequestId(id));
+            former = id;
         }
-        if let Some(&RequestId(first)) = ids.get(from) {
-            self.ask_from(now, first);
+        let Some(&RequestId(first)) = ids.get(from) else { return Ok(()) };
+        if draft.count() < 2 {
+            self.ask(now, first);
+        } else if let Some(request) = self.requests.get_mut(first) {
+            draft.send(request.port, self.session.header(service::LOCK, kind::lock::ACQUIRE, 0));
+            Self::begin_batch(&mut self.timers, now, first, request);
         }
         Ok(())
     }
@@ -97,42 +128,7 @@ impl Node {
 
     // ---- asking ----
 
-    #[inline(always)]
-    fn enter(&mut self, now: Time, want: Acquire, state: State) -> Result<u64, AcquireError> {
-        self.now = now;
-        let info = self.session.info().ok_or(AcquireError::NoSession)?;
-        if self.session.lease_is_over(now) {
-            return Err(AcquireError::NoSession);
-        }
-        let slot = slot_of(want.name, info.slots);
-        let (id, request) = self.requests.add()?;
-        let place = self.agency.open(slot);
-        let book = self.agency.books.at_mut(place);
-        book.waits += 1;
-        *request = Request {
-            name: want.name,
-            slot,
-            book: place,
-            mode: want.mode,
-            tries: want.try_,
-            alone: false,
-            port: want.port,
-            floor: book.floor(),
-            state,
-            since: now,
-            deadline: want.deadline.unwrap_or(Time::NEVER),
-            due: Time::NEVER,
-            pause: self.config.retransmit_us,
-            next: 0,
-        };
-        if state == State::Parked && want.deadline.is_some() {
-            Self::set_request_timer(&mut self.timers, now, id, request, Time::NEVER);
-        }
-        Ok(id)
-    }
-
     /// Asks this node's own agent where it may decide, the switch otherwise.
-    #[inline(always)]
     fn ask(&mut self, now: Time, id: u64) {
         let me = self.handle();
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -147,7 +143,14 @@ impl Node {
                 return;
             }
         }
-        self.out.entry(port, self.session.header(service::LOCK, kind::lock::ACQUIRE, 0), &entry);
+        self.send(port, kind::lock::ACQUIRE, 0, 0, entry);
+    }
+
+    /// Its first request waits for the batch.
+    fn begin_batch(timers: &mut Timers, now: Time, first: u64, request: &mut Request) {
+        request.state = State::Waiting;
+        let at = now + request.pause;
+        Self::set_request_timer(timers, now, first, request, at);
     }
 
     /// Asks for `first` and as many parked ones behind it as fit into one packet.
@@ -167,10 +170,8 @@ impl Node {
             return self.ask(now, first);
         }
         let Some(request) = requests.get_mut(first) else { return };
-        request.state = State::Waiting;
-        let at = now + request.pause;
         draft.send(request.port, self.session.header(service::LOCK, kind::lock::ACQUIRE, 0));
-        Self::set_request_timer(&mut self.timers, self.now, first, request, at);
+        Self::begin_batch(&mut self.timers, now, first, request);
     }
 
     /// Due: given up at its deadline, sent again otherwise.
@@ -528,4 +529,45 @@ impl Node {
             }
         }
     }
+}
+
+/// A new request, parked, and the book of its slot.
+struct Entered<'a> {
+    id: u64,
+    request: &'a mut Request,
+    book: &'a Book,
+}
+
+/// Enters a wish into the books; nobody is asked yet. Lends out no more of the node than that takes.
+#[inline(always)]
+fn enter<'a>(
+    config: &NodeConfig,
+    requests: &'a mut Requests,
+    agency: &'a mut Agency,
+    info: &SessionInfo,
+    now: Time,
+    want: Acquire,
+) -> Result<Entered<'a>, AcquireError> {
+    let slot = slot_of(want.name, info.slots);
+    let (id, request) = requests.add()?;
+    let place = agency.open(slot);
+    let book = agency.books.at_mut(place);
+    book.waits += 1;
+    *request = Request {
+        name: want.name,
+        slot,
+        book: place,
+        mode: want.mode,
+        tries: want.try_,
+        alone: false,
+        port: want.port,
+        floor: book.floor(),
+        state: State::Parked,
+        since: now,
+        deadline: want.deadline.unwrap_or(Time::NEVER),
+        due: Time::NEVER,
+        pause: config.retransmit_us,
+        next: 0,
+    };
+    Ok(Entered { id, request, book })
 }
