@@ -56,16 +56,19 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         }
         None => notes.push("Redis is left out: redis-server is not installed.".into()),
     }
-    let contenders = redis.as_mut().map_or(&mut [][..], |redis| &mut redis.best[..]);
+    let (of_kinds, of_lines) = match &mut redis {
+        Some(redis) => (&mut redis.of_kinds[..], &mut redis.of_lines[..]),
+        None => Default::default(),
+    };
     for (waiting, core) in modes_in_userspace.into_iter().rev() {
         let cores = if core == CLIENT_CORE { 1 } else { 2 };
-        let redis = contenders.iter_mut().find(|contender| contender.kind() == (cores, waiting));
+        let redis = of_kinds.iter_mut().find(|contender| contender.kind() == (cores, waiting));
         modes.push(userspace::measure(waiting, core, options, share * USERSPACE, redis, &mut progress)?);
     }
     match no_hook {
         Some(why) => notes.push(format!("XDP is left out: {why}.")),
         None => {
-            if let Err(why) = hook::measure(options, share * HOOK, contenders, &mut progress, &mut modes) {
+            if let Err(why) = hook::measure(options, share * HOOK, of_lines, &mut progress, &mut modes) {
                 notes.push(format!("XDP is measured no further: {why}."));
             }
         }
@@ -84,9 +87,9 @@ const NOTES: [&str; 6] = [
      another process to run. AF_XDP takes root and a queue. A release is sent and not waited for (its packet is, at \
      the hook); Redis' unlock is waited for.",
     "For Redis: its client is a template of bytes without a library around it; no persistence, one client, one \
-     connection; the faster of TCP and Unix sockets, as the first block has it. Beside the userspace switch it has as \
-     many cores and a client that waits alike; beside the hook it is there in three ways, and ratios are with the \
-     fastest. Its server always sleeps in epoll_wait. It gives no queue, no rising token and no notice of loss.",
+     connection. Beside the userspace switch it has as many cores, a client that waits alike, and the faster of TCP and \
+     Unix sockets; beside the hook it is there by TCP and by a Unix socket, which leads to no other host, each with the \
+     cores and the waiting that are best for it in the first block. Its server always sleeps in epoll_wait. It gives no queue, no rising token and no notice of loss.",
     "Redis lock: SET name token NX PX 10000. Unlock: EVALSHA of a script that deletes the name if the token is still \
      there. 32 locks in a write: 32 such SETs, one write, 32 answers.",
     "32 locks and their guards: lock_many, from the call to the guards. Packets of 32 locks, checked: a generator \

@@ -13,38 +13,46 @@ use wayside_client::{Session, Wait};
 /// How long a lock is held, for the other one's request to reach the agent meanwhile.
 const HOLD: Duration = Duration::from_micros(30);
 
-struct Shared {
+struct Shared<'s> {
     began: Instant,
     /// Nanoseconds after `began`; 0: not yet.
     released: AtomicU64,
     /// The one that released last: its own next grant is no hand-over.
     by: AtomicU64,
     over: AtomicBool,
-    samples: Mutex<Samples>,
+    samples: Mutex<&'s mut Samples>,
+}
+
+/// Those of threads that spin, and of threads that sleep.
+pub(crate) fn samples(waiting: Waiting) -> Samples {
+    Samples::new(match waiting {
+        Waiting::Spinning => "contended hand-over, spinning",
+        Waiting::Blocking => "contended hand-over, blocking",
+    })
 }
 
 /// Measures for about as long as it is told.
 pub(crate) fn run(endpoint: &str, how_long: Duration) -> Result<Samples, Error> {
     let connect = || Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).connect();
     let connect = || connect().map_err(|error| error.to_string());
-    between(Waiting::Blocking, [(connect()?, &|| {}), (connect()?, &|| {})], how_long)
+    let mut samples = samples(Waiting::Blocking);
+    between(Waiting::Blocking, [(connect()?, &|| {}), (connect()?, &|| {})], how_long, &mut samples)?;
+    Ok(samples)
 }
 
-/// Between two sessions, each used by a thread that first goes to its place.
+/// A round between two sessions, each used by a thread that first goes to its place.
 pub(crate) fn between(
     waiting: Waiting,
     nodes: [(Session, &(dyn Fn() + Sync)); 2],
     how_long: Duration,
-) -> Result<Samples, Error> {
+    samples: &mut Samples,
+) -> Result<(), Error> {
     let shared = Shared {
         began: Instant::now(),
         released: AtomicU64::new(0),
         by: AtomicU64::new(u64::MAX),
         over: AtomicBool::new(false),
-        samples: Mutex::new(Samples::new(match waiting {
-            Waiting::Spinning => "contended hand-over, spinning",
-            Waiting::Blocking => "contended hand-over, blocking",
-        })),
+        samples: Mutex::new(samples),
     };
     let outcome = thread::scope(|scope| {
         let threads: Vec<_> = (0u64..)
@@ -62,12 +70,11 @@ pub(crate) fn between(
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a node panicked".into())))
     });
     outcome?;
-    let mut samples = shared.samples.into_inner().map_err(|_| Error::from("a node panicked"))?;
     samples.end_round(true);
-    Ok(samples)
+    Ok(())
 }
 
-fn take_turns(session: &Session, index: u64, waiting: Waiting, shared: &Shared) -> Result<(), Error> {
+fn take_turns(session: &Session, index: u64, waiting: Waiting, shared: &Shared<'_>) -> Result<(), Error> {
     while !shared.over.load(SeqCst) {
         let guard = session.lock("hand-over").acquire().map_err(|error| error.to_string())?;
         let released = shared.released.load(SeqCst);

@@ -14,7 +14,7 @@
 use crate::compare::Progress;
 use crate::hook_rounds::{Field, Userspace};
 use crate::knobs::{self, CLIENT_CORE, SERVER_CORE};
-use crate::report::{How, Mode, Row};
+use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::ways::Contender;
 use crate::wayside::{Contestant, Daemon};
@@ -36,6 +36,9 @@ const SWITCH: &str = "10.78.0.1:7600";
 const ADMIN: &str = "10.78.0.1:7601";
 const ECHO_ADDRESS: &str = "10.79.0.1:7600";
 
+/// How often hand-overs take turns with what they are compared with, and echoes of such a turn.
+const HAND_OVER_ROUNDS: u32 = 8;
+const ECHOES: usize = 400;
 /// An acquire's packet.
 const SHORT: usize = 64;
 
@@ -133,9 +136,7 @@ fn one_way(
         Contestant::connect(endpoint, Waiting::Spinning, transport, credentials, options.allocations)
     };
     let contestant = connect(SWITCH, way.transport("wayside0"), joined.as_deref())?;
-    let echo = ECHO_ADDRESS.parse().expect("an address");
-    let probe =
-        Probe::open(&way.transport("echo0"), echo, Waiting::Spinning.wait()).map_err(|error| error.to_string())?;
+    let probe = echo_probe(way)?;
     // Signed packets are compared with the echo alone: the other ratios are the unsigned ones'.
     let userspace = || -> Result<Userspace, Error> {
         let here = |command: &mut Command| hosts.client.enter(command);
@@ -155,19 +156,34 @@ fn one_way(
     let echo_us = field.echo_us();
     drop(field);
     if !way.signed {
-        let rows = between_hosts(way, hosts, how_long / 10)?;
+        let (rows, ratios) = between_hosts(way, hosts, how_long / 5)?;
         mode.rows.extend(rows.into_iter().map(|row| row.against(echo_us)));
+        mode.ratios.extend(ratios);
     }
     drop(daemon);
     Ok(mode)
 }
 
-/// Hand-overs between two nodes, and what being woken costs in itself.
-fn between_hosts(way: Way, hosts: &Hosts, each: Duration) -> Result<Vec<Row>, Error> {
-    let transport = |interface: &str| way.transport(interface);
-    let spinning = hand_overs(Waiting::Spinning, hosts, &transport, each)?;
-    let blocking = hand_overs(Waiting::Blocking, hosts, &transport, each)?;
-    let ping_pongs = ping_pongs(hosts, each)?;
+/// Hand-overs between two nodes in turns with what they are compared with: echoes where threads spin, where they sleep what
+/// being woken costs.
+fn between_hosts(way: Way, hosts: &Hosts, how_long: Duration) -> Result<(Vec<Row>, Vec<Ratio>), Error> {
+    let mut probe = echo_probe(way)?;
+    let each = how_long / (3 * HAND_OVER_ROUNDS);
+    let mut echoes = Samples::new("XDP echo, 64 bytes");
+    let (mut spinning, mut blocking) = (handover::samples(Waiting::Spinning), handover::samples(Waiting::Blocking));
+    let mut ping_pongs = Samples::new("blocking ping-pong of two hosts");
+    for _ in 0..HAND_OVER_ROUNDS {
+        hand_overs(Waiting::Spinning, way, hosts, each, &mut spinning)?;
+        probe.tend();
+        for _ in 0..ECHOES {
+            if !echoes.time(|| probe.round_trip(SHORT)) {
+                return Err("the echo does not answer".into());
+            }
+        }
+        echoes.end_round(true);
+        hand_overs(Waiting::Blocking, way, hosts, each, &mut blocking)?;
+        ping_pong(hosts, each, &mut ping_pongs)?;
+    }
     let how = |by: &str, waiting: Waiting| How {
         transport: by.into(),
         cores: 2,
@@ -179,20 +195,30 @@ fn between_hosts(way: Way, hosts: &Hosts, each: Duration) -> Result<Vec<Row>, Er
         blocking.row(&how(way.by(), Waiting::Blocking)),
         ping_pongs.row(&How { signed: "-".into(), ..how("UDP", Waiting::Blocking) }),
     ];
-    Ok(rows.into_iter().flatten().collect())
+    let ratios = vec![
+        spinning.ratio("contended hand-over, spinning / echo", &echoes).meant(bars::HAND_OVER),
+        blocking.ratio("contended hand-over, blocking / ping-pong", &ping_pongs).meant(bars::WAKING_HAND_OVER),
+    ];
+    Ok((rows.into_iter().flatten().collect(), ratios))
+}
+
+fn echo_probe(way: Way) -> Result<Probe, Error> {
+    let echo = ECHO_ADDRESS.parse().expect("an address");
+    Probe::open(&way.transport("echo0"), echo, Waiting::Spinning.wait()).map_err(|error| error.to_string())
 }
 
 /// Release to wake-up, between two hosts and two cores.
 fn hand_overs(
     waiting: Waiting,
+    way: Way,
     hosts: &Hosts,
-    transport: &(dyn Fn(&str) -> Transport + Sync),
     how_long: Duration,
-) -> Result<Samples, Error> {
+    samples: &mut Samples,
+) -> Result<(), Error> {
     let connect = |host: &Host, interface: &str, core: usize| -> Result<Session, Error> {
         host.within(|| {
             knobs::pin(core);
-            let builder = Session::builder().endpoint(SWITCH).namespace("default").transport(transport(interface));
+            let builder = Session::builder().endpoint(SWITCH).namespace("default").transport(way.transport(interface));
             builder.wait(waiting.wait()).connect().map_err(|error| error.to_string())
         })
     };
@@ -207,12 +233,11 @@ fn hand_overs(
             knobs::pin(SERVER_CORE);
         }),
     ];
-    handover::between(waiting, places, how_long)
+    handover::between(waiting, places, how_long, samples)
 }
 
 /// UDP between two hosts and two cores, there and back, both sleeping: what being woken costs.
-fn ping_pongs(hosts: &Hosts, how_long: Duration) -> Result<Samples, Error> {
-    let mut samples = Samples::new("blocking ping-pong of two hosts");
+fn ping_pong(hosts: &Hosts, how_long: Duration, samples: &mut Samples) -> Result<(), Error> {
     let socket = |host: &Host, address: &str, peer: &str| {
         host.within(|| {
             let socket = UdpSocket::bind(address)?;
@@ -246,5 +271,5 @@ fn ping_pongs(hosts: &Hosts, how_long: Duration) -> Result<Samples, Error> {
         over.store(true, SeqCst);
     });
     samples.end_round(true);
-    Ok(samples)
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! One way to the switch at the hook, signed or not, and everybody it is compared with, in turns.
 
 use crate::generator::Generator;
+use crate::redis::Line;
 use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::ways::Contender;
@@ -183,8 +184,8 @@ impl<'r> Field<'r> {
         let mut rows: Vec<Row> = own.into_iter().flatten().collect();
         let mut ratios = vec![
             acquires.ratio("acquire / echo", echoes).meant(bars::ACQUIRE),
-            cycles.ratio("acquire and release / echo", echoes),
-            long_echoes.ratio("rate of 32 locks and their guards / of long echoes", batches).meant(bars::RATE),
+            cycles.ratio("acquire and release / echo", echoes).meant(bars::CYCLE),
+            long_echoes.ratio("rate of 32 locks and their guards / of long echoes", batches),
         ];
         let mut rates = Vec::new();
         if let Some(Generator { grants, echoes, .. }) = &self.generator {
@@ -210,18 +211,17 @@ impl<'r> Field<'r> {
         self.echoes.median() as f64 / 1_000.0
     }
 
-    /// With the one that was fastest here, whose way is said.
+    /// The bars are for what reaches another host, as Wayside does: TCP.
     fn against_redis(&self) -> Vec<Ratio> {
         let bar = if self.how.transport == "UDP" { bars::REDIS_BY_UDP } else { bars::REDIS_BY_AFXDP };
-        let ratio = |theirs: fn(&Contender) -> &Samples, what: &str, own: &Samples| {
-            let redis = self.redis.iter().min_by_key(|contender| theirs(contender).median())?;
-            Some(theirs(redis).ratio(format!("{} / {what}", redis.way()), own))
-        };
-        let single = [
-            ratio(|redis| &redis.locks, "acquire", &self.acquires),
-            ratio(|redis| &redis.cycles, "acquire and release", &self.cycles),
-        ];
-        let single = single.into_iter().flatten().map(|ratio| ratio.meant(bar));
-        single.chain(ratio(|redis| &redis.batches, "32 locks and guards", &self.batches)).collect()
+        let mut ratios = Vec::new();
+        for redis in &self.redis[..] {
+            let way = redis.way();
+            let meant = |ratio: Ratio| if redis.line() == Line::Tcp { ratio.meant(bar) } else { ratio };
+            ratios.push(meant(redis.locks.ratio(format!("{way} / acquire"), &self.acquires)));
+            ratios.push(meant(redis.cycles.ratio(format!("{way} / acquire and release"), &self.cycles)));
+            ratios.push(redis.batches.ratio(format!("{way} / 32 locks and guards"), &self.batches));
+        }
+        ratios
     }
 }

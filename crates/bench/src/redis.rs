@@ -16,6 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,11 +101,15 @@ pub(crate) enum Line {
     Unix,
 }
 
+/// The next client's first name.
+static NAMES: AtomicU64 = AtomicU64::new(0);
+
 /// One client, one command at a time, or 32 in one write.
 pub(crate) struct Client {
     /// A socket, but neither kind of it matters from here on.
     socket: File,
     waiting: Waiting,
+    line: Line,
     how: How,
     next: u64,
     set: Template,
@@ -142,9 +147,10 @@ impl Client {
         let mut client = Client {
             socket: socket.into(),
             waiting,
+            line,
             how,
             // Clients of one server share its names.
-            next: if line == Line::Tcp { 0 } else { 1 << 60 } | if spins { 0 } else { 1 << 61 },
+            next: NAMES.fetch_add(1 << 40, Relaxed),
             set: Template::new(&["SET", &name, DIGITS, "NX", "PX", "10000"]),
             unlock: Template::new(&[]),
             bytes: Vec::with_capacity(1 << 14),
@@ -157,6 +163,10 @@ impl Client {
 
     pub(crate) fn how(&self) -> &How {
         &self.how
+    }
+
+    pub(crate) fn line(&self) -> Line {
+        self.line
     }
 
     pub(crate) fn waiting(&self) -> Waiting {

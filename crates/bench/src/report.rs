@@ -132,6 +132,14 @@ pub(crate) mod bars {
 
     /// An acquire against an echo, whatever the switch and the sockets.
     pub(crate) const ACQUIRE: Bar = Bar::AtMost(1.15);
+    /// An acquire and its release, at the hook.
+    #[cfg(feature = "xdp")]
+    pub(crate) const CYCLE: Bar = Bar::AtMost(2.2);
+    /// From release to wake-up, against echoes where threads spin, ping-pongs where they sleep.
+    #[cfg(feature = "xdp")]
+    pub(crate) const HAND_OVER: Bar = Bar::AtMost(2.5);
+    #[cfg(feature = "xdp")]
+    pub(crate) const WAKING_HAND_OVER: Bar = Bar::AtMost(1.5);
     /// Packets of 32 locks a second against echoes as long.
     #[cfg(feature = "xdp")]
     pub(crate) const RATE: Bar = Bar::AtLeast(0.7);

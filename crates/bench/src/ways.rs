@@ -1,4 +1,4 @@
-//! Redis at its best: every way in which a client can reach it, and the fastest of those of a kind.
+//! Redis at its best: every way in which a client can reach it, and the fastest of them.
 //!
 //! A client that spins on the server's own core would keep it from working; there it sleeps.
 
@@ -71,6 +71,11 @@ impl Contender {
         (self.client.how().cores, self.client.waiting())
     }
 
+    /// TCP, as from any host, or a Unix socket, which leads no further than its own.
+    pub(crate) fn line(&self) -> Line {
+        self.client.line()
+    }
+
     /// For people.
     pub(crate) fn way(&self) -> String {
         let How { transport, cores, waits, .. } = self.client.how();
@@ -82,10 +87,13 @@ impl Contender {
     }
 }
 
-/// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and one
-/// that spins; and the servers that they need.
+/// The fastest clients, and the servers that they need.
 pub(crate) struct Redis {
-    pub(crate) best: Vec<Contender>,
+    /// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and one
+    /// that spins.
+    pub(crate) of_kinds: Vec<Contender>,
+    /// By TCP and by a Unix socket, with the cores and the waiting that are best for each.
+    pub(crate) of_lines: Vec<Contender>,
     _servers: Vec<Server>,
 }
 
@@ -120,11 +128,20 @@ pub(crate) fn find(
         progress.show("Redis");
     }
     let rows = contenders.iter().flat_map(Contender::rows).collect();
-    let mut best = Vec::new();
+    let mut of_lines = Vec::new();
+    for line in [Line::Tcp, Line::Unix] {
+        let these = contenders.iter().filter(|contender| contender.line() == line);
+        if let Some(best) = these.min_by_key(|contender| contender.cycles.median()) {
+            let (cores, waiting) = best.kind();
+            // The servers are in the order of their cores' number.
+            of_lines.push(Contender::new(&servers[cores as usize - 1], line, waiting)?);
+        }
+    }
+    let mut of_kinds = Vec::new();
     for kind in [(1, Waiting::Blocking), (2, Waiting::Blocking), (2, Waiting::Spinning)] {
         let these = contenders.extract_if(.., |contender| contender.kind() == kind);
-        best.extend(these.min_by_key(|contender| contender.cycles.median()));
+        of_kinds.extend(these.min_by_key(|contender| contender.cycles.median()));
     }
     let mode = Mode { name: "Redis, every way".into(), rows, ratios: Vec::new(), rates: Vec::new(), seen: None };
-    Ok(Some((Redis { best, _servers: servers }, mode)))
+    Ok(Some((Redis { of_kinds, of_lines, _servers: servers }, mode)))
 }
