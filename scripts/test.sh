@@ -25,8 +25,8 @@ stage_bpf() {
 }
 # Seeds hold, and with any one rule broken on purpose they do not.
 stage_simulation() {
-	cargo test --release --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&
-		cargo run --release --quiet -p wayside-sim --features mutants -- --seeds 0..300
+	cargo test --profile simulation --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&
+		cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --seeds 0..300
 }
 stage_spec() { spec/run.sh ci; }
 # Real processes, killed and paused; with the switch at the XDP hook where that can be built.
