@@ -130,7 +130,9 @@ pub(crate) const GRANTED_BY_SWITCH: f64 = 0.999;
 pub(crate) mod bars {
     use super::Bar;
 
-    /// An acquire against an echo, whatever the switch and the sockets.
+    /// An acquire against an echo, through the switch in userspace, and at the hook.
+    pub(crate) const ACQUIRE_IN_USERSPACE: Bar = Bar::AtMost(1.2);
+    #[cfg(feature = "xdp")]
     pub(crate) const ACQUIRE: Bar = Bar::AtMost(1.15);
     /// An acquire and its release, at the hook.
     #[cfg(feature = "xdp")]

@@ -171,7 +171,7 @@ impl<'r> Field<'r> {
         let mut rows: Vec<Row> = own.into_iter().filter_map(|samples| samples.row(how)).collect();
         let echo = self.faster_echo();
         let mut ratios = vec![
-            acquires.ratio("acquire / faster echo", echo).meant(bars::ACQUIRE),
+            acquires.ratio("acquire / faster echo", echo).meant(bars::ACQUIRE_IN_USERSPACE),
             cycles.ratio("acquire and release / faster echo", echo),
         ];
         if let Some(redis) = &self.redis {
