@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The client's side of AF_XDP: what the switch sends to a reply port that has an AF_XDP socket goes to that socket, if it
- * arrives on the socket's queue. Everything else passes untouched, to the port's own UDP socket among others.
+ * The client's side of AF_XDP: what the switch sends to a reply port that has an AF_XDP socket goes to that socket, if
+ * it arrives on the socket's queue. Everything else passes untouched, to the port's own UDP socket among others.
  *
  *   frame  14 Ethernet | 20 IPv4 | 8 UDP | ...
  *
- * A driver hands a socket only what comes in on the queue it is bound to, and the network card chooses the queue. So the
- * program also notes where a port's packets come in: the client binds the socket there.
+ * A driver hands a socket only what comes in on the queue it is bound to, and the network card chooses the queue. So
+ * the program also notes where a port's packets come in: the client binds the socket there.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

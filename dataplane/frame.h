@@ -68,7 +68,7 @@ WS_INLINE int payload_of(const struct envelope *envelope, const void *end, ws_u3
 	return (int)(udp_length - sizeof(struct udp));
 }
 
-/* A sum of halves and words, whose upper halves count like their lower ones, as a checksum of IPv4. At most 64 words. */
+/* A sum of up to 64 halves and words, whose upper halves count like their lower ones, as a checksum of IPv4. */
 WS_INLINE ws_u16 checksum_of(ws_u64 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -77,8 +77,8 @@ WS_INLINE ws_u16 checksum_of(ws_u64 sum)
 	return (ws_u16)~sum;
 }
 
-/* Lengths and checksums for a packet of `length` bytes. UDP's checksum is left out, as IPv4 allows. IPv4's is a sum of what
- * the registers have anyway, in whichever order of bytes. */
+/* Lengths and checksums for a packet of `length` bytes. UDP's checksum is left out, as IPv4 allows. IPv4's is a sum of
+ * what the registers have anyway, in whichever order of bytes. */
 WS_INLINE void seal_envelope(struct envelope *envelope, ws_u16 length, ws_u16 id)
 {
 	struct ipv4 *ip = &envelope->ip;

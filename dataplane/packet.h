@@ -82,8 +82,8 @@ WS_INLINE enum ws_action ws_on_relay(struct ws_turn *turn, ws_u16 port)
 	return ws_to_node(turn, destination, port);
 }
 
-/* Checks one request of a packet and, where the holder itself sent it, stamps the port that the answer goes to. The drop
- * reason, or 0. */
+/* Checks one request of a packet and, where the holder itself sent it, stamps the port that the answer goes to. The
+ * drop reason, or 0. */
 WS_INLINE ws_u8 ws_check_request(struct ws_turn *turn, void *entry, ws_u16 holder)
 {
 	ws_u8 reason = WS_DROP_REASON_NONE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* All that differs between the BPF build and the native build: this file against platform_native.h.
  *
- * Needs -mcpu=v3 (64-bit compare-and-swap) and Linux 5.18 (bpf_xdp_load_bytes). clang-19 compiles neither acquire nor release accesses for
- * BPF; volatile ones keep the compiler honest, and the order that decisions rest on comes from the compare-and-swaps,
- * which are full barriers. */
+ * Needs -mcpu=v3 (64-bit compare-and-swap) and Linux 5.18 (bpf_xdp_load_bytes). clang-19 compiles neither acquire nor
+ * release accesses for BPF; volatile ones keep the compiler honest, and the order that decisions rest on comes from the
+ * compare-and-swaps, which are full barriers. */
 #ifndef WAYSIDE_PLATFORM_H
 #define WAYSIDE_PLATFORM_H
 
@@ -85,8 +85,8 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw)
 	return &globals;
 }
 
-/* A number of 16 bits, as an index. The verifier of Linux 6.1 knows nothing of a number whose bytes were swapped, and must
- * see the bound that the compiler knows of. */
+/* A number of 16 bits, as an index. The verifier of Linux 6.1 knows nothing of a number whose bytes were swapped, and
+ * must see the bound that the compiler knows of. */
 WS_INLINE ws_u64 ws_index(ws_u16 number)
 {
 	ws_u64 index = number;
@@ -116,8 +116,8 @@ WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle)
 /* Entry `index` of a packet, or 0 where it would end behind `end`.
  *
  * The verifier learns from every bounds check how long the packet is, so that a loop over entries leaves it in 32
- * states, and a second loop after it in 32 * 32: more than it takes. Adding and subtracting a byte that it does not know
- * hides the offset from it, and with it the length learned. */
+ * states, and a second loop after it in 32 * 32: more than it takes. Adding and subtracting a byte that it does not
+ * know hides the offset from it, and with it the length learned. */
 WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 {
 	ws_u64 offset = index * WS_ENTRY_BYTES;
@@ -129,8 +129,8 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
 }
 
-/* Calls `step(0, context)`, `step(1, context)`, ..., `count` times or until one is not 0. The verifier walks through a step
- * once, not through 31 of them wherever a packet is signed: 222,000 instructions instead of 343,000. */
+/* Calls `step(0, context)`, `step(1, context)`, ..., `count` times or until one is not 0. The verifier walks through a
+ * step once, not through 31 of them wherever a packet is signed: 222,000 instructions instead of 343,000. */
 #define ws_repeat(count, step, context) bpf_loop(count, step, context, 0)
 
 /* 0 where the memory ends before the region does. */

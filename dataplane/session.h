@@ -37,8 +37,8 @@ struct ws_turn {
 	ws_u16 from_port; /* UDP source port */
 	int direct;       /* the packet comes from the holder itself: it is no bounce */
 	ws_u16 heard;     /* 1 + slot of the key that signed it; 0: nothing is signed */
-	/* What handlers say besides their action. In pieces, and here: a structure that is returned is packed into words, and
-	 * unpacked by whoever called. */
+	/* What handlers say besides their action. In pieces, and here: a structure that is returned is packed into
+	 * words, and unpacked by whoever called. */
 	struct ws_verdict verdict;
 };
 

@@ -54,8 +54,8 @@ struct ws_port {
 	ws_u16 reserved;
 };
 
-/* 63..48 port + 1, 47..0 the next hop's MAC address, first half highest. 0: not known. The daemon clears a handle's when
- * another node gets it. */
+/* 63..48 port + 1, 47..0 the next hop's MAC address, first half highest. 0: not known. The daemon clears a handle's
+ * when another node gets it. */
 struct {
 	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
 	WS_UINT(map_flags, BPF_F_MMAPABLE);
@@ -165,7 +165,7 @@ WS_INLINE ws_u64 way_of(const ws_u16 address[3], ws_u32 port)
 	       SWAP16(address[2]);
 }
 
-/* Remembers where an accepted heartbeat came from. A store only where something has changed: the line is every CPU's. */
+/* Remembers where an accepted heartbeat came from. Stores only what has changed: the line is every CPU's. */
 WS_INLINE void learn_way(ws_u16 handle, const ws_u16 address[3], ws_u32 interface)
 {
 	ws_u32 key = handle;
@@ -204,8 +204,8 @@ WS_INLINE void hand_up(struct xdp_md *frame, struct ws_switch *sw, const struct 
 	upcall->port = verdict->port;
 	upcall->copy = verdict->copy;
 	upcall->length = verdict->length;
-	/* From memory, of which the verifier knows nothing: what it has gathered of the length on ways that no packet takes
-	 * contradicts itself, and Linux 6.12 then refuses the call for a length that cannot be. */
+	/* From memory, of which the verifier knows nothing: what it has gathered of the length on ways that no packet
+	 * takes contradicts itself, and Linux 6.12 then refuses the call for a length that cannot be. */
 	length = *(volatile ws_u16 *)&upcall->length;
 	/* The verifier must see the check and the use of one register. */
 	asm volatile("" : "+r"(length));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The switch as two XDP programs. `wayside`, on every port, finds Wayside's packets, has them decided by the same source
- * as the native build, and sends the frame where the verdict says; everything else passes untouched. `wayside_out` sees
- * what leaves by redirection and makes the two copies of a pair what they are to be (ways.h).
+ * The switch as two XDP programs. `wayside`, on every port, finds Wayside's packets, has them decided by the same
+ * source as the native build, and sends the frame where the verdict says; everything else passes untouched.
+ * `wayside_out` sees what leaves by redirection and makes the two copies of a pair what they are to be (ways.h).
  *
  *   verdict         way known               frame
  *   TO_SENDER                               back by its port (XDP_TX)
@@ -60,7 +60,7 @@ WS_INLINE void hand_up_packet(struct passage *passage)
 	hand_up(passage->frame, passage->sw, &alone, passage->address, passage->from_port);
 }
 
-/* The pair of ports by which the GRANT, from port `first`, and the JOIN leave together; 0: the JOIN has been handed up. */
+/* The pair of ports by which the GRANT, from port `first`, and the JOIN leave together; 0: the JOIN is handed up. */
 WS_INLINE void *pair_with_copy(struct passage *passage, ws_u32 first)
 {
 	ws_u64 way = way_at(passage->verdict.copy);

@@ -17,6 +17,11 @@ for script in $(git ls-files '*.sh' .ci/run); do
 	grep -q '^set -eu' "$script" || { echo "$script: no set -eu" >&2; exit 1; }
 done
 
+# Comments in 120 columns, which rustfmt leaves alone (STYLE.md).
+wide=$(git ls-files '*.rs' '*.c' '*.h' | grep -v '^wire/' | LC_ALL=C.UTF-8 xargs grep -nE '^.{121,}$' |
+	grep -E ':[0-9]+:[[:space:]]*(//|/?\*)' | sed 's/^\([^:]*:[0-9]*\):.*/\1: a comment of more than 120 columns/') || true
+[ -z "$wide" ] || { echo "$wide" >&2; exit 1; }
+
 # Files that fit in a head (STYLE.md). Generated files and tables of cases may be longer.
 long=$(git ls-files '*.rs' '*.c' '*.h' '*.tla' '*.sh' '*.py' | grep -v '^wire/' | while read -r file; do
 	lines=$(wc -l <"$file")

@@ -1,4 +1,5 @@
-//! With the feature `afxdp`, compiles the client's XDP program, and the echo that its tests and example measure against.
+//! With the feature `afxdp`, compiles the client's XDP program, and the echo that its tests and example measure
+//! against.
 
 use std::env;
 use std::path::Path;

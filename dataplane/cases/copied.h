@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* For tests: what `wayside_out` makes of the copy for the agent. The kernel test-runs no program of a devmap. Comes after
- * wayside.bpf.c. */
+/* For tests: what `wayside_out` makes of the copy for the agent. The kernel test-runs no program of a devmap. Comes
+ * after wayside.bpf.c. */
 
 SEC("xdp")
 int copied(struct xdp_md *frame)

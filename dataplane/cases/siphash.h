@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* For tests: SipHash as the official vectors have it, of messages that need not be whole words. Whoever calls it has put
- * the message's length modulo 256 and what is left of it into the last word. */
+/* For tests: SipHash as the official vectors have it, of messages that need not be whole words. Whoever calls it has
+ * put the message's length modulo 256 and what is left of it into the last word. */
 #ifndef WAYSIDE_CASES_SIPHASH_H
 #define WAYSIDE_CASES_SIPHASH_H
 

@@ -6,12 +6,13 @@
  *            kernel can do. What it sends back is whole: swapped addresses and ports leave the checksums right
  *   idle     neither, after the same preparation
  *
- * `whole_*` do it once, as a program does; `loop_*` `count` times on one frame, which shows the work without the way to it.
- * `whole_nothing` does not even prepare: it is what a test run costs by itself.
+ * `whole_*` do it once, as a program does; `loop_*` `count` times on one frame, which shows the work without the way to
+ * it. `whole_nothing` does not even prepare: it is what a test run costs by itself.
  *
- * The preparation makes the frame's packet an ACQUIRE of another slot, far from the one before. Behind both `decide` and
- * `swap` the slot is made unheld again, so that any number of runs may follow each other. The processor begins the next run
- * before it has ended one, and so waits for two slots' memory at once where a run is short. In a chain it cannot. */
+ * The preparation makes the frame's packet an ACQUIRE of another slot, far from the one before. Behind both `decide`
+ * and `swap` the slot is made unheld again, so that any number of runs may follow each other. The processor begins the
+ * next run before it has ended one, and so waits for two slots' memory at once where a run is short. In a chain it
+ * cannot. */
 #include "../wayside.bpf.c"
 
 enum { STRIDE = 611953 };
@@ -35,8 +36,8 @@ WS_INLINE struct timing *timing_of(void)
 	return bpf_map_lookup_elem(&timing, &key);
 }
 
-/* The frame's packet, made an ACQUIRE again: what a decision writes over it is written anew. By words, as a packet comes
- * from a network card: reading a word of which parts have just been stored waits for them. 0: it does not fit. */
+/* The frame's packet, made an ACQUIRE again: what a decision writes over it is written anew. By words, as a packet
+ * comes from a network card: reading a word of which parts have just been stored waits for them. 0: it does not fit. */
 WS_INLINE int prepare(struct xdp_md *frame, struct timing *timing)
 {
 	struct envelope *envelope = (void *)(long)frame->data;
@@ -63,8 +64,8 @@ WS_INLINE int prepare(struct xdp_md *frame, struct timing *timing)
 	return 1;
 }
 
-/* The slot is unheld again. It lies in the cache: it has just been changed. In a chain the next slot's index waits for this
- * one's word, of which a bit is taken that is 0. */
+/* The slot is unheld again. It lies in the cache: it has just been changed. In a chain the next slot's index waits for
+ * this one's word, of which a bit is taken that is 0. */
 WS_INLINE void free_slot(struct timing *timing)
 {
 	struct ws_slot *slot = ws_slot_at(0, timing->slot);

@@ -164,8 +164,8 @@ fn one_way(
     Ok(mode)
 }
 
-/// Hand-overs between two nodes in turns with what they are compared with: echoes where threads spin, where they sleep what
-/// being woken costs.
+/// Hand-overs between two nodes in turns with what they are compared with: echoes where threads spin, where they sleep
+/// what being woken costs.
 fn between_hosts(way: Way, hosts: &Hosts, how_long: Duration) -> Result<(Vec<Row>, Vec<Ratio>), Error> {
     let mut probe = echo_probe(way)?;
     let each = how_long / (3 * HAND_OVER_ROUNDS);

@@ -89,8 +89,8 @@ impl Contender {
 
 /// The fastest clients, and the servers that they need.
 pub(crate) struct Redis {
-    /// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and one
-    /// that spins.
+    /// The faster of TCP and Unix sockets, for one core, and where there are two, for a client there that sleeps and
+    /// one that spins.
     pub(crate) of_kinds: Vec<Contender>,
     /// By TCP and by a Unix socket, with the cores and the waiting that are best for each.
     pub(crate) of_lines: Vec<Contender>,

@@ -1,6 +1,6 @@
-//! Locks against a switch that runs already, and what they came to: `cargo run -p wayside-client --example acquires -- 1000`
-//! with the switch's address in `WAYSIDE_ENDPOINTS`. For trying a driver or a network, not for figures: `make bench` has
-//! those. It fails if two holders met, or if something did not go the way that it was to go.
+//! Locks against a switch that runs already, and what they came to: `cargo run -p wayside-client --example acquires --
+//! 1000` with the switch's address in `WAYSIDE_ENDPOINTS`. For trying a driver or a network, not for figures: `make
+//! bench` has those. It fails if two holders met, or if something did not go the way that it was to go.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

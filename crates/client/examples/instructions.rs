@@ -6,10 +6,10 @@
 //! valgrind --tool=callgrind --separate-threads=yes target/release/examples/instructions acquire 3000
 //! ```
 //!
-//! with the switch's address in `WAYSIDE_ENDPOINTS`. Locks are numbers, from 0, that nobody has had since the switch began.
-//! The difference of two runs of different lengths, in the file of the first thread, is what the work costs. A thread that
-//! waits sleeps here, so nothing counts how often it would have looked. `acquire` gives back a hundred at a time, `cycle` at
-//! once, and `many` takes and gives back a packet of them.
+//! with the switch's address in `WAYSIDE_ENDPOINTS`. Locks are numbers, from 0, that nobody has had since the switch
+//! began. The difference of two runs of different lengths, in the file of the first thread, is what the work costs. A
+//! thread that waits sleeps here, so nothing counts how often it would have looked. `acquire` gives back a hundred at a
+//! time, `cycle` at once, and `many` takes and gives back a packet of them.
 
 use std::process::ExitCode;
 use wayside_client::{Error, Guard, Session, Wait};

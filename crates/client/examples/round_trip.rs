@@ -1,7 +1,8 @@
-//! What a bare round trip takes by UDP and by AF_XDP: 64 bytes to another host and back, between two network namespaces.
+//! What a bare round trip takes by UDP and by AF_XDP: 64 bytes to another host and back, between two network
+//! namespaces.
 //!
-//! `cargo run --release -p wayside-client --features afxdp --example round_trip`, as root. Ways take turns in rounds, so
-//! that a busy moment of the machine meets all of them. Nothing holds /dev/cpu_dma_latency.
+//! `cargo run --release -p wayside-client --features afxdp --example round_trip`, as root. Ways take turns in rounds,
+//! so that a busy moment of the machine meets all of them. Nothing holds /dev/cpu_dma_latency.
 
 #[path = "../tests/support/network.rs"]
 mod network;

@@ -1,10 +1,11 @@
 //! The requests of a session: their records, and which of them has which id.
 //!
 //! Invariants
-//! * A record is one owner's (a guard, a call that acquires) from [`Book::enter`] until [`Book::close`], whatever becomes
-//!   of its request; then it serves another one.
-//! * `index` has exactly the requests that wait or hold, each in the one cell that its id's low bits name. The node has a
-//!   table of this kind too and gives out no id whose place there is taken, so this index never becomes longer than that.
+//! * A record is one owner's (a guard, a call that acquires) from [`Book::enter`] until [`Book::close`], whatever
+//!   becomes of its request; then it serves another one.
+//! * `index` has exactly the requests that wait or hold, each in the one cell that its id's low bits name. The node has
+//!   a table of this kind too and gives out no id whose place there is taken, so this index never becomes longer than
+//!   that.
 //! * Memory follows from the most requests at a time: then nothing here allocates.
 
 use crate::request::{Begun, Request};

@@ -83,8 +83,8 @@ impl Credentials {
     /// If it can't be written.
     pub(crate) fn keep_in(&self, path: &Path) -> io::Result<()> {
         static KEPT: AtomicU32 = AtomicU32::new(0);
-        // Written beside it, then renamed: a session that begins meanwhile reads the old ones or the new. Several sessions
-        // of a process may renew them at a time.
+        // Written beside it, then renamed: a session that begins meanwhile reads the old ones or the new. Several
+        // sessions of a process may renew them at a time.
         let number = KEPT.fetch_add(1, Relaxed);
         let new = path.with_extension(format!("new-{}-{number}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;

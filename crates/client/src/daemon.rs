@@ -1,12 +1,13 @@
 //! The daemon of this host's switch: where it is, and whether what answers there is it.
 //!
 //! It listens in two places, each for what the other can't reach:
-//! * An abstract socket, `@wayside/ADDR:PORT`. Its name is of the network namespace that the switch's address is of too:
-//!   who can be on the same host as that switch finds it, whatever its user and its environment. No file is left behind.
+//! * An abstract socket, `@wayside/ADDR:PORT`. Its name is of the network namespace that the switch's address is of
+//!   too: who can be on the same host as that switch finds it, whatever its user and its environment. No file is left
+//!   behind.
 //! * A file, for processes in other network namespaces of this host, such as containers that share a directory.
 //!
-//! Any user may take a name first, and a session tells its secret to who answers there. So who answers must be root, this
-//! user, or the user who has the switch's UDP port; what WAYSIDE_SOCKET names is trusted as it is.
+//! Any user may take a name first, and a session tells its secret to who answers there. So who answers must be root,
+//! this user, or the user who has the switch's UDP port; what WAYSIDE_SOCKET names is trusted as it is.
 
 use std::ffi::OsStr;
 use std::fmt;

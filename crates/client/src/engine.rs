@@ -100,7 +100,8 @@ impl Engine {
         self.ports.at(place)
     }
 
-    /// What others send to this node's agents arrives there. Read by the background thread alone, which its alarm wakes.
+    /// What others send to this node's agents arrives there. Read by the background thread alone, which its alarm
+    /// wakes.
     pub(crate) fn agent(&self) -> &Port {
         self.ports.at(Place::AGENT)
     }
@@ -117,8 +118,8 @@ impl Engine {
         self.visit_and_look(None, work, |_, _, result| result)
     }
 
-    /// As [`Engine::visit`]; once all is settled, and before the lock is free again, `look` sees what came of it. For the
-    /// thread of the port `reader`, which is not told what it sees there.
+    /// As [`Engine::visit`]; once all is settled, and before the lock is free again, `look` sees what came of it. For
+    /// the thread of the port `reader`, which is not told what it sees there.
     #[inline]
     pub(crate) fn visit_and_look<R, L>(
         &self,
@@ -174,8 +175,8 @@ impl Engine {
         }
     }
 
-    /// Leaves the timers to the background thread, and wakes it if it would be late. Both times were written with the lock
-    /// held, so of that thread and the caller the later one saw what the other wrote.
+    /// Leaves the timers to the background thread, and wakes it if it would be late. Both times were written with the
+    /// lock held, so of that thread and the caller the later one saw what the other wrote.
     #[inline]
     pub(crate) fn entrust_timers(&self) {
         if self.next_timer.load(Relaxed) < self.wakes_at.load(Relaxed) {
@@ -203,8 +204,8 @@ impl Engine {
         self.visit(|core, now, errands| core.on_tick(now, errands));
     }
 
-    /// The calling thread's reply port. Always in line: handed over as a result, with room for an error's text, it would
-    /// cost more than it takes to find.
+    /// The calling thread's reply port. Always in line: handed over as a result, with room for an error's text, it
+    /// would cost more than it takes to find.
     #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<CheckedOut<'_>, Error> {
         let port = match self.ports.kept() {
@@ -252,12 +253,12 @@ impl Engine {
         self.ports.each().filter(|port| !port.is_taken()).for_each(|port| self.drain(&port.socket, u32::MAX));
     }
 
-    /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has changed
-    /// for the thread of `port` since the visit before, with the lock held.
+    /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has
+    /// changed for the thread of `port` since the visit before, with the lock held.
     ///
-    /// `now` is when that visit was. Who spins sees the time at every [`LOOKS_PER_CLOCK`]-th look, and what comes in between
-    /// comes at the time that was seen last: a thread may be stopped between any clock and what it does then, so nothing
-    /// that others rely on may depend on that being later.
+    /// `now` is when that visit was. Who spins sees the time at every [`LOOKS_PER_CLOCK`]-th look, and what comes in
+    /// between comes at the time that was seen last: a thread may be stopped between any clock and what it does then,
+    /// so nothing that others rely on may depend on that being later.
     pub(crate) fn wait<T>(
         &self,
         port: &CheckedOut<'_>,
@@ -290,7 +291,8 @@ impl Engine {
             match look_into(socket, spins, &mut buffer) {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
-                    // Who gave a lock back before finds that confirmed, and what he waits for behind it: one visit for both.
+                    // Who gave a lock back before finds that confirmed, and what he waits for behind it: one visit for
+                    // both.
                     let next = if confirms(packet) { look_into(socket, spins, &mut behind) } else { Received::Nothing };
                     let next = match next {
                         Received::Packet(next) => Some(next),

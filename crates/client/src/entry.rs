@@ -1,7 +1,7 @@
 //! How a session begins: by a packet, or over a secure connection where this host has joined the switch.
 //!
-//! The connection is a thread's own, which ends with it: neither the background thread, which has timers to drive, nor a
-//! caller who closes the session waits for a network.
+//! The connection is a thread's own, which ends with it: neither the background thread, which has timers to drive, nor
+//! a caller who closes the session waits for a network.
 //!
 //! Invariants
 //! * Where there are credentials for a switch, nothing but a secure connection begins a session with it: who can drop
@@ -137,8 +137,8 @@ impl Engine {
         });
     }
 
-    /// Asks for another certificate where it is time to. A session lives as long as it does without any; the next one would
-    /// not begin.
+    /// Asks for another certificate where it is time to. A session lives as long as it does without any; the next one
+    /// would not begin.
     pub(crate) fn renew(self: &Arc<Engine>) {
         let mut due = self.admission.renewal.lock();
         let Some((at, path)) = &mut *due else { return };
@@ -193,8 +193,8 @@ impl Engine {
     }
 }
 
-/// Asks how it stands with the certificate in this file, as it is now: another process may have renewed it. When to ask again,
-/// and whether there is another one now.
+/// Asks how it stands with the certificate in this file, as it is now: another process may have renewed it. When to ask
+/// again, and whether there is another one now.
 pub(crate) fn renew_in(path: &Path) -> Result<(Duration, bool), NotJoined> {
     let failed = NotJoined::Failed;
     let credentials = Credentials::read(path).map_err(failed)?;
@@ -220,8 +220,8 @@ fn replace(path: &Path, credentials: Credentials, renewal: Renewal) -> Duration 
     if kept { again } else { ANOTHER_ATTEMPT }
 }
 
-/// Asks for another certificate for this host, as its processes do by themselves: when to ask again, and whether there is
-/// another one now. `credentials`: the directory, if it is not where it is by default.
+/// Asks for another certificate for this host, as its processes do by themselves: when to ask again, and whether there
+/// is another one now. `credentials`: the directory, if it is not where it is by default.
 ///
 /// # Errors
 /// [`NotJoined`].

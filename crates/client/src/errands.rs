@@ -1,7 +1,8 @@
 //! What is to be done once the session's lock is free again: packets to send, threads and tasks to wake.
 //!
-//! Mostly that is nothing, or one packet of one entry, which is kept here. The rest is in lists, one set of them per thread,
-//! made before that thread works with a session and used again, so that none of this allocates after the first times. A task that is woken may run at once, in
+//! Mostly that is nothing, or one packet of one entry, which is kept here. The rest is in lists, one set of them per
+//! thread, made before that thread works with a session and used again, so that none of this allocates after the first
+//! times. A task that is woken may run at once, in
 //! [`Errands::run`], and call Wayside again: then that call gets lists of its own.
 
 use crate::port::{Place, Ports};

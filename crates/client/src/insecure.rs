@@ -1,5 +1,5 @@
-//! In place of `secure.rs` where the client is built without the feature `tls`: it can tell a switch that wants a secure
-//! connection, and no more.
+//! In place of `secure.rs` where the client is built without the feature `tls`: it can tell a switch that wants a
+//! secure connection, and no more.
 
 use crate::credentials::Credentials;
 use crate::enrolment::{Enrol, NotEnrolled, NotJoined, Renewal, Token};

@@ -1,12 +1,12 @@
 //! The node's end of the control connection: it says which session it belongs to, and lists names when asked.
 //!
-//! Where the daemon is on this host it is the session's lifeline, over one of the daemon's Unix sockets. Elsewhere it goes
-//! over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are listed
-//! by nobody, and the connection is tried again from time to time.
+//! Where the daemon is on this host it is the session's lifeline, over one of the daemon's Unix sockets. Elsewhere it
+//! goes over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are
+//! listed by nobody, and the connection is tried again from time to time.
 //!
-//! Invariant: a lifeline is closed only when its session is over here, or by the daemon. The daemon takes its end for the
-//! end of the process and gives the session's locks away at once, long before the guards know. So nothing that a daemon
-//! writes, or does not read, makes this side close it.
+//! Invariant: a lifeline is closed only when its session is over here, or by the daemon. The daemon takes its end for
+//! the end of the process and gives the session's locks away at once, long before the guards know. So nothing that a
+//! daemon writes, or does not read, makes this side close it.
 
 use crate::clock;
 use crate::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome, lifeline_text};

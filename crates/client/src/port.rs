@@ -25,8 +25,8 @@ pub(crate) struct Port {
     pub(crate) alarm: Alarm,
     /// Something has changed for its thread since that looked: set first, then `asleep` is looked at.
     pub(crate) news: AtomicBool,
-    /// Its thread sleeps, or is about to: set first, then `news` is looked at. All four steps are sequentially consistent,
-    /// so one of the two sides sees the other.
+    /// Its thread sleeps, or is about to: set first, then `news` is looked at. All four steps are sequentially
+    /// consistent, so one of the two sides sees the other.
     pub(crate) asleep: AtomicBool,
     /// A thread uses it now and reads it. Set and cleared by the thread that keeps it, and by no other.
     taken: AtomicBool,

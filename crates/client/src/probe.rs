@@ -41,8 +41,8 @@ impl Probe {
         Ok(Probe { reach, socket, echo, wait, sequence: 0, tended: None })
     }
 
-    /// Keeps the way: takes over from UDP once packets have shown where they come in, and asks for the route once a second.
-    /// To be called now and then, apart from what is timed.
+    /// Keeps the way: takes over from UDP once packets have shown where they come in, and asks for the route once a
+    /// second. To be called now and then, apart from what is timed.
     pub fn tend(&mut self) {
         self.socket.settle();
         let Some(reach) = &self.reach else { return };
@@ -104,7 +104,8 @@ impl Bypass {
         })
     }
 
-    /// Gives the session an answer that was accepted here. What it grants no request waits for, so the node gives it back.
+    /// Gives the session an answer that was accepted here. What it grants no request waits for, so the node gives it
+    /// back.
     pub fn hand_in(&self, answer: &[u8]) {
         self.connection.engine.visit(|core, now, _| core.node.on_packet(now, answer));
         self.connection.engine.entrust_timers();
@@ -121,8 +122,8 @@ impl Drop for Bypass {
 /// went; None: by UDP, as asked for.
 ///
 /// # Errors
-/// [`Error::Transport`] if the transport cannot be had, [`Error::System`] without sockets, [`Error::TimedOut`] if nothing
-/// comes back.
+/// [`Error::Transport`] if the transport cannot be had, [`Error::System`] without sockets, [`Error::TimedOut`] if
+/// nothing comes back.
 pub fn round_trips(
     transport: &Transport,
     echo: SocketAddrV4,

@@ -120,8 +120,8 @@ impl Builder {
         self
     }
 
-    /// Directory with this host's credentials for switches that it has joined. Without it, `WAYSIDE_CREDENTIALS`, else the
-    /// user's own (`wayside/node` in `XDG_CONFIG_HOME` or `~/.config`), then `/etc/wayside/node`.
+    /// Directory with this host's credentials for switches that it has joined. Without it, `WAYSIDE_CREDENTIALS`, else
+    /// the user's own (`wayside/node` in `XDG_CONFIG_HOME` or `~/.config`), then `/etc/wayside/node`.
     pub fn credentials(mut self, directory: impl Into<PathBuf>) -> Self {
         self.credentials = Some(directory.into());
         self
@@ -265,8 +265,8 @@ impl Session {
         clock::instant(self.info()?.lease_end)
     }
 
-    /// Whether the switch's daemon, on this host, is connected to this session: then the end of this process, however it
-    /// ends, is noticed at once. Without it, which is so on every other host and for a millisecond after the session
+    /// Whether the switch's daemon, on this host, is connected to this session: then the end of this process, however
+    /// it ends, is noticed at once. Without it, which is so on every other host and for a millisecond after the session
     /// began, it is noticed a lease and its grace later. `wayside doctor` says what is in the way.
     #[must_use]
     pub fn has_lifeline(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Sockets to the switch, and what their readers sleep on.
 //!
-//! Packets go by system calls of our own: glibc's are cancellation points, which costs each of them two locked instructions
-//! in a process of several threads, a twentieth of what the system call takes.
+//! Packets go by system calls of our own: glibc's are cancellation points, which costs each of them two locked
+//! instructions in a process of several threads, a twentieth of what the system call takes.
 
 use crate::transport::PortReport;
 use crate::xsk::{Flow, Reach};

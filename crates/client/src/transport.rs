@@ -3,8 +3,8 @@
 use crate::Error;
 use std::fmt;
 
-/// Says how reply ports are made for every session that is not told otherwise: `udp`, or `afxdp:INTERFACE[:FIRST_QUEUE]`.
-/// Where the switch is says [`ENDPOINTS_VARIABLE`](crate::ENDPOINTS_VARIABLE).
+/// Says how reply ports are made for every session that is not told otherwise: `udp`, or
+/// `afxdp:INTERFACE[:FIRST_QUEUE]`. Where the switch is says [`ENDPOINTS_VARIABLE`](crate::ENDPOINTS_VARIABLE).
 pub const TRANSPORT_VARIABLE: &str = "WAYSIDE_TRANSPORT";
 
 /// By which way packets leave a thread's reply port. Everything else of a session goes by UDP in either case.
@@ -13,8 +13,8 @@ pub enum Transport {
     /// A UDP socket: needs nothing.
     #[default]
     Udp,
-    /// An AF_XDP socket besides the UDP socket, past the kernel's network stack: about half the time of a round trip, for
-    /// privileges and a queue of the interface. `docs/endpoints.md` says more.
+    /// An AF_XDP socket besides the UDP socket, past the kernel's network stack: about half the time of a round trip,
+    /// for privileges and a queue of the interface. `docs/endpoints.md` says more.
     AfXdp {
         /// Over which the switch is reached.
         interface: String,

@@ -1,5 +1,5 @@
-//! AF_XDP between two hosts in network namespaces (docs/endpoints.md): locks by it, and all that must not break it, or be
-//! broken by it.
+//! AF_XDP between two hosts in network namespaces (docs/endpoints.md): locks by it, and all that must not break it, or
+//! be broken by it.
 #![cfg(feature = "afxdp")]
 
 #[path = "support/network.rs"]

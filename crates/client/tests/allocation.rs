@@ -1,6 +1,6 @@
-//! Acquire, release and hand-over allocate nothing once every buffer has been used: not once in 200,000 locks. A test file
-//! of its own, for it counts the allocations of the process, of the sessions' background threads too; the switch, and the
-//! daemon's end of the lifelines, are in another process.
+//! Acquire, release and hand-over allocate nothing once every buffer has been used: not once in 200,000 locks. A test
+//! file of its own, for it counts the allocations of the process, of the sessions' background threads too; the switch,
+//! and the daemon's end of the lifelines, are in another process.
 //!
 //! The protocol machine alone does a million, with losses and pauses, in the test of this name in `wayside-protocol`.
 
@@ -84,8 +84,8 @@ fn the_data_path_does_not_allocate() {
     assert_clean("hand-overs", || hand_overs(&sessions[1], &sessions[2]));
 }
 
-/// On a machine so busy that a thread is away while its answer lies unread, a slot may need recovery, and a census is no
-/// part of the data path: then all is done once more. A data path that allocates has no clean run.
+/// On a machine so busy that a thread is away while its answer lies unread, a slot may need recovery, and a census is
+/// no part of the data path: then all is done once more. A data path that allocates has no clean run.
 fn assert_clean(what: &str, run: impl Fn() -> u64) {
     let made: Vec<u64> = (0..RUNS).map(|_| run()).take_while(|&made| made > 0).collect();
     assert!(made.len() < RUNS, "{what}: allocations of each run: {made:?}");

@@ -1,5 +1,5 @@
-//! Metrics of the client: a recorder of the test's own hears of everything that happens to locks, and observing costs no
-//! allocation. One test, for a process has one recorder.
+//! Metrics of the client: a recorder of the test's own hears of everything that happens to locks, and observing costs
+//! no allocation. One test, for a process has one recorder.
 
 mod support;
 

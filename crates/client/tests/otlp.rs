@@ -154,7 +154,8 @@ fn spans_of_sampled_acquires_reach_a_collector() {
     for span in &spans {
         assert_eq!(span.name, "wayside.acquire");
         assert_eq!(hex(&span.trace_id)[16..], attribute(span, "wayside.request"));
-        // The switch's part, as its answer tells it: it granted, in one round trip, in this epoch and tenure of the slot.
+        // The switch's part, as its answer tells it: it granted, in one round trip, in this epoch and tenure of the
+        // slot.
         assert_eq!(attribute(span, "wayside.path"), "switch");
         let slot: u64 = attribute(span, "wayside.slot").parse().expect("a number");
         let (_, stamp) = stamps.iter().find(|(name, _)| *name == slot).expect("numbers are their own slots");

@@ -1,5 +1,5 @@
-//! Traces of the client: spans of one request, from the process that asks and from the one that keeps the books, are one
-//! trace. One test, for a process has one tracer provider.
+//! Traces of the client: spans of one request, from the process that asks and from the one that keeps the books, are
+//! one trace. One test, for a process has one tracer provider.
 
 mod support;
 

@@ -1,8 +1,8 @@
-//! What the switch's program costs traffic that is none of its business: round trips and bulk through its port, with and
-//! without it, in turn. `cargo run --release -p wayside-daemon --features xdp --example passing`, as root.
+//! What the switch's program costs traffic that is none of its business: round trips and bulk through its port, with
+//! and without it, in turn. `cargo run --release -p wayside-daemon --features xdp --example passing`, as root.
 //!
-//! Two hosts joined by veth, client and server on one processor. veth itself takes another way once anything is attached,
-//! so a program that passes everything is measured as well: the rest is the switch's.
+//! Two hosts joined by veth, client and server on one processor. veth itself takes another way once anything is
+//! attached, so a program that passes everything is measured as well: the rest is the switch's.
 
 #[cfg(not(feature = "xdp"))]
 fn main() {
@@ -115,8 +115,8 @@ mod measured {
         Ok(())
     }
 
-    /// Medians over the rounds, and the ratio to the same round with nothing attached: median, and the tenth and ninetieth
-    /// of a hundred.
+    /// Medians over the rounds, and the ratio to the same round with nothing attached: median, and the tenth and
+    /// ninetieth of a hundred.
     fn report(figures: &[Vec<Vec<f64>>]) {
         println!("{ROUNDS} rounds, {ROUND_TRIPS} round trips of 64 bytes and {} MiB each", BULK >> 20);
         for (kind, name) in KINDS.iter().enumerate() {

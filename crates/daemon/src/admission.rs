@@ -1,17 +1,18 @@
-//! Who may enrol: tokens that let a host in once, and the hosts that were let in. Files in the state directory, which is
-//! the daemon's user's alone, so that `wayside node` works whether a daemon runs or not.
+//! Who may enrol: tokens that let a host in once, and the hosts that were let in. Files in the state directory, which
+//! is the daemon's user's alone, so that `wayside node` works whether a daemon runs or not.
 //!
 //! ```text
-//!   enrolment/authority.der  the certificate of the switch's authority      enrolment/place  where hosts join, and for what
-//!   enrolment/tokens/ID      what a token is good for, as JSON              ──redeemed──► ID.used
-//!   enrolment/hosts/ID       a host that may enrol, as JSON                 enrolment/ends/ID  when its latest certificate ends
+//!   enrolment/authority.der  the certificate of the switch's authority      enrolment/place  where hosts join, and for
+//!   what enrolment/tokens/ID      what a token is good for, as JSON              ──redeemed──► ID.used
+//!   enrolment/hosts/ID       a host that may enrol, as JSON                 enrolment/ends/ID  when its latest
+//!   certificate ends
 //! ```
 //!
 //! Invariants
-//! * A token's secret is nowhere: its ID is the SHA-256 of it. Renaming its file is what redeems it, so that of any number
-//!   of hosts with one token one is let in.
-//! * A host may enrol only as long as its file in `hosts` is there, which is written once: whoever renews a certificate can't
-//!   bring back a host that is being removed. Its ID is the SHA-256 of its public key, so that it stays the same.
+//! * A token's secret is nowhere: its ID is the SHA-256 of it. Renaming its file is what redeems it, so that of any
+//!   number of hosts with one token one is let in.
+//! * A host may enrol only as long as its file in `hosts` is there, which is written once: whoever renews a certificate
+//!   can't bring back a host that is being removed. Its ID is the SHA-256 of its public key, so that it stays the same.
 
 use crate::failure::Failure;
 use ring::digest::{SHA256, digest};
@@ -129,7 +130,8 @@ impl Admission {
         self.write(PLACE, &serde_json::to_vec(&Place { address, namespaces })?)
     }
 
-    /// Writes a token that is good once, for `lifetime`: it lets a host enrol in `namespaces`, or in all if that is empty.
+    /// Writes a token that is good once, for `lifetime`: it lets a host enrol in `namespaces`, or in all if that is
+    /// empty.
     pub fn token(&self, lifetime: Duration, namespaces: &[String]) -> Result<Token, Failure> {
         let shown = self.directory.display();
         let failed = |error: io::Error| Failure::system(format_args!("can't write a token in {shown}"), &error);
@@ -212,8 +214,8 @@ impl Admission {
         text.parse().unwrap_or(0)
     }
 
-    /// The number of the host with this public key, and what is written of it, if it may enrol. Of what can't be read nothing
-    /// is allowed.
+    /// The number of the host with this public key, and what is written of it, if it may enrol. Of what can't be read
+    /// nothing is allowed.
     pub fn host(&self, key: &[u8]) -> Option<(u64, Host)> {
         let id = key_id(key);
         let text = self.read(&format!("{HOSTS}/{id}")).ok().flatten()?;

@@ -59,8 +59,8 @@ pub enum Node {
     Token(TokenArgs),
     /// Let this host join, with a token; as root for root's processes, as any other user for that user's
     Join(JoinArgs),
-    /// Renew this host's certificate, if a third or less of its time is left: as who keeps its credentials. Processes with a
-    /// session do so by themselves
+    /// Renew this host's certificate, if a third or less of its time is left: as who keeps its credentials. Processes
+    /// with a session do so by themselves
     Renew(RenewArgs),
     /// List the hosts that may enrol: on the switch's host, as the daemon's user
     List(StateArgs),
@@ -122,8 +122,8 @@ pub struct RemoveArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Half a minute, one table: an acquire, a cycle and a hand-over through a switch of its own, in turn with a bare UDP
-    /// echo, and with Redis if redis-server is installed
+    /// Half a minute, one table: an acquire, a cycle and a hand-over through a switch of its own, in turn with a bare
+    /// UDP echo, and with Redis if redis-server is installed
     Quick(QuickArgs),
 }
 
@@ -150,7 +150,8 @@ timed out (see -E), 76 lost or its --ttl over while COMMAND ran, 77 not allowed,
 
 #[derive(Debug, Args)]
 pub struct SwitchArgs {
-    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and an array of tables `namespace` (name, slots, policy)
+    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and an array of tables `namespace`
+    /// (name, slots, policy)
     #[arg(long, env = "WAYSIDE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -219,7 +220,8 @@ pub struct LockArgs {
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub ttl: Option<Duration>,
 
-    /// After this time without contact to the switch COMMAND has been ended and the lock is free [default: the switch's]
+    /// After this time without contact to the switch COMMAND has been ended and the lock is free [default: the
+    /// switch's]
     #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME", value_parser = lease)]
     pub lease: Option<Duration>,
 

@@ -264,8 +264,8 @@ fn doctor_warns_of_a_switch_that_believes_everybody() {
     assert!(finding["level"] == "note" && finding["finding"].as_str().unwrap().starts_with(says), "{finding}");
 }
 
-/// At once it can neither lock nor stay; what it holds is nobody else's before it knows that it has lost it. So too where no
-/// daemon ran when it was removed.
+/// At once it can neither lock nor stay; what it holds is nobody else's before it knows that it has lost it. So too
+/// where no daemon ran when it was removed.
 #[test]
 fn sessions_of_a_host_that_is_removed_are_cut_off() {
     for while_it_runs in [true, false] {

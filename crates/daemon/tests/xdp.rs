@@ -506,8 +506,8 @@ fn attaching_and_detaching_under_load_loses_nothing() {
     assert_eq!(counters.sum(), done);
 }
 
-/// What is not Wayside's passes as if there were no program: TCP to the same host, IPv6, other ports, fragments, IPv4 of
-/// another address, and the port's own number over TCP.
+/// What is not Wayside's passes as if there were no program: TCP to the same host, IPv6, other ports, fragments, IPv4
+/// of another address, and the port's own number over TCP.
 #[test]
 fn other_traffic_passes() {
     let Some(world) = World::or_skip(1) else { return };

@@ -11,8 +11,8 @@
 //!   transfer, so it protects no transfer: the locks of Wayside do.
 //! * A step writes one page with one system call, and a process dies by SIGKILL between its system calls, not within
 //!   the copying of a page. So a transfer is in the file as a whole or not at all, and the sum survives `kill -9`.
-//! * `balance` is what a teller wrote: what it had read, plus or minus an amount. `booked` is what the bank itself added
-//!   up of these amounts, within its steps. They differ where one teller has overwritten what another one did.
+//! * `balance` is what a teller wrote: what it had read, plus or minus an amount. `booked` is what the bank itself
+//!   added up of these amounts, within its steps. They differ where one teller has overwritten what another one did.
 //! * An account refuses tokens below the highest that it was ever shown, by readings as well as by writes. With writes
 //!   alone, a stale write could slip in after the next holder has read and before it has written, and be overwritten.
 

@@ -41,8 +41,8 @@ impl Drop for FileLock<'_> {
     }
 }
 
-/// Kills the process that `command` becomes if this one dies, even by SIGKILL, and lets it hear the signals that this one
-/// keeps for [`is_interrupted`]: a mask is inherited.
+/// Kills the process that `command` becomes if this one dies, even by SIGKILL, and lets it hear the signals that this
+/// one keeps for [`is_interrupted`]: a mask is inherited.
 pub fn prepare_child(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     let prepare = || {

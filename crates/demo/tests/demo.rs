@@ -42,8 +42,8 @@ fn demo(arguments: &[&str]) -> Output {
         .expect("it starts")
 }
 
-/// The binary beside the demo's. `cargo test --workspace` has just built it, for the daemon's own tests; with the demo's
-/// tests alone it may have to be built first.
+/// The binary beside the demo's. `cargo test --workspace` has just built it, for the daemon's own tests; with the
+/// demo's tests alone it may have to be built first.
 fn wayside() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

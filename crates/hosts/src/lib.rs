@@ -1,6 +1,6 @@
-//! Hosts for tests, measurements and the demo: network namespaces without names, joined by veth pairs. The kernel removes
-//! them, with everything in them, when the last descriptor and process are gone: nothing is left behind, however a run
-//! ends.
+//! Hosts for tests, measurements and the demo: network namespaces without names, joined by veth pairs. The kernel
+//! removes them, with everything in them, when the last descriptor and process are gone: nothing is left behind,
+//! however a run ends.
 
 #[cfg(feature = "xdp")]
 mod pass;
@@ -49,8 +49,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Joins two hosts by a veth pair, interface `here` of this one and `there` of the other, with `queues` queues at both
-    /// ends: XDP on veth needs as many to receive on as the other end sends on.
+    /// Joins two hosts by a veth pair, interface `here` of this one and `there` of the other, with `queues` queues at
+    /// both ends: XDP on veth needs as many to receive on as the other end sends on.
     ///
     /// # Errors
     /// What `ip` says.

@@ -14,8 +14,8 @@ pub struct Program {
 }
 
 impl Host {
-    /// Attaches a program that passes everything: what a native program at the other end of this veth sends back would be
-    /// dropped by the kernel otherwise.
+    /// Attaches a program that passes everything: what a native program at the other end of this veth sends back would
+    /// be dropped by the kernel otherwise.
     ///
     /// # Errors
     /// What the kernel says.

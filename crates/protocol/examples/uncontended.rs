@@ -1,13 +1,13 @@
-//! What a node itself costs where nobody else wants the lock, without sockets, threads or a system call but the clock's:
-//! `cargo run --release -p wayside-protocol --example uncontended [ROUNDS]`.
+//! What a node itself costs where nobody else wants the lock, without sockets, threads or a system call but the
+//! clock's: `cargo run --release -p wayside-protocol --example uncontended [ROUNDS]`.
 //!
-//! One node and the real core in one process. Every lock is of a fresh name, and in turn asked for, decided on, granted,
-//! given back, freed and answered; after every call its owner takes what there is, as a client does: events, packets, the
-//! next timer. Then the same with 32 locks to a packet.
+//! One node and the real core in one process. Every lock is of a fresh name, and in turn asked for, decided on,
+//! granted, given back, freed and answered; after every call its owner takes what there is, as a client does: events,
+//! packets, the next timer. Then the same with 32 locks to a packet.
 //!
 //! A look at the clock costs about as much as a step: what it costs by itself is taken off. Counts are steadier than
-//! times: `valgrind --tool=callgrind` has each step under its own name, `step_acquire` to `step_answer_many`. Of a step,
-//! 60 to 90 instructions are this program's own.
+//! times: `valgrind --tool=callgrind` has each step under its own name, `step_acquire` to `step_answer_many`. Of a
+//! step, 60 to 90 instructions are this program's own.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -1,8 +1,8 @@
 //! What books are made of: agents, packets in limbo, claims, queues on their way to the next agent.
 //!
 //! Invariants: the memory of agents and limbos is kept for the next ones, and made when there are more books than ever
-//! before. So a lock that comes and goes allocates nothing, nor does what a lost packet or a pause brings along: how much
-//! memory there is follows from the most locks at a time alone.
+//! before. So a lock that comes and goes allocates nothing, nor does what a lost packet or a pause brings along: how
+//! much memory there is follows from the most locks at a time alone.
 
 use crate::agent::{Agent, Party};
 use crate::books::{Book, Books, Place};
@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::mem;
 use wayside_wire::Entry;
 
-/// Agents whose memory is kept for reuse, with their limbos some 1,100 bytes each: a node that takes and gives back a thousand locks in turn
-/// allocates nothing.
+/// Agents whose memory is kept for reuse, with their limbos some 1,100 bytes each: a node that takes and gives back a
+/// thousand locks in turn allocates nothing.
 const SPARE_MOST: usize = 1_024;
 /// Books for which memory is made at first.
 const SPARE_FIRST: usize = 16;
@@ -62,8 +62,8 @@ pub struct Agency {
 }
 
 impl Agency {
-    /// Makes room for as many books again as there are, and agents and limbos for them; one more, for the moment in which
-    /// one takes the place of another.
+    /// Makes room for as many books again as there are, and agents and limbos for them; one more, for the moment in
+    /// which one takes the place of another.
     #[cold]
     fn provide(&mut self) {
         let former = self.books.room();

@@ -2,9 +2,10 @@
 //!
 //! Invariants
 //! * A book exists only while it holds something.
-//! * A *plain* book has nothing but `waits`, `sole` and `due`; everything else in it is as [`Book::plain`] made it. It is
-//!   plain until somebody looks at it for anything else, by [`Agency::get`](crate::agency::Agency::get), which writes its
-//!   `sole` out as an agent: so in the uncontended way nobody makes, empties or looks through what others may have left.
+//! * A *plain* book has nothing but `waits`, `sole` and `due`; everything else in it is as [`Book::plain`] made it. It
+//!   is plain until somebody looks at it for anything else, by [`Agency::get`](crate::agency::Agency::get), which
+//!   writes its `sole` out as an agent: so in the uncontended way nobody makes, empties or looks through what others
+//!   may have left.
 //! * `sole` and `agent` are not both there.
 
 use crate::agency::{Claim, Handing, Stray};
@@ -75,7 +76,8 @@ impl Book {
         self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
     }
 
-    /// Whether this node's own agent decides on a request of this node. An exclusive one closes an OPEN slot, at the switch.
+    /// Whether this node's own agent decides on a request of this node. An exclusive one closes an OPEN slot, at the
+    /// switch.
     #[inline]
     pub fn decides(&self, mode: Mode) -> bool {
         let (usable, open) = match (&self.agent, &self.sole) {

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// First in, first out: `items[head..]`. Whenever it is empty it begins anew at the start of its memory, which thus stays in
-/// the nearest cache, and neither end ever wraps around.
+/// First in, first out: `items[head..]`. Whenever it is empty it begins anew at the start of its memory, which thus
+/// stays in the nearest cache, and neither end ever wraps around.
 ///
 /// Invariant: with room for `n`, it allocates nothing while there are never more than `n`.
 pub struct Fifo<T> {

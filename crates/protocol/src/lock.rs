@@ -122,8 +122,8 @@ impl Request {
         }
     }
 
-    /// As a packet of `epoch` shows it that speaks of its grant. An ordinal of an earlier epoch means nothing any more, as
-    /// tenures have begun anew: it would be taken for another reader's.
+    /// As a packet of `epoch` shows it that speaks of its grant. An ordinal of an earlier epoch means nothing any more,
+    /// as tenures have begun anew: it would be taken for another reader's.
     pub fn speaking(&self, id: u64, holder: Handle, epoch: u32, grant: Grant) -> Entry {
         let Grant { token, ordinal } = grant;
         let mut entry = self.asking(id, holder);
@@ -193,7 +193,8 @@ fn empty_cells(count: usize) -> Vec<Cell> {
     (0..count).map(Cell::empty).collect()
 }
 
-/// All requests of a node: a table in which an id's low bits are its place, so that finding one takes a look and no hash.
+/// All requests of a node: a table in which an id's low bits are its place, so that finding one takes a look and no
+/// hash.
 ///
 /// Invariants: at most half of the cells are taken, so that a new id, which must have an empty one, is found after two
 /// tries on average; ids whose cell is taken are left out. Only an id of the past may find its cell taken when it comes
@@ -351,8 +352,8 @@ impl Requests {
         all
     }
 
-    /// The oldest id that may still matter. It never goes back, and every id costs one look at most: at itself, or, where
-    /// more have gone by since than there are cells, at a cell.
+    /// The oldest id that may still matter. It never goes back, and every id costs one look at most: at itself, or,
+    /// where more have gone by since than there are cells, at a cell.
     pub fn oldest(&mut self) -> u64 {
         if self.next - self.oldest > self.cells.len() as u64 {
             let ids = self.iter().map(|(RequestId(id), _)| id).filter(|id| *id >= self.oldest);

@@ -31,8 +31,8 @@ impl Frame {
     }
 }
 
-/// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all. It begins anew whenever it
-/// is empty: who sends as he writes always has the same frame, in the nearest cache.
+/// First in, first out. `head..head + len` (modulo the ring's size) are waiting, `bytes` in all. It begins anew
+/// whenever it is empty: who sends as he writes always has the same frame, in the nearest cache.
 struct Ring {
     frames: Vec<Frame>,
     head: usize,

@@ -1,9 +1,9 @@
 //! What is due when, but for the session's own timer. (Time, what) in order of time; whoever is named keeps its own due
 //! time, and an entry whose time is no longer that is stale.
 //!
-//! A stale entry is skipped when it is due, and dropped when it is at the top and somebody asks what is next. One behind
-//! another that is current may not come there for long, while a busy node adds 100,000 a second: so all of them are
-//! dropped when they are most.
+//! A stale entry is skipped when it is due, and dropped when it is at the top and somebody asks what is next. One
+//! behind another that is current may not come there for long, while a busy node adds 100,000 a second: so all of them
+//! are dropped when they are most.
 
 use crate::fifo::Fifo;
 use crate::{RequestId, Time};
@@ -27,8 +27,8 @@ const FEW: usize = 64;
 /// How far ahead the queue reaches, in microseconds: the first retransmissions, of which every request has one.
 const NEAR: u64 = 8_000;
 
-/// The heap, and before it a queue of what is near and comes in the order in which it is due: nearly everything does, as
-/// first retransmissions all have the same delay.
+/// The heap, and before it a queue of what is near and comes in the order in which it is due: nearly everything does,
+/// as first retransmissions all have the same delay.
 ///
 /// Invariant: while nobody finds them crowded, both have at most `most` entries, and room for as many again.
 #[derive(Default)]
@@ -68,8 +68,8 @@ impl Timers {
         Some(first)
     }
 
-    /// Time of the first entry that is current; [`Time::NEVER`], if there is none. Drops the stale ones before it, so that
-    /// an uncontended lock leaves nothing behind to wake up for.
+    /// Time of the first entry that is current; [`Time::NEVER`], if there is none. Drops the stale ones before it, so
+    /// that an uncontended lock leaves nothing behind to wake up for.
     #[inline]
     pub fn next(&mut self, is_current: impl Fn(Time, Due) -> bool) -> Time {
         let near = loop {

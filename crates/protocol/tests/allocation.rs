@@ -1,5 +1,6 @@
-//! Nodes against the real core, in one process and at virtual times: after a short warm-up nothing that they do allocates,
-//! whatever the network loses and however long a process sleeps. A test file of its own, for it counts allocations.
+//! Nodes against the real core, in one process and at virtual times: after a short warm-up nothing that they do
+//! allocates, whatever the network loses and however long a process sleeps. A test file of its own, for it counts
+//! allocations.
 //!
 //! How much memory a node has follows from the most locks at a time alone: so the warm-up goes once to that number,
 //! without a loss or a pause, and everything else comes afterwards.

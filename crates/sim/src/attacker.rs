@@ -15,8 +15,9 @@ pub fn flip(packet: &mut [u8], dice: &mut Dice) {
     }
 }
 
-/// A packet of his, for the switch or for a host: one that he has seen, changed, or sent where it does not belong. What is
-/// only sent from or to another address is as its sender signed it: answers go astray, and whom it is not meant for knows.
+/// A packet of his, for the switch or for a host: one that he has seen, changed, or sent where it does not belong. What
+/// is only sent from or to another address is as its sender signed it: answers go astray, and whom it is not meant for
+/// knows.
 pub fn forge(seen: &[Flight], hosts: u64, dice: &mut Dice) -> Flight {
     let mut flight = seen[dice.below(seen.len() as u64) as usize].clone();
     flight.is_tampered = true;

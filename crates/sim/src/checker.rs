@@ -1,13 +1,16 @@
 //! The checkers. They know nothing of slots, agents or packets: only who was told what, when, whose lease still runs by
-//! its own clock, and, for S3, who has vanished from an agent's books and why. What applications do is decided elsewhere.
+//! its own clock, and, for S3, who has vanished from an agent's books and why. What applications do is decided
+//! elsewhere.
 //!
 //! | id | checked |
 //! | --- | --- |
 //! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode |
-//! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one is below no exclusive |
+//! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one is below no exclusive
+//! |
 //! | S3 | at every release: the process still has every other hold it was granted and did not give back; |
 //! | | and an agent's books lose nobody but the one whom a release names, nor ever one who holds |
-//! | A1 | with authentication on: who is told something that nobody signed for him, or that was changed, does not notice |
+//! | A1 | with authentication on: who is told something that nobody signed for him, or that was changed, does not
+//! notice |
 //! | A2 | whatever the switch or its controller sends, the receiver's key signed |
 //! | A3 | no node is ever two rotations of its keys behind |
 //! | L1 | at the end: nobody waits any more |

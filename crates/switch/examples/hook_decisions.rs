@@ -1,6 +1,6 @@
-//! What a decision costs in the kernel: `cargo run --release -p wayside-switch --features xdp --example hook_decisions`,
-//! as root. Against a program that parses, looks up, compare-and-swaps one word and turns the frame around
-//! (`dataplane/cases/timed.bpf.c`), in rounds of both, over switches of three sizes. Two readings:
+//! What a decision costs in the kernel: `cargo run --release -p wayside-switch --features xdp --example
+//! hook_decisions`, as root. Against a program that parses, looks up, compare-and-swaps one word and turns the frame
+//! around (`dataplane/cases/timed.bpf.c`), in rounds of both, over switches of three sizes. Two readings:
 //!
 //! * whole: `BPF_PROG_TEST_RUN` of a program, once a packet. What a test run costs by itself (`nothing`), and with the
 //!   preparation of a packet (`prepared`), is in it. Besides in a chain, where no packet's slot is known before the
@@ -16,8 +16,8 @@ use std::os::fd::AsFd;
 use wayside_wire::{NodeState, PORT, entry_at};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/timed.bpf.o"));
-/// Packets of one run; runs of a round, of which the fastest counts, as the one that nothing else on the machine held up;
-/// rounds.
+/// Packets of one run; runs of a round, of which the fastest counts, as the one that nothing else on the machine held
+/// up; rounds.
 const PACKETS: u32 = 5_000;
 const RUNS: usize = 8;
 const ROUNDS: usize = 15;

@@ -1,7 +1,7 @@
 //! Counters of drops, verdicts and outcomes.
 //!
-//! The first threads count in lanes of their own, so that counting costs neither a cache line that another core wants nor
-//! a locked instruction. All later ones share the last lane. Reading adds the lanes up.
+//! The first threads count in lanes of their own, so that counting costs neither a cache line that another core wants
+//! nor a locked instruction. All later ones share the last lane. Reading adds the lanes up.
 
 use std::cell::Cell;
 use std::ffi::CStr;

@@ -1,9 +1,9 @@
-//! The switch: the data plane's core (`dataplane/`, C) over memory that this crate owns, or that it shares with the core
-//! at the kernel's XDP hook (`xdp`).
+//! The switch: the data plane's core (`dataplane/`, C) over memory that this crate owns, or that it shares with the
+//! core at the kernel's XDP hook (`xdp`).
 //!
-//! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads and
-//! changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and no
-//! clock: whoever calls it sends what it says to where it says.
+//! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads
+//! and changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and
+//! no clock: whoever calls it sends what it says to where it says.
 
 mod counters;
 mod layout;
@@ -42,8 +42,8 @@ impl Switch {
         Verdict::from(raw)
     }
 
-    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent. False: the agent has no key, and must
-    /// not get it.
+    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent. False: the agent has no key, and
+    /// must not get it.
     ///
     /// # Panics
     /// If the packet is shorter than a header.

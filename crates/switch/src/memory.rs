@@ -236,8 +236,8 @@ impl SwitchMemory for Switch {
         node.address.store((*entry.address.ip()).into(), Release);
         node.agent_port.store(entry.address.port(), Release);
         node.namespace.store(entry.namespace, Release);
-        // The node that had the handle before may have been elsewhere: until the new one's first heartbeat its packets go
-        // by the kernel's routes.
+        // The node that had the handle before may have been elsewhere: until the new one's first heartbeat its packets
+        // go by the kernel's routes.
         if let Some(ways) = &self.memory.ways {
             ways[usize::from(handle)].store(0, Release);
         }

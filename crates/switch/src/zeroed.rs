@@ -80,8 +80,8 @@ impl<T: Zeroable> Deref for Zeroed<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `count` elements were allocated or mapped, every value of their integers is one, and they live as long as
-        // self.
+        // SAFETY: `count` elements were allocated or mapped, every value of their integers is one, and they live as
+        // long as self.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }

@@ -1,5 +1,5 @@
-//! docs/security.md: whoever has no key changes nothing, by whatever packet. Genuine packets go through, forged ones among
-//! them do not: in the end the switch is what the genuine ones alone have made of another one.
+//! docs/security.md: whoever has no key changes nothing, by whatever packet. Genuine packets go through, forged ones
+//! among them do not: in the end the switch is what the genuine ones alone have made of another one.
 
 mod engine;
 
@@ -111,8 +111,8 @@ fn a_million_forged_packets_change_nothing() {
     assert!(changes > FORGED / 100, "hardly any genuine packet did anything: {changes}");
 }
 
-/// A packet that was recorded comes again, later, as it was: its tag is right. What it may change is what the protocol lets
-/// any late copy change, and a heartbeat's sequence is over.
+/// A packet that was recorded comes again, later, as it was: its tag is right. What it may change is what the protocol
+/// lets any late copy change, and a heartbeat's sequence is over.
 #[test]
 fn a_recorded_heartbeat_is_over() {
     let mut random = Random::new(4);

@@ -1,4 +1,5 @@
-//! What holds for every packet whatsoever (`dataplane/fission.h`, `session.h`, `packet.h`: Invariants), on random switches.
+//! What holds for every packet whatsoever (`dataplane/fission.h`, `session.h`, `packet.h`: Invariants), on random
+//! switches.
 
 mod engine;
 
@@ -90,8 +91,8 @@ fn of_every_packet() {
             let after = native.get();
             let context =
                 OnPanic(|| eprintln!("seed {seed}, packet {index}: {packet:02x?}\n{verdict:?} of {before:?}"));
-            // One verdict or, dropped, one reason; one that is refused in an answer counts both. What has no key is dropped
-            // as an answer.
+            // One verdict or, dropped, one reason; one that is refused in an answer counts both. What has no key is
+            // dropped as an answer.
             let counts = match verdict.action {
                 DROP if verdict.reason == DropReason::NoKey as u8 => 2..=3,
                 DROP => 1..=1,

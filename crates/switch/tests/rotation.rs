@@ -1,5 +1,5 @@
-//! Keys change while the data plane reads them: whatever it reads, it believes nothing that was not signed under a whole
-//! key, and goes on believing what was.
+//! Keys change while the data plane reads them: whatever it reads, it believes nothing that was not signed under a
+//! whole key, and goes on believing what was.
 
 mod support;
 
@@ -12,7 +12,8 @@ use wayside_switch::Action;
 use wayside_wire::{Entry, Header, header_flag, kind};
 
 const SECRET: Secret = Secret([3; 32]);
-/// Packets while keys change all the time: enough to meet a key half written, even where two CPUs are shared with others.
+/// Packets while keys change all the time: enough to meet a key half written, even where two CPUs are shared with
+/// others.
 const ROUNDS: u32 = 2_000_000;
 
 fn period(rotation: u32) -> Period {
@@ -39,8 +40,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// One thread rotates as fast as it can. Another one sends packets signed under keys that were in a slot for a moment, or
-/// half: of the former all that still stand may pass, of the latter none.
+/// One thread rotates as fast as it can. Another one sends packets signed under keys that were in a slot for a moment,
+/// or half: of the former all that still stand may pass, of the latter none.
 #[test]
 fn half_written_keys_sign_nothing() {
     let switch = support::switch(8, 1);

@@ -1,10 +1,11 @@
-//! What an application can watch of its locks: metrics, with the feature `metrics`, and traces of some requests, with the
-//! feature `otel` (docs/metrics.md). Without these features an [`Observer`] and a [`Watch`] have no size, and everything
-//! here is nothing.
+//! What an application can watch of its locks: metrics, with the feature `metrics`, and traces of some requests, with
+//! the feature `otel` (docs/metrics.md). Without these features an [`Observer`] and a [`Watch`] have no size, and
+//! everything here is nothing.
 //!
 //! Invariants: nothing here waits for anybody, and of what it is told under the session's lock it writes down at most a
-//! few words; spans are given to the application's exporter by the threads that called and by the background thread, without
-//! that lock. Metrics have their handles from the session's beginning, so that observing a value allocates nothing.
+//! few words; spans are given to the application's exporter by the threads that called and by the background thread,
+//! without that lock. Metrics have their handles from the session's beginning, so that observing a value allocates
+//! nothing.
 
 #[cfg(feature = "metrics")]
 mod meters;

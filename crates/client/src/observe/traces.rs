@@ -1,9 +1,9 @@
-//! Traces of single requests, as spans of OpenTelemetry: of an acquire, in the process that asks, and of its stay at the
-//! agent, in the process that keeps the lock's books.
+//! Traces of single requests, as spans of OpenTelemetry: of an acquire, in the process that asks, and of its stay at
+//! the agent, in the process that keeps the lock's books.
 //!
-//! Which requests are traced follows from their ids, which every packet carries and which no other request of the cluster
-//! has: so all processes that trace one in as many trace the same ones, without a word in any packet. The id makes the
-//! trace's id too, and thereby one trace of the spans of all processes.
+//! Which requests are traced follows from their ids, which every packet carries and which no other request of the
+//! cluster has: so all processes that trace one in as many trace the same ones, without a word in any packet. The id
+//! makes the trace's id too, and thereby one trace of the spans of all processes.
 
 use super::{Failure, word_of_mode, word_of_path};
 use opentelemetry::trace::{

@@ -47,7 +47,8 @@ impl Envelope {
     }
 }
 
-/// The packet in a frame that the XDP program let through, if it is for port `number`: the number may have changed since.
+/// The packet in a frame that the XDP program let through, if it is for port `number`: the number may have changed
+/// since.
 pub(super) fn packet_for(number: u16, frame: &[u8]) -> Option<&[u8]> {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     if half(UDP + 2)? != number {

@@ -1,7 +1,8 @@
 //! An interface with the client's XDP program attached, shared by all sessions of this process.
 //!
-//! The program (`dataplane/endpoint.bpf.c`) hangs on a link, which the kernel takes down with this process, however that
-//! ends. An interface has room for one program: another process is told that the hook is taken, and changes nothing.
+//! The program (`dataplane/endpoint.bpf.c`) hangs on a link, which the kernel takes down with this process, however
+//! that ends. An interface has room for one program: another process is told that the hook is taken, and changes
+//! nothing.
 
 use super::device;
 use crate::Error;

@@ -294,12 +294,13 @@ impl<T: Copy> Ring<T> {
         Ok(Ring { indices, flags, elements, _mapping: mapping, _elements: PhantomData })
     }
 
-    /// As the producer. There is always room: the ring is as long as there are frames for it, and this one is not in it.
-    /// (The consumer's index would not say so: the kernel raises it later than it hands a frame back by the other ring.)
+    /// As the producer. There is always room: the ring is as long as there are frames for it, and this one is not in
+    /// it. (The consumer's index would not say so: the kernel raises it later than it hands a frame back by the other
+    /// ring.)
     fn push(&mut self, element: T) {
         let index = self.indices.producer().load(Ordering::Relaxed);
-        // SAFETY: within the ring. The kernel has read what stood there, or the frame would not be ours; it reads this one
-        // when the index says so.
+        // SAFETY: within the ring. The kernel has read what stood there, or the frame would not be ours; it reads this
+        // one when the index says so.
         unsafe { self.elements.add((index % FRAMES) as usize).write(element) };
         self.indices.producer().store(index.wrapping_add(1), Ordering::Release);
     }
@@ -316,8 +317,8 @@ impl<T: Copy> Ring<T> {
         Some(element)
     }
 
-    /// Whether the kernel wants to be told of what was pushed. Asked with zero copy alone: a copying kernel always wants
-    /// to be told of packets and never of empty frames, and the fence costs 10 ns.
+    /// Whether the kernel wants to be told of what was pushed. Asked with zero copy alone: a copying kernel always
+    /// wants to be told of packets and never of empty frames, and the fence costs 10 ns.
     fn needs_wakeup(&self) -> bool {
         // The driver sets the flag, then looks at the ring once more; we must not look in the other order.
         fence(Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Which way the kernel would send to the switch: asked over netlink, so that its routes and neighbours hold for AF_XDP.
+//! Which way the kernel would send to the switch: asked over netlink, so that its routes and neighbours hold for
+//! AF_XDP.
 //!
 //! Packets of AF_XDP do not tell the kernel that a neighbour is alive. The session's heartbeats do, which go by UDP.
 

@@ -1,4 +1,5 @@
-//! Which mode the switch's program gets: as configured, and for `auto` the fastest that loses nothing, as far as is known.
+//! Which mode the switch's program gets: as configured, and for `auto` the fastest that loses nothing, as far as is
+//! known.
 
 use super::Card;
 use crate::config::Mode as Asked;

@@ -1,5 +1,6 @@
-//! What drivers ask for before they take an XDP program, as their sources in Linux 6.12 have it, with pages of 4 KiB. The
-//! program has no fragments, so a packet must fit one buffer. What a driver can do at all the kernel tells (from 6.3 on).
+//! What drivers ask for before they take an XDP program, as their sources in Linux 6.12 have it, with pages of 4 KiB.
+//! The program has no fragments, so a packet must fit one buffer. What a driver can do at all the kernel tells (from
+//! 6.3 on).
 
 /// Of one driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,8 @@ pub enum Queues {
 pub fn limits(driver: &str) -> Limits {
     let known = Limits { known: true, ..Limits::default() };
     match driver {
-        // ena_xdp.h: ENA_XDP_MAX_MTU, ena_xdp_legal_queue_count. With too many channels it does not say that it has XDP.
+        // ena_xdp.h: ENA_XDP_MAX_MTU, ena_xdp_legal_queue_count. With too many channels it does not say that it has
+        // XDP.
         "ena" => Limits {
             mtu: Some(3498),
             queues: Queues::Half,

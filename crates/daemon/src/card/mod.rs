@@ -1,8 +1,9 @@
-//! What network cards can do with XDP: by the kernel's word, from Linux 6.3 on, or else by what is known of their drivers.
+//! What network cards can do with XDP: by the kernel's word, from Linux 6.3 on, or else by what is known of their
+//! drivers.
 //!
-//! The switch's program hands copies of grants, and whatever is for another node, to the port where they leave. A driver
-//! with native XDP need not be able to do either half of that: to let go of a packet that it received, or to take one from
-//! elsewhere. Such packets would be lost, request after request, so the program does not belong there.
+//! The switch's program hands copies of grants, and whatever is for another node, to the port where they leave. A
+//! driver with native XDP need not be able to do either half of that: to let go of a packet that it received, or to
+//! take one from elsewhere. Such packets would be lost, request after request, so the program does not belong there.
 
 pub mod choice;
 pub mod drivers;
@@ -41,8 +42,8 @@ impl Card {
         self.kind.as_deref() == Some("veth")
     }
 
-    /// Why native XDP would lose packets on it; None also where that is not known. `kernel`: of its release, zeros if that
-    /// is not known. `attached`: a program is attached natively, so that the driver says all that it can do.
+    /// Why native XDP would lose packets on it; None also where that is not known. `kernel`: of its release, zeros if
+    /// that is not known. `attached`: a program is attached natively, so that the driver says all that it can do.
     pub fn loses(&self, kernel: (u32, u32), attached: bool) -> Option<String> {
         let name = &self.name;
         let driver = self.driver.as_deref().unwrap_or("its driver");

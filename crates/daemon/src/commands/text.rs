@@ -25,7 +25,8 @@ pub fn table(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// How long something has lasted, in the unit that people would choose: `0.8 ms`, `12 ms`, `2 s`, `3 min`, `5 h`, `2 d`.
+/// How long something has lasted, in the unit that people would choose: `0.8 ms`, `12 ms`, `2 s`, `3 min`, `5 h`, `2
+/// d`.
 pub fn lasted(duration: Duration) -> String {
     match duration.as_micros() {
         micros @ 0..1_000 => format!("0.{} ms", micros / 100),

@@ -1,5 +1,5 @@
-//! The admin port: for other hosts the control protocol's JSON lines, for those who watch over the daemon HTTP. The first
-//! byte of a connection tells which: HTTP begins with the capital letter of a method, JSON never does.
+//! The admin port: for other hosts the control protocol's JSON lines, for those who watch over the daemon HTTP. The
+//! first byte of a connection tells which: HTTP begins with the capital letter of a method, JSON never does.
 //!
 //! Against strangers: a connection says its first byte within 10 s, and at most 256 have not said it; one more ends the
 //! one that has been silent longest, so connections that are only held open keep nobody out. From that byte on it takes

@@ -1,8 +1,8 @@
 //! The switch's authority: signs for the hosts that it lets in, and for the switch itself at every start.
 //!
-//! Its key and certificate are made at the first start and kept in the state directory. They are good for ten years, and so
-//! is what the switch itself shows; a host's certificate has an end of its own, which the switch's clock counts. All begin
-//! long ago: hosts whose clock is at its beginning must be able to lock.
+//! Its key and certificate are made at the first start and kept in the state directory. They are good for ten years,
+//! and so is what the switch itself shows; a host's certificate has an end of its own, which the switch's clock counts.
+//! All begin long ago: hosts whose clock is at its beginning must be able to lock.
 
 use crate::admission::Admission;
 use crate::failure::Failure;
@@ -167,8 +167,8 @@ impl Authority {
     }
 }
 
-/// Takes what the authority has signed, however long ago: that its certificate has ended, a host is told by an answer, which
-/// says what to do. An alert of TLS says less, and may be lost with its connection.
+/// Takes what the authority has signed, however long ago: that its certificate has ended, a host is told by an answer,
+/// which says what to do. An alert of TLS says less, and may be lost with its connection.
 #[derive(Debug)]
 struct Ageless(Arc<dyn ClientCertVerifier>);
 

@@ -14,8 +14,8 @@ use std::ptr;
 /// of buffers, which an L2 cache holds.
 pub const BATCH: usize = 64;
 
-/// After a batch of one (or none) so many datagrams are received singly: recvmsg and sendmsg cost 150 ns less each than a
-/// batch of one. Then a batch is tried again, so that a backlog waits for 16 datagrams at most before it is batched.
+/// After a batch of one (or none) so many datagrams are received singly: recvmsg and sendmsg cost 150 ns less each than
+/// a batch of one. Then a batch is tried again, so that a backlog waits for 16 datagrams at most before it is batched.
 const ALONE: u32 = 16;
 
 /// A datagram longer than this is cut to it, a length that no kind of packet has: the core drops it as `bad_length`.
@@ -131,7 +131,8 @@ impl Batch {
         self.push(base, length, to);
     }
 
-    /// Queues a second datagram, which `fill` writes from the `index`-th received one and measures; None: there is none.
+    /// Queues a second datagram, which `fill` writes from the `index`-th received one and measures; None: there is
+    /// none.
     pub fn queue_copy(&mut self, index: usize, to: SocketAddrV4, fill: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>) {
         let copy = &mut self.copies[self.copied];
         let Some(length) = fill(&self.received[index], copy) else { return };

@@ -379,8 +379,8 @@ impl Control {
     }
 }
 
-/// After a connection could not be accepted: out of descriptors, or a peer that went away while it waited. The listeners
-/// are as good as before.
+/// After a connection could not be accepted: out of descriptors, or a peer that went away while it waited. The
+/// listeners are as good as before.
 pub async fn rest(error: &std::io::Error) {
     tracing::warn!(%error, "can't accept a control connection");
     tokio::time::sleep(Duration::from_millis(100)).await;

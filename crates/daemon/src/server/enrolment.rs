@@ -1,8 +1,8 @@
 //! The enrolment port: TLS 1.3, by which hosts join with a token, and nodes enrol with what that gave to their host
 //! (`wayside_client::enrolment` has the lines). It runs where packets are signed.
 //!
-//! Against strangers: a question within 5 s, of 8 KiB at most, on one of 256 connections. Nothing is done for a host that
-//! is not let in but to look up its token.
+//! Against strangers: a question within 5 s, of 8 KiB at most, on one of 256 connections. Nothing is done for a host
+//! that is not let in but to look up its token.
 
 use super::authority::{Authority, Issued, key_of};
 use super::controller::Inbox;

@@ -59,8 +59,8 @@ impl LocalSockets {
     }
 }
 
-/// The abstract socket. A process that has taken its name must not keep the switch from serving; it is told of, here and
-/// by `wayside doctor`.
+/// The abstract socket. A process that has taken its name must not keep the switch from serving; it is told of, here
+/// and by `wayside doctor`.
 fn bind_name(listen: SocketAddrV4) -> Option<UnixListener> {
     let since = Instant::now();
     let bind = || {

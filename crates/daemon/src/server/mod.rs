@@ -293,8 +293,9 @@ fn spawn(
         .map_err(|error| Failure::system(format_args!("can't start the {name} thread"), &error))
 }
 
-/// Minutes since the beginning of 2026: what a new state directory's epochs begin at, so that tokens go on rising even if
-/// the old directory was lost. The 23 bits of an epoch last until 2041, if the switch restarts less than once a minute.
+/// Minutes since the beginning of 2026: what a new state directory's epochs begin at, so that tokens go on rising even
+/// if the old directory was lost. The 23 bits of an epoch last until 2041, if the switch restarts less than once a
+/// minute.
 fn first_epoch() -> u32 {
     const BEGINNING_OF_2026: u64 = 1_767_225_600;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -70,7 +70,8 @@ impl Hook {
         Ok((Hook { hook, stop, upcalls: None, reason: None }, switch))
     }
 
-    /// Attaches the program to the switch's interfaces: natively only where nothing is lost by that, as far as is known.
+    /// Attaches the program to the switch's interfaces: natively only where nothing is lost by that, as far as is
+    /// known.
     pub fn attach(&mut self, config: &Config, listen: SocketAddrV4) -> Result<(), Failure> {
         let ports = ports(config, listen)?;
         self.reason =

@@ -4,8 +4,8 @@ use super::{After, Agent, Change, Desk, Pending, fill};
 use crate::{Mode, Stamp, Time};
 use wayside_wire::{Entry, Header, SlotBits, SlotState, header_flag, kind, limits};
 
-/// How long an heir has to confirm a transfer by itself once somebody waits for that, in microseconds: most holders send
-/// something before.
+/// How long an heir has to confirm a transfer by itself once somebody waits for that, in microseconds: most holders
+/// send something before.
 const HURRY: u64 = 200;
 
 impl Agent {
@@ -51,7 +51,8 @@ impl Agent {
         if let Change::Transfer(to) = pending.change {
             entries[0] = Entry { slot_bits: bits.to_u16(), tenure: self.stamp.tenure, ..to.to_entry(self.slot) };
             if pending.again {
-                // The thread at the reply port may have its lock and read no more: the heir's agent port is always read.
+                // The thread at the reply port may have its lock and read no more: the heir's agent port is always
+                // read.
                 entries[0].reply_port = 0;
             }
             count += fill(&mut entries[1..], self.queue.iter(), self.slot);

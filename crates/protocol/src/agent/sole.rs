@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Most locks are taken and given back without anybody else's wanting them. Their agents know of one hold, of their own
-//! node, and later of the change *free* that they asked the switch for: this much is kept in the slot's book, and the rest
-//! is what an agent begins with. It reminds nobody of its grant: that is known here.
+//! node, and later of the change *free* that they asked the switch for: this much is kept in the slot's book, and the
+//! rest is what an agent begins with. It reminds nobody of its grant: that is known here.
 
 use super::{Agent, Change, Party, Pending};
 use crate::{Handle, Mode, Port, Stamp, Time, Token};

@@ -24,7 +24,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// Begins a session for a node whose agent port is `address`, or tells again of the one that this nonce has begun.
-    /// What it returns goes to the node alone: with a secret in it, over a secure connection. `admission` is the host's, for
+    /// What it returns goes to the node alone: with a secret in it, over a secure connection. `admission` is the
+    /// host's, for
     /// [`Controller::cut_off`].
     ///
     /// # Errors

@@ -45,10 +45,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
-    /// Sessions of hosts that are let in no more: their keys are wiped, here, in the store and at the switch, so that nothing
-    /// is believed of them or said to them from now on, no lease is extended, and none of them is given a lock. What they
-    /// hold goes to others when their leases are over, as if the host had been unplugged: their nodes may live, and know
-    /// of no other end. Safe to call again.
+    /// Sessions of hosts that are let in no more: their keys are wiped, here, in the store and at the switch, so that
+    /// nothing is believed of them or said to them from now on, no lease is extended, and none of them is given a lock.
+    /// What they hold goes to others when their leases are over, as if the host had been unplugged: their nodes may
+    /// live, and know of no other end. Safe to call again.
     pub fn cut_off(&mut self, is_admitted: impl Fn(u64) -> bool) {
         let out = |session: &Session| session.record.secret.is_some() && !is_admitted(session.record.admission);
         let handles: Vec<Handle> =

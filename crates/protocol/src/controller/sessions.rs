@@ -1,7 +1,8 @@
 //! Sessions from enrolment to the day their handle is given again: leases, deaths, and who has to hear of them.
 //!
 //! ```text
-//!   LIVE ──word unchanged for lease + grace, LEAVE, closed──► MOURNED ──swept, every DOWN_ACK──► AT REST ──quarantine──► reused
+//!   LIVE ──word unchanged for lease + grace, LEAVE, closed──► MOURNED ──swept, every DOWN_ACK──► AT REST
+//!   ──quarantine──► reused
 //! ```
 //!
 //! Invariants: `live` and `mourned` hold exactly the handles of those lives. A session leaves LIVE only after its word

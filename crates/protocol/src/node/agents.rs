@@ -110,7 +110,8 @@ impl Node {
         }
     }
 
-    /// Back to the switch, which knows where the agent is now. The last hop also asks for a census: this has gone on for long.
+    /// Back to the switch, which knows where the agent is now. The last hop also asks for a census: this has gone on
+    /// for long.
     fn bounce(&mut self, stray: Stray) {
         if stray.kind == kind::lock::JOIN {
             return;
@@ -199,8 +200,8 @@ impl Node {
         }
     }
 
-    /// INSPECT: the switch has named this node as agent for long. If it is none, it may have been granted the slot for a
-    /// request that was over by then, and never have heard of it.
+    /// INSPECT: the switch has named this node as agent for long. If it is none, it may have been granted the slot for
+    /// a request that was over by then, and never have heard of it.
     pub(super) fn on_inspect(&mut self, now: Time, entry: Entry) {
         let (stamp, bits) = self.snapshot(&entry);
         let book = self.agency.book(entry.slot);

@@ -1,7 +1,7 @@
 //! The way of a lock that nobody else wants: granted by the switch with a fresh agency, given back, freed.
 //!
-//! Each of these does for a plain book what the general handlers would do, and no more. Where anything is different they
-//! touch nothing and say so, and the general ones take over.
+//! Each of these does for a plain book what the general handlers would do, and no more. Where anything is different
+//! they touch nothing and say so, and the general ones take over.
 
 use super::{Event, Node};
 use crate::agent::{Duty, Sole};
@@ -11,8 +11,8 @@ use crate::{Mode, RequestId, Stamp, Time, Token};
 use wayside_wire::{BODY, Entry, SlotBits, SlotState, entry_flag, header_flag, kind, service};
 
 impl Node {
-    /// GRANT: the only request that waits in its slot, and of which nobody else knows, holds from now on. Then the request
-    /// that comes after it, 0 if none does. `turn`: a parked request that may take its grant, too.
+    /// GRANT: the only request that waits in its slot, and of which nobody else knows, holds from now on. Then the
+    /// request that comes after it, 0 if none does. `turn`: a parked request that may take its grant, too.
     #[inline]
     pub(super) fn hold_alone(&mut self, now: Time, entry: &Entry, turn: u64) -> Option<u64> {
         let info = self.session.info()?;

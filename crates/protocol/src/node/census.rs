@@ -1,8 +1,8 @@
 //! The node's part in recovery: it reports what it holds, stops acting as agent, and takes over what it is told to.
 //!
-//! Invariants: once a census of a slot at some stamp was answered, this node takes no grant of that slot at or below the
-//! stamp, and its agent of at most that stamp neither grants nor changes anything. An adopted agent acts only after the
-//! switch has confirmed it (RENEW), so that a copy of an old ADOPT can do no harm.
+//! Invariants: once a census of a slot at some stamp was answered, this node takes no grant of that slot at or below
+//! the stamp, and its agent of at most that stamp neither grants nor changes anything. An adopted agent acts only after
+//! the switch has confirmed it (RENEW), so that a copy of an old ADOPT can do no harm.
 
 use super::{Node, lock_entries};
 use crate::agent::{Party, mode_flag};
@@ -199,7 +199,8 @@ impl Node {
         found[agents..].sort_unstable_by_key(|entry| entry.slot);
     }
 
-    /// ADOPT: be the agent of these slots, with these holders. AGENCY entries name a slot, HELD ones its holders; the last page makes it true.
+    /// ADOPT: be the agent of these slots, with these holders. AGENCY entries name a slot, HELD ones its holders; the
+    /// last page makes it true.
     pub(super) fn on_adopt(&mut self, now: Time, header: &Header, packet: &[u8]) {
         let id = Entry::read(packet, BODY).request;
         let next = self.reports.adoptions.get(&id).copied().unwrap_or(0);

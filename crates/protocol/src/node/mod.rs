@@ -243,8 +243,8 @@ impl Node {
         self.session.start(now, &mut self.out);
     }
 
-    /// Begins the session that a secure connection has brought, in place of [`Node::start`]. The lease runs from `asked`:
-    /// the moment before the first question for it went.
+    /// Begins the session that a secure connection has brought, in place of [`Node::start`]. The lease runs from
+    /// `asked`: the moment before the first question for it went.
     pub fn begin(&mut self, now: Time, asked: Time, enrolment: &Enrolment) {
         let change = self.session.begin(now, asked, enrolment);
         if change.is_some() {
@@ -284,8 +284,9 @@ impl Node {
         }
     }
 
-    /// Does what is due, as far as its packets fit into the outbox: when they are sent, [`Node::next_timer`] says at once
-    /// that there is more. A process that slept sends its retransmissions in pieces, not all of them under one lock.
+    /// Does what is due, as far as its packets fit into the outbox: when they are sent, [`Node::next_timer`] says at
+    /// once that there is more. A process that slept sends its retransmissions in pieces, not all of them under one
+    /// lock.
     pub fn on_tick(&mut self, now: Time) {
         self.end_if_over(now);
         while !self.out.is_full() {
@@ -301,8 +302,8 @@ impl Node {
         }
     }
 
-    /// When [`Node::on_tick`] is wanted. To be asked after every call: this is where timers are forgotten that something
-    /// has made needless.
+    /// When [`Node::on_tick`] is wanted. To be asked after every call: this is where timers are forgotten that
+    /// something has made needless.
     #[inline]
     pub fn next_timer(&mut self) -> Option<Time> {
         let owners = self.requests.room() + self.agency.books.room();
@@ -499,7 +500,8 @@ impl Node {
         self.timers.clear();
     }
 
-    /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it knows.
+    /// A process that was stopped may go on after the end of its lease: nothing may be granted or changed before it
+    /// knows.
     pub(super) fn end_if_over(&mut self, now: Time) {
         self.now = now;
         if self.session.lease_is_over(now) && self.session.is_live() {
@@ -592,8 +594,8 @@ fn is_current(requests: &Requests, books: &Books, at: Time, due: Due) -> bool {
     }
 }
 
-/// The header of a packet that `check` has passed, for those who want it as a whole. Were it lent to them from where it is
-/// read first, it would lie in memory, not in registers, for all the others too.
+/// The header of a packet that `check` has passed, for those who want it as a whole. Were it lent to them from where it
+/// is read first, it would lie in memory, not in registers, for all the others too.
 #[inline]
 fn header_of(packet: &[u8]) -> Result<Header, DropReason> {
     Header::read(packet)

@@ -33,7 +33,8 @@ impl Node {
     }
 
     /// Asks for several names, one after the other in this order; those free at the switch come 32 to a packet.
-    /// Sort by slot, then name, and no two callers can wait for each other. Appends the ids to `ids`; on an error nothing was asked for.
+    /// Sort by slot, then name, and no two callers can wait for each other. Appends the ids to `ids`; on an error
+    /// nothing was asked for.
     pub fn acquire_many(&mut self, now: Time, wants: &[Acquire], ids: &mut Vec<RequestId>) -> Result<(), AcquireError> {
         self.now = now;
         let from = ids.len();
@@ -281,8 +282,8 @@ impl Node {
     /// GRANT: from the switch (fresh, joined or a batch), from an agent, or with an agency that was handed over.
     #[inline]
     pub(super) fn on_grant(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
-        // Of several, the next in turn is called when the one before it holds; but not before it is known that it has no
-        // grant of its own in this packet.
+        // Of several, the next in turn is called when the one before it holds; but not before it is known that it has
+        // no grant of its own in this packet.
         let mut turn = 0;
         for entry in lock_entries(packet) {
             if let Some(next) = self.hold_alone(now, &entry, turn) {
@@ -353,7 +354,8 @@ impl Node {
                     self.events.push(Event::Downgraded { request: RequestId(entry.request) });
                 }
             }
-            // A late copy of its ACQUIRE was granted: now there is something to give back, whatever was answered before.
+            // A late copy of its ACQUIRE was granted: now there is something to give back, whatever was answered
+            // before.
             State::Returning { .. } => self.return_grant(now, entry.request, Grant { token, ordinal }),
         }
     }
@@ -448,7 +450,8 @@ impl Node {
         }
     }
 
-    /// An own agent's grant to a request that does not wait: a downgrade's answer, a duplicate, or a ghost to give back.
+    /// An own agent's grant to a request that does not wait: a downgrade's answer, a duplicate, or a ghost to give
+    /// back.
     fn on_local_repeat(&mut self, now: Time, party: Party) {
         let me = self.handle();
         let Some(slot) = self.session.info().map(|info| slot_of(party.name, info.slots)) else { return };

@@ -1,7 +1,8 @@
 //! What becomes of agents' books when a node is told something: whoever stood in those of the slot that is spoken of,
 //! and does not any more, is put before the checker.
 //!
-//! Only that slot is looked at, so that this costs a run little. Releases speak of one slot; time alone releases nothing.
+//! Only that slot is looked at, so that this costs a run little. Releases speak of one slot; time alone releases
+//! nothing.
 
 use wayside_protocol::{Booked, Handle, Node, RequestId, Stamp, Time, Token};
 use wayside_wire::{BODY, Entry, Header, check, kind, service};
@@ -93,8 +94,8 @@ impl World {
     }
 }
 
-/// The slot of a packet, and what it may do to the slot's books. None where it is for none, or for all of them: a census
-/// stops agents, and what the controller makes of its answers is another rule's.
+/// The slot of a packet, and what it may do to the slot's books. None where it is for none, or for all of them: a
+/// census stops agents, and what the controller makes of its answers is another rule's.
 fn slot_and_cause(packet: &[u8]) -> Option<(u32, Cause)> {
     let header = check(packet).ok().filter(|header| header.service == service::LOCK)?;
     let entry = Entry::read(packet, BODY);

@@ -1,8 +1,8 @@
 //! Worlds whose packets are signed: sessions begin over a secure connection, keys change, and nothing is believed that
 //! nobody signed, nor sent that its receiver would not believe.
 //!
-//! The secure connection is a thing apart, which neither loses nor shows anything: it takes its time, and sometimes there is
-//! nobody at its other end.
+//! The secure connection is a thing apart, which neither loses nor shows anything: it takes its time, and sometimes
+//! there is nobody at its other end.
 
 use wayside_protocol::controller::Stage;
 use wayside_protocol::memory::SwitchMemory;

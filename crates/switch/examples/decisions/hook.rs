@@ -1,7 +1,7 @@
 //! The same decisions by the XDP program, in this kernel: test runs of single packets, each on a slot of its own.
 //!
-//! A test run's time has some 30 ns of the kernel's own in it, and a single one finds colder caches than a stream would: the
-//! differences count. What is dropped stays as it was, and is run again and again at once, as in a stream.
+//! A test run's time has some 30 ns of the kernel's own in it, and a single one finds colder caches than a stream
+//! would: the differences count. What is dropped stays as it was, and is run again and again at once, as in a stream.
 
 use std::os::fd::{AsFd, AsRawFd};
 

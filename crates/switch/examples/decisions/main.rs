@@ -1,8 +1,9 @@
 //! What a decision of the core costs, without sockets, with and without authentication: natively, and with the feature
 //! `xdp`, as root, in this kernel too. `cargo run --release -p wayside-switch --features xdp --example decisions`.
 //!
-//! One thread. Every decision takes another slot, far from the one before, so that beyond the caches the memory's latency
-//! shows; packets are prepared, and signed, outside of the time that is taken, and few enough to stay in the cache.
+//! One thread. Every decision takes another slot, far from the one before, so that beyond the caches the memory's
+//! latency shows; packets are prepared, and signed, outside of the time that is taken, and few enough to stay in the
+//! cache.
 //!
 //! Load beside it shows: rounds with and without tags take turns, and medians are compared.
 

@@ -126,10 +126,11 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
-/// The name of a loaded program, of which the kernel keeps 15 bytes; None if it is gone, or not for this process to know.
+/// The name of a loaded program, of which the kernel keeps 15 bytes; None if it is gone, or not for this process to
+/// know.
 pub fn program_name(number: u32) -> Option<String> {
-    // SAFETY: the descriptor that comes back, if one does, is new; the structure has the length that is told, and its name
-    // ends with a zero.
+    // SAFETY: the descriptor that comes back, if one does, is new; the structure has the length that is told, and its
+    // name ends with a zero.
     unsafe {
         let descriptor = sys::bpf_prog_get_fd_by_id(number);
         let descriptor = (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor))?;

@@ -65,8 +65,8 @@ impl Link {
     }
 }
 
-/// Detaches what is pinned there, at once: without its pin alone it would be attached until the kernel gets to it, or for
-/// as long as a process that is just starting has it open.
+/// Detaches what is pinned there, at once: without its pin alone it would be attached until the kernel gets to it, or
+/// for as long as a process that is just starting has it open.
 pub(super) fn detach_pinned(pin: &Path) {
     match open(pin) {
         Ok(descriptor) => drop(Link { descriptor, pin: pin.into() }.detach()),
@@ -91,7 +91,8 @@ fn open(pin: &Path) -> io::Result<OwnedFd> {
 fn look(link: &OwnedFd) -> io::Result<(u32, u32)> {
     let mut info = sys::bpf_link_info::default();
     let mut length = size_of_val(&info) as u32;
-    // SAFETY: `info` has the length that is told; only links of XDP are pinned here, so it is that part which is filled.
+    // SAFETY: `info` has the length that is told; only links of XDP are pinned here, so it is that part which is
+    // filled.
     unsafe {
         checked(sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &raw mut length))?;
         Ok((info.__bindgen_anon_1.xdp.ifindex, info.prog_id))

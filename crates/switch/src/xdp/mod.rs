@@ -1,4 +1,5 @@
-//! The switch at the kernel's XDP hook: the same core, where packets arrive, on memory that it shares with this process.
+//! The switch at the kernel's XDP hook: the same core, where packets arrive, on memory that it shares with this
+//! process.
 //!
 //! ```text
 //!   port ──► wayside (XDP) ──► port            [`Switch`] of this process decides what the program lets pass: packets
@@ -7,11 +8,11 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v3/`: they survive this process, which finds them again.
-//! Invariants
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v3/`: they survive this process, which finds
+//! them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v3`), its size and its namespaces are what is asked for; what else
-//!   is found there is detached and removed.
+//! * Pinned memory is taken up only if its layout (the `v3`), its size and its namespaces are what is asked for; what
+//!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
 pub mod interfaces;
@@ -157,8 +158,8 @@ impl Hook {
         Ok(Upcalls::new(handle(&self.object, "upcalls")?))
     }
 
-    /// Detaches the program from all ports, an earlier process's too, which would answer from other memory: what arrives
-    /// goes the kernel's own way again.
+    /// Detaches the program from all ports, an earlier process's too, which would answer from other memory: what
+    /// arrives goes the kernel's own way again.
     pub fn detach(&mut self) {
         self.mode = None;
         self.links.clear();

@@ -68,8 +68,8 @@ impl Guardian {
     }
 }
 
-/// The order that the child gives between fork and exec. Were it left to `wayside lock`, a COMMAND whose parent is killed
-/// right after the fork would run unwatched.
+/// The order that the child gives between fork and exec. Were it left to `wayside lock`, a COMMAND whose parent is
+/// killed right after the fork would run unwatched.
 #[derive(Clone, Copy)]
 pub struct FirstOrder {
     pipe: RawFd,

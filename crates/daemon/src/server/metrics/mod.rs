@@ -1,6 +1,6 @@
 //! What a scrape sees: the switch's counters and the controller's numbers as they are at that moment, and what the
-//! controller's thread has counted so far (`ledger.rs`). The data plane counts in lanes of its own in any case; a scrape
-//! adds them up, and stops nobody.
+//! controller's thread has counted so far (`ledger.rs`). The data plane counts in lanes of its own in any case; a
+//! scrape adds them up, and stops nobody.
 //!
 //! Labels are namespaces and words of the protocol, never names of locks: those are as many as there are locks, and no
 //! business of whoever reads a dashboard.
