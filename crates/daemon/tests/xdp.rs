@@ -619,7 +619,7 @@ fn ports_that_lose_packets_are_told() {
         assert!(daemon.wait().success());
         (line, status["mode_reason"].clone())
     };
-    let lost = "the other end of port0 has neither an XDP program nor GRO: what is sent there is lost";
+    let lost = "the other end of port0 has no XDP program: what is sent there is lost";
     let (line, reason) = run();
     assert!(line.starts_with(&format!("switch: native XDP on {SWITCH} (port0; {lost}), ready in ")), "{line}");
     assert_eq!(reason, lost);

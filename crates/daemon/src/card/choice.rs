@@ -28,7 +28,7 @@ pub fn attach(asked: Asked, kernel: (u32, u32), ports: &mut impl Ports) -> Resul
     match (asked, unfit) {
         (Asked::Native, Some(why)) => return Err(refused(&why)),
         (_, Some(why)) => return in_generic(ports, why),
-        // Native XDP sends back by veth only if the other end has an XDP program or GRO, which comes and goes.
+        // Native XDP sends back by veth only if the other end has an XDP program, which comes and goes.
         (Asked::Auto, None) if has_veth => return ports.attach(&[Mode::Generic]).map(|_| None),
         _ => {}
     }

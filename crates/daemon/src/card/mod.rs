@@ -57,7 +57,7 @@ impl Card {
         }
         if attached && features & SENDS == 0 {
             return if self.is_veth() {
-                Some(format!("the other end of {name} has neither an XDP program nor GRO: what is sent there is lost"))
+                Some(format!("the other end of {name} has no XDP program: what is sent there is lost"))
             } else {
                 cannot("send what other devices redirect to it")
             };

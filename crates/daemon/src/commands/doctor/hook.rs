@@ -155,10 +155,8 @@ fn ability(host: &Host, port: &Port, limits: &Limits) -> Option<Finding> {
         return (!port.program.as_ref().is_some_and(|program| program.native)).then(|| {
             note(
                 CHECK,
-                format!(
-                    "{name}: veth, where native XDP answers only if the other end has a program or GRO: auto is generic"
-                ),
-                "attach any XDP program at the other end, or `ethtool -K` its gro on, then use --mode native",
+                format!("{name}: veth, where native XDP answers only if the other end has a program: auto is generic"),
+                "attach any XDP program at the other end, then use --mode native",
             )
         });
     }

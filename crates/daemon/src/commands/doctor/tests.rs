@@ -156,7 +156,7 @@ fn virtual_devices_have_rules_of_their_own() {
     };
     expect(&host(), kind("bridge"), &[(Fine, "the program goes on its ports", "")]);
     expect(&host(), kind("vlan"), &[(Note, "no native XDP", "untagged")]);
-    expect(&host(), kind("veth"), &[(Note, "only if the other end has a program or GRO", "--mode native")]);
+    expect(&host(), kind("veth"), &[(Note, "only if the other end has a program", "--mode native")]);
     let program = Some(Program { number: 1, name: Some("wayside".into()), native: true });
     expect(&host(), Port { program, ..kind("veth") }, &[(Fine, "own program", "")]);
     expect(&host(), kind("bond"), &[(Fine, "eth0: bond", "")]);
