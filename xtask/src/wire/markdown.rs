@@ -43,9 +43,8 @@ fn protocol(out: &mut String, schema: &Schema) {
         "## Ports and version\n\n| what | value |\n| --- | --- |\n\
          | packets | UDP port {} of the switch |\n| control connection of nodes and commands | TCP port {} |\n\
          | magic | 0x{:04x} |\n| version | {}.{} (byte 0x{:02x}) |\n\n\
-         * Same major version: a newer minor one only adds kinds, flags, and bits and bytes that were reserved.
-         * Receivers \
-         accept it, ignore what is reserved, and drop kinds that they do not know as `unknown_kind`.\n\
+         * Same major version: a newer minor one only adds kinds, flags, and bits and bytes that were reserved. \
+         Receivers accept it, ignore what is reserved, and drop kinds that they do not know as `unknown_kind`.\n\
          * Another major version is dropped as `foreign_version`. An ENROL of one is answered REFUSED with reason \
          `version`, and names the version that the switch speaks.\n\
          * Faults are looked for in this order, and the first one names the drop: `too_short`, `bad_magic`, \
