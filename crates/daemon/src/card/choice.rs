@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(attach(Asked::Native, KERNEL, &mut card).unwrap(), None);
         let mut card = veth(BASIC | REDIRECT);
         let why = attach(Asked::Native, KERNEL, &mut card).unwrap().expect("a reason");
-        assert!(why.starts_with("the other end of eth0 has neither"), "{why}");
+        assert!(why.starts_with("the other end of eth0 has no XDP program"), "{why}");
         assert_eq!(card.attached, Some(Mode::Native));
     }
 
