@@ -51,8 +51,7 @@ impl Agent {
         if let Change::Transfer(to) = pending.change {
             entries[0] = Entry { slot_bits: bits.to_u16(), tenure: self.stamp.tenure, ..to.to_entry(self.slot) };
             if pending.again {
-                // The thread at the reply port may have its lock and read no more: the heir's agent port is always
-                // read.
+                // The thread at the reply port may have its lock and read no more; the heir's agent port is read.
                 entries[0].reply_port = 0;
             }
             count += fill(&mut entries[1..], self.queue.iter(), self.slot);
