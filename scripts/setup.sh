@@ -33,7 +33,9 @@ need pkg-config pkg-config
 need /usr/include/libelf.h libelf-dev    # libbpf, which loads it
 need /usr/include/zlib.h zlib1g-dev
 need tshark tshark                       # the Wireshark dissector
-need redis-server redis-server           # compared with, in benchmarks and in the demo
+need redis-server redis-server           # compared with, in benchmarks and in the demo; fencing is tested on it
+initdb=$(find /usr/lib/postgresql -name initdb 2>/dev/null | tail -n 1)
+need "${initdb:-initdb}" postgresql      # fencing is tested on it
 need jq jq                               # end-to-end tests read -o json
 need ip iproute2                         # network namespaces
 need java default-jre-headless           # TLC, which checks spec/
