@@ -7,7 +7,7 @@
  *   nodes     one entry a handle                        word: both, by compare-and-swap; the rest: controller while
  *                                                       the word is not LIVE (`oldest` is raised by heartbeats)
  *   keys      one entry a handle: docs/security.md      controller; `heard` by heartbeats
- *   globals   epoch, serving, authenticated             controller
+ *   globals   epoch, serving, authenticated, lease      controller
  *   counters  lanes of one for every outcome            data plane: a lane a CPU, so that none waits for another
  *
  * The same layouts lie in BPF maps and in the memory that crates/switch allocates (its src/layout.rs).
@@ -58,6 +58,10 @@ struct ws_globals {
 	ws_u32 shard_map;     /* version, told in every answer */
 	ws_u32 authenticated; /* 0: tags are neither checked nor made */
 	ws_u64 reserved;
+	/* End of the serving lease, by the clocks of the two platforms: from then on another switch may serve in this one's
+	 * place. 0: no other ever does. */
+	ws_u64 lease_end_us;
+	ws_u64 lease_end_tick;
 };
 
 /* Handles and namespaces have 16 bits: their tables hold all of them, so that no lookup can miss. */
@@ -68,7 +72,7 @@ _Static_assert(sizeof(struct ws_slot) == 16, "slot");
 _Static_assert(sizeof(struct ws_node) == 32, "node");
 _Static_assert(sizeof(struct ws_region) == 16, "region");
 _Static_assert(sizeof(struct ws_keys) == 80, "keys");
-_Static_assert(sizeof(struct ws_globals) == 24, "globals");
+_Static_assert(sizeof(struct ws_globals) == 40, "globals");
 
 /* What is counted besides the drops, which are counted under their reason. One packet counts one verdict and, where it
  * changed or asked a slot or a session, one outcome (a batch: one for every entry granted). */

@@ -48,6 +48,12 @@ WS_INLINE int ws_is_enrol(const void *packet)
 	return ws_header_service(packet) == WS_SERVICE_FABRIC && ws_header_kind(packet) == WS_FABRIC_ENROL;
 }
 
+/* Whether slots are decided on: they have been recovered, and no other switch decides on them yet. */
+WS_INLINE int ws_serves(struct ws_switch *sw)
+{
+	return ws_half_load(&ws_globals(sw)->serving) && ws_lease_runs(sw);
+}
+
 /* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
  * more): the controller keeps the sessions, and judges. */
 WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
@@ -62,6 +68,9 @@ WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
 	case WS_FABRIC_HEARTBEAT:
 		if (!epoch || ws_header_epoch(turn->header) != epoch)
 			return ws_tell_stale(turn, epoch);
+		/* A lease that is acknowledged here must not outlast what another switch waits for before it serves. */
+		if (!ws_lease_runs(turn->sw))
+			return ws_drop(turn, WS_DROP_REASON_NOT_SERVING);
 		return ws_on_heartbeat(turn);
 	default:
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
@@ -133,7 +142,7 @@ WS_INLINE enum ws_action ws_on_request(struct ws_turn *turn)
 	ws_u8 reason = ws_check_requests(turn, count);
 	if (reason)
 		return ws_drop(turn, reason);
-	if (!ws_half_load(&ws_globals(turn->sw)->serving))
+	if (!ws_serves(turn->sw))
 		return ws_tell_recovering(turn);
 	if (!acquires)
 		return ws_on_release(turn);
@@ -145,7 +154,7 @@ WS_INLINE enum ws_action ws_on_change(struct ws_turn *turn)
 {
 	if (ws_entry_slot(turn->entry) >= turn->region->count || !turn->slot)
 		return ws_drop(turn, WS_DROP_REASON_BAD_SLOT);
-	if (!ws_half_load(&ws_globals(turn->sw)->serving))
+	if (!ws_serves(turn->sw))
 		return ws_tell_recovering(turn);
 	return ws_on_retenure(turn);
 }

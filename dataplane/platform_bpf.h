@@ -18,6 +18,7 @@
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static ws_u32 (*const bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*const bpf_loop)(ws_u32 count, void *step, void *context, ws_u64 flags) = (void *)BPF_FUNC_loop;
+static ws_u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *frame, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
 
 /* The loader sets max_entries of slots. All of these are mapped into the daemon's memory, whose controller and threads
@@ -83,6 +84,16 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw)
 {
 	(void)sw;
 	return &globals;
+}
+
+/* Whether the serving lease runs: no other switch serves yet. The kernel's count of ticks (1 to 10 ms each) is a load
+ * where every other clock is a call of 20 to 38 ns. */
+WS_INLINE int ws_lease_runs(struct ws_switch *sw)
+{
+	ws_u64 end = ws_word_load(&globals.lease_end_tick);
+
+	(void)sw;
+	return !end || bpf_jiffies64() < end;
 }
 
 /* A number of 16 bits, as an index. The verifier of Linux 6.1 knows nothing of a number whose bytes were swapped, and

@@ -14,7 +14,8 @@ struct ws_switch {
 	struct ws_globals *globals;
 	ws_u64 *counters; /* WS_COUNTERS of them */
 	ws_u32 slot_count;
-	ws_u32 alone; /* not 0: no other thread counts in `counters` */
+	ws_u32 alone;  /* not 0: no other thread counts in `counters` */
+	ws_u64 now_us; /* read after the packet was received, by the clock that `lease_end_us` is of */
 };
 
 /* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
@@ -49,6 +50,14 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globa
 WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->regions[namespace]; }
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
 WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle) { return &sw->keys[handle]; }
+
+/* Whether the serving lease runs: no other switch serves yet. */
+WS_INLINE int ws_lease_runs(struct ws_switch *sw)
+{
+	ws_u64 end = ws_word_load(&sw->globals->lease_end_us);
+
+	return !end || sw->now_us < end;
+}
 
 /* Entry `index` of a packet, or 0 where it would end behind `end`. */
 WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)

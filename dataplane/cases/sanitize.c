@@ -31,6 +31,7 @@ int main(void)
 		.globals = calloc(1, sizeof(struct ws_globals)),
 		.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
 		.slot_count = SLOTS,
+		.now_us = 1000000,
 	};
 	unsigned long decided = 0;
 	int kind;

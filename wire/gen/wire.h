@@ -183,7 +183,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */
 #define WS_DROP_REASON_ENROL_IN_CLEAR 22     /* ENROL as a packet while authentication is on */
 #define WS_DROP_REASON_NO_KEY 23             /* an answer whose receiver has no key: nothing leaves without a tag */
-#define WS_DROP_REASON_COUNT 24              /* one more than the highest */
+#define WS_DROP_REASON_NOT_SERVING 24        /* heartbeat after the switch's serving lease: another one may serve */
+#define WS_DROP_REASON_COUNT 25              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
 #define WS_HEADER_MAGIC_AT 0                 /* 0x5753 */
@@ -550,6 +551,7 @@ WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 	case WS_DROP_REASON_NOT_GRANTED: return "not_granted";
 	case WS_DROP_REASON_ENROL_IN_CLEAR: return "enrol_in_clear";
 	case WS_DROP_REASON_NO_KEY: return "no_key";
+	case WS_DROP_REASON_NOT_SERVING: return "not_serving";
 	default: return "unknown";
 	}
 }

@@ -755,11 +755,13 @@ pub enum DropReason {
     EnrolInClear = 22,
     /// An answer whose receiver has no key: nothing leaves without a tag.
     NoKey = 23,
+    /// Heartbeat after the switch's serving lease: another one may serve.
+    NotServing = 24,
 }
 
 impl DropReason {
     /// Every one, in the order of their numbers.
-    pub const ALL: [DropReason; 24] = [
+    pub const ALL: [DropReason; 25] = [
         DropReason::None,
         DropReason::TooShort,
         DropReason::BadMagic,
@@ -784,6 +786,7 @@ impl DropReason {
         DropReason::NotGranted,
         DropReason::EnrolInClear,
         DropReason::NoKey,
+        DropReason::NotServing,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -813,6 +816,7 @@ impl DropReason {
             DropReason::NotGranted => "not_granted",
             DropReason::EnrolInClear => "enrol_in_clear",
             DropReason::NoKey => "no_key",
+            DropReason::NotServing => "not_serving",
         }
     }
 }
@@ -846,6 +850,7 @@ impl TryFrom<u8> for DropReason {
             21 => Ok(DropReason::NotGranted),
             22 => Ok(DropReason::EnrolInClear),
             23 => Ok(DropReason::NoKey),
+            24 => Ok(DropReason::NotServing),
             _ => Err(Unknown(number)),
         }
     }

@@ -205,7 +205,7 @@ impl World {
         let mut buffer = [0; MAX_PACKET_BYTES];
         for packet in self.asked.packets() {
             buffer[..packet.len()].copy_from_slice(packet);
-            let verdict = self.switch.process(&mut buffer[..packet.len()], address(PORT));
+            let verdict = self.switch.process(Time(0), &mut buffer[..packet.len()], address(PORT));
             assert_eq!(verdict.action, Action::ToSender);
             self.answered.put(&buffer[..verdict.length]);
         }

@@ -1,6 +1,7 @@
 //! The switch's memory as the controller sees it: words that it loads and compare-and-swaps while the data plane
 //! decides on packets. The layouts are those of `docs/protocol.md`, "A slot"; `dataplane/fission.h` has them in C.
 
+use crate::Time;
 use crate::seal::Keys;
 use alloc::sync::Arc;
 use core::net::SocketAddrV4;
@@ -102,6 +103,15 @@ pub struct NodeEntry {
     pub incarnation: u64,
 }
 
+/// One instant, by both of the clocks that the data plane's homes read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// By the clock of who told it.
+    pub time: Time,
+    /// By the kernel's count of ticks, for the core at its hook; 0 where there is none.
+    pub tick: u64,
+}
+
 /// Shared with the data plane, which changes slots and node words at any time: every change is a compare-and-swap.
 pub trait SwitchMemory {
     /// The boot epoch; 0 as long as the memory is empty, before [`SwitchMemory::set_epoch`].
@@ -112,6 +122,13 @@ pub trait SwitchMemory {
     fn serving(&self) -> bool;
     /// Starts or stops decisions on slots.
     fn set_serving(&self, serving: bool);
+    /// Now, for [`SwitchMemory::serve_for`].
+    fn moment(&self, now: Time) -> Moment;
+    /// From `lease` microseconds after `since` on nothing is granted and no heartbeat acknowledged: another switch may
+    /// serve. 0: at once.
+    fn serve_for(&self, since: Moment, lease: u64);
+    /// No other switch ever serves in this one's place.
+    fn serve_without_end(&self);
     /// How many slots a namespace has; 0 if the switch does not know it.
     fn slot_count(&self, namespace: u16) -> u32;
     /// w0 of a slot.
@@ -157,6 +174,18 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_serving(&self, serving: bool) {
         (**self).set_serving(serving);
+    }
+
+    fn moment(&self, now: Time) -> Moment {
+        (**self).moment(now)
+    }
+
+    fn serve_for(&self, since: Moment, lease: u64) {
+        (**self).serve_for(since, lease);
+    }
+
+    fn serve_without_end(&self) {
+        (**self).serve_without_end();
     }
 
     fn slot_count(&self, namespace: u16) -> u32 {

@@ -14,6 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
+use wayside_protocol::Time;
 use wayside_protocol::{Acquire, Event, Mode, RequestId};
 use wayside_switch::Action;
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -147,7 +148,7 @@ impl World {
     }
 
     fn at_switch(&mut self, from: SocketAddrV4, bytes: &mut [u8; MAX_PACKET_BYTES], length: usize) {
-        let verdict = self.bench.switch.process(&mut bytes[..length], from);
+        let verdict = self.bench.switch.process(Time(0), &mut bytes[..length], from);
         if let Some(agent) = verdict.copy {
             let mut join = *bytes;
             assert!(self.bench.switch.make_join(&mut join[..verdict.length]));

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use wayside_protocol::Handle;
+use wayside_protocol::{Handle, Time};
 use wayside_protocol::controller::{Record, SessionRecord, Store};
-use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_switch::{Switch, SwitchConfig};
 use wayside_wire::Policy;
@@ -77,6 +77,15 @@ impl SwitchMemory for SharedSwitch {
     }
     fn set_serving(&self, serving: bool) {
         self.with(|switch| switch.set_serving(serving));
+    }
+    fn moment(&self, now: Time) -> Moment {
+        self.with(|switch| switch.moment(now))
+    }
+    fn serve_for(&self, since: Moment, lease: u64) {
+        self.with(|switch| switch.serve_for(since, lease));
+    }
+    fn serve_without_end(&self) {
+        self.with(SwitchMemory::serve_without_end);
     }
     fn slot_count(&self, namespace: u16) -> u32 {
         self.with(|switch| switch.slot_count(namespace))

@@ -58,6 +58,8 @@ pub(crate) struct Globals {
     pub(crate) shard_map: AtomicU32,
     pub(crate) authenticated: AtomicU32,
     pub(crate) reserved: AtomicU64,
+    pub(crate) lease_end_us: AtomicU64,
+    pub(crate) lease_end_tick: AtomicU64,
 }
 
 /// `struct ws_switch`: the memory as one call of the core sees it.
@@ -72,6 +74,8 @@ pub(crate) struct View {
     pub(crate) slot_count: u32,
     /// Not 0: no other thread counts there.
     pub(crate) alone: u32,
+    /// By the clock of `lease_end_us`.
+    pub(crate) now_us: u64,
 }
 
 /// `struct ws_verdict`.
@@ -92,8 +96,8 @@ const _: () = {
     assert!(size_of::<Node>() == 32);
     assert!(size_of::<Region>() == 16);
     assert!(size_of::<Keys>() == 80);
-    assert!(size_of::<Globals>() == 24);
-    assert!(size_of::<View>() == 56 || size_of::<usize>() != 8);
+    assert!(size_of::<Globals>() == 40);
+    assert!(size_of::<View>() == 64 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 

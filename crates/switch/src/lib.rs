@@ -3,8 +3,9 @@
 //!
 //! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads
 //! and changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and
-//! no clock: whoever calls it sends what it says to where it says.
+//! no clock: whoever calls it tells it the time, and sends what it says to where it says.
 
+mod clock;
 mod counters;
 mod layout;
 mod memory;
@@ -17,6 +18,8 @@ use std::net::SocketAddrV4;
 
 pub use memory::{RegionError, SwitchConfig};
 pub use verdict::{Action, Verdict};
+
+use wayside_protocol::Time;
 
 use layout::View;
 
@@ -32,9 +35,10 @@ impl Switch {
         Switch { memory: memory::Memory::new(config), counters: counters::Counters::new() }
     }
 
-    /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place.
-    pub fn process(&self, packet: &mut [u8], from: SocketAddrV4) -> Verdict {
-        let view = self.view();
+    /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place. `now` was read after the
+    /// packet had come: what is answered once the serving lease is over by it, another switch may answer as well.
+    pub fn process(&self, now: Time, packet: &mut [u8], from: SocketAddrV4) -> Verdict {
+        let view = self.view(now);
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         // SAFETY: the view points to tables of the lengths that memory.h states, which live as long as self and hold
         // atomics only; the core touches at most `length` bytes of the packet, which is borrowed exclusively.
@@ -52,7 +56,7 @@ impl Switch {
         assert!(packet.len() >= wayside_wire::limits::HEADER_BYTES, "not a packet");
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         // SAFETY: as in `process`; the header's bytes are there, and nothing beyond the packet is touched.
-        unsafe { layout::ws_process_copy(&self.view(), packet.as_mut_ptr(), length) != 0 }
+        unsafe { layout::ws_process_copy(&self.view(Time(0)), packet.as_mut_ptr(), length) != 0 }
     }
 
     /// Where a node is to be reached: at its agent port, if `port` is 0. `None` if the handle was never given out.
@@ -74,7 +78,7 @@ impl Switch {
         found.unwrap_or_else(|| panic!("no counter is named {name}")).1
     }
 
-    fn view(&self) -> View {
+    fn view(&self, now: Time) -> View {
         let (counters, alone) = self.counters.lane();
         View {
             slots: self.memory.slots.as_ptr(),
@@ -85,6 +89,7 @@ impl Switch {
             counters,
             slot_count: u32::try_from(self.memory.slots.len()).expect("capacity is a u32"),
             alone: alone.into(),
+            now_us: now.0,
         }
     }
 }

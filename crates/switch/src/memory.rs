@@ -6,11 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
-use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
-use wayside_protocol::seal;
+use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::{Time, seal};
 use wayside_wire::{NodeState, Policy};
 
 use crate::Switch;
+use crate::clock::Ticks;
 use crate::layout::{Globals, Keys, NODES, Node, REGIONS, Region, Slot};
 use crate::zeroed::Zeroed;
 
@@ -64,6 +65,8 @@ pub(crate) struct Memory {
     pub(crate) globals: Zeroed<Globals>,
     /// The XDP program's: where each node's frames go. 0: not known.
     ways: Option<Zeroed<AtomicU64>>,
+    /// The clock of the core at the hook.
+    ticks: Option<Ticks>,
     /// Slots that namespaces have so far: regions follow each other and stay.
     taken: Mutex<u32>,
     max_handle: u16,
@@ -78,6 +81,7 @@ impl Memory {
             keys: Zeroed::new(NODES),
             globals: Zeroed::new(1),
             ways: None,
+            ticks: None,
             taken: Mutex::new(0),
             max_handle: config.max_handle,
         }
@@ -92,11 +96,12 @@ impl Memory {
         keys: Zeroed<Keys>,
         globals: Zeroed<Globals>,
         ways: Zeroed<AtomicU64>,
+        ticks: Ticks,
         max_handle: u16,
     ) -> Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
-        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), taken, max_handle }
+        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: Some(ticks), taken, max_handle }
     }
 
     pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
@@ -201,6 +206,23 @@ impl SwitchMemory for Switch {
 
     fn set_serving(&self, serving: bool) {
         self.memory.globals[0].serving.store(serving.into(), SeqCst);
+    }
+
+    fn moment(&self, now: Time) -> Moment {
+        Moment { time: now, tick: self.memory.ticks.as_ref().map_or(0, Ticks::now) }
+    }
+
+    fn serve_for(&self, since: Moment, lease: u64) {
+        let globals = &self.memory.globals[0];
+        let ticks = self.memory.ticks.as_ref().map_or(0, |ticks| ticks.within(lease));
+        // 0 would be no end.
+        globals.lease_end_us.store((since.time.0 + lease).max(1), SeqCst);
+        globals.lease_end_tick.store((since.tick + ticks).max(1), SeqCst);
+    }
+
+    fn serve_without_end(&self) {
+        self.memory.globals[0].lease_end_us.store(0, SeqCst);
+        self.memory.globals[0].lease_end_tick.store(0, SeqCst);
     }
 
     fn slot_count(&self, namespace: u16) -> u32 {

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Barrier;
 use std::thread;
 
+use wayside_protocol::Time;
 use wayside_switch::{Switch, SwitchConfig};
 
 /// More than there are lanes to count in: some count alone, others together.
@@ -18,7 +19,7 @@ fn every_packet_is_counted_however_many_threads_there_are() {
             scope.spawn(|| {
                 ready.wait();
                 for _ in 0..PACKETS {
-                    switch.process(&mut [0; 64], SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001));
+                    switch.process(Time(0), &mut [0; 64], SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001));
                 }
             });
         }

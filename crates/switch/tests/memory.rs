@@ -2,10 +2,34 @@
 
 mod support;
 
-use support::{NAMESPACE, expire, from, heartbeat, lock_packet, request};
-use wayside_protocol::memory::{NodeWord, SlotWord, SwitchMemory};
+use support::{EPOCH, NAMESPACE, expire, from, heartbeat, lock_packet, request};
+use wayside_protocol::Time;
+use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_switch::{Action, RegionError, Switch, SwitchConfig};
 use wayside_wire::{DropReason, Entry, Header, NodeState, Policy, SlotState, header_flag, kind};
+
+#[test]
+fn a_lease_ends_when_it_was_said_to_and_not_before() {
+    let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 4 });
+    switch.set_epoch(EPOCH);
+    switch.set_node(1, &NodeEntry { address: from(1), namespace: NAMESPACE, incarnation: 101 });
+    let mut sequence = 0;
+    let mut acknowledges = |now| {
+        let before = switch.counter("heartbeat");
+        sequence += 1;
+        switch.process(Time(now), &mut heartbeat(1, sequence), from(1));
+        switch.counter("heartbeat") > before
+    };
+    assert!(acknowledges(u64::MAX), "nobody else ever serves");
+    switch.serve_for(switch.moment(Time(1_000)), 300);
+    assert!(acknowledges(1_299) && !acknowledges(1_300) && !acknowledges(1_000_000));
+    switch.serve_for(switch.moment(Time(1_200)), 300);
+    assert!(acknowledges(1_499), "renewed");
+    switch.serve_for(switch.moment(Time(0)), 0);
+    assert!(!acknowledges(1), "given up");
+    switch.serve_without_end();
+    assert!(acknowledges(u64::MAX));
+}
 
 #[test]
 fn namespaces_get_slots_of_their_own_until_none_are_left() {
@@ -30,7 +54,7 @@ fn namespaces_get_slots_of_their_own_until_none_are_left() {
 fn a_switch_without_memory_drops_every_request_and_counts_it() {
     let switch = Switch::new(SwitchConfig { slots: 0, max_handle: 1 });
     let mut packet = lock_packet(kind::lock::ACQUIRE, 1, &[Entry { holder: 1, ..Entry::default() }]);
-    let verdict = switch.process(&mut packet, from(1));
+    let verdict = switch.process(Time(0), &mut packet, from(1));
     assert_eq!((verdict.action, verdict.reason), (Action::Drop, DropReason::StaleEpoch));
     assert_eq!(switch.counter("stale_epoch"), 1);
     assert_eq!(switch.counters().map(|(_, count)| count).sum::<u64>(), 1);
@@ -42,17 +66,17 @@ fn a_session_ends_between_two_heartbeats_or_not_at_all() {
     let switch = support::switch(8, 2);
     let seen = switch.node_word(1);
     assert_eq!(seen, NodeWord { state: NodeState::Live, sequence: 0 });
-    assert_eq!(switch.process(&mut heartbeat(1, 1), from(1)).action, Action::ToSender);
+    assert_eq!(switch.process(Time(0), &mut heartbeat(1, 1), from(1)).action, Action::ToSender);
     let expired = NodeWord { state: NodeState::Expired, ..seen };
     assert!(!switch.cas_node_word(1, seen, expired), "a heartbeat came in between");
 
     expire(&switch, 1);
     let mut late = heartbeat(1, 2);
-    assert_eq!(switch.process(&mut late, from(1)).action, Action::ToSender);
+    assert_eq!(switch.process(Time(0), &mut late, from(1)).action, Action::ToSender);
     assert_ne!(Header::read(&late).unwrap().flags & header_flag::EXPIRED, 0, "the lease is over");
     assert_eq!(switch.node_word(1).sequence, 1);
     let acquire = Entry { holder: 1, request: request(1, 1), ..Entry::default() };
-    let verdict = switch.process(&mut lock_packet(kind::lock::ACQUIRE, 1, &[acquire]), from(1));
+    let verdict = switch.process(Time(0), &mut lock_packet(kind::lock::ACQUIRE, 1, &[acquire]), from(1));
     assert_eq!(verdict.reason, DropReason::SourceNotLive);
     assert_eq!(switch.load_slot(NAMESPACE, 0), SlotWord::unheld(0));
 }

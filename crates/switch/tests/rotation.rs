@@ -6,6 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use support::{EPOCH, from, heartbeat, lock_packet, request};
+use wayside_protocol::Time;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::{Direction, Key, Period, Secret};
 use wayside_switch::Action;
@@ -68,10 +69,10 @@ fn half_written_keys_sign_nothing() {
             let _over = SetOnDrop(&over);
             for round in 0..ROUNDS {
                 for packet in &mixed {
-                    assert_eq!(switch.process(&mut packet.clone(), from(1)).action, Action::Drop, "half of a key");
+                    assert_eq!(switch.process(Time(0), &mut packet.clone(), from(1)).action, Action::Drop, "half of a key");
                 }
                 for packet in whole.iter().filter(|_| round % 64 == 0) {
-                    let verdict = switch.process(&mut packet.clone(), from(1));
+                    let verdict = switch.process(Time(0), &mut packet.clone(), from(1));
                     passed.fetch_add(u64::from(verdict.action != Action::Drop), SeqCst);
                 }
             }
@@ -92,7 +93,7 @@ fn a_rotation_loses_nothing() {
     for rotation in 0..10u32 {
         for by in [rotation, rotation.saturating_sub(1)] {
             let mut packet = release(by, SECRET.key(Direction::Up, period(by)));
-            assert_eq!(switch.process(&mut packet, from(1)).action, Action::ToSender, "{by} in {rotation}");
+            assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::ToSender, "{by} in {rotation}");
             assert!(SECRET.key(Direction::Down, period(rotation)).made_tag(&packet));
             let odd = Header::read(&packet).unwrap().flags & header_flag::KEY != 0;
             assert_eq!(odd, rotation % 2 == 1);
@@ -101,11 +102,11 @@ fn a_rotation_loses_nothing() {
             sequence += 1;
             let mut beat = heartbeat(1, sequence);
             SECRET.key(Direction::Up, period(by)).sign(by, &mut beat);
-            assert_eq!(switch.process(&mut beat, from(1)).action, Action::ToSender);
+            assert_eq!(switch.process(Time(0), &mut beat, from(1)).action, Action::ToSender);
             assert_eq!(switch.has_followed(1), by == rotation);
         }
         let before_last = release(rotation, SECRET.key(Direction::Up, period(rotation.wrapping_sub(2))));
-        assert_eq!(switch.process(&mut before_last.clone(), from(1)).action, Action::Drop, "two rotations ago");
+        assert_eq!(switch.process(Time(0), &mut before_last.clone(), from(1)).action, Action::Drop, "two rotations ago");
         switch.rotate(1, &SECRET.keys(period(rotation + 1)));
     }
 }
@@ -121,10 +122,10 @@ fn new_keys_leave_none_of_the_old() {
     switch.set_keys(1, Some(&other.keys(period(0))));
     for rotation in [0, 1] {
         let mut packet = release(rotation, SECRET.key(Direction::Up, period(rotation)));
-        assert_eq!(switch.process(&mut packet, from(1)).action, Action::Drop);
+        assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::Drop);
     }
     let mut packet = release(1, Key::default());
-    assert_eq!(switch.process(&mut packet, from(1)).action, Action::Drop, "a slot without keys is not one of zeros");
+    assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::Drop, "a slot without keys is not one of zeros");
     let mut packet = release(0, other.key(Direction::Up, period(0)));
-    assert_eq!(switch.process(&mut packet, from(1)).action, Action::ToSender);
+    assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::ToSender);
 }

@@ -50,7 +50,9 @@ fn record(state: &State) -> Vec<u8> {
     let globals = &state.globals;
     let words = [globals.epoch, globals.serving, globals.shard_map, globals.authenticated];
     bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
-    bytes.extend(globals.reserved.to_ne_bytes());
+    for word in [globals.reserved, globals.lease_end_us, globals.lease_end_tick] {
+        bytes.extend(word.to_ne_bytes());
+    }
     bytes
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use support::{from, lock_packet, request};
+use wayside_protocol::Time;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::{Action, Switch};
 use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind};
@@ -67,7 +68,7 @@ fn acquire(switch: &Switch, me: u16, slot: u32, step: u64, random: &mut Random, 
     let flags = [0, 0, 0, entry_flag::EXCLUSIVE, entry_flag::TRY][random.below(5) as usize];
     let entry = Entry { name: slot.into(), request: request(me, step), slot, holder: me, flags, ..Entry::default() };
     let mut packet = lock_packet(kind::lock::ACQUIRE, me, &[entry]);
-    let verdict = switch.process(&mut packet, from(me));
+    let verdict = switch.process(Time(0), &mut packet, from(me));
     let header = Header::read(&packet).unwrap();
     let answer = Entry::read(&packet, 32);
     if header.kind != kind::lock::GRANT || verdict.action == Action::Drop {
@@ -110,7 +111,7 @@ fn change(
     }
     // Held throughout, so that a transfer back cannot arrive before we have let go.
     let mut own = agencies[usize::from(me)].lock().unwrap();
-    let verdict = switch.process(&mut packet, from(me));
+    let verdict = switch.process(Time(0), &mut packet, from(me));
     let header = Header::read(&packet).unwrap();
     let answer = Entry::read(&packet, 32);
     let after = SlotBits::from_u16(answer.slot_bits);

@@ -102,7 +102,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
                 continue;
             }
             let packet = &mut buffer[..length];
-            let verdict = switch.process(packet, from);
+            let verdict = switch.process(Time(0), packet, from);
             match verdict.action {
                 Action::Drop => {}
                 Action::ToSender => drop(socket.send_to(&packet[..verdict.length], from)),

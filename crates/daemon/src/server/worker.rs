@@ -1,6 +1,7 @@
-//! The data path: one thread's loop of receive, decide, send. No allocation, no lock, no clock but to stop spinning.
+//! The data path: one thread's loop of receive, decide, send. No allocation, no lock.
 
 use super::batch::Batch;
+use super::clock;
 use super::controller::Inbox;
 use crate::config::Wait;
 use std::net::UdpSocket;
@@ -8,6 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use wayside_protocol::Time;
 use wayside_switch::{Action, Switch};
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
@@ -55,8 +57,10 @@ impl Worker {
             if count == 0 {
                 continue;
             }
+            // After the packets came: what they ask for is judged by a clock that is not older.
+            let now = clock::now();
             for index in 0..count {
-                self.decide(&mut batch, index);
+                self.decide(now, &mut batch, index);
             }
             let sent = batch.send(socket);
             self.traffic.received.fetch_add(count as u64, Ordering::Relaxed);
@@ -68,9 +72,9 @@ impl Worker {
         Ok(())
     }
 
-    fn decide(&self, batch: &mut Batch, index: usize) {
+    fn decide(&self, now: Time, batch: &mut Batch, index: usize) {
         let (packet, from) = batch.datagram(index);
-        let verdict = self.switch.process(packet, from);
+        let verdict = self.switch.process(now, packet, from);
         let to = match verdict.action {
             Action::Drop => return,
             Action::ToSender => Some(from),
@@ -179,7 +183,7 @@ mod tests {
             }
             let before = ALLOCATIONS.with(Cell::get);
             let count = batch.receive(worker.socket.as_fd(), true).unwrap();
-            (0..count).for_each(|index| worker.decide(&mut batch, index));
+            (0..count).for_each(|index| worker.decide(Time(0), &mut batch, index));
             let sent = batch.send(worker.socket.as_fd());
             (count, sent.sent, ALLOCATIONS.with(Cell::get) - before)
         };
@@ -198,7 +202,7 @@ mod tests {
         for _ in 0..super::super::controller::BACKLOG + 5 {
             node.send_to(&packet(kind::lock::GAP, 3), ipv4(&worker.socket)).unwrap();
             let count = batch.receive(worker.socket.as_fd(), true).unwrap();
-            (0..count).for_each(|index| worker.decide(&mut batch, index));
+            (0..count).for_each(|index| worker.decide(Time(0), &mut batch, index));
         }
         assert_eq!(inbox.overflowed(), 5);
     }

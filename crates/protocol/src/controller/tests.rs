@@ -1,7 +1,7 @@
 //! The controller alone, against a switch memory and a store of a few lines. Whole clusters are the simulator's.
 
 use super::*;
-use crate::memory::SlotWord;
+use crate::memory::{Moment, SlotWord};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -18,6 +18,7 @@ const ROOT: Secret = Secret([42; 32]);
 struct Memory {
     epoch: Cell<u32>,
     serving: Cell<bool>,
+    lease_end: Cell<Option<Time>>,
     slots: RefCell<BTreeMap<u32, SlotWord>>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     authenticated: Cell<bool>,
@@ -45,6 +46,15 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_serving(&self, serving: bool) {
         self.serving.set(serving);
+    }
+    fn moment(&self, now: Time) -> Moment {
+        Moment { time: now, tick: 0 }
+    }
+    fn serve_for(&self, since: Moment, lease: u64) {
+        self.lease_end.set(Some(since.time + lease));
+    }
+    fn serve_without_end(&self) {
+        self.lease_end.set(None);
     }
     fn slot_count(&self, namespace: u16) -> u32 {
         if namespace == 1 { SLOTS } else { 0 }

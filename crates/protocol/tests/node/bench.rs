@@ -116,7 +116,7 @@ impl Bench {
             self.nodes[index].on_packet(self.now, &packet);
             return self.collect(index);
         }
-        let verdict = self.switch.process(&mut packet, from);
+        let verdict = self.switch.process(Time(0), &mut packet, from);
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
             let mut copy = packet.clone();

@@ -364,7 +364,8 @@ impl World {
             crate::tamper::fulfil(mutant, &self.switch, &self.disk, &mut packet);
         }
         let source = source_of(&packet);
-        let verdict = self.switch.with(|switch| switch.process(&mut packet, socket));
+        let now = self.controller_clock.at(self.now);
+        let verdict = self.switch.with(|switch| switch.process(now, &mut packet, socket));
         if verdict.action == Action::Drop {
             return self.chart(|_| format!("{:>9}            dropped: {}", "", verdict.reason.name()));
         }

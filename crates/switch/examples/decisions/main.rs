@@ -14,6 +14,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
+use wayside_protocol::Time;
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
 use wayside_protocol::seal::{Direction, Period, Secret};
 use wayside_switch::{Switch, SwitchConfig};
@@ -118,7 +119,7 @@ fn measure(work: &Work, slots: u32) -> [Vec<f64>; 2] {
             }
             let begun = Instant::now();
             for packet in &mut packets {
-                black_box(switch.process(packet, from));
+                black_box(switch.process(Time(0), packet, from));
             }
             taken += begun.elapsed();
         }

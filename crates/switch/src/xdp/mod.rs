@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v3/`: they survive this process, which finds
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v4/`: they survive this process, which finds
 //! them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v3`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v4`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -19,6 +19,7 @@ pub mod interfaces;
 mod link;
 mod upcalls;
 
+use crate::clock::Ticks;
 use crate::counters::{self, Counters};
 use crate::layout::{NODES, REGIONS};
 use crate::memory::Memory;
@@ -39,7 +40,7 @@ pub use upcalls::{Upcall, Upcalls};
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
 /// Version of everything that is pinned: `dataplane/memory.h` and `ways.h`. A change of a layout takes the next one.
-const LAYOUT: &str = "v3";
+const LAYOUT: &str = "v4";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
@@ -369,10 +370,17 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
             map(object, "keys", NODES)?,
             map(object, "globals", 1)?,
             map(object, "ways", NODES)?,
+            ticks(object)?,
             config.max_handle,
         ),
         counters: Counters::map(counters.as_fd(), lanes() as usize)?,
     })
+}
+
+/// The clock that the program goes by.
+fn ticks(object: &Object) -> io::Result<Ticks> {
+    let program = object.progs().find(|program| program.name() == "tick").expect("the object has it");
+    Ticks::new(program.as_fd())
 }
 
 fn map<T: Zeroable>(object: &Object, name: &str, count: usize) -> io::Result<Zeroed<T>> {

@@ -443,6 +443,9 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("shard_map", &mut state.globals.shard_map);
             words.take_into("serving", &mut state.globals.serving);
             words.take_into("authenticated", &mut state.globals.authenticated);
+            // By both clocks.
+            words.take_into("lease_end", &mut state.globals.lease_end_us);
+            state.globals.lease_end_tick = state.globals.lease_end_us;
         }
         "region" => {
             let region = &mut state.regions[words.index()];

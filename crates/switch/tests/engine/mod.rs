@@ -52,6 +52,8 @@ pub struct Globals {
     pub shard_map: u32,
     pub authenticated: u32,
     pub reserved: u64,
+    pub lease_end_us: u64,
+    pub lease_end_tick: u64,
 }
 
 /// `struct ws_keys`.
@@ -162,7 +164,12 @@ struct View {
     counters: *mut u64,
     slot_count: u32,
     alone: u32,
+    now_us: u64,
 }
+
+/// What the clock says while packets are decided natively. The kernel's has counted more ticks than 1 by then, too.
+const NOW_US: u64 = 1_000_000;
+
 
 unsafe extern "C" {
     fn ws_process(view: *mut View, packet: *mut u8, length: u32, from_port: u16) -> Verdict;
@@ -214,6 +221,7 @@ impl Native {
             counters: self.counters.as_mut_ptr(),
             slot_count: SLOTS as u32,
             alone: 0,
+            now_us: NOW_US,
         }
     }
 }

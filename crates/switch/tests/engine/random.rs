@@ -147,6 +147,9 @@ fn change_globals(random: &mut Random, state: &mut State) {
     state.globals.epoch = if random.once_in(12) { random.below(3) as u32 * 4 } else { 7 };
     state.globals.serving = u32::from(!random.once_in(8));
     state.globals.shard_map = random.below(3) as u32;
+    // None, over, or for ever.
+    state.globals.lease_end_us = [0, 0, 0, 1, u64::MAX][random.below(5) as usize];
+    state.globals.lease_end_tick = state.globals.lease_end_us;
 }
 
 fn handle(random: &mut Random) -> u16 {
