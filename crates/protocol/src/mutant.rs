@@ -45,6 +45,8 @@ pub enum Mutant {
     HastyCensus,
     /// The controller's heirs hear of no holds.
     ForgetHolds,
+    /// A standby does not wait until the lease of the switch that serves is over.
+    HastySuccessor,
     /// A node takes packets whatever their tag.
     AnyTag,
     /// The controller begins a rotation without waiting for nodes to follow the last.

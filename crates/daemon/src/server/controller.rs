@@ -284,6 +284,8 @@ impl Desk {
             }
             Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
+            Notice::Promoted => tracing::info!("serves from now on"),
+            Notice::Demoted => tracing::info!("is a standby from now on"),
             Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
             Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
             Notice::CutOff(handle) => {

@@ -19,6 +19,8 @@ mod enrolment;
 mod keys;
 mod patrol;
 mod recovery;
+mod seat;
+mod serving;
 mod sessions;
 mod store;
 
@@ -38,6 +40,8 @@ use wayside_wire::{
 };
 
 pub use config::{Config, ConfigError, Namespace};
+pub use seat::Seat;
+pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
@@ -52,6 +56,10 @@ pub enum Notice {
     EpochRaised(u32),
     /// The switch decides on slots.
     Serving(u32),
+    /// This switch serves from now on, in the place of another or of nobody.
+    Promoted,
+    /// Another switch serves, or nobody: this one is a standby.
+    Demoted,
     /// A session began.
     Enrolled(Handle),
     /// A session is over.
@@ -234,7 +242,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// A new epoch, under which every slot is recovered at once: the switch lost its memory, or a slot its tenures.
     fn raise_epoch(&mut self, now: Time) -> bool {
-        let empty = self.memory.epoch() == 0;
+        // Empty, or of a time before another switch served.
+        let foreign = self.memory.epoch() != self.counters.epoch;
         let counters = Counters { epoch: self.counters.epoch.max(self.memory.epoch()) + 1, ..self.counters };
         if counters.epoch > limits::MAX_EPOCH {
             self.notices.push_back(Notice::StoreFailed("every epoch has been used: no token would be higher".into()));
@@ -245,11 +254,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         self.counters = counters;
         self.memory.set_serving(false);
+        if foreign {
+            // Nothing is decided on while the words are written.
+            self.memory.set_epoch(0);
+        }
         self.memory.set_authenticated(self.config.root.is_some());
         for handle in self.sessions.live_handles() {
             self.install_keys(now, handle);
         }
-        if empty {
+        if foreign {
             self.install_sessions();
         }
         self.memory.set_epoch(counters.epoch);
@@ -262,7 +275,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         true
     }
 
-    /// Tells a switch with an empty memory of the sessions that live.
+    /// Tells a switch whose memory does not know them of the sessions that live.
     fn install_sessions(&mut self) {
         for (handle, session) in self.sessions.living() {
             self.memory.set_node(handle, &session.record.entry());

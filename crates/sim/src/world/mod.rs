@@ -477,6 +477,8 @@ impl World {
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),
                 Notice::StoreFailed(_) => self.count("store failed"),
+                Notice::Promoted => self.count("promoted"),
+                Notice::Demoted => self.count("demoted"),
             }
         }
         let timer = self.controller.as_ref().and_then(|c| self.controller_clock.world(c.next_timer()));

@@ -1,0 +1,151 @@
+//! A switch's controller, while that switch serves: alone for ever, or as long as a post is its own that it shares with
+//! its standbys (`serving.rs`).
+//!
+//! Invariants
+//! * There is a controller from the moment the post was taken until another has it, and none else. It is reached only
+//!   while the lease runs: what it would decide later, its successor may have decided otherwise.
+//! * The lease of the switch ([`SwitchMemory::serve_for`]) is never longer than that of the post.
+//! * A switch that has no post has epoch 0: it decides on nothing, whatever its memory holds. What it held before is
+//!   overwritten when it is promoted.
+
+use super::serving::{Answer, Change, Inquiry, Post, Serving, ServingConfig};
+use super::{Config, Controller, Notice, Store, StoreError};
+use crate::Time;
+use crate::memory::SwitchMemory;
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
+
+/// Between attempts to begin, while the store fails. Microseconds.
+const ATTEMPT: u64 = 20_000;
+
+/// See the module's documentation. `M`: the switch's memory, `S`: the store, which standbys share.
+pub struct Seat<M, S> {
+    memory: M,
+    controller: Option<Controller<M, S>>,
+    shared: Option<Shared<S>>,
+    notices: VecDeque<Notice>,
+}
+
+/// What a seat has that is not alone.
+struct Shared<S> {
+    config: Config,
+    store: S,
+    serving: Serving,
+    /// The post is this switch's, and there is no controller yet: not before this time.
+    begins: Option<Time>,
+}
+
+impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
+    /// Of a switch that has no standby.
+    ///
+    /// # Errors
+    /// Those of [`Controller::new`].
+    pub fn alone(config: Config, memory: M, store: S) -> Result<Seat<M, S>, StoreError> {
+        memory.serve_without_end();
+        let controller = Controller::new(config, memory.clone(), store)?;
+        Ok(Seat { memory, controller: Some(controller), shared: None, notices: VecDeque::new() })
+    }
+
+    /// Of one of several switches, each of which can serve the shard. It is a standby until it finds the post free.
+    pub fn sharing(now: Time, config: Config, memory: M, store: S, serving: ServingConfig) -> Seat<M, S> {
+        // Of an earlier life: it is renewed when the post turns out to be its own still.
+        memory.serve_for(memory.moment(now), 0);
+        let serving = Serving::new(serving, config.mutant);
+        let shared = Some(Shared { config, store, serving, begins: None });
+        Seat { memory, controller: None, shared, notices: VecDeque::new() }
+    }
+
+    /// The controller, if this switch serves at this time.
+    pub fn controller(&mut self, now: Time) -> Option<&mut Controller<M, S>> {
+        self.controller.as_mut().filter(|_| self.shared.as_ref().is_none_or(|shared| shared.serving.runs(now)))
+    }
+
+    /// What the controller keeps, whether or not the switch serves at this moment. None of a standby.
+    pub fn records(&self) -> Option<&Controller<M, S>> {
+        self.controller.as_ref()
+    }
+
+    /// The post as last seen; none of a switch that is alone, or has not seen it yet.
+    pub fn post(&self) -> Option<Post> {
+        self.shared.as_ref().and_then(|shared| shared.serving.post())
+    }
+
+    /// Does what is due.
+    pub fn on_tick(&mut self, now: Time) {
+        if self.shared.as_ref().and_then(|shared| shared.begins).is_some_and(|at| now >= at) {
+            self.begin(now);
+        }
+        if let Some(controller) = self.controller(now) {
+            controller.on_tick(now);
+        }
+    }
+
+    /// When [`Seat::on_tick`] and [`Seat::ask`] want to be called.
+    pub fn next_timer(&self) -> Time {
+        let Some(shared) = &self.shared else {
+            return self.controller.as_ref().map_or(Time::NEVER, Controller::next_timer);
+        };
+        let next = shared.serving.due().min(shared.begins.unwrap_or(Time::NEVER));
+        // A lease that is over lets nothing happen before it is renewed.
+        match self.controller.as_ref().map(Controller::next_timer) {
+            Some(at) if shared.serving.runs(at) => next.min(at),
+            _ => next,
+        }
+    }
+
+    /// What the register of the post is to be asked now, if anything.
+    pub fn ask(&mut self, now: Time) -> Option<Inquiry> {
+        let shared = self.shared.as_mut().filter(|shared| now >= shared.serving.due())?;
+        shared.serving.ask(self.memory.moment(now))
+    }
+
+    /// What the register answers.
+    pub fn on_answer(&mut self, now: Time, inquiry: Inquiry, answer: Answer) {
+        let Some(shared) = &mut self.shared else { return };
+        match shared.serving.on_answer(now, inquiry, answer) {
+            None => {}
+            Some(Change::Begin(since, lease)) => {
+                self.memory.serve_for(since, lease);
+                shared.begins = Some(now);
+                self.notices.push_back(Notice::Promoted);
+                self.on_tick(now);
+            }
+            Some(Change::Renewed(since, lease)) => self.memory.serve_for(since, lease),
+            Some(Change::End) => {
+                self.memory.serve_for(self.memory.moment(now), 0);
+                self.memory.set_serving(false);
+                self.memory.set_epoch(0);
+                self.controller = None;
+                shared.begins = None;
+                self.notices.push_back(Notice::Demoted);
+            }
+        }
+    }
+
+    /// Stops, then makes room for a standby: the planned end. False: there is none, or this switch does not serve.
+    pub fn drain(&mut self, now: Time) -> bool {
+        let Some(shared) = self.shared.as_mut().filter(|shared| shared.serving.runs(now)) else { return false };
+        self.memory.serve_for(self.memory.moment(now), 0);
+        shared.serving.resign(now);
+        true
+    }
+
+    /// What happened since the last call.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front().or_else(|| self.controller.as_mut().and_then(Controller::notice))
+    }
+
+    fn begin(&mut self, now: Time) {
+        let Some(shared) = &mut self.shared else { return };
+        match Controller::new(shared.config.clone(), self.memory.clone(), shared.store.clone()) {
+            Ok(controller) => {
+                shared.begins = None;
+                self.controller = Some(controller);
+            }
+            Err(error) => {
+                shared.begins = Some(now + ATTEMPT);
+                self.notices.push_back(Notice::StoreFailed(error.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Which of a shard's switches serves: a lease on a *post*, one register that all of them share and that only changes by
+//! compare-and-swap (etcd, in the daemon). Nobody is elected here: whoever finds the post silent for long enough takes it.
+//!
+//! ```text
+//!              post silent for lease + margin, or vacant
+//!   WATCHING ────────────────────────────────────────────► TAKING ──taken──► SERVING: renews every lease / 4
+//!      ▲ └──the post is its own already: renews it──────────────────────────────▲ │
+//!      └───────────────another took it, or it has resigned────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! * The lease runs from before its renewal was sent: what a successor waits for begins later, when it first sees
+//!   what that renewal wrote, and it takes the post only if nothing else was written since.
+//! * Who resigns has stopped before: the post is vacated only after the switch's lease was ended.
+//! * A question that went unanswered may yet be done: each is conditional on what was last seen of the post, or changes
+//!   nothing but its revision, so that it does no harm whenever that is.
+
+use crate::memory::Moment;
+use crate::{Mutant, Time};
+
+/// The register, as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Post {
+    /// Who serves; 0: nobody.
+    pub holder: u64,
+    /// Another one after every write.
+    pub revision: u64,
+}
+
+/// What is asked of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// How is it?
+    Look,
+    /// If the revision is still this: mine.
+    Take(u64),
+    /// If it is mine: the same again, as another revision.
+    Renew,
+    /// If the revision is still this: nobody's.
+    Resign(u64),
+}
+
+/// A question, and when it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inquiry {
+    /// What to ask.
+    pub question: Question,
+    /// From here on a lease counts that its answer gives.
+    pub since: Moment,
+}
+
+/// What the register says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done: the post is this now.
+    Done(Post),
+    /// Not done, since the post is this. To a look, too.
+    Is(Post),
+    /// Nothing is known: no answer, or an error.
+    Unknown,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The post is this switch's until so long after that moment; it was not before.
+    Begin(Moment, u64),
+    /// It still is.
+    Renewed(Moment, u64),
+    /// It is another's, or nobody's.
+    End,
+}
+
+/// Times in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct ServingConfig {
+    /// Who asks: never 0, never another process's that runs at the same time. Kept over restarts, so that one's own
+    /// post can be taken up again at once.
+    pub own: u64,
+    /// How long a switch serves after it has renewed. All switches of a shard have the same.
+    pub lease: u64,
+    /// As [`Config::drift_ppm`](super::Config).
+    pub drift_ppm: u32,
+}
+
+/// The kernel's ticks, by which the core at its hook counts, are up to 10 ms long, and may be told late by one.
+const MARGIN: u64 = 20_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Watching,
+    Serving,
+    Resigning,
+}
+
+/// See the module's documentation.
+pub struct Serving {
+    config: ServingConfig,
+    phase: Phase,
+    /// The post as last seen, and since when it has been so.
+    seen: Option<(Post, Time)>,
+    /// Until when this switch may serve.
+    until: Time,
+    /// Nothing is asked before.
+    due: Time,
+    /// It has resigned, and does not want the post back.
+    abstains: bool,
+    mutant: Option<Mutant>,
+}
+
+impl Serving {
+    /// Asks at once how the post is.
+    pub fn new(config: ServingConfig, mutant: Option<Mutant>) -> Serving {
+        Serving {
+            config,
+            phase: Phase::Watching,
+            seen: None,
+            until: Time(0),
+            due: Time(0),
+            abstains: false,
+            mutant,
+        }
+    }
+
+    /// Whether this switch may serve at this time.
+    pub fn runs(&self, now: Time) -> bool {
+        now < self.until
+    }
+
+    /// The post as last seen.
+    pub fn post(&self) -> Option<Post> {
+        self.seen.map(|(post, _)| post)
+    }
+
+    /// When [`Serving::ask`] wants to be called.
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Gives the post up. The switch has stopped by now; the answer makes room for another.
+    pub fn resign(&mut self, now: Time) {
+        self.until = Time(0);
+        self.abstains = true;
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Resigning;
+            self.due = now;
+        }
+    }
+
+    /// Takes part again after it has resigned.
+    pub fn stand(&mut self) {
+        self.abstains = false;
+    }
+
+    /// The next question, if it is time for one. `moment` is now.
+    pub fn ask(&mut self, moment: Moment) -> Option<Inquiry> {
+        let now = moment.time;
+        if now < self.due {
+            return None;
+        }
+        // Of a question that went unanswered nothing is known; the next one is as good.
+        self.due = now + self.config.lease / if self.phase == Phase::Watching { 8 } else { 4 };
+        let question = match (self.phase, self.seen) {
+            (Phase::Serving, _) => Question::Renew,
+            (Phase::Resigning, Some((post, _))) => Question::Resign(post.revision),
+            (Phase::Watching, Some((post, since))) if !self.abstains => self.watched(now, post, since),
+            _ => Question::Look,
+        };
+        Some(Inquiry { question, since: moment })
+    }
+
+    fn watched(&self, now: Time, post: Post, since: Time) -> Question {
+        if post.holder == self.config.own {
+            Question::Renew
+        } else if post.holder == 0 || now.since(since) >= self.patience() {
+            Question::Take(post.revision)
+        } else {
+            Question::Look
+        }
+    }
+
+    /// For so long a post must have been silent before it is taken from its holder.
+    fn patience(&self) -> u64 {
+        if cfg!(feature = "mutants") && self.mutant == Some(Mutant::HastySuccessor) {
+            return self.config.lease / 8;
+        }
+        self.config.lease + self.config.lease * 2 * u64::from(self.config.drift_ppm) / 1_000_000 + MARGIN
+    }
+
+    /// The answer to an inquiry, however late.
+    pub fn on_answer(&mut self, now: Time, inquiry: Inquiry, answer: Answer) -> Option<Change> {
+        let post = match answer {
+            Answer::Unknown => return None,
+            Answer::Done(post) | Answer::Is(post) => post,
+        };
+        // Revisions rise: an answer that was overtaken by another tells nothing new.
+        match self.seen {
+            Some((seen, _)) if seen.revision >= post.revision => {}
+            _ => self.seen = Some((post, now)),
+        }
+        let own = self.seen.is_some_and(|(seen, _)| seen.holder == self.config.own);
+        if !own {
+            return self.lose(now);
+        }
+        match inquiry.question {
+            Question::Take(_) | Question::Renew if matches!(answer, Answer::Done(_)) => self.hold(inquiry.since),
+            // Its own already, from before a restart or by a question that seemed lost.
+            _ if self.phase == Phase::Watching && !self.abstains => {
+                self.due = now;
+                None
+            }
+            // A renewal came in between.
+            Question::Resign(_) => {
+                self.due = now;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn hold(&mut self, since: Moment) -> Option<Change> {
+        match self.phase {
+            Phase::Resigning => return None,
+            // Taken by a question of before it resigned: given back.
+            Phase::Watching if self.abstains => {
+                self.phase = Phase::Resigning;
+                self.due = since.time;
+                return None;
+            }
+            _ => {}
+        }
+        self.until = self.until.max(since.time + self.config.lease);
+        if self.phase == Phase::Serving {
+            return Some(Change::Renewed(since, self.config.lease));
+        }
+        self.phase = Phase::Serving;
+        self.due = since.time + self.config.lease / 4;
+        Some(Change::Begin(since, self.config.lease))
+    }
+
+    fn lose(&mut self, now: Time) -> Option<Change> {
+        let was = self.phase;
+        self.phase = Phase::Watching;
+        self.until = Time(0);
+        if self.seen.is_some_and(|(post, _)| post.holder == 0) && !self.abstains {
+            // Whoever comes first.
+            self.due = now;
+        }
+        (was != Phase::Watching).then_some(Change::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const LEASE: u64 = 300_000;
+    const CONFIG: ServingConfig = ServingConfig { own: 1, lease: LEASE, drift_ppm: 1_000 };
+
+    fn at(us: u64) -> Moment {
+        Moment { time: Time(us), tick: us / 4_000 }
+    }
+
+    /// The register.
+    #[derive(Default)]
+    struct Register(Post);
+
+    impl Register {
+        fn answer(&mut self, own: u64, question: Question) -> Answer {
+            let (applies, holder) = match question {
+                Question::Look => (false, 0),
+                Question::Take(seen) => (seen == self.0.revision, own),
+                Question::Renew => (self.0.holder == own, own),
+                Question::Resign(seen) => (seen == self.0.revision, 0),
+            };
+            if !applies {
+                return Answer::Is(self.0);
+            }
+            self.0 = Post { holder, revision: self.0.revision + 1 };
+            Answer::Done(self.0)
+        }
+    }
+
+    /// Asks whenever it is due until `end`, each answer at once; what changed, and when.
+    fn run(serving: &mut Serving, register: &mut Register, from: u64, end: u64) -> Vec<(u64, Change)> {
+        let mut changes = Vec::new();
+        let mut now = from.max(serving.due().0);
+        while now < end {
+            if let Some(inquiry) = serving.ask(at(now)) {
+                let answer = register.answer(serving.config.own, inquiry.question);
+                changes.extend(serving.on_answer(Time(now), inquiry, answer).map(|change| (now, change)));
+            }
+            now = serving.due().0.max(now);
+        }
+        changes
+    }
+
+    #[test]
+    fn a_vacant_post_is_taken_at_once_and_renewed() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        let changes = run(&mut serving, &mut register, 0, LEASE);
+        assert_eq!(changes[0], (0, Change::Begin(at(0), LEASE)));
+        let renewed = |(_, change): &(u64, Change)| matches!(change, Change::Renewed(..));
+        assert_eq!(changes.iter().filter(|change| renewed(change)).count(), 3, "{changes:?}");
+        assert!(serving.runs(Time(LEASE)));
+    }
+
+    #[test]
+    fn another_ones_post_is_taken_only_once_it_was_silent_for_longer_than_its_lease() {
+        let mut register = Register(Post { holder: 2, revision: 7 });
+        let mut serving = Serving::new(CONFIG, None);
+        assert_eq!(run(&mut serving, &mut register, 0, LEASE), []);
+        // Its holder renews: all is counted anew.
+        register.answer(2, Question::Renew);
+        let seen = serving.due().0;
+        assert_eq!(run(&mut serving, &mut register, seen, seen + LEASE + MARGIN), []);
+        let changes = run(&mut serving, &mut register, seen, seen + 2 * LEASE);
+        assert!(matches!(changes[0], (when, Change::Begin(..)) if when >= seen + LEASE + MARGIN), "{changes:?}");
+        // And who had it finds out.
+        let mut former = Serving { phase: Phase::Serving, ..Serving::new(ServingConfig { own: 2, ..CONFIG }, None) };
+        assert_eq!(run(&mut former, &mut register, seen + 2 * LEASE, seen + 2 * LEASE + 1).len(), 1);
+        assert!(!former.runs(Time(seen + 2 * LEASE)));
+    }
+
+    #[test]
+    fn one_that_renews_between_the_look_and_the_taking_keeps_it() {
+        let mut register = Register(Post { holder: 2, revision: 7 });
+        let mut serving = Serving::new(CONFIG, None);
+        run(&mut serving, &mut register, 0, 1);
+        let inquiry = serving.ask(at(2 * LEASE)).unwrap();
+        assert_eq!(inquiry.question, Question::Take(7));
+        register.answer(2, Question::Renew);
+        let answer = register.answer(1, inquiry.question);
+        assert_eq!(serving.on_answer(Time(2 * LEASE), inquiry, answer), None);
+        assert!(!serving.runs(Time(2 * LEASE)));
+    }
+
+    #[test]
+    fn the_lease_runs_from_before_the_question() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        let inquiry = serving.ask(at(100_000)).unwrap();
+        let answer = register.answer(1, inquiry.question);
+        let change = serving.on_answer(Time(250_000), inquiry, answer);
+        assert_eq!(change, Some(Change::Renewed(at(100_000), LEASE)));
+        assert!(serving.runs(Time(399_999)) && !serving.runs(Time(400_000)));
+    }
+
+    #[test]
+    fn without_answers_it_ends_by_itself_and_goes_on_if_nobody_came() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        for round in 1..20 {
+            let now = round * LEASE / 4;
+            let inquiry = serving.ask(at(now)).unwrap();
+            assert_eq!(serving.on_answer(Time(now), inquiry, Answer::Unknown), None);
+            assert_eq!(serving.runs(Time(now)), now < LEASE);
+        }
+        let changes = run(&mut serving, &mut register, 5 * LEASE, 5 * LEASE + 1);
+        assert_eq!(changes, [(5 * LEASE, Change::Renewed(at(5 * LEASE), LEASE))]);
+    }
+
+    #[test]
+    fn after_a_restart_its_own_post_is_its_own() {
+        let mut register = Register(Post { holder: 1, revision: 7 });
+        let mut serving = Serving::new(CONFIG, None);
+        let changes = run(&mut serving, &mut register, 0, 2);
+        assert!(matches!(changes[..], [(_, Change::Begin(..))]), "{changes:?}");
+    }
+
+    #[test]
+    fn who_resigns_makes_room_and_stays_away() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        serving.resign(Time(10));
+        assert!(!serving.runs(Time(10)));
+        assert_eq!(run(&mut serving, &mut register, 10, 11), [(10, Change::End)]);
+        assert_eq!(register.0.holder, 0);
+        assert_eq!(run(&mut serving, &mut register, 11, 3 * LEASE), [], "it has had enough");
+        let mut other = Serving::new(ServingConfig { own: 2, ..CONFIG }, None);
+        assert!(matches!(run(&mut other, &mut register, 12, 13)[..], [(12, Change::Begin(..))]));
+        serving.stand();
+        assert_eq!(run(&mut serving, &mut register, 3 * LEASE, 3 * LEASE + 1), []);
+    }
+
+    #[test]
+    fn a_late_copy_of_a_resignation_does_no_harm() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        serving.resign(Time(10));
+        let late = serving.ask(at(10)).unwrap();
+        let answer = register.answer(1, late.question);
+        serving.on_answer(Time(10), late, answer);
+        serving.stand();
+        assert!(!run(&mut serving, &mut register, LEASE, LEASE + 50_000).is_empty());
+        assert!(matches!(register.answer(1, late.question), Answer::Is(Post { holder: 1, .. })));
+    }
+}
