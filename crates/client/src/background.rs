@@ -45,12 +45,13 @@ impl Background<'_> {
     /// Sleeps until there is something to do, and does it. False: the session is closed.
     fn turn(&mut self) -> bool {
         let next = self.engine.next_wake_up().min(self.lifeline.due()).min(self.looks_again());
-        let [agent, reactor, rung, line] = poll(
+        let [agent, reactor, rung, line, heard] = poll(
             [
                 self.engine.agent().socket.descriptor(),
                 self.engine.reactor().socket.descriptor(),
                 self.engine.agent().alarm.descriptor(),
                 self.lifeline.descriptor(),
+                self.engine.ears(),
             ],
             clock::until(next),
         );
@@ -58,6 +59,9 @@ impl Background<'_> {
         self.engine.config.observer.flush();
         if rung {
             self.engine.agent().alarm.silence();
+        }
+        if heard {
+            self.engine.listen();
         }
         if agent {
             self.engine.drain(&self.engine.agent().socket, TURN);

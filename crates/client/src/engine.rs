@@ -15,18 +15,21 @@
 //!   no longer than `wakes_at`. Whoever leaves and is not going to wait rings it if something is due before.
 
 use crate::core::{Core, Grants, Phase};
+use crate::ears::Ears;
+use crate::endpoint::Endpoint;
 use crate::entry::{Admission, Way};
 use crate::errands::Errands;
 use crate::port::{CheckedOut, Place, Port, Ports};
 use crate::request::Begun;
 use crate::session::Config;
-use crate::socket::{Buffer, Received, Socket, poll};
+use crate::socket::{Buffer, RECEIVE_BYTES, Received, Socket, poll};
 use crate::transport::TransportReport;
 use crate::xsk::Reach;
 use crate::{Error, clock};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -63,8 +66,13 @@ pub(crate) struct Engine {
     closes_at: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
-    /// Which of the endpoints is in use, and where it leads.
+    /// Which of the endpoints is in use, and where it leads; or where the session has moved since.
     switch: Mutex<(usize, SocketAddrV4)>,
+    /// Of the background thread; None where there can't be any: then a switch that takes another one's place is found
+    /// once the session is lost.
+    ears: Mutex<Option<Ears>>,
+    /// Where the endpoints lead: who announces itself from elsewhere must sign that.
+    known: Mutex<Vec<SocketAddrV4>>,
     /// What the network said last, for people.
     complaint: Mutex<Option<String>>,
 }
@@ -79,8 +87,12 @@ impl Engine {
         core.observer = config.observer.clone();
         core.ports.insert(0, Place::AGENT);
         core.ports.insert(ports.at(Place::REACTOR).socket.number(), Place::REACTOR);
+        let ears = Ears::of(&ports.at(Place::AGENT).socket).ok();
+        let known = addresses(&config.endpoints);
         Ok(Engine {
             config,
+            ears: Mutex::new(ears),
+            known: Mutex::new(known),
             core: Mutex::new(core),
             phase_changed: Condvar::new(),
             ports: Arc::new(ports),
@@ -423,6 +435,8 @@ impl Engine {
             core.node = Node::new(node_config(&self.config));
             self.set_out(core, now, &way);
         });
+        *self.ears.lock() = Ears::of(&self.agent().socket).ok();
+        *self.known.lock() = addresses(endpoints);
         drop(switch);
         if !next_endpoint {
             self.deny(None);
@@ -430,6 +444,40 @@ impl Engine {
             self.wonder_about(silent);
         }
         self.go_on(way);
+    }
+
+    /// What to poll for [`Engine::listen`]; negative where there is nothing.
+    pub(crate) fn ears(&self) -> RawFd {
+        self.ears.lock().as_ref().map_or(-1, Ears::descriptor)
+    }
+
+    /// Hears whether another switch serves now: then the session goes on there, with all that it holds. It is believed
+    /// if it speaks of a later epoch, and either signs that or is one of the endpoints.
+    pub(crate) fn listen(&self) {
+        let mut buffer = [0; RECEIVE_BYTES];
+        let ears = self.ears.lock();
+        while let Some((packet, from)) = ears.as_ref().and_then(|ears| ears.receive(&mut buffer)) {
+            // Before the session's lock, as everywhere: a port that is opened meanwhile is redirected too, or opened there.
+            let mut switch = self.switch.lock();
+            let is_known = self.known.lock().contains(&from);
+            self.visit(|core, now, _| {
+                let epoch = |core: &Core| core.info().map(|info| info.epoch);
+                let before = epoch(core);
+                if before.is_none() || !is_known && !core.node.signs() {
+                    return;
+                }
+                core.node.on_packet(now, packet);
+                if epoch(core) > before && switch.1 != from {
+                    // What it is answered goes there already.
+                    switch.1 = from;
+                    for socket in self.ports.each().map(|port| &port.socket) {
+                        if let Err(error) = socket.redirect(from) {
+                            self.complain(&error);
+                        }
+                    }
+                }
+            });
+        }
     }
 
     /// Gives requests up, held or not. How many of them were over already, or past the end of their hold.
@@ -513,6 +561,11 @@ impl Engine {
     pub(crate) fn closes_at(&self) -> Time {
         Time(self.closes_at.load(SeqCst))
     }
+}
+
+/// Where the endpoints lead now.
+fn addresses(endpoints: &[Endpoint]) -> Vec<SocketAddrV4> {
+    endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok()).collect()
 }
 
 fn look_into<'b>(socket: &Socket, spins: bool, buffer: &'b mut Buffer) -> Received<'b> {

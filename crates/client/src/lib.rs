@@ -40,6 +40,7 @@ pub mod control;
 mod core;
 pub mod credentials;
 pub mod daemon;
+mod ears;
 mod endpoint;
 mod engine;
 pub mod enrolment;

@@ -13,7 +13,7 @@ use crate::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome, lif
 use crate::daemon::connect_here;
 use crate::socket::start_connecting;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) struct Lifeline {
     accepting: Option<(TcpStream, Time)>,
     /// Incarnation of the session that the stream belongs to; 0 without one.
     incarnation: u64,
+    /// And where that was then.
+    switch: SocketAddrV4,
     next_local: Time,
     next_remote: Time,
     /// Read, and not a whole line yet.
@@ -58,6 +60,7 @@ impl Lifeline {
             stream: None,
             accepting: None,
             incarnation: 0,
+            switch: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             next_local: never,
             next_remote: never,
             line,
@@ -90,9 +93,9 @@ impl Lifeline {
     /// Sees to it that the connection is there, and of this session.
     pub(crate) fn keep(&mut self, session: Option<SessionInfo>, switch: SocketAddrV4) {
         let Some(session) = session else { return self.end() };
-        if session.incarnation != self.incarnation {
+        if (session.incarnation, switch) != (self.incarnation, self.switch) {
             self.end();
-            self.incarnation = session.incarnation;
+            (self.incarnation, self.switch) = (session.incarnation, switch);
         }
         self.flush();
         let now = clock::now();

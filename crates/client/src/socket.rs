@@ -51,6 +51,16 @@ impl Socket {
         Ok(())
     }
 
+    /// Connects to another switch from the same local port: answers to what went to the former one are lost. A poll
+    /// under way sees it at once.
+    pub(crate) fn redirect(&self, switch: SocketAddrV4) -> io::Result<()> {
+        self.udp.connect(switch)?;
+        if let Some(flow) = &self.flow {
+            flow.reopen(own_address(&self.udp)?, switch);
+        }
+        Ok(())
+    }
+
     /// Binds the AF_XDP socket if it is wanted and can be had by now. For the thread that waits here, and no other.
     pub(crate) fn settle(&self) {
         if let Some(flow) = &self.flow {

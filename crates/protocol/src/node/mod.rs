@@ -321,6 +321,11 @@ impl Node {
         self.out.pop(self.sealer.as_ref())
     }
 
+    /// Whether the session's packets are signed: one from whoever can't is refused.
+    pub fn signs(&self) -> bool {
+        self.sealer.is_some()
+    }
+
     /// How often the session's keys have changed in this epoch, as far as this node knows.
     pub fn rotation(&self) -> u32 {
         self.sealer.as_ref().map_or(0, Sealer::rotation)
