@@ -38,6 +38,7 @@ initdb=$(find /usr/lib/postgresql -name initdb 2>/dev/null | tail -n 1)
 need "${initdb:-initdb}" postgresql      # fencing is tested on it
 need jq jq                               # end-to-end tests read -o json
 need ip iproute2                         # network namespaces
+need ethtool ethtool                     # queues of their interfaces
 need java default-jre-headless           # TLC, which checks spec/
 need mvn maven                           # fetches it
 [ -n "$missing" ] || exit 0
