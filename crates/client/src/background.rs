@@ -17,8 +17,10 @@ use wayside_wire::slot_of;
 
 /// Packets read from one socket before the other one and the timers have their turn.
 const TURN: u32 = 64;
-/// Without an answer for so long, the next endpoint is asked, and the name resolved anew.
+/// Without an answer for so long, the endpoint is asked anew, and its name resolved anew.
 const ENDPOINT_PATIENCE: Duration = Duration::from_secs(1);
+/// Or another one: a standby says nothing.
+const NEXT_ENDPOINT: Duration = Duration::from_millis(250);
 /// Without a session it looks so often; and lets the tasks that wait for one look at their deadlines, so that no
 /// timer of a runtime is asked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -92,9 +94,7 @@ impl Background<'_> {
                 self.lifeline.keep(session, self.engine.switch());
                 self.engine.renew();
             }
-            Phase::Enrolling
-                if now >= clock::after(self.phase_since, ENDPOINT_PATIENCE) && !self.engine.is_asking() =>
-            {
+            Phase::Enrolling if now >= clock::after(self.phase_since, self.patience()) && !self.engine.is_asking() => {
                 self.phase_since = now;
                 self.engine.enrol_anew(true);
             }
@@ -111,6 +111,10 @@ impl Background<'_> {
             Phase::Closed => return false,
         }
         now < self.engine.closes_at()
+    }
+
+    fn patience(&self) -> Duration {
+        if self.engine.config.endpoints.len() > 1 { NEXT_ENDPOINT } else { ENDPOINT_PATIENCE }
     }
 
     /// When the session needs a look although no timer of the protocol is due.

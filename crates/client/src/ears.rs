@@ -59,9 +59,8 @@ fn may_share(descriptor: RawFd) -> io::Result<()> {
     let yes: libc::c_int = 1;
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: as many readable bytes as it is told.
-    let set = unsafe {
-        libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_REUSEPORT, (&raw const yes).cast(), length)
-    };
+    let set =
+        unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_REUSEPORT, (&raw const yes).cast(), length) };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

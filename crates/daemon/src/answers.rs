@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 
 /// A command's question, as a JSON line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,14 +52,30 @@ pub struct Status {
     pub wait: String,
     pub uptime_us: u64,
     pub epoch: u32,
-    /// False while the switch recovers: requests are answered RECOVERING.
+    /// False while the switch recovers, or is a standby.
     pub serving: bool,
+    /// What it is among the switches of its shard.
+    #[serde(default)]
+    pub role: Role,
     pub namespaces: Vec<Namespace>,
     pub sessions: Vec<Session>,
     /// Packets by what was decided, those of the daemon's own sockets included.
     pub packets: BTreeMap<String, u64>,
     /// Dropped packets by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
+}
+
+/// What a switch is among those of its shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// There are no others.
+    #[default]
+    Alone,
+    /// It serves, while others stand by.
+    Serving,
+    /// Another one serves, at this address, or (none) nobody does, as far as is known.
+    Standby { serving: Option<SocketAddrV4> },
 }
 
 /// How it stands with authentication.

@@ -38,6 +38,12 @@ const DEFAULT_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 360
 const SHORTEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3);
 const LONGEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3652 * 24 * 3600);
 
+const DEFAULT_SHARD: &str = "main";
+/// A quarter of it must be enough for etcd to write (10 ms on a slow disk); the time without a switch after it died.
+const DEFAULT_SERVING_LEASE: Duration = Duration::from_millis(300);
+const SHORTEST_SERVING_LEASE: Duration = Duration::from_millis(100);
+const LONGEST_SERVING_LEASE: Duration = Duration::from_secs(60);
+
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -115,6 +121,31 @@ pub struct Settings {
     /// Leave XDP deciding when the daemon ends, for the next one to take over [default: false]
     #[arg(long, env = "WAYSIDE_KEEP_ATTACHED", value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     keep_attached: Option<bool>,
+
+    /// etcd's endpoints, separated by commas, where this switch and its standbys keep what they share: one of them serves,
+    /// another takes its place when it is silent [default: none, this switch is alone]
+    #[arg(long, env = "WAYSIDE_ETCD", value_name = "URLS", value_delimiter = ',')]
+    etcd: Option<Vec<String>>,
+
+    /// Name under which the switches find each other in etcd [default: main]
+    #[arg(long, env = "WAYSIDE_SHARD", value_name = "NAME")]
+    shard: Option<String>,
+
+    /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
+    #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
+    serving_lease: Option<String>,
+
+    /// Certificate (PEM) of who signs for etcd [default: none, the connection is in clear]
+    #[arg(long, env = "WAYSIDE_ETCD_CA", value_name = "FILE")]
+    etcd_ca: Option<PathBuf>,
+
+    /// Certificate (PEM) by which etcd knows this switch, with --etcd-key
+    #[arg(long, env = "WAYSIDE_ETCD_CERTIFICATE", value_name = "FILE")]
+    etcd_certificate: Option<PathBuf>,
+
+    /// Key (PEM) of that certificate
+    #[arg(long, env = "WAYSIDE_ETCD_KEY", value_name = "FILE")]
+    etcd_key: Option<PathBuf>,
 
     #[arg(skip)]
     #[serde(rename = "namespace")]
@@ -221,6 +252,18 @@ impl Namespace {
     }
 }
 
+/// How a switch shares its shard with standbys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    pub etcd: Vec<String>,
+    pub shard: String,
+    pub serving_lease: Duration,
+    /// Files, where the connection is secure.
+    pub ca: Option<PathBuf>,
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
 /// What the daemon runs with. Every value is possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -244,6 +287,8 @@ pub struct Config {
     pub lease: Duration,
     pub grace: Duration,
     pub namespaces: Vec<Namespace>,
+    /// None: there is no standby.
+    pub sharing: Option<Sharing>,
 }
 
 impl Settings {
@@ -351,6 +396,7 @@ impl Layers<'_> {
             lease,
             grace,
             namespaces: self.namespaces()?,
+            sharing: self.sharing()?,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
             control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })
@@ -387,7 +433,6 @@ impl Layers<'_> {
         Ok(address)
     }
 
-    /// Where hosts enrol, if packets are to be signed.
     /// Where hosts enrol, if packets are signed, and why they are or are not.
     fn enrol_listen(
         &self,
@@ -416,6 +461,32 @@ impl Layers<'_> {
             next_port(admin).ok_or_else(|| self.wrong("admin_listen", &admin, flag, rule))
         };
         Ok((Some(told.map_or_else(next, Ok)?), reason))
+    }
+
+    fn sharing(&self) -> Result<Option<Sharing>, Failure> {
+        let Some((etcd, _)) = self.pick(|s| s.etcd.as_ref()).filter(|(etcd, _)| !etcd.is_empty()) else {
+            return Ok(None);
+        };
+        let shard = match self.pick(|s| s.shard.as_ref()) {
+            Some((name, flag)) if name.is_empty() || name.contains('/') => {
+                return Err(self.wrong("shard", &format_args!("{name:?}"), flag, "must be a word without a slash"));
+            }
+            Some((name, _)) => name.clone(),
+            None => DEFAULT_SHARD.into(),
+        };
+        let serving_lease = match self.pick(|s| s.serving_lease.as_ref()) {
+            Some((text, flag)) => {
+                self.duration("serving_lease", text, flag, SHORTEST_SERVING_LEASE, LONGEST_SERVING_LEASE)?
+            }
+            None => DEFAULT_SERVING_LEASE,
+        };
+        let certificate = self.path("etcd_certificate", |s| s.etcd_certificate.as_ref(), LONGEST_PATH)?;
+        let key = self.path("etcd_key", |s| s.etcd_key.as_ref(), LONGEST_PATH)?;
+        if certificate.is_some() != key.is_some() {
+            return Err(Failure::usage("etcd_certificate and etcd_key go together: one is missing"));
+        }
+        let ca = self.path("etcd_ca", |s| s.etcd_ca.as_ref(), LONGEST_PATH)?;
+        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, ca, certificate, key }))
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {

@@ -69,7 +69,11 @@ fn half_written_keys_sign_nothing() {
             let _over = SetOnDrop(&over);
             for round in 0..ROUNDS {
                 for packet in &mixed {
-                    assert_eq!(switch.process(Time(0), &mut packet.clone(), from(1)).action, Action::Drop, "half of a key");
+                    assert_eq!(
+                        switch.process(Time(0), &mut packet.clone(), from(1)).action,
+                        Action::Drop,
+                        "half of a key"
+                    );
                 }
                 for packet in whole.iter().filter(|_| round % 64 == 0) {
                     let verdict = switch.process(Time(0), &mut packet.clone(), from(1));
@@ -106,7 +110,11 @@ fn a_rotation_loses_nothing() {
             assert_eq!(switch.has_followed(1), by == rotation);
         }
         let before_last = release(rotation, SECRET.key(Direction::Up, period(rotation.wrapping_sub(2))));
-        assert_eq!(switch.process(Time(0), &mut before_last.clone(), from(1)).action, Action::Drop, "two rotations ago");
+        assert_eq!(
+            switch.process(Time(0), &mut before_last.clone(), from(1)).action,
+            Action::Drop,
+            "two rotations ago"
+        );
         switch.rotate(1, &SECRET.keys(period(rotation + 1)));
     }
 }
@@ -125,7 +133,11 @@ fn new_keys_leave_none_of_the_old() {
         assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::Drop);
     }
     let mut packet = release(1, Key::default());
-    assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::Drop, "a slot without keys is not one of zeros");
+    assert_eq!(
+        switch.process(Time(0), &mut packet, from(1)).action,
+        Action::Drop,
+        "a slot without keys is not one of zeros"
+    );
     let mut packet = release(0, other.key(Direction::Up, period(0)));
     assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::ToSender);
 }

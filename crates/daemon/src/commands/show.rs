@@ -2,7 +2,7 @@
 
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
-use crate::answers::{Authentication, Locks, Query, Status};
+use crate::answers::{Authentication, Locks, Query, Role, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
@@ -78,13 +78,23 @@ fn authentication_text(status: &Status) -> String {
 
 fn status_text(status: &Status) -> String {
     let uptime = lasted(Duration::from_micros(status.uptime_us));
-    let serving = if status.serving { "serving" } else { "recovering" };
+    let serving = match status.role {
+        Role::Standby { .. } => "standby",
+        _ if status.serving => "serving",
+        _ => "recovering",
+    };
     let Status { version, listen, mode, threads, wait, epoch, .. } = status;
     let aside = aside(&status.ports, status.mode_reason.as_deref());
     let plural = if *threads == 1 { "" } else { "s" };
     let mut text = format!(
         "switch: {mode}{aside} on {listen}, {serving}, up {uptime}, epoch {epoch}, {threads} thread{plural} ({wait}), version {version}\n"
     );
+    match status.role {
+        Role::Alone => {}
+        Role::Serving => text.push_str("shard: this switch serves; others may stand by\n"),
+        Role::Standby { serving: Some(address) } => text.push_str(&format!("shard: the switch at {address} serves\n")),
+        Role::Standby { serving: None } => text.push_str("shard: no switch serves\n"),
+    }
     if !status.admin_listen.is_empty() {
         text.push_str(&format!("metrics: http://{}/metrics\n", status.admin_listen));
     }

@@ -8,6 +8,7 @@
 
 use super::control::{Control, PATIENCE, STRANGERS, rest};
 use super::metrics::{Ledger, Scrape};
+use crate::answers::Role;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
@@ -143,10 +144,14 @@ impl Admin {
 
     /// Whether a client that comes now gets its locks, and if not, why not.
     async fn ready(&self, verbose: bool) -> Response<Full<Bytes>> {
+        let why = match self.control.role() {
+            Role::Standby { .. } => "another switch of the shard does, or none",
+            _ => "the locks of earlier sessions are being recovered",
+        };
         let checks = [
-            ("serving", self.control.facts().is_serving(), "the locks of earlier sessions are being recovered"),
+            ("serving", self.control.facts().is_serving(), why),
             ("controller", self.control.numbers().await.is_some(), "it has not answered within a second"),
-            ("store", self.ledger.commits.succeed(), "the state directory can't be written; the log says why"),
+            ("store", self.ledger.commits.succeed(), "the controller's records can't be written; the log says why"),
         ];
         let ready = checks.iter().all(|(_, good, _)| *good);
         let mut text = String::new();

@@ -15,7 +15,7 @@ use super::controller::Inbox;
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::status::Facts;
-use crate::answers::{Hold, Lock, Locks, Query, Refused, Session};
+use crate::answers::{Hold, Lock, Locks, Query, Refused, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -111,6 +111,11 @@ impl Control {
     /// What the controller knows now, if it says so in time.
     pub async fn numbers(&self) -> Option<Numbers> {
         timeout(NUMBERS, self.inbox.numbers()).await.ok().flatten()
+    }
+
+    /// What this switch is among those of its shard.
+    pub fn role(&self) -> Role {
+        self.inbox.role()
     }
 
     /// Packets that the controller was too busy for.
@@ -311,7 +316,9 @@ impl Control {
 
     async fn answer(&self, query: Query) -> String {
         match query {
-            Query::Status => json(&self.facts.status(self.sessions().await, self.inbox.overflowed())),
+            Query::Status => {
+                json(&self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed()))
+            }
             Query::Locks => json(&self.locks().await),
             Query::Node { handle } => {
                 match self.sessions().await.into_iter().find(|session| session.handle == handle) {

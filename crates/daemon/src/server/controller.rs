@@ -4,9 +4,10 @@
 //! ask comes through a list of its own, because a closed lifeline must not be lost. Both wake the thread.
 
 use super::clock;
+use super::etcd::Shard;
 use super::metrics::{Ledger, Numbers};
-use super::store::StateDir;
-use crate::answers::Session;
+use super::records::Records;
+use crate::answers::{Role, Session};
 use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Controller, Notice, SessionView};
+use wayside_protocol::controller::{Answer, Controller, Inquiry, Notice, Seat, SessionView};
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -58,6 +59,10 @@ enum Request {
     },
     /// The hosts that may enrol now.
     Admitted(HashSet<u64>),
+    /// What the post says, and where the switch is that has it.
+    Post(Inquiry, Answer, Option<SocketAddrV4>),
+    /// Makes room for a standby; answered once that is done.
+    Drain(oneshot::Sender<()>),
     Stop,
 }
 
@@ -72,6 +77,7 @@ pub struct Inbox {
 struct Shared {
     requests: Mutex<Vec<Request>>,
     overflowed: AtomicU64,
+    role: Mutex<Role>,
 }
 
 impl Inbox {
@@ -94,6 +100,19 @@ impl Inbox {
     /// Packets that found the channel full.
     pub fn overflowed(&self) -> u64 {
         self.shared.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// What this switch is now.
+    pub fn role(&self) -> Role {
+        *self.shared.role.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves no more, so that a standby may; returns when that one need not wait.
+    pub async fn drain(&self) {
+        let (done, drained) = oneshot::channel();
+        self.request(Request::Drain(done));
+        // The thread has ended.
+        let _ = drained.await;
     }
 
     /// Whether handle and secret belong to a live session.
@@ -154,7 +173,14 @@ impl Inbox {
 
 /// The thread's state.
 pub struct Desk {
-    controller: Controller<Arc<Switch>, StateDir>,
+    seat: Seat<Arc<Switch>, Records>,
+    /// Where the post is, unless the switch is alone.
+    shard: Option<Shard>,
+    /// Who waits for it to be given up.
+    draining: Vec<oneshot::Sender<()>>,
+    /// The hosts that may enrol, where packets are signed.
+    hosts: Option<HashSet<u64>>,
+    inbox: Inbox,
     /// Names of namespaces by number, for people.
     namespaces: Vec<(u16, String)>,
     socket: Arc<UdpSocket>,
@@ -167,26 +193,47 @@ pub struct Desk {
 
 impl Desk {
     pub fn new(
-        controller: Controller<Arc<Switch>, StateDir>,
+        seat: Seat<Arc<Switch>, Records>,
+        shard: Option<Shard>,
         namespaces: Vec<(u16, String)>,
         socket: Arc<UdpSocket>,
         ledger: Arc<Ledger>,
     ) -> (Desk, Inbox) {
         let (inbox, events) = Inbox::with_channel();
         let shared = Arc::clone(&inbox.shared);
-        (Desk { controller, namespaces, socket, events, shared, ledger, next_complaint: Time(0) }, inbox)
+        let desk = Desk {
+            seat,
+            shard,
+            draining: Vec::new(),
+            hosts: None,
+            inbox: inbox.clone(),
+            namespaces,
+            socket,
+            events,
+            shared,
+            ledger,
+            next_complaint: Time(0),
+        };
+        desk.set_role(None);
+        (desk, inbox)
     }
 
     /// Lets the controller do what is due and sends what it has to say.
     pub fn settle(&mut self) {
-        self.controller.on_tick(clock::now());
-        while let Some((to, packet)) = self.controller.transmit() {
+        self.seat.on_tick(clock::now());
+        if let Some(shard) = &self.shard
+            && let Some(inquiry) = self.seat.ask(clock::now())
+        {
+            let inbox = self.inbox.clone();
+            shard.ask(inquiry, move |inquiry, answer, holder| inbox.request(Request::Post(inquiry, answer, holder)));
+        }
+        while let Some((to, packet)) = self.seat.controller(clock::now()).and_then(Controller::transmit) {
             // Lost like any packet: the controller sends it again.
             if let Err(error) = self.socket.send_to(&packet, to) {
                 tracing::debug!(%to, %error, "the controller's packet was not sent");
             }
         }
-        while let Some(notice) = self.controller.notice() {
+        while let Some(notice) = self.seat.notice() {
             self.ledger.note(&notice);
             self.log(&notice);
         }
@@ -195,52 +242,105 @@ impl Desk {
     /// Runs until `Inbox::stop`.
     pub fn run(mut self) {
         loop {
-            let wait = Duration::from_micros(self.controller.next_timer().since(clock::now()));
+            let wait = Duration::from_micros(self.seat.next_timer().since(clock::now()));
             match self.events.recv_timeout(wait) {
                 Ok(Some(packet)) => {
                     let bytes = &packet.bytes[..packet.length.into()];
-                    self.controller.on_packet(clock::now(), packet.from, bytes);
+                    let now = clock::now();
+                    // Of a standby nobody can want anything: whoever serves hears it when it is sent again.
+                    if let Some(controller) = self.seat.controller(now) {
+                        controller.on_packet(now, packet.from, bytes);
+                    }
                 }
                 Ok(None) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let requests = std::mem::take(&mut *self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner));
             for request in requests {
-                match request {
-                    // Whoever asked may be gone.
-                    Request::Greet { handle, lifeline, accepted } => {
-                        let _ = accepted.send(self.controller.session_of_lifeline(lifeline) == Some(handle));
-                    }
-                    Request::Closed { handle, lifeline } => {
-                        if self.controller.session_of_lifeline(lifeline) == Some(handle) {
-                            self.controller.closed(clock::now(), handle);
-                        }
-                    }
-                    Request::Sessions(answer) => {
-                        let _ = answer.send(self.sessions());
-                    }
-                    Request::Numbers(answer) => {
-                        let _ = answer.send(self.numbers());
-                    }
-                    Request::Enrol { address, admission, body, answer } => {
-                        let _ = answer.send(self.controller.enrol(clock::now(), address, admission, &body));
-                    }
-                    Request::Admitted(hosts) => self.admit_only(&hosts),
-                    Request::Stop => return,
+                if let Request::Stop = request {
+                    return;
                 }
+                self.serve(request);
             }
             self.settle();
         }
     }
 
+    fn serve(&mut self, request: Request) {
+        let now = clock::now();
+        match request {
+            // Whoever asked may be gone.
+            Request::Greet { handle, lifeline, accepted } => {
+                let _ = accepted.send(self.is_session(handle, lifeline));
+            }
+            Request::Closed { handle, lifeline } => {
+                if self.is_session(handle, lifeline)
+                    && let Some(controller) = self.seat.controller(now)
+                {
+                    controller.closed(now, handle);
+                }
+            }
+            Request::Sessions(answer) => {
+                let _ = answer.send(self.sessions());
+            }
+            Request::Numbers(answer) => {
+                let _ = answer.send(self.numbers());
+            }
+            Request::Enrol { address, admission, body, answer } => {
+                let enrolment = match self.seat.controller(now) {
+                    Some(controller) => controller.enrol(now, address, admission, &body),
+                    None => Err(Refusal::Recovering),
+                };
+                let _ = answer.send(enrolment);
+            }
+            Request::Admitted(hosts) => self.admit_only(hosts),
+            Request::Post(inquiry, answer, holder) => {
+                self.seat.on_answer(now, inquiry, answer);
+                if answer != Answer::Unknown {
+                    self.set_role(holder);
+                }
+            }
+            Request::Drain(done) => {
+                // Without a post there is nobody to make room for.
+                if self.seat.drain(now) {
+                    self.draining.push(done);
+                }
+            }
+            Request::Stop => unreachable!("it has ended the thread"),
+        }
+    }
+
+    fn is_session(&self, handle: u16, lifeline: u64) -> bool {
+        self.seat.records().is_some_and(|controller| controller.session_of_lifeline(lifeline) == Some(handle))
+    }
+
+    /// `holder`: where the switch is that has the post.
+    fn set_role(&self, holder: Option<SocketAddrV4>) {
+        let role = match (&self.shard, self.seat.records()) {
+            (None, _) => Role::Alone,
+            (Some(_), Some(_)) => Role::Serving,
+            (Some(_), None) => Role::Standby { serving: holder },
+        };
+        *self.shared.role.lock().unwrap_or_else(PoisonError::into_inner) = role;
+    }
+
     /// These hosts may enrol: sessions of others are cut off.
-    pub fn admit_only(&mut self, hosts: &HashSet<u64>) {
-        // 0: a session of before hosts were written down with it.
-        self.controller.cut_off(|admission| admission == 0 || hosts.contains(&admission));
+    pub fn admit_only(&mut self, hosts: HashSet<u64>) {
+        self.hosts = Some(hosts);
+        self.cut_off();
+    }
+
+    fn cut_off(&mut self) {
+        let Some(controller) = self.seat.controller(clock::now()) else { return };
+        if let Some(hosts) = &self.hosts {
+            // 0: a session of before hosts were written down with it.
+            controller.cut_off(|admission| admission == 0 || hosts.contains(&admission));
+        }
     }
 
     fn sessions(&self) -> Vec<Session> {
-        let living = self.controller.sessions().filter(|view| view.seen.is_some());
+        let all = self.seat.records().into_iter().flat_map(Controller::sessions);
+        let living = all.filter(|view| view.seen.is_some());
         living
             .map(|view| Session {
                 handle: view.handle,
@@ -261,15 +361,16 @@ impl Desk {
     }
 
     fn numbers(&self) -> Numbers {
+        let all = || self.seat.records().into_iter().flat_map(Controller::sessions);
         let living = |number: u16| {
-            let all = self.controller.sessions().filter(|view| view.seen.is_some());
+            let all = all().filter(|view| view.seen.is_some());
             all.filter(|view| view.record.namespace == number).count() as u64
         };
         let signed = |view: &SessionView<'_>| view.seen.is_some() && view.record.secret.is_some();
         Numbers {
             sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
-            signed: self.controller.sessions().filter(signed).count() as u64,
-            awaiting_census: self.controller.recovering().1 as u64,
+            signed: all().filter(signed).count() as u64,
+            awaiting_census: self.seat.records().map_or(0, |controller| controller.recovering().1 as u64),
         }
     }
 
@@ -279,13 +380,22 @@ impl Desk {
                 let now = clock::now();
                 if now >= self.next_complaint {
                     self.next_complaint = now + COMPLAINT;
-                    tracing::error!(why, "the state directory can't be written: nothing new begins");
+                    tracing::error!(why, "the controller's records can't be written: nothing new begins");
                 }
             }
             Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
-            Notice::Promoted => tracing::info!("serves from now on"),
-            Notice::Demoted => tracing::info!("is a standby from now on"),
+            Notice::Promoted => {
+                tracing::info!("serves from now on");
+                self.cut_off();
+            }
+            Notice::Demoted => {
+                tracing::info!("is a standby from now on");
+                for done in self.draining.drain(..) {
+                    // Whoever asked may be gone.
+                    let _ = done.send(());
+                }
+            }
             Notice::Enrolled(handle) => tracing::info!(handle, "session began"),
             Notice::Ended(handle, ending) => tracing::info!(handle, ?ending, "session ended"),
             Notice::CutOff(handle) => {

@@ -19,25 +19,31 @@ mod clock;
 mod control;
 mod controller;
 mod enrolment;
+mod etcd;
+mod gateway;
 mod home;
 mod local;
 mod metrics;
+mod records;
 mod sockets;
 mod status;
 mod store;
 mod worker;
 
 use crate::admission::Admission;
+use crate::answers::Role;
 use crate::config::{Config, Shown};
 use crate::failure::Failure;
 use admin::Admin;
 use control::Control;
 use controller::{Desk, Inbox};
 use enrolment::Door;
+use etcd::Shard;
 use home::Home;
 pub use home::aside;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
+use records::Records;
 use ring::rand::{SecureRandom, SystemRandom};
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
@@ -50,15 +56,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::StateDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use wayside_protocol::controller::Controller;
+use wayside_protocol::controller::{Seat, ServingConfig};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
 use wayside_switch::Switch;
 use worker::{Traffic, Worker};
+
+/// For etcd to note that this switch serves no more.
+const DRAIN_MOST: Duration = Duration::from_secs(1);
 
 /// A bound, stated and running switch.
 struct Server {
@@ -98,6 +107,10 @@ pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathB
             Some(thread) = server.ended.recv() => Err(Failure::unavailable(format!("the {thread} thread failed; see the log"))),
         };
         notify_supervisor("STOPPING=1");
+        // A standby need not find out by itself.
+        if tokio::time::timeout(DRAIN_MOST, server.inbox.drain()).await.is_err() {
+            tracing::warn!("etcd does not answer: a standby will wait for the serving lease");
+        }
         server.end();
         outcome
     })
@@ -144,7 +157,15 @@ impl Server {
             let (listener, address) = bind_tcp(address, "--enrol-listen")?;
             door = Some((Door::open(&state_dir, listen, address, config)?, listener, address));
         }
-        let numbers = state.number(&config.namespaces)?;
+        let mut shard = None;
+        let mut records = Records::Here(state.clone());
+        if let Some(sharing) = &config.sharing {
+            let own = state.own_number(random_number()?)?;
+            let found = Shard::connect(sharing, own, listen)?;
+            records = Records::Shared(found.clone());
+            shard = Some((found, own, sharing));
+        }
+        let numbers = records.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;
         tracing::info!(%listen, %admin_listen, "listening");
 
@@ -152,16 +173,27 @@ impl Server {
         let switch = Arc::new(switch);
         let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
         let names: Vec<_> = names.collect();
-        let ledger = Ledger::new(&names, state.commits());
-        let controller = Controller::new(controller_config(config, &numbers)?, Arc::clone(&switch), state)
-            .map_err(|error| Failure::unavailable(error.to_string()))?;
-        let (mut desk, inbox) = Desk::new(controller, names, Arc::clone(&socket), Arc::clone(&ledger));
+        let ledger = Ledger::new(&names, records.commits());
+        let control_of = controller_config(config, &numbers)?;
+        let memory = Arc::clone(&switch);
+        let (seat, shard) = match shard {
+            None => {
+                let seat = Seat::alone(control_of, memory, records);
+                (seat.map_err(|error| Failure::unavailable(error.to_string()))?, None)
+            }
+            Some((shard, own, sharing)) => {
+                let lease = sharing.serving_lease.as_micros() as u64;
+                let serving = ServingConfig { own, lease, drift_ppm: control_of.drift_ppm };
+                (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
+            }
+        };
+        let (mut desk, inbox) = Desk::new(seat, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
         let admission = Admission::of(&state_dir);
         let mut hosts = HashSet::new();
         if door.is_some() {
             // Some may have been removed while no daemon ran.
             hosts = admission.numbers().map_err(|error| Failure::system("can't read the state directory", &error))?;
-            desk.admit_only(&hosts);
+            desk.admit_only(hosts.clone());
         }
         // The first tick takes an epoch: nothing is answered before it is on disk.
         desk.settle();
@@ -246,7 +278,9 @@ impl Server {
                 self.listen
             );
         }
-        if !self.switch.serving() {
+        if self.inbox.role() != Role::Alone {
+            let _ = writeln!(out, "switch: one of several; the one that serves is in etcd, `wayside status` tells");
+        } else if !self.switch.serving() {
             let most = Shown(config.lease + config.grace);
             let _ = writeln!(out, "switch: recovering the locks of earlier sessions, at most about {most}");
         }
@@ -301,6 +335,14 @@ fn first_epoch() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let minutes = now.saturating_sub(BEGINNING_OF_2026) / 60;
     u32::try_from(minutes).map_or(0, |minutes| minutes.min(wayside_wire::limits::MAX_EPOCH / 2))
+}
+
+/// Not 0, and nobody else's.
+fn random_number() -> Result<u64, Failure> {
+    let mut bytes = [0; 8];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Failure::unavailable("the system has no random numbers"))?;
+    Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
 fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {

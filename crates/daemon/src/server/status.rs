@@ -4,7 +4,7 @@ use super::home::Residence;
 use super::metrics::{Ledger, Tally};
 use super::worker::Traffic;
 use crate::admission::Admission;
-use crate::answers::{Authentication, Namespace, Session, Status};
+use crate::answers::{Authentication, Namespace, Role, Session, Status};
 use crate::config::Config;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -37,7 +37,7 @@ type Counts = BTreeMap<String, u64>;
 
 impl Facts {
     /// The status now. `overflowed`: packets that the controller was too busy for.
-    pub fn status(&self, sessions: Vec<Session>, overflowed: u64) -> Status {
+    pub fn status(&self, role: Role, sessions: Vec<Session>, overflowed: u64) -> Status {
         let (drops, mut packets) = self.counters();
         let traffic = &self.traffic;
         packets.extend(
@@ -62,6 +62,7 @@ impl Facts {
             uptime_us: self.started.elapsed().as_micros() as u64,
             epoch: self.switch.epoch(),
             serving: self.is_serving(),
+            role,
             namespaces: self.namespaces(),
             sessions,
             packets,

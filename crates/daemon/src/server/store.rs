@@ -14,18 +14,23 @@ use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 use wayside_protocol::controller::{Record, Store};
 
 const FILE: &str = "controller.redb";
 /// Handle (0: the counters) to the controller's record.
 const RECORDS: TableDefinition<u32, &[u8]> = TableDefinition::new("records");
+/// What this switch is among those of its shard.
+const OWN: TableDefinition<&str, u64> = TableDefinition::new("own");
+const NUMBER: &str = "number";
 /// Name of a namespace to its number and count of slots.
 const NAMESPACES: TableDefinition<&str, (u16, u32)> = TableDefinition::new("namespaces");
 
-/// An open state directory.
+/// An open state directory. Clones are the same.
+#[derive(Clone)]
 pub struct StateDir {
-    database: Database,
+    database: Arc<Database>,
     commits: Commits,
 }
 
@@ -63,7 +68,7 @@ impl StateDir {
         })?;
         std::fs::set_permissions(&file, Permissions::from_mode(0o600))
             .map_err(|error| Failure::system(format_args!("can't close {} to other users", file.display()), &error))?;
-        Ok(StateDir { database, commits: Commits::default() })
+        Ok(StateDir { database: Arc::new(database), commits: Commits::default() })
     }
 
     /// How its commits go from now on.
@@ -81,6 +86,24 @@ impl StateDir {
         }
         transaction.commit()?;
         Ok(())
+    }
+
+    /// This switch's own number, the same for as long as the directory lives: `made` becomes it where there is none.
+    pub fn own_number(&mut self, made: u64) -> Result<u64, Failure> {
+        let number = || -> Result<u64, redb::Error> {
+            let transaction = self.database.begin_write()?;
+            let number = {
+                let mut table = transaction.open_table(OWN)?;
+                let known = table.get(NUMBER)?.map(|entry| entry.value());
+                if known.is_none() {
+                    table.insert(NUMBER, made)?;
+                }
+                known.unwrap_or(made)
+            };
+            transaction.commit()?;
+            Ok(number)
+        };
+        number().map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
     }
 
     /// The number of each of `namespaces`, in their order.
@@ -160,6 +183,13 @@ mod tests {
         drop(state);
         let mut state = StateDir::open(directory.path()).unwrap();
         assert_eq!(state.load().unwrap(), [(0, vec![1]), (7, vec![4])]);
+    }
+
+    #[test]
+    fn a_switch_keeps_its_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(directory.path()).unwrap();
+        assert_eq!((state.own_number(5).unwrap(), state.own_number(6).unwrap()), (5, 5));
     }
 
     #[test]

@@ -111,15 +111,7 @@ pub struct Serving {
 impl Serving {
     /// Asks at once how the post is.
     pub fn new(config: ServingConfig, mutant: Option<Mutant>) -> Serving {
-        Serving {
-            config,
-            phase: Phase::Watching,
-            seen: None,
-            until: Time(0),
-            due: Time(0),
-            abstains: false,
-            mutant,
-        }
+        Serving { config, phase: Phase::Watching, seen: None, until: Time(0), due: Time(0), abstains: false, mutant }
     }
 
     /// Whether this switch may serve at this time.

@@ -170,7 +170,6 @@ struct View {
 /// What the clock says while packets are decided natively. The kernel's has counted more ticks than 1 by then, too.
 const NOW_US: u64 = 1_000_000;
 
-
 unsafe extern "C" {
     fn ws_process(view: *mut View, packet: *mut u8, length: u32, from_port: u16) -> Verdict;
     fn ws_process_racing(view: *mut View, packet: *mut u8, length: u32, from_port: u16, race: u32) -> Verdict;

@@ -64,6 +64,8 @@ pub struct Ledger {
     begun: Counter,
     rotated: Counter,
     cut_off: Counter,
+    promoted: Counter,
+    demoted: Counter,
     ended: Family<One, Counter>,
     recovered: Family<Two, Counter>,
     census: Family<One, Histogram, fn() -> Histogram>,
@@ -87,6 +89,8 @@ impl Ledger {
             begun: Counter::default(),
             rotated: Counter::default(),
             cut_off: Counter::default(),
+            promoted: Counter::default(),
+            demoted: Counter::default(),
             ended: Family::default(),
             recovered: Family::default(),
             census: Family::new_with_constructor(census_buckets),
@@ -128,6 +132,13 @@ impl Ledger {
                 let frozen = self.open().frozen.remove(&(*namespace, *slot));
                 self.observe("slot", frozen);
             }
+            Notice::Promoted => {
+                self.promoted.inc();
+            }
+            Notice::Demoted => {
+                self.demoted.inc();
+                *self.open() = Open::default();
+            }
             Notice::EpochRaised(_) => {
                 let mut open = self.open();
                 open.frozen.clear();
@@ -165,13 +176,17 @@ impl Ledger {
         registry.register("wayside_key_rotations", rotated, self.rotated.clone());
         let cut_off = "Sessions whose host was removed: they end with their leases";
         registry.register("wayside_sessions_cut_off", cut_off, self.cut_off.clone());
+        let promoted = "How often this switch began to serve its shard, in another's place or nobody's";
+        registry.register("wayside_promotions", promoted, self.promoted.clone());
+        let demoted = "How often it ceased to, for another switch";
+        registry.register("wayside_demotions", demoted, self.demoted.clone());
         let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
         registry.register("wayside_recoveries", recovered, self.recovered.clone());
         let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";
         registry.register("wayside_census_seconds", census, self.census.clone());
-        let commits = "What a transaction of the state directory took";
+        let commits = "What a transaction of the controller's records took, in the state directory or in etcd";
         registry.register("wayside_store_commit_seconds", commits, self.commits.seconds.clone());
-        let failures = "Transactions of the state directory that failed";
+        let failures = "Transactions of the controller's records that failed";
         registry.register("wayside_store_failures", failures, self.commits.failures.clone());
     }
 

@@ -138,7 +138,11 @@ fn about_the_switch(facts: &Facts) -> Vec<Family> {
             kind: MetricType::Info,
             values: vec![(info, 1)],
         },
-        gauge("wayside_serving", "1: requests are decided; 0: the switch recovers", facts.is_serving().into()),
+        gauge(
+            "wayside_serving",
+            "1: requests are decided; 0: the switch recovers, or is a standby",
+            facts.is_serving().into(),
+        ),
         gauge("wayside_epoch", "Boot epoch of the switch", facts.switch.epoch().into()),
         gauge("wayside_uptime_seconds", "Since the daemon started", facts.started.elapsed().as_secs()),
         by("namespace", slots).gauge("wayside_slots", "Slots of each namespace"),

@@ -1,0 +1,307 @@
+//! What the switches of a shard share, in etcd: the post that says which of them serves, the controller's records, the
+//! numbers of the namespaces.
+//!
+//! ```text
+//!   /wayside/SHARD/post             "HOLDER ADDRESS": 16 hexadecimal digits, and where that switch is; or all zeros
+//!   /wayside/SHARD/record/KEY       a record of the controller: 8 hexadecimal digits
+//!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS"
+//! ```
+//!
+//! Invariants
+//! * A record is written on the condition that the post is the writer's own: whoever was deposed writes nothing more.
+//! * Every question waits for its answer no longer than it is of use; what becomes of it after that does no harm
+//!   (`serving.rs` of the protocol).
+
+use super::gateway::{Compare, Gateway, Keys, Outcome, Put, Range};
+use super::metrics::Commits;
+use crate::config::{Namespace, Sharing};
+use crate::failure::Failure;
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddrV4;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use wayside_protocol::controller::{Answer, Inquiry, Post, Question, Record, Store};
+
+/// Records in one transaction: etcd takes 128 operations by default. A larger batch is several transactions, of which
+/// a crash may leave the last undone: only ends of sessions come in such batches, each of which stands for itself.
+const BATCH: usize = 100;
+/// Records in one answer: 2,000 of 200 bytes are far below the 4 MiB that a message may have.
+const PAGE: u32 = 2_000;
+/// For a commit, and for anything else that the controller waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// At the start, to find etcd at all.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// Why etcd did not do what it was asked to.
+#[derive(Debug)]
+pub enum Error {
+    /// It says so, or can't be reached.
+    Etcd(String),
+    /// No answer in time.
+    Silent(Duration),
+    /// The post is another's: this switch has been deposed.
+    Deposed,
+    /// A key has a value that this version does not write.
+    Damaged(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Etcd(error) => write!(f, "etcd: {error}"),
+            Error::Silent(time) => write!(f, "etcd did not answer within {time:?}"),
+            Error::Deposed => write!(f, "another switch serves"),
+            Error::Damaged(key) => write!(f, "etcd: {key} has a value that is none of ours"),
+        }
+    }
+}
+
+impl From<String> for Error {
+    fn from(why: String) -> Error {
+        Error::Etcd(why)
+    }
+}
+
+/// The shard's part of etcd, for one switch. Clones are the same.
+#[derive(Clone)]
+pub struct Shard {
+    etcd: Gateway,
+    runtime: Arc<Background>,
+    prefix: Arc<str>,
+    /// The post's value while this switch serves.
+    own: Arc<str>,
+    lease: Duration,
+    commits: Commits,
+}
+
+/// The connection's own thread. (Dropped within another runtime, a `Runtime` would panic.)
+struct Background(Option<Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Shard {
+    /// Connects. `own`: this switch's number; `listen`: where it is.
+    ///
+    /// # Errors
+    /// If etcd is not there, or the files of its certificates are not.
+    pub fn connect(sharing: &Sharing, own: u64, listen: SocketAddrV4) -> Result<Shard, Failure> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("etcd").enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::system("can't start a thread for etcd", &error))?;
+        let background = Arc::new(Background(Some(runtime)));
+        let etcd = Gateway::new(sharing)?;
+        let prefix = format!("/wayside/{}/", sharing.shard);
+        let (asked, post) = (etcd.clone(), Keys::one(&format!("{prefix}post")));
+        let answered = wait(&background, async move {
+            let late = Err(format!("no answer within {CONNECTING:?}"));
+            timeout(CONNECTING, asked.range(&post)).await.unwrap_or(late)
+        });
+        answered.map_err(|why| Failure::unavailable(format!("can't reach etcd: {why}")))?;
+        Ok(Shard {
+            etcd,
+            runtime: background,
+            prefix: prefix.into(),
+            own: format!("{own:016x} {listen}").into(),
+            lease: sharing.serving_lease,
+            commits: Commits::default(),
+        })
+    }
+
+    /// How its commits go from now on.
+    pub fn commits(&self) -> Commits {
+        self.commits.clone()
+    }
+
+    /// Asks the post, and hands the answer over when it is there.
+    pub fn ask(&self, inquiry: Inquiry, answered: impl FnOnce(Inquiry, Answer, Option<SocketAddrV4>) + Send + 'static) {
+        let shard = self.clone();
+        self.spawn(async move {
+            let answer = timeout(shard.lease, shard.asked(inquiry.question)).await;
+            let (answer, holder) = match answer {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the post could not be asked");
+                    (Answer::Unknown, None)
+                }
+                Err(_) => (Answer::Unknown, None),
+            };
+            answered(inquiry, answer, holder);
+        });
+    }
+
+    async fn asked(&self, question: Question) -> Result<(Answer, Option<SocketAddrV4>), Error> {
+        let post = self.key("post");
+        let (condition, value) = match question {
+            Question::Look => {
+                let (post, holder) = self.post_of(&self.etcd.range(&Keys::one(&post)).await?)?;
+                return Ok((Answer::Is(post), holder));
+            }
+            Question::Take(seen) => (at_revision(&post, seen), &*self.own),
+            Question::Renew => (self.is_own(), &*self.own),
+            Question::Resign(seen) => (at_revision(&post, seen), VACANT),
+        };
+        match self.etcd.write_if(condition, vec![Put::new(&post, value)], Some(Keys::one(&post))).await? {
+            Outcome::Done(revision) => {
+                let (holder, address) = holder_of(value).ok_or_else(|| Error::Damaged(post))?;
+                Ok((Answer::Done(Post { holder, revision }), address))
+            }
+            Outcome::Not(found) => {
+                let (post, holder) = self.post_of(&found)?;
+                Ok((Answer::Is(post), holder))
+            }
+        }
+    }
+
+    /// The post is this switch's.
+    fn is_own(&self) -> Compare {
+        Compare::Value { key: self.key("post").into(), value: self.own.as_bytes().into() }
+    }
+
+    fn post_of(&self, found: &Range) -> Result<(Post, Option<SocketAddrV4>), Error> {
+        let Some(entry) = found.kvs.first() else { return Ok((Post::default(), None)) };
+        let damaged = || Error::Damaged(self.key("post"));
+        let (holder, address) = std::str::from_utf8(&entry.value).ok().and_then(holder_of).ok_or_else(damaged)?;
+        Ok((Post { holder, revision: entry.mod_revision }, address))
+    }
+
+    /// The number of each of `namespaces`, in their order: the same for every switch of the shard, for ever.
+    ///
+    /// # Errors
+    /// If one is known with another count of slots, or etcd does not answer.
+    pub fn number(&self, namespaces: &[Namespace]) -> Result<Vec<u16>, Failure> {
+        let mut numbers = Vec::with_capacity(namespaces.len());
+        for namespace in namespaces {
+            let (shard, wanted) = (self.clone(), namespace.clone());
+            let (number, slots) = self
+                .within(async move { shard.number_of(&wanted).await })
+                .map_err(|error| Failure::unavailable(format!("can't number the namespaces: {error}")))?;
+            if slots != namespace.slots {
+                return Err(Failure::usage(format!(
+                    "namespace {:?} has {slots} slots in shard {}, not {}: nodes that still know the old count would hold \
+                     the same locks; give it a new name",
+                    namespace.name, self.prefix, namespace.slots
+                )));
+            }
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    async fn number_of(&self, namespace: &Namespace) -> Result<(u16, u32), Error> {
+        let all = self.key("namespace/");
+        let own = format!("{all}{}", namespace.name);
+        loop {
+            let found = self.etcd.range(&Keys::beginning_with(&all)).await?;
+            if let Some(entry) = found.kvs.iter().find(|entry| entry.key == own.as_bytes()) {
+                let text = std::str::from_utf8(&entry.value).ok().and_then(|text| text.split_once(' '));
+                let numbers = text.and_then(|(number, slots)| Some((number.parse().ok()?, slots.parse().ok()?)));
+                return numbers.ok_or_else(|| Error::Damaged(own.clone()));
+            }
+            // None may have been added meanwhile: its number would be the same.
+            let number = found.kvs.len();
+            let guard = self.key("namespaces");
+            let unchanged = Compare::Version { key: guard.clone().into(), version: number as u64 };
+            let value = format!("{number} {}", namespace.slots);
+            self.etcd.write_if(unchanged, vec![Put::new(&own, value), Put::new(&guard, "")], None).await?;
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<Record>, Error> {
+        let mut page = Keys { limit: PAGE, ..Keys::beginning_with(&self.key("record/")) };
+        let mut records = Vec::new();
+        loop {
+            let found = self.etcd.range(&page).await?;
+            for entry in found.kvs {
+                let text = String::from_utf8_lossy(&entry.key).into_owned();
+                let number = text.rsplit('/').next().and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                records.push((number.ok_or(Error::Damaged(text))?, entry.value));
+                // The next key after it.
+                page.key = entry.key;
+                page.key.push(0);
+            }
+            if !found.more {
+                return Ok(records);
+            }
+        }
+    }
+
+    async fn write(&self, batch: Vec<Record>) -> Result<(), Error> {
+        for some in batch.chunks(BATCH) {
+            let put = |(key, value): &Record| Put::new(&self.key(&format!("record/{key:08x}")), value.clone());
+            let puts = some.iter().map(put).collect();
+            if let Outcome::Not(_) = self.etcd.write_if(self.is_own(), puts, None).await? {
+                return Err(Error::Deposed);
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn within<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        wait(&self.runtime, async move { timeout(PATIENCE, work).await.unwrap_or(Err(Error::Silent(PATIENCE))) })
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime.0 {
+            runtime.spawn(work);
+        }
+    }
+}
+
+impl Store for Shard {
+    type Error = Error;
+
+    fn load(&mut self) -> Result<Vec<Record>, Error> {
+        let shard = self.clone();
+        self.within(async move { shard.read().await })
+    }
+
+    fn commit(&mut self, batch: &[Record]) -> Result<(), Error> {
+        let begun = Instant::now();
+        let (shard, batch) = (self.clone(), batch.to_vec());
+        let outcome = self.within(async move { shard.write(batch).await });
+        self.commits.note(begun.elapsed(), outcome.is_ok());
+        outcome
+    }
+}
+
+/// The post's value while nobody serves.
+const VACANT: &str = "0000000000000000";
+
+/// Number and address of who has the post, by its value.
+fn holder_of(value: &str) -> Option<(u64, Option<SocketAddrV4>)> {
+    let mut words = value.split(' ');
+    let holder = u64::from_str_radix(words.next()?, 16).ok()?;
+    Some((holder, words.next().and_then(|address| address.parse().ok())))
+}
+
+/// 0: it was never written.
+fn at_revision(key: &str, revision: u64) -> Compare {
+    Compare::Mod { key: key.into(), mod_revision: revision }
+}
+
+/// Does `work` in the background and waits for it: in a runtime's own thread, nothing else may.
+fn wait<T: Send + 'static>(background: &Background, work: impl Future<Output = T> + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    let runtime = background.0.as_ref().expect("it ends with its last user");
+    runtime.spawn(async move {
+        // Whoever asked waits.
+        let _ = done.send(work.await);
+    });
+    result.recv().expect("the work ends, by its own patience")
+}

@@ -1,0 +1,352 @@
+//! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the two questions that are asked
+//! of it here. (Its gRPC would need protoc to build, and thirty crates more.)
+//!
+//! Invariant: any question may be asked twice. An endpoint that does not answer is left for the next one, whatever became
+//! of the question there.
+
+use crate::config::Sharing;
+use crate::failure::Failure;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest answer: a page of records is 1 MiB at most.
+const LONGEST: usize = 16 << 20;
+
+/// A connection to etcd, by any of its endpoints. Clones are the same.
+#[derive(Clone)]
+pub struct Gateway {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    endpoints: Arc<[String]>,
+    /// The endpoint that answered last.
+    good: Arc<AtomicUsize>,
+    /// How long each is waited for.
+    attempt: Duration,
+}
+
+/// A key and what is there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    #[serde(with = "bytes")]
+    pub key: Vec<u8>,
+    #[serde(with = "bytes")]
+    pub value: Vec<u8>,
+    #[serde(with = "number")]
+    pub mod_revision: u64,
+}
+
+/// What a range has.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Range {
+    pub kvs: Vec<Entry>,
+    pub more: bool,
+}
+
+/// Which keys: one, or all from it to before another.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Keys {
+    #[serde(with = "bytes")]
+    pub key: Vec<u8>,
+    #[serde(with = "bytes")]
+    pub range_end: Vec<u8>,
+    /// 0: all of them.
+    pub limit: u32,
+}
+
+impl Keys {
+    pub fn one(key: &str) -> Keys {
+        Keys { key: key.into(), ..Keys::default() }
+    }
+
+    /// All that begin with it.
+    pub fn beginning_with(prefix: &str) -> Keys {
+        let mut range_end = prefix.as_bytes().to_vec();
+        if let Some(last) = range_end.last_mut() {
+            *last += 1;
+        }
+        Keys { key: prefix.into(), range_end, limit: 0 }
+    }
+}
+
+/// A condition on one key.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "target", rename_all = "UPPERCASE")]
+pub enum Compare {
+    /// Its value is this.
+    Value {
+        #[serde(with = "bytes")]
+        key: Vec<u8>,
+        #[serde(with = "bytes")]
+        value: Vec<u8>,
+    },
+    /// It was written last at this revision; 0: never.
+    Mod {
+        #[serde(with = "bytes")]
+        key: Vec<u8>,
+        #[serde(with = "number")]
+        mod_revision: u64,
+    },
+    /// It was written so often.
+    Version {
+        #[serde(with = "bytes")]
+        key: Vec<u8>,
+        #[serde(with = "number")]
+        version: u64,
+    },
+}
+
+/// A key to write.
+#[derive(Clone, Debug, Serialize)]
+pub struct Put {
+    #[serde(with = "bytes")]
+    pub key: Vec<u8>,
+    #[serde(with = "bytes")]
+    pub value: Vec<u8>,
+}
+
+impl Put {
+    pub fn new(key: &str, value: impl Into<Vec<u8>>) -> Put {
+        Put { key: key.into(), value: value.into() }
+    }
+}
+
+/// What became of a transaction.
+pub enum Outcome {
+    /// Done, at this revision.
+    Done(u64),
+    /// The condition did not hold; the key that was to be looked at then is this.
+    Not(Range),
+}
+
+#[derive(Serialize)]
+struct Transaction {
+    compare: [Compare; 1],
+    success: Vec<Then>,
+    failure: Vec<Then>,
+}
+
+#[derive(Serialize)]
+enum Then {
+    #[serde(rename = "request_put")]
+    Put(Put),
+    #[serde(rename = "request_range")]
+    Look(Keys),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Done {
+    header: Revision,
+    succeeded: bool,
+    responses: Vec<Seen>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Revision {
+    #[serde(with = "number")]
+    revision: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Seen {
+    response_range: Range,
+}
+
+impl Gateway {
+    /// Asks nothing yet.
+    ///
+    /// # Errors
+    /// If the files of certificates can't be used.
+    pub fn new(sharing: &Sharing) -> Result<Gateway, Failure> {
+        let tls = tls(sharing).map_err(|why| Failure::usage(format!("can't speak to etcd securely: {why}")))?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(sharing.serving_lease));
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let endpoint = |text: &String| {
+            let has_scheme = text.starts_with("http://") || text.starts_with("https://");
+            let scheme = if has_scheme { "" } else { "http://" };
+            format!("{scheme}{}", text.trim_end_matches('/'))
+        };
+        Ok(Gateway {
+            client: Client::builder(TokioExecutor::new()).build(connector.wrap_connector(tcp)),
+            endpoints: sharing.etcd.iter().map(endpoint).collect(),
+            good: Arc::default(),
+            attempt: sharing.serving_lease / 2,
+        })
+    }
+
+    /// What these keys are now, as a majority of etcd's members knows.
+    ///
+    /// # Errors
+    /// What etcd says, or that it says nothing.
+    pub async fn range(&self, keys: &Keys) -> Result<Range, String> {
+        self.ask("range", keys).await
+    }
+
+    /// Writes all of `puts` if the condition holds; otherwise tells how `look` is, if anything.
+    ///
+    /// # Errors
+    /// As [`Gateway::range`]. It may have been done.
+    pub async fn write_if(&self, condition: Compare, puts: Vec<Put>, look: Option<Keys>) -> Result<Outcome, String> {
+        let transaction = Transaction {
+            compare: [condition],
+            success: puts.into_iter().map(Then::Put).collect(),
+            failure: look.into_iter().map(Then::Look).collect(),
+        };
+        let done: Done = self.ask("txn", &transaction).await?;
+        if done.succeeded {
+            return Ok(Outcome::Done(done.header.revision));
+        }
+        Ok(Outcome::Not(done.responses.into_iter().next().unwrap_or_default().response_range))
+    }
+
+    async fn ask<A: for<'a> Deserialize<'a>>(&self, what: &str, question: &impl Serialize) -> Result<A, String> {
+        let question: Bytes = serde_json::to_vec(question).map_err(|error| error.to_string())?.into();
+        let mut failure = String::new();
+        let first = self.good.load(Ordering::Relaxed);
+        for at in (first..first + self.endpoints.len()).map(|at| at % self.endpoints.len()) {
+            let endpoint = &self.endpoints[at];
+            match timeout(self.attempt, self.ask_at(endpoint, what, question.clone())).await {
+                Ok(Ok(answer)) => {
+                    self.good.store(at, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Ok(Err(why)) => failure = format!("{endpoint}: {why}"),
+                Err(_) => failure = format!("{endpoint}: no answer within {:?}", self.attempt),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn ask_at<A: for<'a> Deserialize<'a>>(
+        &self,
+        endpoint: &str,
+        what: &str,
+        question: Bytes,
+    ) -> Result<A, String> {
+        let request = Request::builder().method(Method::POST).uri(format!("{endpoint}/v3/kv/{what}"));
+        let request = request.body(Full::new(question)).map_err(|error| error.to_string())?;
+        let answer = self.client.request(request).await.map_err(|error| reasons(&error))?;
+        let status = answer.status();
+        let body = http_body_util::Limited::new(answer.into_body(), LONGEST);
+        let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+        if !status.is_success() {
+            return Err(format!("{status}: {}", String::from_utf8_lossy(&body[..body.len().min(200)])));
+        }
+        serde_json::from_slice(&body).map_err(|error| format!("an answer that is none of etcd's: {error}"))
+    }
+}
+
+/// An error with what is behind it: the outermost says no more than that there was one.
+fn reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut inner = error.source();
+    while let Some(error) = inner {
+        text = format!("{text}: {error}");
+        inner = error.source();
+    }
+    text
+}
+
+fn tls(sharing: &Sharing) -> Result<ClientConfig, String> {
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: rustls::pki_types::pem::Error| format!("{path}: {error}")
+    };
+    let mut roots = RootCertStore::empty();
+    if let Some(ca) = &sharing.ca {
+        for certificate in CertificateDer::pem_file_iter(ca).map_err(failed(ca))? {
+            roots.add(certificate.map_err(failed(ca))?).map_err(|error| format!("{}: {error}", ca.display()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    match (&sharing.certificate, &sharing.key) {
+        (Some(certificate), Some(key)) => {
+            let chain: Result<Vec<_>, _> =
+                CertificateDer::pem_file_iter(certificate).map_err(failed(certificate))?.collect();
+            let key = PrivateKeyDer::from_pem_file(key).map_err(failed(key))?;
+            config.with_client_auth_cert(chain.map_err(failed(certificate))?, key).map_err(|error| error.to_string())
+        }
+        _ => Ok(config.with_no_client_auth()),
+    }
+}
+
+/// Bytes as JSON has them there: base64.
+mod bytes {
+    use super::{BASE64_STANDARD, Engine};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&BASE64_STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u8>, D::Error> {
+        BASE64_STANDARD.decode(String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A 64-bit number as JSON has it there: a string, since JavaScript's numbers are not exact.
+mod number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(number)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_are_as_etcd_writes_them() {
+        let condition = Compare::Mod { key: b"a".to_vec(), mod_revision: 7 };
+        let transaction = Transaction {
+            compare: [condition],
+            success: vec![Then::Put(Put::new("a", "b"))],
+            failure: vec![Then::Look(Keys::one("a"))],
+        };
+        let expected = serde_json::json!({
+            "compare": [{ "target": "MOD", "key": "YQ==", "mod_revision": "7" }],
+            "success": [{ "request_put": { "key": "YQ==", "value": "Yg==" } }],
+            "failure": [{ "request_range": { "key": "YQ==", "range_end": "", "limit": 0 } }],
+        });
+        assert_eq!(serde_json::to_value(&transaction).unwrap(), expected);
+        let answer = r#"{"header":{"cluster_id":"1","revision":"9"},"responses":[{"response_range":
+            {"header":{},"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"8","version":"3","value":"Yg=="}],
+            "count":"1"}}]}"#;
+        let done: Done = serde_json::from_str(answer).unwrap();
+        assert!(!done.succeeded && done.header.revision == 9);
+        let entry = &done.responses[0].response_range.kvs[0];
+        assert_eq!((&entry.key[..], &entry.value[..], entry.mod_revision), (&b"a"[..], &b"b"[..], 8));
+    }
+}
