@@ -2,18 +2,16 @@
 //! else does, keeps the lifeline, and begins a new session after one is lost.
 
 use crate::clock;
-use crate::control::{LISTING_MOST, Listed};
 use crate::core::Phase;
 use crate::engine::Engine;
 use crate::errands;
 use crate::lifeline::Lifeline;
-use crate::request::{Request, Standing};
+use crate::listing::{abort, listing};
 use crate::socket::poll;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use wayside_protocol::{Mode, Time};
-use wayside_wire::slot_of;
+use wayside_protocol::Time;
 
 /// Packets read from one socket before the other one and the timers have their turn.
 const TURN: u32 = 64;
@@ -77,7 +75,7 @@ impl Background<'_> {
             self.engine.tick();
         }
         if line {
-            self.lifeline.on_readable(|| listing(self.engine));
+            self.lifeline.on_readable(|asked| listing(self.engine, asked), |order| abort(self.engine, order));
         }
         self.look_after_session()
     }
@@ -125,24 +123,4 @@ impl Background<'_> {
         };
         look.min(self.engine.closes_at())
     }
-}
-
-/// Holds and waits with their names, for people.
-fn listing(engine: &Engine) -> Vec<Listed> {
-    engine.visit(|core, now, _| {
-        let slots = core.info().map_or(1, |info| info.slots);
-        let listed = |request: &Request| {
-            let held = request.standing == Standing::Held;
-            Listed {
-                name: request.label(),
-                name_id: format!("{:016x}", request.name),
-                slot: slot_of(request.name, slots),
-                mode: if request.mode == Mode::Shared { "shared" } else { "exclusive" }.into(),
-                state: if held { "held" } else { "waiting" }.into(),
-                since_us: now.since(request.since),
-                token: if held { request.grant.token.to_string() } else { String::new() },
-            }
-        };
-        core.book.iter().take(LISTING_MOST).map(listed).collect()
-    })
 }

@@ -42,7 +42,22 @@ pub struct ListRequest {
     pub id: u64,
     /// True.
     pub list: bool,
+    /// Only waits that have lasted so long, and no holds: what costs nothing where nobody waits for long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_us: Option<u64>,
 }
+
+/// Daemon to node: give this wait up, for it is part of a deadlock. There is no answer; the next listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// Id of the request, as [`Listed::request`] has it.
+    pub abort: String,
+    /// Who waits for whom, for people.
+    pub cycle: String,
+}
+
+/// Longest line that a node reads: of a daemon, and so of [`Abort`].
+pub const DAEMON_LINE: usize = 4 << 10;
 
 /// Entries that a listing has at most: nobody reads more, and the thread that writes it has agents to run.
 pub const LISTING_MOST: usize = 1_000;
@@ -54,6 +69,18 @@ pub struct Listing {
     pub id: u64,
     /// Holds and waits, in no particular order, the first [`LISTING_MOST`].
     pub entries: Vec<Listed>,
+    /// Who waits at this node's agents: each slot's in the order in which they are served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<Vec<Queued>>,
+}
+
+/// A wait in an agent's books.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queued {
+    /// Of the node that waits.
+    pub handle: u16,
+    /// As [`Listed::request`] there.
+    pub request: String,
 }
 
 /// A hold or a wait.
@@ -73,6 +100,22 @@ pub struct Listed {
     pub since_us: u64,
     /// Fencing token of a hold, in decimal; empty for a wait.
     pub token: String,
+    /// Id of the request, as 16 hexadecimal digits: the session never has another one of that id.
+    #[serde(default)]
+    pub request: String,
+    /// Who holds or waits: `thread/` and its id, `task/` and 16 hexadecimal digits for a task that has one name in all
+    /// processes; empty where that is not known.
+    #[serde(default)]
+    pub task: String,
+    /// The task that waits for this one as for its command; mostly empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub parent: String,
+}
+
+/// A request's id as [`Listed::request`] has it.
+#[must_use]
+pub fn request_text(request: u64) -> String {
+    format!("{request:016x}")
 }
 
 /// A lifeline as [`Hello::lifeline`] writes it.
@@ -98,5 +141,16 @@ mod tests {
             serde_json::to_string(&Greeting { hello }).unwrap(),
             r#"{"hello":{"handle":7,"lifeline":"0123456789abcdef","pid":4711,"local":true,"version":"0.1.0"}}"#
         );
+    }
+
+    #[test]
+    fn what_a_node_is_asked_and_told_are_the_documented_lines() {
+        let list = |waiting_us| serde_json::to_string(&ListRequest { id: 3, list: true, waiting_us }).unwrap();
+        assert_eq!(list(None), r#"{"id":3,"list":true}"#);
+        assert_eq!(list(Some(10_000_000)), r#"{"id":3,"list":true,"waiting_us":10000000}"#);
+        let abort = Abort { abort: request_text(0x1_0000_0001), cycle: "a waits for b".into() };
+        let line = r#"{"abort":"0000000100000001","cycle":"a waits for b"}"#;
+        assert_eq!(serde_json::to_string(&abort).unwrap(), line);
+        assert!(serde_json::from_str::<ListRequest>(line).is_err() && serde_json::from_str::<Welcome>(line).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::name::Named;
 use crate::observe::{Loss, Observer};
 use crate::port::{Numbers, Place};
 use crate::request::{Begun, Grant, Standing};
-use crate::{Name, clock};
+use crate::{Name, clock, task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
@@ -174,7 +174,9 @@ impl Core {
         }
         request.since = now;
         request.longest = terms.longest;
+        request.tries = terms.tries;
         request.waiter = Some(answer.place).filter(|&place| place != Place::REACTOR);
+        request.task = if request.waiter.is_some() { task::of_thread() } else { task::of_future() };
         begun
     }
 
@@ -278,6 +280,14 @@ impl Core {
         request.standing = Standing::Held;
         request.grant = Grant { token, path, until };
         request.tell(errands);
+    }
+
+    /// Gives up a wait to end this deadlock. Nothing, where it does not wait any more.
+    pub(crate) fn abort(&mut self, now: Time, id: RequestId, cycle: String, errands: &mut Errands) {
+        let Some(request) = self.book.find(id).filter(|request| request.standing == Standing::Waiting) else { return };
+        request.cycle = cycle;
+        self.node.cancel(now, id);
+        self.end(id, Standing::Deadlock, Loss::Session, errands);
     }
 
     /// False: it was over already.

@@ -590,7 +590,7 @@ pub(crate) fn node_config(config: &Config) -> NodeConfig {
 }
 
 /// Two nodes with one seed would be taken for one.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let mut seed = 0u64;
     // SAFETY: eight writable bytes.
     let filled = unsafe { libc::getrandom((&raw mut seed).cast(), 8, 0) };

@@ -19,6 +19,13 @@ pub enum Error {
     /// The wait's deadline passed. The request is taken back; if a grant was on its way, it is returned.
     #[error("timed out waiting for the lock")]
     TimedOut,
+    /// The lock was awaited in a circle, which would have gone on for ever; this wait was chosen to end it. Give back
+    /// what the task holds, and begin anew. Only a switch with `deadlocks = "abort-youngest"` does this.
+    #[error("deadlock: {cycle}; this wait was given up to end it")]
+    Deadlock {
+        /// Who waited for whom.
+        cycle: String,
+    },
     /// No switch answered in time.
     #[error(
         "unavailable: no Wayside switch answered at {endpoint} within {waited:?}{detail}; start one there with \

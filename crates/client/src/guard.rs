@@ -1,6 +1,6 @@
 //! Guards: what a holder has in hand.
 //!
-//! A guard may be moved to another thread or task, dropped anywhere and at any time. If it is forgotten, its lock is
+//! A guard may be moved to another thread or task ([`Guard::adopt`]), dropped anywhere and at any time. If it is forgotten, its lock is
 //! held until the session ends.
 
 use crate::core::Core;
@@ -8,7 +8,7 @@ use crate::errands::Errands;
 use crate::port::Place;
 use crate::request::{Begun, Grant, Request, Standing};
 use crate::session::Connection;
-use crate::{Error, clock};
+use crate::{Error, clock, task};
 use std::future::{self, Future};
 use std::pin::pin;
 use std::sync::Arc;
@@ -66,6 +66,13 @@ impl Guard {
     #[must_use]
     pub fn name(&self) -> String {
         self.look(|request, _| request.label())
+    }
+
+    /// The calling thread, or the [`Task`](crate::Task) that it works for, holds the lock from now on, as far as
+    /// deadlocks are concerned: for whoever gets a guard that another thread or task has acquired.
+    pub fn adopt(&self) {
+        let task = task::of_thread();
+        self.look(|request, _| request.task = task);
     }
 
     pub(crate) fn name_id(&self) -> u64 {

@@ -49,6 +49,7 @@ mod errands;
 mod error;
 mod guard;
 mod lifeline;
+mod listing;
 mod lock;
 mod many;
 mod name;
@@ -60,6 +61,7 @@ mod request;
 mod secure;
 mod session;
 mod socket;
+mod task;
 mod transport;
 mod wait;
 #[cfg_attr(not(feature = "afxdp"), path = "xsk/absent.rs")]
@@ -78,6 +80,7 @@ pub use secure::join;
 #[cfg(feature = "otel")]
 pub use session::TRACE_VARIABLE;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};
+pub use task::{TASK_VARIABLE, Task, Working};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;
 pub use wayside_protocol::{Mode, Path, SessionInfo, Token};

@@ -9,7 +9,7 @@
 //! daemon writes, or does not read, makes this side close it.
 
 use crate::clock;
-use crate::control::{Greeting, Hello, ListRequest, Listed, Listing, Welcome, lifeline_text};
+use crate::control::{Abort, DAEMON_LINE, Greeting, Hello, ListRequest, Listing, Welcome, lifeline_text};
 use crate::daemon::connect_here;
 use crate::socket::start_connecting;
 use std::io::{self, Read, Write};
@@ -30,8 +30,6 @@ const REMOTE_RETRY: Duration = Duration::from_secs(10);
 const ACCEPT_MOST: Duration = Duration::from_secs(2);
 /// Between looks whether it has, or whether the daemon reads again.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest line that a daemon may send.
-const LINE_MOST: usize = 4_096;
 
 pub(crate) struct Lifeline {
     /// Told whether the session has a lifeline.
@@ -140,14 +138,14 @@ impl Lifeline {
         self.write(&Greeting { hello });
     }
 
-    /// Reads what the daemon asks, and answers.
-    pub(crate) fn on_readable(&mut self, list: impl Fn() -> Vec<Listed>) {
-        if self.converse(list).is_err() {
+    /// Reads what the daemon asks, and answers; and what it wants given up.
+    pub(crate) fn on_readable(&mut self, list: impl Fn(&ListRequest) -> Listing, abort: impl Fn(Abort)) {
+        if self.converse(list, abort).is_err() {
             self.lose_stream();
         }
     }
 
-    fn converse(&mut self, list: impl Fn() -> Vec<Listed>) -> io::Result<()> {
+    fn converse(&mut self, list: impl Fn(&ListRequest) -> Listing, abort: impl Fn(Abort)) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let mut bytes = [0; 1024];
         let count = match stream.read(&mut bytes) {
@@ -162,8 +160,10 @@ impl Lifeline {
             if let Ok(request) = serde_json::from_slice::<ListRequest>(&line) {
                 // Asked again before it has read the answer: it has one coming.
                 if self.outgoing.is_empty() {
-                    self.write(&Listing { id: request.id, entries: list() });
+                    self.write(&list(&request));
                 }
+            } else if let Ok(order) = serde_json::from_slice::<Abort>(&line) {
+                abort(order);
             } else if let Ok(welcome) = serde_json::from_slice::<Welcome>(&line) {
                 if !welcome.ok {
                     self.next_local = clock::after(clock::now(), REMOTE_RETRY);
@@ -172,7 +172,7 @@ impl Lifeline {
                 self.held.store(matches!(self.stream, Some(Stream::Here(_))), Relaxed);
             }
         }
-        if self.line.len() > LINE_MOST {
+        if self.line.len() > DAEMON_LINE {
             // What comes of the rest is no line that is known.
             self.line.clear();
         }

@@ -6,7 +6,7 @@ use crate::errands::Errands;
 use crate::guard::Guard;
 use crate::observe::Watch;
 use crate::port::{CheckedOut, Place};
-use crate::request::{Begun, Outcome};
+use crate::request::{Begun, Outcome, Refused};
 use crate::session::{Connection, Session};
 use crate::{Error, Name, clock};
 use std::future::{Future, IntoFuture};
@@ -226,11 +226,16 @@ impl Drop for Acquiring<'_> {
 fn conclude(connection: &Arc<Connection>, name: u64, begun: Begun, outcome: Outcome) -> Result<Guard, Error> {
     match outcome {
         Ok(grant) => Ok(Guard::new(connection.clone(), name, begun, grant)),
-        Err(refused) => {
-            connection.engine.give_up([begun].into_iter());
-            Err(refused.into())
-        }
+        Err(refused) => Err(give_up(connection, begun, refused)),
     }
+}
+
+/// Why there is no guard, and there will be none.
+#[cold]
+fn give_up(connection: &Connection, begun: Begun, refused: Refused) -> Error {
+    let error = connection.engine.visit(|core, _, _| core.book.of(begun).error(refused));
+    connection.engine.give_up([begun].into_iter());
+    error
 }
 
 impl Answer {

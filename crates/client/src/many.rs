@@ -236,7 +236,7 @@ impl Waited {
         while let Some(&next) = self.begun.get(self.held) {
             match core.book.of(next).outcome()? {
                 Ok(_) => self.held += 1,
-                Err(refused) => return Some(Err(refused.into())),
+                Err(refused) => return Some(Err(core.book.of(next).error(refused))),
             }
         }
         // One that was granted earlier may be over by now, by its own time.

@@ -14,6 +14,8 @@ pub(crate) enum Standing {
     /// A try that was refused; [`Request::refuser`] says by whom.
     Busy,
     TimedOut,
+    /// Given up to end a deadlock; [`Request::cycle`] says which.
+    Deadlock,
     Lost,
     /// Nobody's: for the next request.
     Spare,
@@ -43,17 +45,8 @@ pub(crate) type Outcome = Result<Grant, Refused>;
 pub(crate) enum Refused {
     Busy { holder: u16 },
     TimedOut,
+    Deadlock,
     Lost,
-}
-
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        match refused {
-            Refused::Busy { holder } => Error::Busy { holder },
-            Refused::TimedOut => Error::TimedOut,
-            Refused::Lost => Error::Lost,
-        }
-    }
 }
 
 pub(crate) struct Request {
@@ -71,6 +64,12 @@ pub(crate) struct Request {
     pub(crate) grant: Grant,
     /// Longest hold, in microseconds from the grant.
     pub(crate) longest: Option<u64>,
+    /// Does not wait, but for an answer.
+    pub(crate) tries: bool,
+    /// Who asked, as `task.rs` has it.
+    pub(crate) task: u64,
+    /// The deadlock that it was given up for.
+    pub(crate) cycle: String,
     /// Port of the thread that waits for it; None: a task does.
     pub(crate) waiter: Option<Place>,
     /// Tasks to call when it changes.
@@ -89,6 +88,9 @@ impl Request {
             since: Time(0),
             grant: Grant { token: Token(0), path: Path::Switch, until: Time(u64::MAX) },
             longest: None,
+            tries: false,
+            task: 0,
+            cycle: String::new(),
             waiter: None,
             listeners: Vec::new(),
         }
@@ -112,7 +114,19 @@ impl Request {
             Standing::Held => Some(Ok(self.grant)),
             Standing::Busy => Some(Err(Refused::Busy { holder: self.refuser })),
             Standing::TimedOut => Some(Err(Refused::TimedOut)),
+            Standing::Deadlock => Some(Err(Refused::Deadlock)),
             Standing::Lost | Standing::Spare => Some(Err(Refused::Lost)),
+        }
+    }
+
+    /// The error that a refusal becomes.
+    #[cold]
+    pub(crate) fn error(&mut self, refused: Refused) -> Error {
+        match refused {
+            Refused::Busy { holder } => Error::Busy { holder },
+            Refused::TimedOut => Error::TimedOut,
+            Refused::Deadlock => Error::Deadlock { cycle: std::mem::take(&mut self.cycle) },
+            Refused::Lost => Error::Lost,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::lock::LockRequest;
 use crate::many::ManyRequest;
 use crate::observe::Observer;
 use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
-use crate::{Error, Name, Wait, clock};
+use crate::{Error, Name, Wait, clock, task};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -145,6 +145,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::connect`], but for those that only an answer brings.
     pub fn begin(self) -> Result<Session, Error> {
+        task::prepare();
         let engine = Arc::new(Engine::new(self.config()?)?);
         engine.start();
         let lifeline = Arc::new(AtomicBool::new(false));

@@ -3,40 +3,13 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
+use support::control::Daemon;
 use support::{TestSwitch, eventually};
 use wayside_client::SOCKET_VARIABLE;
 use wayside_client::control::{Greeting, LISTING_MOST, ListRequest, Listing, Welcome, lifeline_text};
-
-struct Daemon {
-    stream: UnixStream,
-    lines: BufReader<UnixStream>,
-}
-
-impl Daemon {
-    fn accept(listener: &UnixListener) -> Daemon {
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let lines = BufReader::new(stream.try_clone().unwrap());
-        Daemon { stream, lines }
-    }
-
-    fn read<T: serde::de::DeserializeOwned>(&mut self) -> T {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
-    }
-
-    fn write(&mut self, line: &impl serde::Serialize) {
-        writeln!(self.stream, "{}", serde_json::to_string(line).unwrap()).unwrap();
-    }
-
-    fn is_closed(&mut self) -> bool {
-        self.lines.read_line(&mut String::new()).unwrap() == 0
-    }
-}
 
 #[test]
 fn the_lifeline_greets_lists_and_ends_with_its_session() {
@@ -67,7 +40,7 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| session.lock(42).acquire().unwrap().release().unwrap());
         let listing = loop {
-            daemon.write(&ListRequest { id: 3, list: true });
+            daemon.write(&ListRequest { id: 3, list: true, waiting_us: None });
             let listing: Listing = daemon.read();
             if listing.entries.len() == 2 {
                 break listing;
@@ -88,9 +61,9 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
     // the end of this process, and give away what is held here.
     let names: Vec<String> = (0..LISTING_MOST).map(|number| format!("{number:0>1000}")).collect();
     let many = session.lock_many(names.iter().map(String::as_str)).acquire().unwrap();
-    daemon.write(&ListRequest { id: 5, list: true });
+    daemon.write(&ListRequest { id: 5, list: true, waiting_us: None });
     std::thread::sleep(Duration::from_millis(500));
-    daemon.write(&ListRequest { id: 6, list: true });
+    daemon.write(&ListRequest { id: 6, list: true, waiting_us: None });
     let listing: Listing = daemon.read();
     assert_eq!((listing.id, listing.entries.len()), (5, LISTING_MOST));
     assert!(session.has_lifeline());
@@ -98,7 +71,7 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
     // Nor does a line that is too long, or none, make it close.
     daemon.stream.write_all(&[b'x'; 10_000]).unwrap();
     writeln!(daemon.stream).unwrap();
-    daemon.write(&ListRequest { id: 7, list: true });
+    daemon.write(&ListRequest { id: 7, list: true, waiting_us: None });
     while daemon.read::<Listing>().id != 7 {}
 
     // A daemon that goes and comes again is greeted again; what is no question is passed over.
@@ -113,7 +86,7 @@ fn the_lifeline_greets_lists_and_ends_with_its_session() {
     for daemon in &mut again {
         assert!(daemon.read::<Greeting>().hello.local);
         writeln!(daemon.stream, "{{\"no\":1}}").unwrap();
-        daemon.write(&ListRequest { id: 4, list: true });
+        daemon.write(&ListRequest { id: 4, list: true, waiting_us: None });
         assert_eq!(daemon.read::<Listing>().id, 4);
     }
     drop(guard);

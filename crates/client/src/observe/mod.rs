@@ -172,6 +172,7 @@ impl Watch {
 enum Failure {
     Busy,
     TimedOut,
+    Deadlock,
     Lost,
     /// The future was dropped.
     GivenUp,
@@ -182,12 +183,14 @@ enum Failure {
 #[cfg(any(feature = "metrics", feature = "otel"))]
 impl Failure {
     #[cfg(feature = "metrics")]
-    const ALL: [Failure; 5] = [Failure::Busy, Failure::TimedOut, Failure::Lost, Failure::GivenUp, Failure::Failed];
+    const ALL: [Failure; 6] =
+        [Failure::Busy, Failure::TimedOut, Failure::Deadlock, Failure::Lost, Failure::GivenUp, Failure::Failed];
 
     fn of(error: &Error) -> Failure {
         match error {
             Error::Busy { .. } => Failure::Busy,
             Error::TimedOut => Failure::TimedOut,
+            Error::Deadlock { .. } => Failure::Deadlock,
             Error::Lost => Failure::Lost,
             _ => Failure::Failed,
         }
@@ -197,6 +200,7 @@ impl Failure {
         match self {
             Failure::Busy => "busy",
             Failure::TimedOut => "timed_out",
+            Failure::Deadlock => "deadlock",
             Failure::Lost => "lost",
             Failure::GivenUp => "given_up",
             Failure::Failed => "failed",

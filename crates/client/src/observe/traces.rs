@@ -219,7 +219,7 @@ impl Call {
         let status = match failure {
             // Answers like any other.
             Failure::Busy | Failure::TimedOut | Failure::GivenUp => Status::Unset,
-            Failure::Lost | Failure::Failed => Status::error(failure.word()),
+            Failure::Deadlock | Failure::Lost | Failure::Failed => Status::error(failure.word()),
         };
         self.end(vec![KeyValue::new("wayside.result", failure.word())], status);
     }

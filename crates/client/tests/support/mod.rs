@@ -1,12 +1,17 @@
 //! A switch in this process: the real core and the real controller behind one socket, with faults on demand.
 #![allow(dead_code)] // Every test file uses its own part.
 
+pub mod control;
+
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use wayside_client::{Builder, Session};
 use wayside_protocol::Time;
@@ -146,10 +151,29 @@ impl Store for Memory {
 
 /// Waits until `what` is true, at most ten seconds.
 #[track_caller]
-pub fn eventually(what: impl Fn() -> bool) {
+pub fn eventually(mut what: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !what() {
         assert!(Instant::now() < end, "not within ten seconds");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park_timeout(Duration::from_secs(10)),
+        }
     }
 }

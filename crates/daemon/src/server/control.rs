@@ -271,7 +271,7 @@ impl Control {
                     open.retain(|_, ask| !ask.is_closed());
                     if sink.write_buffer().is_empty() {
                         open.insert(next, ask);
-                        outgoing = Some(json(&ListRequest { id: next, list: true }));
+                        outgoing = Some(json(&ListRequest { id: next, list: true, waiting_us: None }));
                         next += 1;
                     }
                 },

@@ -383,6 +383,16 @@ impl Node {
         Some(sole.into_iter().chain(holders).chain(waiters.map(move |party| booked(party, None))))
     }
 
+    /// Who waits by the books of this node's agents, slot by slot, in the order in which they are served.
+    pub fn queues(&self) -> impl Iterator<Item = (u32, Booked)> + '_ {
+        let acting = |book: &'_ Book| book.agent.as_ref().is_some_and(|agent| !agent.suspended && agent.has_waiters());
+        let slots = self.agency.books.iter().filter(move |(_, book)| acting(book)).map(|(slot, _)| slot);
+        slots.flat_map(|slot| {
+            let waiting = |booked: &Booked| booked.token.is_none() && !booked.tries;
+            self.books(slot).into_iter().flatten().filter(waiting).map(move |booked| (slot, booked))
+        })
+    }
+
     // ---- packets ----
 
     fn handle_packet(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
