@@ -36,6 +36,7 @@ need tshark tshark                       # the Wireshark dissector
 need redis-server redis-server           # compared with, in benchmarks and in the demo; fencing is tested on it
 initdb=$(find /usr/lib/postgresql -name initdb 2>/dev/null | tail -n 1)
 need "${initdb:-initdb}" postgresql      # fencing is tested on it
+need etcd etcd-server                    # what standby switches share their records in
 need jq jq                               # end-to-end tests read -o json
 need ip iproute2                         # network namespaces
 need ethtool ethtool                     # queues of their interfaces

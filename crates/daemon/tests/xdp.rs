@@ -13,7 +13,8 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Running, end, wayside};
+use support::etcd::Etcd;
+use support::{PATIENCE, Running, end, eventually, wayside};
 use tempfile::TempDir;
 use wayside_client::Session;
 use wayside_hosts::{Host, Program};
@@ -63,13 +64,17 @@ impl World {
 
     /// The daemon, ready, and what it said.
     fn daemon(&self, mode: &str) -> (Running, String) {
+        self.daemon_with(mode, &[])
+    }
+
+    fn daemon_with(&self, mode: &str, flags: &[&str]) -> (Running, String) {
         let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", mode, "--interfaces", "port0,port1"]);
         // By hand these tests write packets that nobody signs; tests/enrolment.rs has the signed ones.
         command
             .args(["--authentication", "off", "--lease", "1s", "--state-dir"])
             .arg(self.directory.path().join("state"));
         command.arg("--control-socket").arg(self.directory.path().join("control.sock"));
-        command.arg("--bpf-dir").arg(&self.bpf);
+        command.arg("--bpf-dir").arg(&self.bpf).args(flags);
         self.switch.enter(&mut command);
         let daemon = Running::start(command);
         let line = daemon.line();
@@ -84,11 +89,15 @@ impl World {
 
     /// A counter of the switch: of packets or of drops.
     fn count(&self, name: &str) -> u64 {
+        let status = self.status();
+        status["packets"][name].as_u64().or_else(|| status["drops"][name].as_u64()).unwrap_or(0)
+    }
+
+    fn status(&self) -> serde_json::Value {
         let mut command = wayside(&["status", "--endpoint", SWITCH, "-o", "json"]);
         self.switch.enter(&mut command);
         let output = command.stdout(Stdio::piped()).output().expect("it runs");
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        status["packets"][name].as_u64().or_else(|| status["drops"][name].as_u64()).unwrap_or(0)
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     /// The program that each port has.
@@ -163,6 +172,11 @@ impl RawNode {
 
     /// Tells the switch where it is.
     fn beat(&mut self, sequence: u64) {
+        assert!(self.beats(sequence), "an answer in time");
+    }
+
+    /// Whether this heartbeat is acknowledged in time.
+    fn beats(&mut self, sequence: u64) -> bool {
         let mut packet = vec![0; BODY + Heartbeat::BYTES];
         let header =
             Header { kind: kind::fabric::HEARTBEAT, source: self.handle, epoch: self.epoch, ..Header::default() };
@@ -170,8 +184,10 @@ impl RawNode {
         let oldest = self.incarnation << 40;
         Heartbeat { sequence, oldest, incarnation: self.incarnation, ..Heartbeat::default() }.write(&mut packet, BODY);
         self.socket.send(&packet).expect("sent");
-        let answer = receive(&self.socket);
-        assert_eq!(check(&answer).expect("a packet").kind, kind::fabric::HEARTBEAT_ACK);
+        let mut answer = [0; 2048];
+        let Ok(length) = self.socket.recv(&mut answer) else { return false };
+        assert_eq!(check(&answer[..length]).expect("a packet").kind, kind::fabric::HEARTBEAT_ACK);
+        true
     }
 
     fn acquire(&mut self, slot: u32, flags: u8) -> Vec<u8> {
@@ -459,6 +475,43 @@ fn the_switch_survives_its_daemon() {
 }
 
 /// The program comes and goes under load: native, userspace, generic, native. Nothing is lost, nothing held twice.
+/// The other way round where another switch may take its place: without its daemon, which renews the serving lease, the
+/// program stops by itself, and goes on when the daemon is back.
+#[test]
+fn a_switch_that_may_be_replaced_stops_when_its_daemon_is_dead() {
+    let Some(world) = World::or_skip(1) else { return };
+    let Some(etcd) = Etcd::unstarted("a serving lease at the hook") else { return };
+    let mut command = etcd.command();
+    world.switch.enter(&mut command);
+    let _etcd = Running::start(command);
+    let flags = ["--etcd", &etcd.url, "--serving-lease", "500ms", "--lease", "60s"];
+    let (daemon, _) = world.daemon_with("native", &flags);
+    eventually("it serves", || world.status()["serving"] == true);
+    let mut node = RawNode::enrol(&world.clients[0]);
+    drop(daemon);
+    // Within the lease the program goes on, then it acknowledges nothing more.
+    node.socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut sequence = 1;
+    eventually("no heartbeat is acknowledged", || {
+        sequence += 1;
+        !node.beats(sequence)
+    });
+    let request = node.acquire(7, entry_flag::EXCLUSIVE);
+    node.socket.send(&request).unwrap();
+    let (header, _) = header_of(&receive(&node.socket));
+    assert_eq!(header.kind, kind::lock::RECOVERING, "nor is anything granted");
+    let (_daemon, _) = world.daemon_with("native", &flags);
+    eventually("it goes on", || {
+        sequence += 1;
+        node.beats(sequence)
+    });
+    eventually("the same request is granted", || {
+        node.socket.send(&request).unwrap();
+        let mut bytes = [0; 2048];
+        node.socket.recv(&mut bytes).is_ok_and(|length| header_of(&bytes[..length]).0.kind == kind::lock::GRANT)
+    });
+}
+
 #[test]
 fn attaching_and_detaching_under_load_loses_nothing() {
     let Some(world) = World::or_skip(1) else { return };

@@ -34,6 +34,7 @@ const PAGE: u32 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// At the start, to find etcd at all.
 const CONNECTING: Duration = Duration::from_secs(5);
+const ANOTHER_ATTEMPT: Duration = Duration::from_millis(50);
 
 /// Why etcd did not do what it was asked to.
 #[derive(Debug)]
@@ -102,8 +103,14 @@ impl Shard {
         let prefix = format!("/wayside/{}/", sharing.shard);
         let (asked, post) = (etcd.clone(), Keys::one(&format!("{prefix}post")));
         let answered = wait(&background, async move {
-            let late = Err(format!("no answer within {CONNECTING:?}"));
-            timeout(CONNECTING, asked.range(&post)).await.unwrap_or(late)
+            // One that has just been started answers once its members have agreed.
+            let begun = Instant::now();
+            loop {
+                match asked.range(&post).await {
+                    Err(_) if begun.elapsed() < CONNECTING => tokio::time::sleep(ANOTHER_ATTEMPT).await,
+                    answer => return answer,
+                }
+            }
         });
         answered.map_err(|why| Failure::unavailable(format!("can't reach etcd: {why}")))?;
         Ok(Shard {
@@ -151,7 +158,7 @@ impl Shard {
         };
         match self.etcd.write_if(condition, vec![Put::new(&post, value)], Some(Keys::one(&post))).await? {
             Outcome::Done(revision) => {
-                let (holder, address) = holder_of(value).ok_or_else(|| Error::Damaged(post))?;
+                let (holder, address) = holder_of(value).ok_or(Error::Damaged(post))?;
                 Ok((Answer::Done(Post { holder, revision }), address))
             }
             Outcome::Not(found) => {

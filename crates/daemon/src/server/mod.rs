@@ -162,7 +162,7 @@ impl Server {
         if let Some(sharing) = &config.sharing {
             let own = state.own_number(random_number()?)?;
             let found = Shard::connect(sharing, own, listen)?;
-            records = Records::Shared(found.clone());
+            records = Records::Shared(Box::new(found.clone()));
             shard = Some((found, own, sharing));
         }
         let numbers = records.number(&config.namespaces)?;

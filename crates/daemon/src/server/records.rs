@@ -11,7 +11,7 @@ use wayside_protocol::controller::{Record, Store};
 #[derive(Clone)]
 pub enum Records {
     Here(StateDir),
-    Shared(Shard),
+    Shared(Box<Shard>),
 }
 
 impl Records {

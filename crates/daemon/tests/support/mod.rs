@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod etcd;
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddrV4;
 use std::os::unix::fs::PermissionsExt;

@@ -1,0 +1,194 @@
+//! Two switches of one shard with a real etcd: killed, stopped, drained, cut off.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::etcd::Etcd;
+use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
+
+/// Two daemons, the first of which serves.
+struct Pair {
+    first: Daemon,
+    second: Daemon,
+    /// Last, so that it outlives them.
+    etcd: Etcd,
+}
+
+impl Pair {
+    fn or_skip(flags: &[&str]) -> Option<Pair> {
+        let etcd = Etcd::or_skip("switches that stand by for each other")?;
+        let flags = [&["--etcd", &etcd.url], flags].concat();
+        let first = Daemon::start(&flags);
+        eventually("the first serves", || role(&first) == "serving");
+        let second = Daemon::start(&flags);
+        eventually("the second stands by", || role(&second) == first.address.to_string());
+        Some(Pair { first, second, etcd })
+    }
+
+    /// A command that knows both.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = wayside(arguments);
+        command.env("WAYSIDE_ENDPOINTS", format!("{},{}", self.first.address, self.second.address));
+        command
+    }
+
+    fn lock(&self, arguments: &[&str]) -> Ended {
+        end(self.command(&[&["lock"], arguments].concat()))
+    }
+
+    /// Holds a lock until `until` is there; its first line is the token, its last one `done`.
+    fn hold(&self, name: &str, until: &Path) -> Running {
+        let script =
+            format!("echo $WAYSIDE_LOCK_TOKEN; until [ -e {} ]; do sleep 0.02; done; echo done", until.display());
+        Running::start(self.command(&["lock", name, "--", "sh", "-c", &script]))
+    }
+}
+
+/// `serving`, or of a standby who serves, or `nobody`.
+fn role(daemon: &Daemon) -> String {
+    let role = &daemon.json("status")["role"];
+    match role.get("standby") {
+        Some(standby) => standby["serving"].as_str().unwrap_or("nobody").to_owned(),
+        None => role.as_str().unwrap_or("?").to_owned(),
+    }
+}
+
+fn token(holder: &Running) -> u64 {
+    holder.line().parse().expect("a token")
+}
+
+#[test]
+fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
+    let Some(mut pair) = Pair::or_skip(&[]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let (over, over_too) = (flags.path().join("first"), flags.path().join("second"));
+    let holder = pair.hold("jobs", &over);
+    let first = token(&holder);
+    let waiter = pair.hold("jobs", &over_too);
+    eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
+    pair.first.kill();
+    // Another name is granted as soon as the standby serves, and the held one to nobody.
+    assert_eq!(pair.lock(&["other", "--", "true"]).code, Some(0));
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    assert_eq!(role(&pair.second), "serving");
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
+    assert!(token(&waiter) > first, "who waited was served, with a higher token");
+    fs::write(&over_too, "").unwrap();
+    assert_eq!(waiter.wait().code(), Some(0));
+    // The first one comes back as a standby, and knows better than to serve.
+    pair.first.restart();
+    eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
+}
+
+#[test]
+fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
+    // Longer than this test may take, if somebody had to wait for it.
+    let Some(mut pair) = Pair::or_skip(&["--serving-lease", "60s", "--lease", "60s"]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("jobs", &over);
+    let first = token(&holder);
+    assert_eq!(pair.first.interrupt().code(), Some(0));
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+    let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
+    assert!(ended.stdout.trim().parse::<u64>().unwrap() > first, "{ended:?}");
+}
+
+#[test]
+fn a_switch_that_was_stopped_finds_that_another_one_serves_and_grants_nothing() {
+    let Some(pair) = Pair::or_skip(&[]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("jobs", &over);
+    token(&holder);
+    signal_process(pair.first.pid(), libc::SIGSTOP);
+    eventually("the second serves", || role(&pair.second) == "serving");
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    // Requests that waited in its socket are decided now, by its own clock: too late.
+    signal_process(pair.first.pid(), libc::SIGCONT);
+    let alone = end(pair.first.command(&["lock", "jobs", "--wait", "2s", "--", "true"]));
+    assert!(matches!(alone.code, Some(69 | 75)), "{alone:?}");
+    eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
+#[test]
+fn without_etcd_nothing_is_granted_and_with_it_all_goes_on() {
+    let Some(mut pair) = Pair::or_skip(&["--lease", "60s"]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("jobs", &over);
+    token(&holder);
+    pair.etcd.kill();
+    let refused = |pair: &Pair| pair.lock(&["other", "--wait", "300ms", "--", "true"]).code != Some(0);
+    eventually("the lease is over", || refused(&pair));
+    assert!(refused(&pair), "it stays so");
+    pair.etcd.start();
+    eventually("locks are granted again", || !refused(&pair));
+    // By whichever of the two. The holder had its lease, and has lost nothing.
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
+#[test]
+fn sessions_outlive_both_switches() {
+    let Some(mut pair) = Pair::or_skip(&["--lease", "60s"]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("jobs", &over);
+    token(&holder);
+    pair.first.kill();
+    pair.second.kill();
+    pair.second.restart();
+    eventually("it serves", || role(&pair.second) == "serving");
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
+#[test]
+fn two_that_start_at_once_agree() {
+    let Some(etcd) = Etcd::or_skip("switches that start at once") else { return };
+    let flags = ["--etcd", &etcd.url];
+    let daemons: Vec<Daemon> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..4).map(|_| scope.spawn(|| Daemon::start(&flags))).collect();
+        started.into_iter().map(|daemon| daemon.join().unwrap()).collect()
+    });
+    let roles = || -> Vec<String> { daemons.iter().map(role).collect() };
+    eventually("one serves", || roles().iter().filter(|role| *role == "serving").count() == 1);
+    let serving = daemons.iter().find(|daemon| role(daemon) == "serving").expect("as above").address.to_string();
+    eventually("the others know which", || roles().iter().filter(|role| **role == serving).count() == 3);
+}
+
+#[test]
+fn what_is_wrong_with_etcd_is_said() {
+    let start = Instant::now();
+    let nowhere = end(wayside(&["dev", "--listen", "127.0.0.1:0", "--etcd", "http://127.0.0.1:1"]));
+    assert_eq!(nowhere.code, Some(69), "{nowhere:?}");
+    assert!(nowhere.stderr.contains("can't reach etcd: http://127.0.0.1:1: "), "{}", nowhere.stderr);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    for (flags, expected) in [
+        (&["--shard", "a/b"][..], "--shard (or WAYSIDE_SHARD) = \"a/b\" must be a word without a slash"),
+        (&["--serving-lease", "1ms"], "must be 100 ms to 60 s"),
+        (&["--etcd-key", "/k"], "etcd_certificate and etcd_key go together"),
+        (&["--etcd-ca", "/no/such/file"], "can't speak to etcd securely: /no/such/file: "),
+    ] {
+        let ended =
+            end(wayside(&[&["dev", "--listen", "127.0.0.1:0", "--etcd", "http://127.0.0.1:1"], flags].concat()));
+        assert_eq!(ended.code, Some(64), "{flags:?}: {ended:?}");
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}

@@ -1,0 +1,61 @@
+//! A real etcd of one member, which keeps what it knows when it is killed and started again.
+
+use super::{Running, eventually};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Ended with its owner.
+pub struct Etcd {
+    pub url: String,
+    address: String,
+    peers: String,
+    directory: TempDir,
+    running: Option<Running>,
+}
+
+impl Etcd {
+    /// Started; None, and said, where it is not installed.
+    pub fn or_skip(what: &str) -> Option<Etcd> {
+        let mut etcd = Etcd::unstarted(what)?;
+        etcd.start();
+        Some(etcd)
+    }
+
+    /// For who wants to start [`Etcd::command`] elsewhere.
+    pub fn unstarted(what: &str) -> Option<Etcd> {
+        let there = Command::new("etcd").arg("--version").output().is_ok_and(|output| output.status.success());
+        if !there {
+            println!("skipped: {what}: etcd is not installed (Debian: etcd-server)");
+            return None;
+        }
+        // Free now: whoever takes one meanwhile makes the test fail, and say why.
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let (address, peers) = (free().to_string(), free().to_string());
+        let directory = tempfile::tempdir().expect("a directory");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(directory.path(), private).expect("our directory");
+        Some(Etcd { url: format!("http://{address}"), address, peers, directory, running: None })
+    }
+
+    pub fn start(&mut self) {
+        self.running = Some(Running::start(self.command()));
+        let address = self.address.clone();
+        eventually("etcd answers", || TcpStream::connect(&address).is_ok());
+    }
+
+    pub fn command(&self) -> Command {
+        let (url, peers) = (&self.url, format!("http://{}", self.peers));
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(self.directory.path()).args(["--log-level", "fatal", "--logger", "zap"]);
+        command.args(["--listen-client-urls", url, "--advertise-client-urls", url]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.arg("--initial-cluster").arg(format!("default={peers}"));
+        command
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+}
