@@ -484,7 +484,7 @@ fn a_switch_that_may_be_replaced_stops_when_its_daemon_is_dead() {
     let mut command = etcd.command();
     world.switch.enter(&mut command);
     let _etcd = Running::start(command);
-    let flags = ["--etcd", &etcd.url, "--serving-lease", "500ms", "--lease", "60s"];
+    let flags = ["--etcd", &etcd.url, "--serving-lease", "500ms"];
     let (daemon, _) = world.daemon_with("native", &flags);
     eventually("it serves", || world.status()["serving"] == true);
     let mut node = RawNode::enrol(&world.clients[0]);
