@@ -8,6 +8,7 @@
 //! was ever shown. A token below is refused; one that is equal or higher is taken, and is the highest from then on.
 //! Check, raise and write are one atomic step. Equal tokens are of one tenure: of a holder that writes more than once,
 //! or of shared holders among themselves.
+//!
 //! This crate depends on no database's client: it has the statements, the script, and files in full.
 
 pub mod file;
