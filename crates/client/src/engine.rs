@@ -446,6 +446,11 @@ impl Engine {
         self.go_on(way);
     }
 
+    /// Where the endpoints lead.
+    pub(crate) fn known(&self) -> Vec<SocketAddrV4> {
+        self.known.lock().clone()
+    }
+
     /// What to poll for [`Engine::listen`]; negative where there is nothing.
     pub(crate) fn ears(&self) -> RawFd {
         self.ears.lock().as_ref().map_or(-1, Ears::descriptor)

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 use wayside_protocol::{NodeConfig, Time};
-use wayside_wire::text;
+use wayside_wire::{Refusal, text};
 
 /// Which way leads to a session at this switch.
 pub(crate) enum Way {
@@ -65,11 +65,27 @@ impl Drop for Over {
 
 impl Engine {
     pub(crate) fn way_to(&self, switch: SocketAddrV4) -> Way {
-        match Credentials::find(self.config.credentials.as_deref(), switch) {
+        match self.credentials_for(switch) {
             Ok(None) => Way::Packets,
             Ok(Some((path, credentials))) => Way::Secure(path, Box::new(credentials)),
             Err(why) => Way::Closed(Error::NotJoined(why)),
         }
+    }
+
+    /// Those for this switch, or for another endpoint's: switches of one shard have one authority, and standbys enrol at
+    /// the same distance from their ports.
+    fn credentials_for(&self, switch: SocketAddrV4) -> Result<Option<(PathBuf, Credentials)>, String> {
+        let told = self.config.credentials.as_deref();
+        if let Some(own) = Credentials::find(told, switch)? {
+            return Ok(Some(own));
+        }
+        for other in self.known().into_iter().filter(|known| *known != switch) {
+            let Some((path, credentials)) = Credentials::find(told, other)? else { continue };
+            let distance = credentials.enrol.port().wrapping_sub(other.port());
+            let enrol = SocketAddrV4::new(*switch.ip(), switch.port().wrapping_add(distance));
+            return Ok(Some((path, Credentials { enrol, ..credentials })));
+        }
+        Ok(None)
     }
 
     /// Goes the first step. The node is new, and `core` the engine's.
@@ -122,6 +138,9 @@ impl Engine {
                 });
                 engine.entrust_timers();
             }),
+            Err(NotEnrolled::Refused(Refusal::Recovering)) => {
+                Box::new(move |engine| engine.complain(&"the switch begins no session now: it recovers, or stands by"))
+            }
             Err(NotEnrolled::Refused(reason)) => Box::new(move |engine| {
                 engine.visit(|core, _, errands| {
                     if engine.still_wants(core, node.seed) {
@@ -215,6 +234,8 @@ pub(crate) fn renew_in(path: &Path) -> Result<(Duration, bool), NotJoined> {
 fn replace(path: &Path, credentials: Credentials, renewal: Renewal) -> Duration {
     let again = Duration::from_secs(renewal.again_s);
     let Some(certificate) = renewal.certificate else { return again };
+    // As they are there: these may have been used with another switch of the shard.
+    let credentials = Credentials::read(path).ok().flatten().unwrap_or(credentials);
     let kept = secure::with_certificate(credentials, certificate).is_ok_and(|kept| kept.keep_in(path).is_ok());
     // Some other process of this host may be allowed to.
     if kept { again } else { ANOTHER_ATTEMPT }

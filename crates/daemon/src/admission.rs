@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddrV4;
@@ -122,6 +122,35 @@ impl Admission {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&new, &path)
+    }
+
+    /// Every file that switches of one shard have in common, by its name.
+    pub fn files(&self) -> io::Result<BTreeMap<String, Vec<u8>>> {
+        let mut files = BTreeMap::new();
+        for directory in ["", TOKENS, HOSTS, ENDS] {
+            for entry in fs::read_dir(self.directory.join(directory))? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                // Where hosts join is each switch's own.
+                if entry.file_type()?.is_dir() || name == PLACE || name.contains(".new-") {
+                    continue;
+                }
+                let name = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+                // Removed since it was listed.
+                if let Some(bytes) = self.read(&name)? {
+                    files.insert(name, bytes);
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Removes a file, if it is there.
+    pub fn delete(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Says what tokens are to say: where hosts join, and whom they will meet there; and which namespaces there are.
@@ -285,6 +314,11 @@ impl Admission {
         }
         Ok(())
     }
+}
+
+/// The numbers of the hosts among these files, which are named as [`Admission::files`] names them.
+pub fn numbers_in<'n>(files: impl Iterator<Item = &'n str>) -> HashSet<u64> {
+    files.filter_map(|name| number_of(name.strip_prefix(HOSTS)?.strip_prefix('/')?)).collect()
 }
 
 /// The number of a host with this id; None: it is none, but a file that is being written.

@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ fn role(daemon: &Daemon) -> String {
     }
 }
 
-fn token(holder: &Running) -> u64 {
+fn token_of(holder: &Running) -> u64 {
     holder.line().parse().expect("a token")
 }
 
@@ -66,7 +67,7 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     let flags = tempfile::tempdir().unwrap();
     let (over, over_too) = (flags.path().join("first"), flags.path().join("second"));
     let holder = pair.hold("jobs", &over);
-    let first = token(&holder);
+    let first = token_of(&holder);
     let waiter = pair.hold("jobs", &over_too);
     eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
     pair.first.kill();
@@ -77,7 +78,7 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     fs::write(&over, "").unwrap();
     assert_eq!(holder.line(), "done");
     assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
-    assert!(token(&waiter) > first, "who waited was served, with a higher token");
+    assert!(token_of(&waiter) > first, "who waited was served, with a higher token");
     fs::write(&over_too, "").unwrap();
     assert_eq!(waiter.wait().code(), Some(0));
     // The first one comes back as a standby, and knows better than to serve.
@@ -92,7 +93,7 @@ fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    let first = token(&holder);
+    let first = token_of(&holder);
     assert_eq!(pair.first.interrupt().code(), Some(0));
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
     fs::write(&over, "").unwrap();
@@ -108,7 +109,7 @@ fn a_switch_that_was_stopped_finds_that_another_one_serves_and_grants_nothing() 
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token(&holder);
+    token_of(&holder);
     signal_process(pair.first.pid(), libc::SIGSTOP);
     eventually("the second serves", || role(&pair.second) == "serving");
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
@@ -128,7 +129,7 @@ fn without_etcd_nothing_is_granted_and_with_it_all_goes_on() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token(&holder);
+    token_of(&holder);
     pair.etcd.kill();
     let refused = |pair: &Pair| pair.lock(&["other", "--wait", "300ms", "--", "true"]).code != Some(0);
     eventually("the lease is over", || refused(&pair));
@@ -148,7 +149,7 @@ fn sessions_outlive_both_switches() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token(&holder);
+    token_of(&holder);
     pair.first.kill();
     pair.second.kill();
     pair.second.restart();
@@ -157,6 +158,60 @@ fn sessions_outlive_both_switches() {
     fs::write(&over, "").unwrap();
     assert_eq!(holder.line(), "done");
     assert_eq!(holder.wait().code(), Some(0));
+}
+
+/// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
+fn three_ports(from: u16) -> u16 {
+    let free = |first: &u16| (*first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    (from..from + 3_000).step_by(3).find(free).expect("three ports in a row")
+}
+
+#[test]
+fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
+    let Some(etcd) = Etcd::or_skip("hosts of several switches") else { return };
+    let start = |from: u16| {
+        let port = three_ports(from);
+        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
+        Daemon::start_at(&listen, &["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol])
+    };
+    let mut first = start(31_000);
+    eventually("the first serves", || role(&first) == "serving");
+    let second = start(34_000);
+    let (credentials, over) = (first.directory.path().join("credentials"), first.directory.path().join("over"));
+    let node = |of: &Daemon, arguments: &[&str]| {
+        let mut command = wayside(&[&["node"], arguments].concat());
+        command.env("WAYSIDE_STATE_DIR", of.directory.path().join("state")).env("WAYSIDE_CREDENTIALS", &credentials);
+        end(command)
+    };
+    // At the standby: that is where the token was made.
+    let token = node(&second, &["token"]).stdout;
+    let joined = node(&second, &["join", token.trim()]);
+    assert_eq!(joined.code, Some(0), "{joined:?}");
+    eventually("the first knows the host", || node(&first, &["list"]).stdout.lines().count() == 2);
+    let endpoints = format!("{},{}", first.address, second.address);
+    let lock = |arguments: &[&str]| {
+        let mut command = wayside(&[&["lock"], arguments].concat());
+        command.env("WAYSIDE_ENDPOINTS", &endpoints).env("WAYSIDE_CREDENTIALS", &credentials);
+        command
+    };
+    let script = format!("echo $WAYSIDE_LOCK_TOKEN; until [ -e {} ]; do sleep 0.02; done; echo done", over.display());
+    let holder = Running::start(lock(&["jobs", "--", "sh", "-c", &script]));
+    token_of(&holder);
+    first.kill();
+    // Its packets are signed by the key of the next epoch; whoever comes now enrols at the second one.
+    eventually("the second serves", || role(&second) == "serving");
+    assert_eq!(end(lock(&["jobs", "--try", "--", "true"])).code, Some(75));
+    assert_eq!(end(lock(&["other", "--", "true"])).code, Some(0));
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+    // Removed while the first one is down, it is so there too.
+    let list = node(&second, &["list"]).stdout;
+    let id = list.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a host");
+    assert_eq!(node(&second, &["remove", id]).code, Some(0));
+    assert_eq!(end(lock(&["other", "--", "true"])).code, Some(77));
+    first.restart();
+    eventually("the first has removed it too", || node(&first, &["list"]).stdout.lines().count() < 2);
 }
 
 #[test]

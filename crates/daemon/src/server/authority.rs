@@ -53,6 +53,9 @@ pub struct Issued {
 type Error = Box<dyn std::error::Error>;
 
 impl Authority {
+    /// The first is its private key.
+    pub const FILES: [&str; 3] = [KEY, CERTIFICATE, END];
+
     /// That of these files, which are made if they are missing.
     pub fn open(admission: &Admission, now: SystemTime) -> Result<Authority, Failure> {
         let now = since_1970(now);

@@ -178,7 +178,7 @@ pub struct Desk {
     shard: Option<Shard>,
     /// Who waits for it to be given up.
     draining: Vec<oneshot::Sender<()>>,
-    /// The hosts that may enrol, where packets are signed.
+    /// The hosts that may enrol, as last told, where packets are signed.
     hosts: Option<HashSet<u64>>,
     inbox: Inbox,
     /// Names of namespaces by number, for people.
@@ -387,7 +387,13 @@ impl Desk {
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
             Notice::Promoted => {
                 tracing::info!("serves from now on");
-                self.cut_off();
+                // As etcd has them now: a host that has just joined may not be known here yet.
+                if let (Some(_), Some(shard)) = (&self.hosts, &self.shard) {
+                    match shard.hosts() {
+                        Ok(hosts) => self.admit_only(hosts),
+                        Err(error) => tracing::error!(%error, "can't look who was removed"),
+                    }
+                }
             }
             Notice::Demoted => {
                 tracing::info!("is a standby from now on");

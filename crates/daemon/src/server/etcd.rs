@@ -5,6 +5,7 @@
 //!   /wayside/SHARD/post             "HOLDER ADDRESS": 16 hexadecimal digits, and where that switch is; or all zeros
 //!   /wayside/SHARD/record/KEY       a record of the controller: 8 hexadecimal digits
 //!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS"
+//!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
 //!
 //! Invariants
@@ -14,8 +15,10 @@
 
 use super::gateway::{Compare, Gateway, Keys, Outcome, Put, Range};
 use super::metrics::Commits;
+use crate::admission::numbers_in;
 use crate::config::{Namespace, Sharing};
 use crate::failure::Failure;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
@@ -252,6 +255,39 @@ impl Shard {
         Ok(())
     }
 
+    /// The files that the switches have in common.
+    pub async fn files_now(&self) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let prefix = self.key("enrolment/");
+        let found = self.etcd.range(&Keys::beginning_with(&prefix)).await?;
+        let name = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len().min(key.len())..]).into_owned();
+        Ok(found.kvs.into_iter().map(|entry| (name(&entry.key), entry.value)).collect())
+    }
+
+    /// As [`Shard::files_now`], for who has no runtime.
+    pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let shard = self.clone();
+        self.within(async move { shard.files_now().await })
+    }
+
+    /// The numbers of the hosts that may enrol.
+    pub fn hosts(&self) -> Result<HashSet<u64>, Error> {
+        Ok(numbers_in(self.files()?.keys().map(String::as_str)))
+    }
+
+    /// Writes one of these files, or (None) removes it.
+    pub async fn write_file(&self, name: &str, bytes: Option<Vec<u8>>) -> Result<(), Error> {
+        Ok(self.etcd.write(&self.key(&format!("enrolment/{name}")), bytes).await?)
+    }
+
+    /// Writes all of these files, if there is no `first` yet.
+    pub fn found(&self, first: &str, files: BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+        let shard = self.clone();
+        let none = Compare::Version { key: self.key(&format!("enrolment/{first}")).into(), version: 0 };
+        let put = |(name, bytes): (String, Vec<u8>)| Put::new(&self.key(&format!("enrolment/{name}")), bytes);
+        let puts = files.into_iter().map(put).collect();
+        self.within(async move { Ok(shard.etcd.write_if(none, puts, None).await.map(|_| ())?) })
+    }
+
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
@@ -263,7 +299,7 @@ impl Shard {
         wait(&self.runtime, async move { timeout(PATIENCE, work).await.unwrap_or(Err(Error::Silent(PATIENCE))) })
     }
 
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime.0 {
             runtime.spawn(work);
         }

@@ -137,7 +137,7 @@ pub enum Outcome {
 
 #[derive(Serialize)]
 struct Transaction {
-    compare: [Compare; 1],
+    compare: Vec<Compare>,
     success: Vec<Then>,
     failure: Vec<Then>,
 }
@@ -148,6 +148,8 @@ enum Then {
     Put(Put),
     #[serde(rename = "request_range")]
     Look(Keys),
+    #[serde(rename = "request_delete_range")]
+    Delete(Keys),
 }
 
 #[derive(Default, Deserialize)]
@@ -210,7 +212,7 @@ impl Gateway {
     /// As [`Gateway::range`]. It may have been done.
     pub async fn write_if(&self, condition: Compare, puts: Vec<Put>, look: Option<Keys>) -> Result<Outcome, String> {
         let transaction = Transaction {
-            compare: [condition],
+            compare: vec![condition],
             success: puts.into_iter().map(Then::Put).collect(),
             failure: look.into_iter().map(Then::Look).collect(),
         };
@@ -219,6 +221,19 @@ impl Gateway {
             return Ok(Outcome::Done(done.header.revision));
         }
         Ok(Outcome::Not(done.responses.into_iter().next().unwrap_or_default().response_range))
+    }
+
+    /// Writes a key, or deletes it, whatever it is.
+    ///
+    /// # Errors
+    /// As [`Gateway::write_if`].
+    pub async fn write(&self, key: &str, value: Option<Vec<u8>>) -> Result<(), String> {
+        let change = match value {
+            Some(value) => Then::Put(Put::new(key, value)),
+            None => Then::Delete(Keys::one(key)),
+        };
+        let transaction = Transaction { compare: Vec::new(), success: vec![change], failure: Vec::new() };
+        self.ask::<Done>("txn", &transaction).await.map(|_| ())
     }
 
     async fn ask<A: for<'a> Deserialize<'a>>(&self, what: &str, question: &impl Serialize) -> Result<A, String> {
@@ -331,7 +346,7 @@ mod tests {
     fn questions_and_answers_are_as_etcd_writes_them() {
         let condition = Compare::Mod { key: b"a".to_vec(), mod_revision: 7 };
         let transaction = Transaction {
-            compare: [condition],
+            compare: vec![condition],
             success: vec![Then::Put(Put::new("a", "b"))],
             failure: vec![Then::Look(Keys::one("a"))],
         };

@@ -24,6 +24,7 @@ mod gateway;
 mod home;
 mod local;
 mod metrics;
+mod mirror;
 mod records;
 mod sockets;
 mod status;
@@ -43,6 +44,7 @@ use home::Home;
 pub use home::aside;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
+use mirror::Mirror;
 use records::Records;
 use ring::rand::{SecureRandom, SystemRandom};
 pub use sockets::RECEIVE_BUFFER;
@@ -152,11 +154,6 @@ impl Server {
         let (tcp, admin_listen) = bind_tcp(config.admin_listen, "--admin-listen")?;
         let state_dir = state_dir(listen)?;
         let mut state = StateDir::open(&state_dir)?;
-        let mut door = None;
-        if let Some(address) = config.enrol_listen {
-            let (listener, address) = bind_tcp(address, "--enrol-listen")?;
-            door = Some((Door::open(&state_dir, listen, address, config)?, listener, address));
-        }
         let mut shard = None;
         let mut records = Records::Here(state.clone());
         if let Some(sharing) = &config.sharing {
@@ -164,6 +161,15 @@ impl Server {
             let found = Shard::connect(sharing, own, listen)?;
             records = Records::Shared(Box::new(found.clone()));
             shard = Some((found, own, sharing));
+        }
+        let mut door = None;
+        if let Some(address) = config.enrol_listen {
+            if let Some((shard, ..)) = &shard {
+                let mirror = Mirror::begin(shard.clone(), Admission::of(&state_dir))?;
+                shard.spawn(mirror.run());
+            }
+            let (listener, address) = bind_tcp(address, "--enrol-listen")?;
+            door = Some((Door::open(&state_dir, listen, address, config)?, listener, address));
         }
         let numbers = records.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;
