@@ -112,7 +112,7 @@ impl Background<'_> {
     }
 
     fn patience(&self) -> Duration {
-        if self.engine.config.endpoints.len() > 1 { NEXT_ENDPOINT } else { ENDPOINT_PATIENCE }
+        if self.engine.has_choice() { NEXT_ENDPOINT } else { ENDPOINT_PATIENCE }
     }
 
     /// When the session needs a look although no timer of the protocol is due.

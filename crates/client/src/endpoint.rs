@@ -6,7 +6,7 @@ use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 /// Names the switch for every session that is not told otherwise: `host[:port]`, several separated by commas.
 pub const ENDPOINTS_VARIABLE: &str = "WAYSIDE_ENDPOINTS";
 
-/// One way to the switch. Several of them lead to the same switch: another one would know nothing of the locks.
+/// One way to the switch, or to a standby of it. Any other switch would know nothing of the locks.
 ///
 /// Resolved anew at every enrolment, so that a switch that has moved is found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -66,8 +66,10 @@ pub(crate) struct Engine {
     closes_at: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
-    /// Which of the endpoints is in use, and where it leads; or where the session has moved since.
+    /// Which of the endpoints is in use, and where it leads. One more than there are: where the session has moved.
     switch: Mutex<(usize, SocketAddrV4)>,
+    /// The switch that announced itself last, if one did.
+    moved: Mutex<Option<SocketAddrV4>>,
     /// Of the background thread; None where there can't be any: then a switch that takes another one's place is found
     /// once the session is lost.
     ears: Mutex<Option<Ears>>,
@@ -104,6 +106,7 @@ impl Engine {
             closes_at: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
             switch: Mutex::new((0, switch)),
+            moved: Mutex::new(None),
             complaint: Mutex::new(None),
         })
     }
@@ -413,8 +416,9 @@ impl Engine {
         let mut switch = self.switch.lock();
         let silent = switch.1;
         let endpoints = &self.config.endpoints;
-        let index = (switch.0 + usize::from(next_endpoint)) % endpoints.len();
-        match endpoints[index].resolve() {
+        let moved = *self.moved.lock();
+        let index = (switch.0 + usize::from(next_endpoint)) % (endpoints.len() + usize::from(moved.is_some()));
+        match endpoints.get(index).map_or_else(|| Ok(moved.unwrap_or(silent)), Endpoint::resolve) {
             Ok(address) => *switch = (index, address),
             Err(error) => {
                 self.complain(&error);
@@ -446,6 +450,11 @@ impl Engine {
         self.go_on(way);
     }
 
+    /// Whether there is more than one switch to ask.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.config.endpoints.len() > 1 || self.moved.lock().is_some()
+    }
+
     /// Where the endpoints lead.
     pub(crate) fn known(&self) -> Vec<SocketAddrV4> {
         self.known.lock().clone()
@@ -474,7 +483,8 @@ impl Engine {
                 core.node.on_packet(now, packet);
                 if epoch(core) > before && switch.1 != from {
                     // What it is answered goes there already.
-                    switch.1 = from;
+                    *switch = (self.config.endpoints.len(), from);
+                    *self.moved.lock() = Some(from);
                     for socket in self.ports.each().map(|port| &port.socket) {
                         if let Err(error) = socket.redirect(from) {
                             self.complain(&error);

@@ -80,7 +80,7 @@ impl Builder {
         self
     }
 
-    /// Where the switch is: `host[:port]`, several separated by commas, all of the same switch. Without it,
+    /// Where the switch is: `host[:port]`, several separated by commas: ways to it, and its standbys. Without it,
     /// `WAYSIDE_ENDPOINTS`, else `127.0.0.1:7600`.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoints = Some(endpoint.into());
