@@ -1,5 +1,6 @@
 //! What the daemon answers to a command's query: one JSON line each, printed as they are by `-o json`.
 
+use crate::commands::text::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -12,6 +13,8 @@ pub enum Query {
     Status,
     /// Answered by [`Locks`].
     Locks,
+    /// Answered by [`Deadlocks`].
+    Deadlocks,
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
     Node { handle: u16 },
 }
@@ -145,6 +148,41 @@ pub struct Lock {
     pub owner: Owner,
 }
 
+/// Tasks that wait for each other in a circle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadlocks {
+    pub deadlocks: Vec<Deadlock>,
+    /// Cycles in the nodes' first listings that the second ones did not confirm: of locks that changed hands meanwhile.
+    pub unconfirmed: usize,
+    /// As in [`Locks`]: what they are part of is not known.
+    pub silent: Vec<Owner>,
+    pub partial: Vec<Owner>,
+}
+
+/// A circle: each waits for the next one, the last for the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadlock {
+    pub cycle: Vec<Step>,
+}
+
+/// Who waits, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    pub owner: Owner,
+    /// `thread/` and its id, `task/` and 16 hexadecimal digits; empty where it is not known.
+    pub task: String,
+    /// The lock that it waits for; empty where it waits for its command.
+    pub name: String,
+    pub namespace: String,
+    pub mode: String,
+    /// For how long.
+    pub since_us: u64,
+    /// Why for the next one: `held` by that one, `queued` behind that one, or that one is the `command` that it runs.
+    pub because: String,
+    /// Of the next one's hold, if that is it.
+    pub token: String,
+}
+
 /// A process with a session, as people know it: `host/pid`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
@@ -156,6 +194,45 @@ pub struct Owner {
 impl Session {
     pub fn owner(&self) -> Owner {
         Owner { handle: self.handle, host: self.host.clone(), pid: self.pid }
+    }
+}
+
+/// Steps of a circle that are written out: with the longest names of hosts and locks they fit in a line of the control
+/// connection, whatever JSON makes of their characters.
+const STEPS_SHOWN: usize = 5;
+const NAME_SHOWN: usize = 40;
+
+/// In one line, for a log and for the error of who gives up.
+impl std::fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, step) in self.cycle.iter().enumerate() {
+            let next = &self.cycle[(place + 1) % self.cycle.len()];
+            if place == STEPS_SHOWN {
+                return write!(f, ", and so on, {} in all", self.cycle.len());
+            }
+            match place {
+                0 => write!(f, "{} waits for ", step.party())?,
+                _ => f.write_str(", which waits for ")?,
+            }
+            match step.because.as_str() {
+                "command" => write!(f, "its command {}", next.party())?,
+                because => {
+                    let name: String = shown(&step.name).chars().take(NAME_SHOWN).collect();
+                    let how = if because == "held" { "held by" } else { "behind" };
+                    write!(f, "{name} ({}) {how} {}", step.mode, next.party())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    fn party(&self) -> String {
+        match self.task.strip_prefix("thread/") {
+            Some(thread) => format!("{}/{thread}", self.owner),
+            None => self.owner.to_string(),
+        }
     }
 }
 
@@ -174,6 +251,7 @@ mod tests {
         for (query, line) in [
             (Query::Status, r#"{"query":"status"}"#),
             (Query::Locks, r#"{"query":"locks"}"#),
+            (Query::Deadlocks, r#"{"query":"deadlocks"}"#),
             (Query::Node { handle: 7 }, r#"{"query":"node","handle":7}"#),
         ] {
             assert_eq!(serde_json::to_string(&query).unwrap(), line);

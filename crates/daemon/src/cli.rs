@@ -41,6 +41,8 @@ pub enum Command {
     Lock(LockArgs),
     /// List the locks that are held and awaited, by whom and since when
     Locks(QueryArgs),
+    /// Look for deadlocks: tasks that wait for each other's locks in a circle
+    Deadlocks(QueryArgs),
     /// Show the switch, its sessions and its packet counters
     Status(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it

@@ -101,6 +101,15 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_LEASE", value_name = "TIME")]
     lease: Option<String>,
 
+    /// What to do about deadlocks: off, report (log and count them), or abort-youngest (end them, too, by giving up the
+    /// wait in them that began last) [default: report]
+    #[arg(long, env = "WAYSIDE_DEADLOCKS", value_name = "WHAT")]
+    deadlocks: Option<String>,
+
+    /// How often to look for them; waits that are younger are left alone [default: 10s]
+    #[arg(long, env = "WAYSIDE_DEADLOCK_PERIOD", value_name = "TIME")]
+    deadlock_period: Option<String>,
+
     /// What the switch adds before it gives a silent node's locks away [default: by the rule for clock drift]
     #[arg(long, env = "WAYSIDE_GRACE", value_name = "TIME")]
     grace: Option<String>,
@@ -214,6 +223,31 @@ impl Mode {
 const MODES: [(&str, Mode); 4] =
     [("auto", Mode::Auto), ("native", Mode::Native), ("generic", Mode::Generic), ("userspace", Mode::Userspace)];
 
+/// What to do about deadlocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadlocks {
+    /// Nothing, unless somebody asks.
+    Off,
+    /// Log them and count them.
+    Report,
+    /// And give up the wait in them that began last.
+    AbortYoungest,
+}
+
+const DEADLOCKS: [(&str, Deadlocks); 3] =
+    [("off", Deadlocks::Off), ("report", Deadlocks::Report), ("abort-youngest", Deadlocks::AbortYoungest)];
+
+impl std::fmt::Display for Deadlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(word_of(&DEADLOCKS, *self))
+    }
+}
+
+/// Looking costs each node a line that says how few of its waits are old, and where some are a listing of its locks.
+const DEFAULT_DEADLOCK_PERIOD: Duration = Duration::from_secs(10);
+const SHORTEST_DEADLOCK_PERIOD: Duration = Duration::from_millis(100);
+const LONGEST_DEADLOCK_PERIOD: Duration = Duration::from_secs(3600);
+
 /// The root of bpffs, where Linux distributions mount it, and a directory of our own.
 const DEFAULT_BPF_DIR: &str = "/sys/fs/bpf/wayside";
 
@@ -286,6 +320,8 @@ pub struct Config {
     pub keep_attached: bool,
     pub lease: Duration,
     pub grace: Duration,
+    pub deadlocks: Deadlocks,
+    pub deadlock_period: Duration,
     pub namespaces: Vec<Namespace>,
     /// None: there is no standby.
     pub sharing: Option<Sharing>,
@@ -360,6 +396,19 @@ impl Layers<'_> {
             Some((text, flag)) => value_of(&MODES, text).map_err(|rule| self.wrong("mode", text, flag, &rule))?,
             None => Mode::Auto,
         };
+        let deadlocks = match self.pick(|s| s.deadlocks.as_ref()) {
+            Some((text, flag)) => {
+                value_of(&DEADLOCKS, text).map_err(|rule| self.wrong("deadlocks", text, flag, &rule))?
+            }
+            None => Deadlocks::Report,
+        };
+        let deadlock_period = match self.pick(|s| s.deadlock_period.as_ref()) {
+            Some((text, flag)) => {
+                let (least, most) = (SHORTEST_DEADLOCK_PERIOD, LONGEST_DEADLOCK_PERIOD);
+                self.duration("deadlock_period", text, flag, least, most)?
+            }
+            None => DEFAULT_DEADLOCK_PERIOD,
+        };
         let lease = match self.pick(|s| s.lease.as_ref()) {
             Some((text, flag)) => self.duration("lease", text, flag, SHORTEST_LEASE, LONGEST_LEASE)?,
             None => DEFAULT_LEASE,
@@ -395,6 +444,8 @@ impl Layers<'_> {
             keep_attached: self.pick(|s| s.keep_attached.as_ref()).is_some_and(|(keep, _)| *keep),
             lease,
             grace,
+            deadlocks,
+            deadlock_period,
             namespaces: self.namespaces()?,
             sharing: self.sharing()?,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
@@ -647,7 +698,7 @@ mod tests {
     fn every_key_is_read() {
         let config = file(
             "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
-             control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
+             control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\ndeadlocks = 'off'\ndeadlock_period = '1s'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
              slots = 7\npolicy = 'read-preferring'",
         )
         .unwrap();
@@ -655,6 +706,7 @@ mod tests {
         assert_eq!(config.state_dir.as_deref(), Some(Path::new("/s")));
         assert_eq!(config.control_socket.as_deref(), Some(Path::new("/c")));
         assert_eq!((config.lease, config.grace), (Duration::from_secs(1), Duration::from_millis(300)));
+        assert_eq!((config.deadlocks, config.deadlock_period), (Deadlocks::Off, Duration::from_secs(1)));
         assert_eq!(config.namespaces[1], Namespace { name: "b".into(), slots: 7, policy: Policy::ReadPreferring });
     }
 
@@ -666,6 +718,8 @@ mod tests {
             ("threads = 0", "w.toml: threads = 0 must be 1 to 64"),
             ("threads = 65", "must be 1 to 64"),
             ("wait = 'nap'", "w.toml: wait = nap must be spin, block, adaptive"),
+            ("deadlocks = 'abort'", "deadlocks = abort must be off, report, abort-youngest"),
+            ("deadlock_period = '1ms'", "deadlock_period = 1ms must be 100 ms to 3600 s"),
             ("listen = 'localhost'", "is not an IPv4 address and port"),
             ("listen = '[::1]:7600'", "is not an IPv4 address and port"),
             ("listen = '0.0.0.0:7600'", "must name one address"),

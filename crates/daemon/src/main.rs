@@ -2,8 +2,8 @@
 //!
 //! * [`server`]: the userspace switch, its controller, the control connection.
 //! * [`commands`]: one module for each; [`cli`] says what may be written.
-//! * [`config`]: what the daemon runs with; [`admission`]: who may enrol; [`answers`]: what it answers; [`failure`]:
-//!   how commands end.
+//! * [`config`]: what the daemon runs with; [`admission`]: who may enrol; [`answers`]: what it answers; [`deadlocks`]: what
+//!   they are; [`failure`]: how commands end.
 //! * `card`, with XDP: what network cards can do with XDP; [`kernel`]: which Linux this is.
 
 mod admission;
@@ -13,6 +13,7 @@ mod card;
 mod cli;
 mod commands;
 mod config;
+mod deadlocks;
 mod failure;
 mod kernel;
 mod server;
@@ -50,6 +51,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Switch(args) => commands::switch::switch(*args).map(|()| 0),
         Command::Lock(args) => commands::lock::lock(&args),
         Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
+        Command::Deadlocks(args) => commands::show::deadlocks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
         Command::Node(node) => commands::node::node(&node).map(|()| 0),

@@ -7,4 +7,4 @@ pub mod node;
 mod query;
 pub mod show;
 pub mod switch;
-mod text;
+pub mod text;

@@ -11,7 +11,7 @@ use wayside_client::daemon::connect_here;
 
 /// To connect to another host, and for an answer to begin.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For the nodes to list their locks the daemon waits a second.
+/// For the nodes to list their locks the daemon waits a second, and for deadlocks another one.
 const LISTING: Duration = Duration::from_secs(5);
 /// Room for a million locks.
 const LONGEST: u64 = 256 << 20;
@@ -70,7 +70,7 @@ fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure>
 
 /// One line out, one line back: over a Unix socket of a daemon on this host, otherwise over its admin port.
 fn exchange(switch: SocketAddrV4, query: &Query) -> Result<String, Unanswered> {
-    let patience = if *query == Query::Locks { LISTING } else { PATIENCE };
+    let patience = if matches!(query, Query::Locks | Query::Deadlocks) { LISTING } else { PATIENCE };
     if let Ok(daemon) = connect_here(switch) {
         let prepare = || {
             daemon.stream.set_nonblocking(false)?;

@@ -1,8 +1,8 @@
-//! `wayside locks` and `wayside status`.
+//! `wayside locks`, `wayside deadlocks` and `wayside status`.
 
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
-use crate::answers::{Authentication, Locks, Query, Role, Status};
+use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Owner, Query, Role, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
@@ -37,10 +37,59 @@ fn locks_text(answer: &Locks) -> String {
         });
         text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
     }
-    for owner in &answer.silent {
+    text.push_str(&unheard(&answer.silent, &answer.partial));
+    text
+}
+
+/// `wayside deadlocks`.
+pub fn deadlocks(args: &QueryArgs) -> Result<(), Failure> {
+    let (line, deadlocks) = ask::<Deadlocks>(&args.endpoint, &Query::Deadlocks)?;
+    match args.output {
+        Output::Json => say(&line),
+        Output::Text => say(&deadlocks_text(&deadlocks)),
+    }
+    Ok(())
+}
+
+fn deadlocks_text(answer: &Deadlocks) -> String {
+    let mut text = String::new();
+    if answer.deadlocks.is_empty() {
+        text.push_str("no deadlock\n");
+    }
+    for Deadlock { cycle } in &answer.deadlocks {
+        let tasks = if cycle.len() == 1 { "one task".into() } else { format!("{} tasks", cycle.len()) };
+        text.push_str(&format!("deadlock of {tasks}, each waiting for the next, the last for the first\n"));
+        let heading = ["OWNER", "TASK", "WAITS FOR", "NAMESPACE", "MODE", "WHICH", "FOR"].map(String::from).to_vec();
+        let lines = cycle.iter().map(|step| {
+            let which = match step.because.as_str() {
+                "held" => "the next one holds",
+                "queued" => "the next one awaits before it",
+                _ => "is the next one",
+            };
+            let waits_for = if step.name.is_empty() { "its command".into() } else { shown(&step.name) };
+            vec![
+                step.owner.to_string(),
+                if step.task.is_empty() { "unknown".into() } else { step.task.clone() },
+                waits_for,
+                step.namespace.clone(),
+                step.mode.clone(),
+                which.into(),
+                lasted(Duration::from_micros(step.since_us)),
+            ]
+        });
+        text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+    }
+    text.push_str(&unheard(&answer.silent, &answer.partial));
+    text
+}
+
+/// Who did not list everything.
+fn unheard(silent: &[Owner], partial: &[Owner]) -> String {
+    let mut text = String::new();
+    for owner in silent {
         text.push_str(&format!("{owner} (handle {}) did not say what it holds\n", owner.handle));
     }
-    for owner in &answer.partial {
+    for owner in partial {
         text.push_str(&format!("{owner} (handle {}) holds or awaits more than this\n", owner.handle));
     }
     text

@@ -91,6 +91,7 @@ fn shown(config: &Config) -> String {
     let Config { listen, admin_listen, threads, wait, lease, grace, .. } = config;
     let mut text = format!("listen {listen}, admin_listen {admin_listen}\nthreads {threads}, wait {wait}\n");
     text.push_str(&format!("lease {}, grace {}\n", Shown(*lease), Shown(*grace)));
+    text.push_str(&format!("deadlocks {}, deadlock_period {}\n", config.deadlocks, Shown(config.deadlock_period)));
     text.push_str(&match config.enrol_listen {
         Some(address) => {
             let Config { authentication_reason: reason, key_lifetime, .. } = config;

@@ -120,6 +120,7 @@ impl Admin {
                     backlog_full: self.control.overflowed(),
                     connected: self.control.connected().await,
                     refused: self.control.refused(),
+                    deadlocks: self.control.deadlocks.counts(),
                 };
                 response(StatusCode::OK, super::metrics::FORMAT, scrape.text(&self.ledger))
             }

@@ -12,10 +12,11 @@
 //! Nobody is waited for: a peer that does not read is dropped, or skipped if it is a lifeline.
 
 use super::controller::Inbox;
+use super::deadlocks::{self, Tally};
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::status::Facts;
-use crate::answers::{Hold, Lock, Locks, Query, Refused, Role, Session};
+use crate::answers::{Deadlocks, Hold, Lock, Locks, Query, Refused, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
-use wayside_client::control::{Greeting, Hello, LISTING_MOST, ListRequest, Listed, Listing, Welcome};
+use wayside_client::control::{Abort, Greeting, Hello, LISTING_MOST, ListRequest, Listing, Welcome};
 
 /// A greeting has about 120 bytes, a query 30.
 const STRANGER_LINE: usize = 4 << 10;
@@ -55,8 +56,15 @@ enum Line {
     Query(Query),
 }
 
-/// A question to a node, and where its answer goes.
-type Ask = oneshot::Sender<Vec<Listed>>;
+/// What a node is to be told.
+enum Ask {
+    /// List your waits that have lasted so long, or everything, and where the answer goes.
+    List {
+        waiting_us: Option<u64>,
+        answer: oneshot::Sender<Listing>,
+    },
+    Abort(Abort),
+}
 
 /// A connection whose greeting was accepted.
 struct Peer {
@@ -78,6 +86,8 @@ pub struct Control {
     strangers_elsewhere: Arc<Semaphore>,
     /// Connections closed for want of a place.
     refused: AtomicU64,
+    /// Deadlocks found.
+    pub deadlocks: Tally,
 }
 
 impl Control {
@@ -90,6 +100,7 @@ impl Control {
             strangers_here: std::sync::Mutex::default(),
             strangers_elsewhere: Arc::new(Semaphore::new(STRANGERS)),
             refused: AtomicU64::new(0),
+            deadlocks: Tally::default(),
         })
     }
 
@@ -242,7 +253,7 @@ impl Control {
         let (asks, mut asked) = mpsc::channel(8);
         let id = self.enter(Peer { handle: hello.handle, lifeline, local, asks: Some(asks) }).await;
 
-        let mut open: HashMap<u64, Ask> = HashMap::new();
+        let mut open: HashMap<u64, oneshot::Sender<Listing>> = HashMap::new();
         let mut next = 0;
         let mut outgoing = Some(json(&Welcome { ok: true }));
         let lives = loop {
@@ -255,9 +266,9 @@ impl Control {
                     None => break false,
                     Some(Ok(line)) => match serde_json::from_str::<Listing>(&line) {
                         Ok(listing) => {
-                            if let Some(ask) = open.remove(&listing.id) {
+                            if let Some(answer) = open.remove(&listing.id) {
                                 // Whoever asked may have given up.
-                                let _ = ask.send(listing.entries);
+                                let _ = answer.send(listing);
                             }
                         }
                         Err(error) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
@@ -268,11 +279,16 @@ impl Control {
                     }
                 },
                 Some(ask) = asked.recv() => {
-                    open.retain(|_, ask| !ask.is_closed());
+                    open.retain(|_, answer| !answer.is_closed());
                     if sink.write_buffer().is_empty() {
-                        open.insert(next, ask);
-                        outgoing = Some(json(&ListRequest { id: next, list: true, waiting_us: None }));
-                        next += 1;
+                        outgoing = Some(match ask {
+                            Ask::List { waiting_us, answer } => {
+                                open.insert(next, answer);
+                                next += 1;
+                                json(&ListRequest { id: next - 1, list: true, waiting_us })
+                            }
+                            Ask::Abort(abort) => json(&abort),
+                        });
                     }
                 },
             }
@@ -320,6 +336,15 @@ impl Control {
                 json(&self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed()))
             }
             Query::Locks => json(&self.locks().await),
+            Query::Deadlocks => {
+                let search = deadlocks::search(self).await;
+                json(&Deadlocks {
+                    deadlocks: search.found.into_iter().map(|found| found.deadlock).collect(),
+                    unconfirmed: search.unconfirmed,
+                    silent: search.silent,
+                    partial: search.partial,
+                })
+            }
             Query::Node { handle } => {
                 match self.sessions().await.into_iter().find(|session| session.handle == handle) {
                     Some(session) => json(&session),
@@ -340,26 +365,44 @@ impl Control {
         sessions
     }
 
-    /// Asks every connected node at once and waits for the slowest, at most a second.
-    async fn locks(&self) -> Locks {
+    /// Asks every connected node at once for what it holds and awaits, or only for waits that have lasted so long, and
+    /// waits for the slowest, at most a second. None of those that said nothing.
+    pub async fn listings(&self, waiting_us: Option<u64>) -> Vec<(Session, Option<Listing>)> {
         let sessions = self.sessions().await;
-        let mut asked: HashMap<u16, oneshot::Receiver<Vec<Listed>>> = HashMap::new();
+        let mut asked: HashMap<u16, oneshot::Receiver<Listing>> = HashMap::new();
         for peer in self.peers.lock().await.values() {
             let Some(asks) = &peer.asks else { continue };
-            let (ask, answer) = oneshot::channel();
-            if asks.try_send(ask).is_ok() {
-                asked.insert(peer.handle, answer);
+            let (answer, listing) = oneshot::channel();
+            if asks.try_send(Ask::List { waiting_us, answer }).is_ok() {
+                asked.insert(peer.handle, listing);
             }
         }
         let deadline = tokio::time::Instant::now() + LISTING;
-        let mut answer = Locks { locks: Vec::new(), silent: Vec::new(), partial: Vec::new() };
+        let mut listings = Vec::with_capacity(sessions.len());
         for session in sessions {
-            let owner = session.owner();
             let listing = match asked.remove(&session.handle) {
                 Some(listing) => tokio::time::timeout_at(deadline, listing).await.ok().and_then(Result::ok),
                 None => None,
             };
-            let Some(entries) = listing else {
+            listings.push((session, listing));
+        }
+        listings
+    }
+
+    /// Has a node give a wait up. One that does not read at the moment is not told.
+    pub async fn abort(&self, handle: u16, abort: Abort) {
+        for peer in self.peers.lock().await.values().filter(|peer| peer.handle == handle) {
+            if let Some(asks) = &peer.asks {
+                let _ = asks.try_send(Ask::Abort(abort.clone()));
+            }
+        }
+    }
+
+    async fn locks(&self) -> Locks {
+        let mut answer = Locks { locks: Vec::new(), silent: Vec::new(), partial: Vec::new() };
+        for (session, listing) in self.listings(None).await {
+            let owner = session.owner();
+            let Some(Listing { entries, .. }) = listing else {
                 answer.silent.push(owner);
                 continue;
             };

@@ -18,6 +18,7 @@ mod batch;
 mod clock;
 mod control;
 mod controller;
+mod deadlocks;
 mod enrolment;
 mod etcd;
 mod gateway;
@@ -33,7 +34,7 @@ mod worker;
 
 use crate::admission::Admission;
 use crate::answers::Role;
-use crate::config::{Config, Shown};
+use crate::config::{Config, Deadlocks, Shown};
 use crate::failure::Failure;
 use admin::Admin;
 use control::Control;
@@ -80,7 +81,7 @@ struct Server {
     inbox: Inbox,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Tasks that accept connections.
+    /// Tasks that accept connections, and the one that looks for deadlocks.
     accepting: Vec<tokio::task::JoinHandle<()>>,
     /// Where hosts join and enrol, if packets are signed.
     enrols: Option<SocketAddrV4>,
@@ -244,7 +245,10 @@ impl Server {
         };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
+        let Config { deadlocks: policy, deadlock_period, .. } = control.facts().config;
+        let watch = (policy != Deadlocks::Off).then(|| deadlocks::watch(Arc::clone(&control), policy, deadlock_period));
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
+        accepting.extend(watch.map(tokio::spawn));
         if let Some((door, listener, _)) = door {
             accepting.push(tokio::spawn(Door::watch(admission, hosts, inbox.clone())));
             accepting.push(tokio::spawn(door.serve(listener, inbox.clone(), tally)));

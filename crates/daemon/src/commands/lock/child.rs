@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use wayside_client::{TASK_VARIABLE, Task};
 
 /// Signals that `wayside lock` hands on instead of obeying.
 pub const FORWARDED: [libc::c_int; 7] =
@@ -44,6 +45,8 @@ impl Child {
         let (parent, terminal) = unsafe { (libc::getpid(), libc::tcgetpgrp(0) == libc::getpgrp()) };
         let mut child = Command::new(program);
         child.args(arguments).env("WAYSIDE_LOCK_TOKEN", token);
+        // What COMMAND waits for, this process waits for.
+        child.env(TASK_VARIABLE, Task::of_main_thread().to_string());
         // SAFETY: the closure only makes system calls.
         unsafe { child.pre_exec(move || prepare(parent, terminal, lifeline, watched)) };
         let child = child.spawn().map_err(|error| match error.kind() {

@@ -206,12 +206,13 @@ fn outlives(session: &Session, incarnation: u64, deadline: Instant) -> bool {
 
 /// Why there is no lock, for people: who has it, and since when.
 fn refused(args: &LockArgs, error: Error) -> Failure {
+    let code = args.conflict_exit_code.unwrap_or(exit::BUSY);
     let (what, holder) = match error {
         Error::Busy { holder } => ("busy", holder),
         Error::TimedOut => ("timed out", 0),
+        Error::Deadlock { .. } => return Failure::plain(code, error.to_string()),
         error => return failure(&error),
     };
-    let code = args.conflict_exit_code.unwrap_or(exit::BUSY);
     Failure::plain(code, format!("{what}: {} is {}", shown(&args.name), describe(args, holder)))
 }
 

@@ -56,6 +56,8 @@ pub struct Scrape<'a> {
     pub connected: Connected,
     /// Connections that were closed for want of a place.
     pub refused: u64,
+    /// Deadlocks that were reported, and that were ended.
+    pub deadlocks: [u64; 2],
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -118,6 +120,11 @@ impl Scrape<'_> {
             "Control connections that were closed because 256 strangers were connected",
             self.refused,
         ));
+        let [reported, aborted] = self.deadlocks;
+        families.push(
+            by("result", [("reported", reported), ("aborted", aborted)])
+                .counter("wayside_deadlocks", "Deadlocks found; of those aborted a wait was given up"),
+        );
         families
     }
 }
