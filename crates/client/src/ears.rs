@@ -1,5 +1,5 @@
-//! Where a node hears of another switch. Its agent port is connected to the switch that serves, so that nothing else comes
-//! in there. Whoever takes that switch's place announces itself to the same port, from its own address: what the
+//! Where a node hears of another switch. Its agent port is connected to the switch that serves, so that nothing else
+//! comes in there. Whoever takes that switch's place announces itself to the same port, from its own address: what the
 //! connected socket does not take, the kernel gives to this one, which is bound to the same port and not connected.
 //!
 //! Invariant: the port is the agent socket's own before it is shared. One that the kernel chose for a socket which may

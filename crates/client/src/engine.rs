@@ -471,7 +471,8 @@ impl Engine {
         let mut buffer = [0; RECEIVE_BYTES];
         let ears = self.ears.lock();
         while let Some((packet, from)) = ears.as_ref().and_then(|ears| ears.receive(&mut buffer)) {
-            // Before the session's lock, as everywhere: a port that is opened meanwhile is redirected too, or opened there.
+            // Before the session's lock, as everywhere: a port that is opened meanwhile is redirected too, or opened
+            // there.
             let mut switch = self.switch.lock();
             let is_known = self.known.lock().contains(&from);
             self.visit(|core, now, _| {

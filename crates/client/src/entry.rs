@@ -72,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// Those for this switch, or for another endpoint's: switches of one shard have one authority, and standbys enrol at
-    /// the same distance from their ports.
+    /// Those for this switch, or for another endpoint's: switches of one shard have one authority, and standbys enrol
+    /// at the same distance from their ports.
     fn credentials_for(&self, switch: SocketAddrV4) -> Result<Option<(PathBuf, Credentials)>, String> {
         let told = self.config.credentials.as_deref();
         if let Some(own) = Credentials::find(told, switch)? {

@@ -131,8 +131,8 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_KEEP_ATTACHED", value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     keep_attached: Option<bool>,
 
-    /// etcd's endpoints, separated by commas, where this switch and its standbys keep what they share: one of them serves,
-    /// another takes its place when it is silent [default: none, this switch is alone]
+    /// etcd's endpoints, separated by commas, where this switch and its standbys keep what they share: one of them
+    /// serves, another takes its place when it is silent [default: none, this switch is alone]
     #[arg(long, env = "WAYSIDE_ETCD", value_name = "URLS", value_delimiter = ',')]
     etcd: Option<Vec<String>>,
 

@@ -8,12 +8,13 @@
 //! ```
 //!
 //! Invariants
-//! * A process that writes what the fence guards has the `flock` of the file that is the fence *now*. A fence is replaced
-//!   by one that the same process has locked already, and who gets the lock of one that was replaced begins anew.
+//! * A process that writes what the fence guards has the `flock` of the file that is the fence *now*. A fence is
+//!   replaced by one that the same process has locked already, and who gets the lock of one that was replaced begins
+//!   anew.
 //! * The fence is on disk before anything is written under its token, so a crash may leave a fence that is too high for
 //!   what was written, never one too low: the same holder goes on, older ones are refused.
-//! * Fence and content are replaced as a whole (written, `fsync`, renamed, directory `fsync`): a crash leaves the old one
-//!   or the new one. What a crash leaves under the name `.new` is overwritten.
+//! * Fence and content are replaced as a whole (written, `fsync`, renamed, directory `fsync`): a crash leaves the old
+//!   one or the new one. What a crash leaves under the name `.new` is overwritten.
 
 use crate::Token;
 use std::ffi::OsString;
@@ -81,7 +82,8 @@ impl FileFence {
         FileFence { path: path.into() }
     }
 
-    /// Shows a token, and keeps all others out, older and newer, for as long as the pass lives. Waits for another's pass.
+    /// Shows a token, and keeps all others out, older and newer, for as long as the pass lives. Waits for another's
+    /// pass.
     ///
     /// A pass is for reading and writing, not for the time between: a holder gets one before it reads, and another one
     /// when it writes.

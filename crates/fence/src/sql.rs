@@ -4,10 +4,10 @@
 //! checks it: `docs/fencing.md` has both of that form, `UPDATE` and `INSERT ... ON CONFLICT`. Where it is several rows
 //! or tables, a row of the table [`TABLE`] stands for all of them, and every transaction begins with [`SHOW`].
 //!
-//! Both rest on the row's own lock: `UPDATE` and `ON CONFLICT DO UPDATE` wait for a transaction that has changed the row
-//! and has not ended, and then, under READ COMMITTED, judge their `WHERE` by what that one committed. Under REPEATABLE
-//! READ and SERIALIZABLE they fail instead (SQLSTATE 40001), as any concurrent change does there: begin anew. A `SELECT`
-//! of the token with a write after it is no check: it waits for nobody.
+//! Both rest on the row's own lock: `UPDATE` and `ON CONFLICT DO UPDATE` wait for a transaction that has changed the
+//! row and has not ended, and then, under READ COMMITTED, judge their `WHERE` by what that one committed. Under
+//! REPEATABLE READ and SERIALIZABLE they fail instead (SQLSTATE 40001), as any concurrent change does there: begin
+//! anew. A `SELECT` of the token with a write after it is no check: it waits for nobody.
 
 /// The table: a row for each name of a lock.
 pub const TABLE: &str = "\

@@ -30,9 +30,9 @@ impl Token {
 
     /// What a shared holder shows that only reads, so that no exclusive holder before it writes from now on: one more.
     ///
-    /// A shared grant may have the very token of the exclusive grant before it, which a resource that has seen just that
-    /// token goes on accepting. Every later exclusive token is higher, so it is at least this one. Who writes under
-    /// shared locks shows their tokens as they are, and never this.
+    /// A shared grant may have the very token of the exclusive grant before it, which a resource that has seen just
+    /// that token goes on accepting. Every later exclusive token is higher, so it is at least this one. Who writes
+    /// under shared locks shows their tokens as they are, and never this.
     #[must_use]
     pub const fn of_reader(self) -> Token {
         // A grant's tenure is below its maximum, so there is always one more.

@@ -80,8 +80,8 @@ fn a_token_below_the_highest_is_refused_and_one_that_is_equal_or_above_is_not() 
     }
 }
 
-/// One transaction shows `first` and stays open; another one shows `second` meanwhile. What became of that one, once the
-/// first one was committed.
+/// One transaction shows `first` and stays open; another one shows `second` meanwhile. What became of that one, once
+/// the first one was committed.
 fn meanwhile(server: &Postgres, way: Way, level: IsolationLevel, first: i64, second: i64) -> Result<bool, SqlState> {
     let (mut one, mut another, mut observer) = (connect(server), connect(server), connect(server));
     way.prepare(&mut one);

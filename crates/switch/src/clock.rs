@@ -1,5 +1,5 @@
-//! The kernel's count of ticks (jiffies), which the core at the hook reads as its clock: every other clock is a call of 20
-//! to 38 ns there.
+//! The kernel's count of ticks (jiffies), which the core at the hook reads as its clock: every other clock is a call of
+//! 20 to 38 ns there.
 
 /// Without a hook nobody has one.
 #[cfg(not(feature = "xdp"))]
@@ -64,7 +64,8 @@ mod at_the_hook {
                 ctx_size_in: size_of::<u64>() as u32,
                 ..Default::default()
             };
-            // SAFETY: an open program, and options whose one buffer outlives the call. The kernel writes the context back.
+            // SAFETY: an open program, and options whose one buffer outlives the call. The kernel writes the context
+            // back.
             let ran = unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
             if ran < 0 { Err(io::Error::from_raw_os_error(-ran)) } else { Ok(now) }
         }

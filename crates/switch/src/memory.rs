@@ -96,12 +96,17 @@ impl Memory {
         keys: Zeroed<Keys>,
         globals: Zeroed<Globals>,
         ways: Zeroed<AtomicU64>,
-        ticks: Ticks,
         max_handle: u16,
     ) -> Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
-        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: Some(ticks), taken, max_handle }
+        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: None, taken, max_handle }
+    }
+
+    /// The same, for a core that goes by this clock.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn with_ticks(self, ticks: Ticks) -> Memory {
+        Memory { ticks: Some(ticks), ..self }
     }
 
     pub(crate) fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {

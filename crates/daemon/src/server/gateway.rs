@@ -1,8 +1,8 @@
 //! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the two questions that are asked
 //! of it here. (Its gRPC would need protoc to build, and thirty crates more.)
 //!
-//! Invariant: any question may be asked twice. An endpoint that does not answer is left for the next one, whatever became
-//! of the question there.
+//! Invariant: any question may be asked twice. An endpoint that does not answer is left for the next one, whatever
+//! became of the question there.
 
 use crate::config::Sharing;
 use crate::failure::Failure;

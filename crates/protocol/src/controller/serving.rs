@@ -1,5 +1,6 @@
-//! Which of a shard's switches serves: a lease on a *post*, one register that all of them share and that only changes by
-//! compare-and-swap (etcd, in the daemon). Nobody is elected here: whoever finds the post silent for long enough takes it.
+//! Which of a shard's switches serves: a lease on a *post*, one register that all of them share and that only changes
+//! by compare-and-swap (etcd, in the daemon). Nobody is elected here: whoever finds the post silent for long enough
+//! takes it.
 //!
 //! ```text
 //!              post silent for lease + margin, or vacant
@@ -83,7 +84,7 @@ pub struct ServingConfig {
     pub drift_ppm: u32,
 }
 
-/// A standby looks so often, however long the lease is: a post may be vacated at any time. A read of etcd's costs 0.3 ms.
+/// A standby looks so often, however long the lease is: a post may be vacated at any time. A read costs etcd 0.3 ms.
 const LOOK: u64 = 20_000;
 /// The kernel's ticks, by which the core at its hook counts, are up to 10 ms long, and may be told late by one.
 const MARGIN: u64 = 20_000;

@@ -370,9 +370,9 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
             map(object, "keys", NODES)?,
             map(object, "globals", 1)?,
             map(object, "ways", NODES)?,
-            ticks(object)?,
             config.max_handle,
-        ),
+        )
+        .with_ticks(ticks(object)?),
         counters: Counters::map(counters.as_fd(), lanes() as usize)?,
     })
 }
