@@ -44,6 +44,10 @@ const DEFAULT_SERVING_LEASE: Duration = Duration::from_millis(300);
 const SHORTEST_SERVING_LEASE: Duration = Duration::from_millis(100);
 const LONGEST_SERVING_LEASE: Duration = Duration::from_secs(60);
 
+/// Renewals are 13 writes a second: without compaction they would fill etcd's 2 GiB within days.
+const DEFAULT_HISTORY: Duration = Duration::from_secs(3600);
+const LONGEST_HISTORY: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -143,6 +147,10 @@ pub struct Settings {
     /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
     serving_lease: Option<String>,
+
+    /// For how long etcd keeps what was overwritten, of all its users; 0s: leave that to others [default: 1h]
+    #[arg(long, env = "WAYSIDE_ETCD_HISTORY", value_name = "TIME")]
+    etcd_history: Option<String>,
 
     /// Certificate (PEM) of who signs for etcd [default: none, the connection is in clear]
     #[arg(long, env = "WAYSIDE_ETCD_CA", value_name = "FILE")]
@@ -292,6 +300,8 @@ pub struct Sharing {
     pub etcd: Vec<String>,
     pub shard: String,
     pub serving_lease: Duration,
+    /// Zero: for ever.
+    pub history: Duration,
     /// Files, where the connection is secure.
     pub ca: Option<PathBuf>,
     pub certificate: Option<PathBuf>,
@@ -531,13 +541,17 @@ impl Layers<'_> {
             }
             None => DEFAULT_SERVING_LEASE,
         };
+        let history = match self.pick(|s| s.etcd_history.as_ref()) {
+            Some((text, flag)) => self.duration("etcd_history", text, flag, Duration::ZERO, LONGEST_HISTORY)?,
+            None => DEFAULT_HISTORY,
+        };
         let certificate = self.path("etcd_certificate", |s| s.etcd_certificate.as_ref(), LONGEST_PATH)?;
         let key = self.path("etcd_key", |s| s.etcd_key.as_ref(), LONGEST_PATH)?;
         if certificate.is_some() != key.is_some() {
             return Err(Failure::usage("etcd_certificate and etcd_key go together: one is missing"));
         }
         let ca = self.path("etcd_ca", |s| s.etcd_ca.as_ref(), LONGEST_PATH)?;
-        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, ca, certificate, key }))
+        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, history, ca, certificate, key }))
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {

@@ -229,6 +229,21 @@ fn two_that_start_at_once_agree() {
 }
 
 #[test]
+fn etcd_keeps_no_more_than_it_is_told_to() {
+    // Renewals every 25 ms, of which a second is kept.
+    let Some(pair) = Pair::or_skip(&["--etcd-history", "1s", "--serving-lease", "100ms"]) else { return };
+    let first = || {
+        // Of how it was at the beginning.
+        let question = "{\"key\":\"AA==\",\"revision\":\"2\"}";
+        let asked =
+            Command::new("curl").args(["-s", "-d", question, &format!("{}/v3/kv/range", pair.etcd.url)]).output();
+        String::from_utf8(asked.expect("curl").stdout).expect("JSON")
+    };
+    eventually("the beginning is forgotten", || first().contains("compacted"));
+    assert_eq!(pair.lock(&["jobs", "--", "true"]).code, Some(0));
+}
+
+#[test]
 fn what_is_wrong_with_etcd_is_said() {
     let start = Instant::now();
     let nowhere = end(wayside(&["dev", "--listen", "127.0.0.1:0", "--etcd", "http://127.0.0.1:1"]));

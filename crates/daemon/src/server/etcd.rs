@@ -18,7 +18,7 @@ use super::metrics::Commits;
 use crate::admission::numbers_in;
 use crate::config::{Namespace, Sharing};
 use crate::failure::Failure;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use wayside_protocol::controller::{Answer, Inquiry, Post, Question, Record, Store};
+use wayside_wire::mix;
 
 /// Records in one transaction: etcd takes 128 operations by default. A larger batch is several transactions, of which
 /// a crash may leave the last undone: only ends of sessions come in such batches, each of which stands for itself.
@@ -35,6 +36,8 @@ const BATCH: usize = 100;
 const PAGE: u32 = 2_000;
 /// For a commit, and for anything else that the controller waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Into so many steps what etcd keeps is divided.
+const STEPS: usize = 12;
 /// At the start, to find etcd at all.
 const CONNECTING: Duration = Duration::from_secs(5);
 const ANOTHER_ATTEMPT: Duration = Duration::from_millis(50);
@@ -93,11 +96,11 @@ impl Drop for Background {
 }
 
 impl Shard {
-    /// Connects. `own`: this switch's number; `listen`: where it is.
+    /// Connects. `number`: this switch's own; `listen`: where it is.
     ///
     /// # Errors
     /// If etcd is not there, or the files of its certificates are not.
-    pub fn connect(sharing: &Sharing, own: u64, listen: SocketAddrV4) -> Result<Shard, Failure> {
+    pub fn connect(sharing: &Sharing, number: u64, listen: SocketAddrV4) -> Result<Shard, Failure> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("etcd").enable_all().build();
         let runtime = runtime.map_err(|error| Failure::system("can't start a thread for etcd", &error))?;
@@ -120,10 +123,34 @@ impl Shard {
             etcd,
             runtime: background,
             prefix: prefix.into(),
-            own: format!("{own:016x} {listen}").into(),
+            own: format!("{:016x} {listen}", holder_at(number, listen)).into(),
             lease: sharing.serving_lease,
             commits: Commits::default(),
         })
+    }
+
+    /// Who this switch is at the post.
+    pub fn holder(&self) -> u64 {
+        holder_of(&self.own).map_or(0, |(holder, _)| holder)
+    }
+
+    /// Lets etcd forget what was overwritten longer ago than `history`, while this switch serves. For ever.
+    pub async fn compact(self, history: Duration) {
+        let mut past = VecDeque::with_capacity(STEPS + 1);
+        loop {
+            tokio::time::sleep(history / STEPS as u32).await;
+            let Ok(found) = self.etcd.range(&Keys::one(&self.key("post"))).await else { continue };
+            let Ok((post, _)) = self.post_of(&found) else { continue };
+            past.push_back(post.revision);
+            if past.len() <= STEPS {
+                continue;
+            }
+            if let Some(revision) = past.pop_front().filter(|_| post.holder == self.holder())
+                && let Err(error) = self.etcd.compact(revision).await
+            {
+                tracing::debug!(%error, "etcd's history was not shortened");
+            }
+        }
     }
 
     /// How its commits go from now on.
@@ -321,6 +348,12 @@ impl Store for Shard {
         self.commits.note(begun.elapsed(), outcome.is_ok());
         outcome
     }
+}
+
+/// Who a switch is at the post: another one for every number, and for a copy of it at another address.
+fn holder_at(number: u64, listen: SocketAddrV4) -> u64 {
+    let address = u64::from(listen.ip().to_bits()) << 16 | u64::from(listen.port());
+    mix(number ^ mix(address)).max(1)
 }
 
 /// The post's value while nobody serves.

@@ -236,6 +236,15 @@ impl Gateway {
         self.ask::<Done>("txn", &transaction).await.map(|_| ())
     }
 
+    /// Forgets what was overwritten before this revision.
+    ///
+    /// # Errors
+    /// As [`Gateway::range`]; and if somebody has done so before.
+    pub async fn compact(&self, revision: u64) -> Result<(), String> {
+        let revision = serde_json::json!({ "revision": revision.to_string() });
+        self.ask::<serde::de::IgnoredAny>("compaction", &revision).await.map(|_| ())
+    }
+
     async fn ask<A: for<'a> Deserialize<'a>>(&self, what: &str, question: &impl Serialize) -> Result<A, String> {
         let question: Bytes = serde_json::to_vec(question).map_err(|error| error.to_string())?.into();
         let mut failure = String::new();

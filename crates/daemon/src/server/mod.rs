@@ -158,14 +158,16 @@ impl Server {
         let mut shard = None;
         let mut records = Records::Here(state.clone());
         if let Some(sharing) = &config.sharing {
-            let own = state.own_number(random_number()?)?;
-            let found = Shard::connect(sharing, own, listen)?;
+            let found = Shard::connect(sharing, state.own_number(random_number()?)?, listen)?;
+            if !sharing.history.is_zero() {
+                found.spawn(found.clone().compact(sharing.history));
+            }
             records = Records::Shared(Box::new(found.clone()));
-            shard = Some((found, own, sharing));
+            shard = Some((found, sharing));
         }
         let mut door = None;
         if let Some(address) = config.enrol_listen {
-            if let Some((shard, ..)) = &shard {
+            if let Some((shard, _)) = &shard {
                 let mirror = Mirror::begin(shard.clone(), Admission::of(&state_dir))?;
                 shard.spawn(mirror.run());
             }
@@ -188,9 +190,9 @@ impl Server {
                 let seat = Seat::alone(control_of, memory, records);
                 (seat.map_err(|error| Failure::unavailable(error.to_string()))?, None)
             }
-            Some((shard, own, sharing)) => {
+            Some((shard, sharing)) => {
                 let lease = sharing.serving_lease.as_micros() as u64;
-                let serving = ServingConfig { own, lease, drift_ppm: control_of.drift_ppm };
+                let serving = ServingConfig { own: shard.holder(), lease, drift_ppm: control_of.drift_ppm };
                 (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
             }
         };
