@@ -4,50 +4,72 @@ use crate::control::{Abort, LISTING_MOST, ListRequest, Listed, Listing, Queued, 
 use crate::engine::Engine;
 use crate::request::{Request, Standing};
 use crate::task;
-use wayside_protocol::{Mode, RequestId};
+use wayside_protocol::{Mode, RequestId, Time, Token};
 use wayside_wire::slot_of;
+
+/// What is copied of a request while the session's lock is held; the texts are made afterwards.
+struct Seen {
+    id: RequestId,
+    label: String,
+    name: u64,
+    mode: Mode,
+    since: Time,
+    /// Of a hold.
+    token: Option<Token>,
+    task: u64,
+}
+
+impl Seen {
+    fn of(request: &Request) -> Seen {
+        let held = request.standing == Standing::Held;
+        Seen {
+            id: request.id,
+            label: request.label(),
+            name: request.name,
+            mode: request.mode,
+            since: request.since,
+            token: held.then_some(request.grant.token),
+            // Who tries will go on, whatever the others do.
+            task: if held || !request.tries { request.task } else { 0 },
+        }
+    }
+
+    fn listed(self, now: Time, slots: u32) -> Listed {
+        let (task, parent) = task::shown(self.task);
+        Listed {
+            name: self.label,
+            name_id: format!("{:016x}", self.name),
+            slot: slot_of(self.name, slots),
+            mode: if self.mode == Mode::Shared { "shared" } else { "exclusive" }.into(),
+            state: if self.token.is_some() { "held" } else { "waiting" }.into(),
+            since_us: now.since(self.since),
+            token: self.token.map_or_else(String::new, |token| token.to_string()),
+            request: request_text(self.id.0),
+            task,
+            parent,
+        }
+    }
+}
 
 /// Holds and waits with their names, for people and for the search for deadlocks.
 pub(crate) fn listing(engine: &Engine, asked: &ListRequest) -> Listing {
-    engine.visit(|core, now, _| {
-        let slots = core.info().map_or(1, |info| info.slots);
+    let (now, slots, seen, waiters) = engine.visit(|core, now, _| {
         let wanted = |request: &&Request| {
-            asked
-                .waiting_us
-                .is_none_or(|least| request.standing == Standing::Waiting && now.since(request.since) >= least)
+            let old = |least| request.standing == Standing::Waiting && now.since(request.since) >= least;
+            asked.waiting_us.is_none_or(old)
         };
-        let listed = |request: &Request| {
-            let held = request.standing == Standing::Held;
-            // Who tries will go on, whatever the others do.
-            let stands = held || !request.tries;
-            let (task, parent) = task::shown(if stands { request.task } else { 0 });
-            Listed {
-                name: request.label(),
-                name_id: format!("{:016x}", request.name),
-                slot: slot_of(request.name, slots),
-                mode: if request.mode == Mode::Shared { "shared" } else { "exclusive" }.into(),
-                state: if held { "held" } else { "waiting" }.into(),
-                since_us: now.since(request.since),
-                token: if held { request.grant.token.to_string() } else { String::new() },
-                request: request_text(request.id.0),
-                task,
-                parent,
-            }
-        };
-        let entries = core.book.iter().filter(wanted).take(LISTING_MOST).map(listed).collect();
-        let mut queues: Vec<Vec<Queued>> = Vec::new();
-        if asked.waiting_us.is_none() {
-            let mut slot = None;
-            for (of, waiter) in core.node.queues().take(LISTING_MOST) {
-                if slot.replace(of) != Some(of) {
-                    queues.push(Vec::new());
-                }
-                let queued = Queued { handle: waiter.holder, request: request_text(waiter.request.0) };
-                queues.last_mut().expect("pushed above").push(queued);
-            }
-        }
-        Listing { id: asked.id, entries, queues }
-    })
+        let seen: Vec<Seen> = core.book.iter().filter(wanted).take(LISTING_MOST).map(Seen::of).collect();
+        let queues = core.node.queues().take(if asked.waiting_us.is_none() { LISTING_MOST } else { 0 });
+        let waiters: Vec<_> = queues.map(|(slot, waiter)| (slot, waiter.holder, waiter.request)).collect();
+        (now, core.info().map_or(1, |info| info.slots), seen, waiters)
+    });
+    let queued = |&(_, handle, request): &(u32, u16, RequestId)| Queued { handle, request: request_text(request.0) };
+    let queues = waiters.chunk_by(|one, next| one.0 == next.0).map(|queue| queue.iter().map(queued).collect());
+    Listing {
+        id: asked.id,
+        entries: seen.into_iter().map(|seen| seen.listed(now, slots)).collect(),
+        queues: queues.collect(),
+    }
 }
 
 /// Gives a wait up that the daemon has found in a deadlock.

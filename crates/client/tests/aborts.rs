@@ -6,14 +6,18 @@ mod support;
 use std::future::Future;
 use std::os::unix::net::UnixListener;
 use std::pin::pin;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
 use std::task::{Context, Waker};
 use std::thread;
+use std::time::Duration;
 use support::control::Daemon;
 use support::{TestSwitch, eventually};
 use wayside_client::control::{Abort, Greeting, ListRequest, Listed, Listing, Queued, Welcome};
 use wayside_client::{Error, SOCKET_VARIABLE, Session, TASK_VARIABLE, Task};
 
+/// Longer than any machine keeps a thread from its processor.
+const LEASE: Duration = Duration::from_secs(30);
 const CYCLE: &str = "a waits for \"b\", which waits for a";
 
 /// The daemon's end of a session's connection.
@@ -60,9 +64,9 @@ fn waits_are_given_up_with_their_cycle_and_nothing_else_is() {
     }
     let switch = TestSwitch::start();
     let listener = UnixListener::bind(&path).unwrap();
-    let session = switch.session();
+    let session = switch.builder().lease(LEASE).connect().unwrap();
     let mut daemon = greeted(&listener, &session);
-    let other = switch.session();
+    let other = switch.builder().lease(LEASE).connect().unwrap();
     let mut others = greeted(&listener, &other);
     let held = other.lock("b").acquire().unwrap();
     let own = session.info().unwrap().handle;
@@ -115,9 +119,21 @@ fn waits_are_given_up_with_their_cycle_and_nothing_else_is() {
     });
     eventually(|| other.lock_many(["a", "c"]).try_lock().is_ok());
 
+    // Who tries stands still for nobody, even if no answer comes.
+    switch.faults.mute.store(true, SeqCst);
+    let mut tries = Box::pin(task.scope(session.lock("e").try_lock_async()));
+    assert!(tries.as_mut().poll(&mut context).is_pending());
+    let wait = waiting(&mut daemon);
+    assert_eq!((wait.name.as_str(), wait.task.as_str()), ("e", ""));
+    switch.faults.mute.store(false, SeqCst);
+    let tried = support::block_on(tries).unwrap();
+    let of = |daemon: &mut Daemon, name: &str| list(daemon, None).entries.into_iter().find(|entry| entry.name == name);
+    assert_eq!(of(&mut daemon, "e").unwrap().task, task.to_string(), "what it then holds is its task's");
+    drop(tried);
+
     // A hold stays, whoever asks; and so does what is no request.
     let guard = thread::scope(|scope| scope.spawn(|| session.lock("d").acquire().unwrap()).join().unwrap());
-    let of_hold = |daemon: &mut Daemon| list(daemon, None).entries.into_iter().find(|entry| entry.name == "d").unwrap();
+    let of_hold = |daemon: &mut Daemon| of(daemon, "d").unwrap();
     let hold = of_hold(&mut daemon);
     for request in [hold.request.as_str(), "ffffffffffffffff", "none", ""] {
         abort(&mut daemon, request);

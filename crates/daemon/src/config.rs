@@ -110,7 +110,7 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_DEADLOCKS", value_name = "WHAT")]
     deadlocks: Option<String>,
 
-    /// How often to look for them; waits that are younger are left alone [default: 10s]
+    /// How often to look for them, if any wait has lasted as long [default: 10s]
     #[arg(long, env = "WAYSIDE_DEADLOCK_PERIOD", value_name = "TIME")]
     deadlock_period: Option<String>,
 

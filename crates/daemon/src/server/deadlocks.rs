@@ -42,15 +42,24 @@ impl Tally {
 pub async fn search(control: &Control) -> Search {
     let mut search = Search { found: Vec::new(), unconfirmed: 0, silent: Vec::new(), partial: Vec::new() };
     let first = picture(control, &mut search).await;
-    let suspected = suspects(&first);
+    // This thread has connections to serve, whose ends others wait for.
+    let (first, suspected) = aside(move || {
+        let suspected = suspects(&first);
+        (first, suspected)
+    })
+    .await;
     if suspected > 0 {
         search.silent.clear();
         search.partial.clear();
         let second = picture(control, &mut search).await;
-        search.found = find(&first, &second);
+        search.found = aside(move || find(&first, &second)).await;
         search.unconfirmed = suspected.saturating_sub(search.found.len());
     }
     search
+}
+
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("it does not panic, and nobody ends it")
 }
 
 async fn picture(control: &Control, search: &mut Search) -> Picture {
