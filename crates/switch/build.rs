@@ -15,6 +15,9 @@ fn main() {
         core.file(format!("{DATAPLANE}/cases/race_native.c"));
         core.file(format!("{DATAPLANE}/cases/siphash_native.c"));
     }
+    if env::var_os("CARGO_FEATURE_MEANWHILE").is_some() {
+        core.file(format!("{DATAPLANE}/cases/meanwhile_native.c"));
+    }
     // Optimized in every profile: the simulator and the tests send millions of packets through it. A warning stops our
     // own tests, and nobody's build with a compiler that warns of more.
     core.std("gnu11").opt_level(2).extra_warnings(true).warnings_into_errors(tested).compile("wayside_core");

@@ -103,6 +103,16 @@ const _: () = {
 
 unsafe extern "C" {
     pub(crate) fn ws_process(view: *const View, packet: *mut u8, length: u32, from_port: u16) -> RawVerdict;
+    #[cfg(feature = "meanwhile")]
+    pub(crate) fn ws_process_meanwhile(
+        view: *const View,
+        packet: *mut u8,
+        length: u32,
+        from_port: u16,
+        is_blind: u32,
+        turn: extern "C" fn(*mut core::ffi::c_void, u32),
+        context: *mut core::ffi::c_void,
+    ) -> RawVerdict;
     pub(crate) fn ws_process_copy(view: *const View, packet: *mut u8, length: u32) -> core::ffi::c_int;
     pub(crate) fn ws_counter_count() -> u32;
     pub(crate) fn ws_counter_name(counter: u32) -> *const core::ffi::c_char;

@@ -46,6 +46,43 @@ impl Switch {
         Verdict::from(raw)
     }
 
+    /// As [`Switch::process`], on one of two processors: before and after each compare-and-swap of the decision
+    /// `meanwhile` gets a turn, with the number of turns before it. It may do to the switch what another processor
+    /// could, `process` included, but must not call this again. `is_blind`: the core does not read the holder's word
+    /// again after it has won a slot, which is wrong.
+    #[cfg(feature = "meanwhile")]
+    pub fn process_meanwhile(
+        &self,
+        now: Time,
+        packet: &mut [u8],
+        from: SocketAddrV4,
+        is_blind: bool,
+        meanwhile: &mut dyn FnMut(u32),
+    ) -> Verdict {
+        extern "C" fn turn(context: *mut core::ffi::c_void, step: u32) {
+            // SAFETY: the context is the reference below, which nobody else uses until the core returns.
+            let meanwhile = unsafe { &mut *context.cast::<&mut dyn FnMut(u32)>() };
+            meanwhile(step);
+        }
+        let view = self.view(now);
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        let mut meanwhile = meanwhile;
+        let context = (&raw mut meanwhile).cast();
+        // SAFETY: as in `process`; a panic in `turn` ends the program instead of unwinding through C.
+        let raw = unsafe {
+            layout::ws_process_meanwhile(
+                &view,
+                packet.as_mut_ptr(),
+                length,
+                from.port(),
+                is_blind.into(),
+                turn,
+                context,
+            )
+        };
+        Verdict::from(raw)
+    }
+
     /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent. False: the agent has no key, and
     /// must not get it.
     ///

@@ -26,6 +26,9 @@ unsafe impl Zeroable for Keys {}
 // SAFETY: an atomic integer.
 unsafe impl Zeroable for AtomicU64 {}
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// A table of fixed length. Begins on a cache line.
 pub(crate) struct Zeroed<T: Zeroable> {
     start: NonNull<T>,
@@ -35,7 +38,10 @@ pub(crate) struct Zeroed<T: Zeroable> {
 
 /// Whom the memory is to be given back to.
 enum Home {
-    Heap(Layout),
+    Heap {
+        block: NonNull<u8>,
+        layout: Layout,
+    },
     #[cfg(feature = "xdp")]
     Mapping {
         bytes: usize,
@@ -51,12 +57,17 @@ impl<T: Zeroable> Zeroed<T> {
     /// # Panics
     /// If the table would be larger than the address space.
     pub(crate) fn new(count: usize) -> Self {
-        let layout = Layout::array::<T>(count.max(1)).and_then(|layout| layout.align_to(64));
+        // The line's alignment is not asked for but made: for what is aligned to more than its own words the allocator
+        // would write the zeros itself, into pages that the system has for nothing as long as nobody touches them.
+        let bytes = count.max(1).checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(LINE));
+        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, align_of::<u64>()).ok());
         let layout = layout.expect("a table larger than the address space");
-        // SAFETY: the layout has at least one element, so it isn't empty.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
-        Self { start, count, home: Home::Heap(layout) }
+        // SAFETY: the layout is not empty.
+        let block = unsafe { alloc_zeroed(layout) };
+        let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
+        // SAFETY: less than a line further, and there is a line more than the table needs.
+        let start = unsafe { block.add(block.align_offset(LINE)) }.cast();
+        Self { start, count, home: Home::Heap { block, layout } }
     }
 
     /// The memory of a BPF map of `count` values of this type. What is in it stays.
@@ -90,7 +101,7 @@ impl<T: Zeroable> Drop for Zeroed<T> {
     fn drop(&mut self) {
         match self.home {
             // SAFETY: allocated with this layout in `new`; the elements need no drop.
-            Home::Heap(layout) => unsafe { dealloc(self.start.as_ptr().cast(), layout) },
+            Home::Heap { block, layout } => unsafe { dealloc(block.as_ptr(), layout) },
             // SAFETY: mapped with this length in `map`.
             #[cfg(feature = "xdp")]
             Home::Mapping { bytes } => unsafe {
