@@ -7,6 +7,8 @@
 use crate::agent::{Agent, Party};
 use crate::books::{Book, Books, Place};
 use crate::map::IdMap;
+use crate::mutant::Mutant;
+use crate::node::NodeConfig;
 use crate::{Handle, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -177,31 +179,64 @@ impl Agency {
     }
 }
 
-/// How long a dead handle's packets are ignored, in microseconds: handles rest 60 s before they are given again.
-const DEAD_FOR: u64 = 45_000_000;
+/// Bits of a request id below those that name its session, and how many those are.
+const COUNTER_BITS: u32 = 40;
+const INCARNATION_BITS: u32 = 64 - COUNTER_BITS;
 
-/// Handles whose session is over. Whatever speaks for them is ignored: a copy in flight, a place in a queue that comes
-/// along with an agency, a hold that was reported before they died.
+/// Sessions that are over: of every handle the latest, and with it those before. Whatever speaks for them is ignored: a
+/// copy in flight, a place in a queue that comes along with an agency, a hold that was reported before they died.
+/// However late it comes: the holder that an agent would grant it to is not there to give it back.
+///
+/// A handle is given again. What its next session asks for has higher ids, and a late copy of a DOWN says nothing about
+/// that session.
 #[derive(Default)]
 pub struct Dead {
-    since: IdMap<Handle, Time>,
+    latest: IdMap<Handle, u64>,
 }
 
 impl Dead {
-    pub fn note(&mut self, handle: Handle, now: Time) {
-        self.since.retain(|_, since| now.since(*since) < DEAD_FOR);
-        self.since.insert(handle, now);
+    /// This session of the handle is over.
+    pub fn note(&mut self, handle: Handle, incarnation: u64) {
+        let latest = self.latest.entry(handle).or_insert(incarnation);
+        *latest = (*latest).max(incarnation);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.since.is_empty()
+        self.latest.is_empty()
     }
 
-    pub fn has(&self, handle: Handle, now: Time) -> bool {
-        !self.is_empty() && self.since.get(&handle).is_some_and(|since| now.since(*since) < DEAD_FOR)
+    /// Whether the session that made this request is over.
+    pub fn has(&self, handle: Handle, request: u64, config: &NodeConfig) -> bool {
+        if config.is_broken(Mutant::DeadByHandle) {
+            return self.latest.contains_key(&handle);
+        }
+        let is_earlier = |latest: u64| {
+            let sessions = latest.wrapping_sub(request >> COUNTER_BITS) << COUNTER_BITS >> COUNTER_BITS;
+            sessions < 1 << (INCARNATION_BITS - 1)
+        };
+        !self.is_empty() && self.latest.get(&handle).is_some_and(|latest| is_earlier(*latest))
     }
 
     pub fn clear(&mut self) {
-        self.since.clear();
+        self.latest.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_are_the_latest_session_of_a_handle_and_those_before() {
+        let config = NodeConfig::new(0);
+        for incarnation in [9_u64, 1 << 24, 5 << 24 | 1] {
+            let request = |incarnation: u64| incarnation << COUNTER_BITS | 17;
+            let mut dead = Dead::default();
+            dead.note(3, incarnation);
+            dead.note(3, incarnation - 2);
+            assert!(dead.has(3, request(incarnation), &config) && dead.has(3, request(incarnation - 5), &config));
+            assert!(!dead.has(3, request(incarnation + 1), &config), "its next session lives");
+            assert!(!dead.has(4, request(incarnation), &config), "another's lives");
+        }
     }
 }

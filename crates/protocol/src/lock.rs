@@ -149,8 +149,6 @@ impl Request {
 
 /// Counter bits of a request id.
 const COUNTER_BITS: u32 = 40;
-/// Requests of a node at a time.
-const MOST: usize = 4 << 20;
 
 /// Cells that a table has at first: a power of two.
 const CELLS_FIRST: usize = 64;
@@ -200,6 +198,7 @@ fn empty_cells(count: usize) -> Vec<Cell> {
 /// tries on average; ids whose cell is taken are left out. Only an id of the past may find its cell taken when it comes
 /// back, as a grant that nobody waits for: it lies among the `strays`.
 pub struct Requests {
+    most: usize,
     cells: Vec<Cell>,
     taken: usize,
     strays: SteadyMap<u64, Request>,
@@ -208,14 +207,13 @@ pub struct Requests {
     end: u64,
 }
 
-impl Default for Requests {
-    fn default() -> Self {
-        let cells = empty_cells(CELLS_FIRST);
-        Requests { cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
-    }
-}
-
 impl Requests {
+    /// None yet, and about `most` at a time.
+    pub fn new(most: usize) -> Requests {
+        let cells = empty_cells(CELLS_FIRST);
+        Requests { most, cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
+    }
+
     /// Begins the ids of an incarnation; `counter` is 1, or higher where a test wants the end to be near.
     pub fn start(&mut self, incarnation: u64, counter: u64) {
         let base = incarnation << COUNTER_BITS;
@@ -261,7 +259,7 @@ impl Requests {
     /// Twice as many cells: ids that had different ones have different ones again.
     #[cold]
     fn grow(&mut self) -> Result<(), AcquireError> {
-        if self.taken >= MOST {
+        if self.taken >= self.most {
             return Err(AcquireError::TooMany);
         }
         let cells = empty_cells(2 * self.cells.len());
@@ -276,7 +274,7 @@ impl Requests {
 
     /// Remembers to give back a grant that nobody waits for.
     pub fn insert_returning(&mut self, id: u64, request: Request) -> bool {
-        if self.strays.len() >= MOST {
+        if self.strays.len() >= self.most {
             return false;
         }
         self.strays.insert(id, request);
@@ -373,7 +371,7 @@ mod tests {
     /// Whatever comes out of a packet is looked for here.
     #[test]
     fn an_empty_cell_is_found_by_no_id() {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(1 << 20);
         requests.start(0xff_ffff, 1);
         let ids = [0, 1, 2, u64::MAX, u64::MAX - 1, 0xff_ffff << COUNTER_BITS];
         assert!(ids.iter().all(|&id| requests.get(id).is_none()), "before any");
@@ -388,7 +386,7 @@ mod tests {
     #[test]
     fn the_oldest_id_is_that_of_the_oldest_request_however_many_came_after() {
         for more in [1, CELLS_FIRST as u64 / 4, 10 * CELLS_FIRST as u64] {
-            let mut requests = Requests::default();
+            let mut requests = Requests::new(1 << 20);
             requests.start(9, 1);
             let (kept, _) = requests.add().unwrap();
             let mut last = kept;
@@ -408,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_table_that_grows_keeps_what_it_has() {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(1 << 20);
         requests.start(3, 1);
         let mut ids: Vec<u64> = Vec::new();
         for name in 0..10 * CELLS_FIRST as u64 {

@@ -47,6 +47,24 @@ pub enum Mutant {
     ForgetHolds,
     /// A standby does not wait until the lease of the switch that serves is over.
     HastySuccessor,
+    /// A grant of a request that is over is taken for another one that waits for the same name.
+    AnyRequest,
+    /// What a node gives back frees the slot, whoever else holds it: the paper's RELEASE by the agent's own server.
+    FreeUnderReaders,
+    /// An agent asks for a change once: what is lost is lost.
+    ChangeOnce,
+    /// An agent's sequence begins anew when it has come to its end.
+    SequenceWraps,
+    /// Heartbeats do not say which requests are over.
+    KeepOldest,
+    /// The dead are known by their handle alone, as if it were never given again.
+    DeadByHandle,
+    /// A handle is given again before its former session is swept.
+    HastyReuse,
+    /// A switch that has lost its memory takes up the epoch that it had.
+    SameEpoch,
+    /// The switch serves before all slots are recovered.
+    HastyServing,
     /// A node takes packets whatever their tag.
     AnyTag,
     /// The controller begins a rotation without waiting for nodes to follow the last.

@@ -87,6 +87,7 @@ impl Session {
     pub fn new(config: NodeConfig) -> Session {
         Session {
             nonce: config.seed,
+            sequence: config.first_beat - 1,
             config,
             phase: Phase::Idle,
             info: None,
@@ -94,7 +95,6 @@ impl Session {
             pause: PAUSE_FIRST,
             due: Time(u64::MAX),
             beats: Default::default(),
-            sequence: 0,
         }
     }
 
@@ -285,6 +285,7 @@ impl Session {
     }
 
     fn send_beat(&self, now: Time, kind: u8, flags: u16, oldest: u64, info: &SessionInfo, out: &mut Outbox) {
+        let oldest = if self.config.is_broken(Mutant::KeepOldest) { 0 } else { oldest };
         let body = Heartbeat { sequence: self.sequence, oldest, sent_us: now.0, incarnation: info.incarnation };
         let header = Header { flags, ..self.header(service::FABRIC, kind, 0) };
         out.body(0, header, FabricKind::Heartbeat.body().bytes(0), |packet, at| body.write(packet, at));

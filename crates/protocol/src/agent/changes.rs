@@ -1,6 +1,7 @@
 //! What the agent asks the switch for: RETENURE and its outcomes.
 
 use super::{After, Agent, Change, Desk, Pending, fill};
+use crate::mutant::Mutant;
 use crate::{Mode, Stamp, Time};
 use wayside_wire::{Entry, Header, SlotBits, SlotState, header_flag, kind, limits};
 
@@ -123,7 +124,9 @@ impl Agent {
             pending.pause = (pending.pause * 2).min(most);
             pending.due = desk.now + pending.pause;
             pending.again = true;
-            self.send_pending(desk);
+            if !desk.config.is_broken(Mutant::ChangeOnce) {
+                self.send_pending(desk);
+            }
         }
         if self.heir.as_ref().is_some_and(|heir| heir.until <= desk.now) {
             self.give_up_waiters();

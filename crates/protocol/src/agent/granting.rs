@@ -21,6 +21,12 @@ impl Agent {
             let change = if idle { Change::Free } else { Change::Renew { tryable: false } };
             return self.start(change, desk);
         }
+        if self.has_to_close() {
+            if !self.joins_are_known(desk) {
+                return self.note_gap(desk);
+            }
+            return self.start(Change::Renew { tryable: self.tryable }, desk);
+        }
         if self.first_takes_over(desk.me) {
             return self.hand_over(desk);
         }
@@ -42,7 +48,7 @@ impl Agent {
         if desk.dead.is_empty() || desk.config.is_broken(Mutant::BelieveTheDead) {
             return;
         }
-        let lives = |p: &Party| !desk.dead.has(p.holder, desk.now);
+        let lives = |p: &Party| !desk.dead.has(p.holder, p.request, desk.config);
         self.holders.retain(lives);
         self.queue.retain(lives);
         self.late.retain(lives);
@@ -65,6 +71,12 @@ impl Agent {
             && self.joins.complete()
             && self.heir_is_complete()
             && self.queue.iter().all(|p| p.name == first.name)
+    }
+
+    /// Readers go first here, and none of them has the name that somebody wants alone: from now on the agent decides.
+    fn has_to_close(&self) -> bool {
+        let is_held = |name| self.holders.iter().any(|p| p.name == name);
+        self.open && self.queue.iter().any(|p| p.mode == Mode::Exclusive && !is_held(p.name))
     }
 
     pub(super) fn hand_over(&mut self, desk: &mut Desk) {
@@ -96,7 +108,8 @@ impl Agent {
                 }
                 break;
             }
-            if party.mode == Mode::Exclusive && self.sequence == limits::MAX_SEQUENCE {
+            let wraps = desk.config.is_broken(Mutant::SequenceWraps);
+            if party.mode == Mode::Exclusive && self.sequence == limits::MAX_SEQUENCE && !wraps {
                 self.start(Change::Renew { tryable: self.tryable }, desk);
                 break;
             }
@@ -121,7 +134,7 @@ impl Agent {
 
     pub(super) fn grant(&mut self, party: Party, desk: &mut Desk) {
         if party.mode == Mode::Exclusive && !desk.config.is_broken(Mutant::SameSequence) {
-            self.sequence += 1;
+            self.sequence = self.sequence.wrapping_add(1);
         }
         let party = Party { token: Token::new(self.stamp, self.sequence), tries: false, ..party };
         self.holders.push(party);
@@ -144,6 +157,15 @@ impl Agent {
             _ if self.holders.is_empty() => self.reminder = None,
             None => self.reminder = Some((desk.now + pause, pause)),
             Some(_) => {}
+        }
+    }
+
+    /// Somebody new waits. However many come, each holder is told in time: one of them may be a ghost that all wait
+    /// for.
+    pub(super) fn hasten_reminder(&mut self, desk: &Desk) {
+        let pause = desk.config.retransmit_most_us;
+        if let Some((due, between)) = &mut self.reminder {
+            (*due, *between) = ((*due).min(desk.now + pause), pause);
         }
     }
 

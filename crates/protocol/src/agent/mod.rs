@@ -14,7 +14,7 @@
 //!   forget the gap and the holder in it.
 //! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
 //! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
-//! * In OPEN no exclusive request is in `queue`.
+//! * In OPEN no exclusive request is in `queue`, but where readers go first: it waits there while its name is held.
 //! * Within a name, nobody overtakes a conflicting waiter.
 
 mod changes;
@@ -33,11 +33,6 @@ use crate::{Handle, Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use wayside_wire::{SlotBits, SlotState, header_flag};
-
-/// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
-const RETIRED_MOST: usize = 1_024;
-/// Waiters beyond this are told BUSY with RETRY: `position` counts them in 16 bits.
-const WAITERS_MOST: usize = 60_000;
 
 /// A RETENURE that the agent has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,8 +231,8 @@ impl Agent {
 
     /// ACQUIRE, forwarded by the switch or from this node. `snapshot`: the slot as the switch saw it.
     pub fn on_acquire(&mut self, party: Party, snapshot: Option<(Stamp, SlotBits)>, desk: &mut Desk) -> Taken {
-        if let Some((stamp, bits)) = snapshot.filter(|(stamp, _)| *stamp == self.stamp) {
-            debug_assert_eq!(stamp, self.stamp);
+        let current = snapshot.filter(|(stamp, _)| *stamp == self.stamp).map(|(_, bits)| bits);
+        if let Some(bits) = current {
             self.learn_state(bits);
         }
         let known = (party.holder, party.request);
@@ -253,21 +248,33 @@ impl Agent {
             waiter.port = party.port;
             return Taken::Yes;
         }
-        if self.open && party.mode == Mode::Exclusive {
+        // Where readers go first the switch forwards it as it is, and leaves it to the agent when to close the slot.
+        let left_open = current.is_some_and(|bits| bits.state == SlotState::Open);
+        if self.open && party.mode == Mode::Exclusive && !left_open {
             return Taken::Bounce;
         }
-        if self.queue.len() + self.late.len() >= WAITERS_MOST {
-            self.refuse(party, header_flag::RETRY, desk);
-            return Taken::Yes;
-        }
-        self.reminder = None;
+        let is_full = self.queue.len() + self.late.len() >= desk.config.waiters_most;
+        self.hasten_reminder(desk);
         if self.heir_is_complete() {
             self.queue.push_back(party)
         } else {
             self.late.push_back(party)
         }
         self.serve(desk);
+        if is_full {
+            self.refuse_waiting(party, desk);
+        }
         Taken::Yes
+    }
+
+    /// There is no room for it to wait. Who could be granted at once was: it may hold what all the others wait for.
+    fn refuse_waiting(&mut self, party: Party, desk: &mut Desk) {
+        let before = self.queue.len() + self.late.len();
+        self.queue.retain(|p| !p.is(party.holder, party.request));
+        self.late.retain(|p| !p.is(party.holder, party.request));
+        if self.queue.len() + self.late.len() < before {
+            self.refuse(party, header_flag::RETRY, desk);
+        }
     }
 
     /// RELEASE or CANCEL: this (holder, request) is over. `ordinal` if its grant was a join of tenure `stamp`.
@@ -278,6 +285,9 @@ impl Agent {
         if desk.config.is_broken(Mutant::ReleaseAnything) {
             self.holders.clear();
         }
+        if desk.config.is_broken(Mutant::FreeUnderReaders) && holder == desk.me {
+            self.holders.clear();
+        }
         if desk.config.is_broken(Mutant::ReleaseByHandle) {
             self.holders.retain(|p| p.holder != holder);
         }
@@ -286,7 +296,7 @@ impl Agent {
         }
         self.remove(holder, request);
         if holder != desk.me {
-            if self.retired.len() == RETIRED_MOST {
+            if self.retired.len() >= desk.config.retired_most {
                 self.retired.remove(0);
             }
             if !self.retired.contains(&(holder, request)) {

@@ -132,7 +132,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Round robin, so that a handle rests as long as possible.
     fn free_handle(&self, now: Time) -> Option<Handle> {
         let count = self.memory.max_handle();
-        let free = |handle: &Handle| self.sessions.is_free(now, *handle, self.config.quarantine);
+        let free = |handle: &Handle| self.sessions.is_free(now, *handle, &self.config);
         let latest = self.counters.handle.min(count);
         (latest + 1..=count).chain(1..=latest).find(free)
     }

@@ -28,7 +28,7 @@ mod store;
 mod tests;
 
 use crate::memory::{NodeEntry, NodeWord, SwitchMemory};
-use crate::{Handle, Time};
+use crate::{Handle, Mutant, Time};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -244,7 +244,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn raise_epoch(&mut self, now: Time) -> bool {
         // Empty, or of a time before another switch served.
         let foreign = self.memory.epoch() != self.counters.epoch;
-        let counters = Counters { epoch: self.counters.epoch.max(self.memory.epoch()) + 1, ..self.counters };
+        let next = if self.config.is_broken(Mutant::SameEpoch) && self.counters.epoch > 0 { 0 } else { 1 };
+        let counters = Counters { epoch: self.counters.epoch.max(self.memory.epoch()) + next, ..self.counters };
         if counters.epoch > limits::MAX_EPOCH {
             self.notices.push_back(Notice::StoreFailed("every epoch has been used: no token would be higher".into()));
             return false;
@@ -268,7 +269,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.memory.set_epoch(counters.epoch);
         self.booted = true;
         self.notices.push_back(Notice::EpochRaised(counters.epoch));
-        self.recovery = Recovery::default();
+        self.recovery = Recovery::of_everything();
         self.patrol.restart();
         self.adopt_words(now);
         self.recover_everything(now);

@@ -35,6 +35,8 @@ pub(super) struct Recovery {
     censuses: BTreeMap<u64, Census>,
     /// A slot has no tenures left: only another epoch helps.
     exhausted: bool,
+    /// The epoch is new: all slots have to be recovered, and nobody has been asked yet.
+    all_due: bool,
 }
 
 struct Census {
@@ -100,6 +102,11 @@ struct Books {
 }
 
 impl Recovery {
+    /// Of an epoch that has just begun.
+    pub fn of_everything() -> Recovery {
+        Recovery { all_due: true, ..Recovery::default() }
+    }
+
     /// This slot needs a census, unless it is at one.
     pub fn queue(&mut self, namespace: u16, slot: u32) {
         if !self.is_at(namespace, slot) {
@@ -142,6 +149,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let namespace = self.config.namespaces[index].id;
             self.ask_everyone(now, namespace, Scope::All(Rebuilt::default()));
         }
+        self.recovery.all_due = false;
         self.advance(now);
     }
 
@@ -461,7 +469,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn serve_if_recovered(&mut self) {
         let rebuilding = self.recovery.censuses.values().any(|census| matches!(census.scope, Scope::All(_)));
-        if !rebuilding && !self.memory.serving() && self.memory.epoch() == self.counters.epoch {
+        let is_due = (rebuilding || self.recovery.all_due) && !self.config.is_broken(Mutant::HastyServing);
+        if !is_due && !self.memory.serving() && self.memory.epoch() == self.counters.epoch {
             self.memory.set_serving(true);
             self.patrol.hurry();
             self.notices.push_back(Notice::Serving(self.counters.epoch));

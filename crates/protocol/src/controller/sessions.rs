@@ -10,7 +10,7 @@
 //! handles of the dead one's namespace.
 
 use super::store::{SessionRecord, Stage};
-use super::{Controller, Notice, Record, Store};
+use super::{Config, Controller, Notice, Record, Store};
 use crate::memory::{NodeWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -154,10 +154,13 @@ impl Sessions {
     }
 
     /// Whether a new session may take the handle.
-    pub fn is_free(&self, now: Time, handle: Handle, quarantine: u64) -> bool {
+    pub fn is_free(&self, now: Time, handle: Handle, config: &Config) -> bool {
+        if config.is_broken(Mutant::HastyReuse) && !self.live.contains(&handle) {
+            return true;
+        }
         match self.by_handle.get(&handle).map(|session| &session.life) {
             None => true,
-            Some(Life::AtRest { since }) => now.since(*since) >= quarantine,
+            Some(Life::AtRest { since }) => now.since(*since) >= config.quarantine,
             Some(_) => false,
         }
     }

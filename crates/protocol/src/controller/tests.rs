@@ -451,6 +451,26 @@ fn after_a_restart_the_switch_serves_when_all_have_reported_or_expired() {
     assert_eq!((bench.slot(9).agent, bench.slot(9).tenure), (1, 1));
 }
 
+/// Whoever ends with the old epoch must not be taken for the last one that had to report.
+#[test]
+fn a_session_that_is_over_when_the_epoch_is_raised_lets_nobody_serve_before_the_others_have_reported() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.hold(9, 1, 5);
+    // The controller died after it had expired the word, and before it could write that down.
+    bench.memory.words.borrow_mut().get_mut(&2).expect("enrolled").state = NodeState::Expired;
+    bench.memory.slots.borrow_mut().insert(3, SlotWord::unheld(limits::MAX_TENURE));
+    bench.memory.serving.set(false);
+    bench.restart_controller();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, false), "node 1 has not reported");
+    let census = bench.sent(lock::CENSUS).pop().expect("asked");
+    let echo = Entry { request: Bench::id_of(&census), slot: limits::ALL_SLOTS, ..Entry::default() };
+    bench.lock(1, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[echo]);
+    bench.pass(config().poll_period);
+    assert!(bench.memory.serving());
+}
+
 fn keys_of(enrolment: &Enrolment, epoch: u32, rotation: u32) -> Keys {
     enrolment.secret.expect("signed").keys(Period { incarnation: enrolment.incarnation, epoch, rotation })
 }

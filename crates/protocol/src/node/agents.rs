@@ -35,7 +35,7 @@ impl Node {
     /// ACQUIRE, RELEASE, CANCEL, DOWNGRADE or JOIN that the switch sent to its slot's agent.
     pub(super) fn on_forwarded(&mut self, now: Time, header: &Header, entry: Entry) {
         let mut entry = entry;
-        if self.is_over(now, header.kind, &entry) {
+        if self.is_over(header.kind, &entry) {
             if header.kind != kind::lock::JOIN {
                 return;
             }
@@ -62,8 +62,8 @@ impl Node {
     }
 
     /// Whether the packet speaks for a node that is dead, or asks for a request of this node that has ended.
-    fn is_over(&self, now: Time, packet: u8, entry: &Entry) -> bool {
-        if self.dead.has(entry.holder, now) && !self.config.is_broken(Mutant::BelieveTheDead) {
+    fn is_over(&self, packet: u8, entry: &Entry) -> bool {
+        if self.dead.has(entry.holder, entry.request, &self.config) && !self.config.is_broken(Mutant::BelieveTheDead) {
             return true;
         }
         let asks = matches!(packet, kind::lock::ACQUIRE | kind::lock::JOIN);
@@ -470,7 +470,7 @@ impl Node {
         if self.config.is_broken(Mutant::BelieveTheDead) {
             return;
         }
-        self.dead.note(dead, now);
+        self.dead.note(dead, body.incarnation);
         let slots = self.agency.slots();
         for &slot in &slots {
             // A plain book knows of nobody but this node.
@@ -483,8 +483,9 @@ impl Node {
                 book.handing = None;
             }
             if let Some(book) = self.agency.get(slot) {
-                book.limbo.retain(|s| s.entry.holder != dead || s.kind == kind::lock::JOIN);
-                for stray in book.limbo.iter_mut().filter(|s| s.entry.holder == dead) {
+                let is_over = |entry: &Entry| self.dead.has(entry.holder, entry.request, &self.config);
+                book.limbo.retain(|s| !is_over(&s.entry) || s.kind == kind::lock::JOIN);
+                for stray in book.limbo.iter_mut().filter(|s| is_over(&s.entry)) {
                     stray.entry.flags |= entry_flag::DEAD;
                 }
             }

@@ -49,6 +49,14 @@ pub struct NodeConfig {
     pub gap_us: u64,
     /// First value of the request counter: 1, or more where a test wants its end to be near.
     pub first_request: u64,
+    /// Sequence of the first heartbeat: 1, or more where a test wants the end of 56 bits to be near.
+    pub first_beat: u64,
+    /// Requests at a time, looked at whenever there are twice as many as ever before.
+    pub requests_most: usize,
+    /// Waiters of an agent beyond which more are told BUSY with RETRY: `position` counts them in 16 bits.
+    pub waiters_most: usize,
+    /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
+    pub retired_most: usize,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -66,6 +74,10 @@ impl NodeConfig {
             retransmit_most_us: 500_000,
             gap_us: 20_000,
             first_request: 1,
+            first_beat: 1,
+            requests_most: 4 << 20,
+            waiters_most: 60_000,
+            retired_most: 1_024,
             mutant: None,
         }
     }
@@ -223,8 +235,8 @@ impl Node {
             session: Session::new(config.clone()),
             sealer: None,
             nonce: wayside_wire::mix(config.seed),
+            requests: Requests::new(config.requests_most),
             config,
-            requests: Requests::default(),
             agency: Agency::default(),
             dead: Dead::default(),
             timers: Timers::default(),

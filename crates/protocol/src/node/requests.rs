@@ -336,6 +336,8 @@ impl Node {
 
     /// A grant without the agency: a join, or by an agent.
     fn on_plain_grant(&mut self, now: Time, header: &Header, entry: &Entry) {
+        let taken = self.config.is_broken(Mutant::AnyRequest).then(|| self.for_another(entry)).flatten();
+        let entry = taken.as_ref().unwrap_or(entry);
         let (stamp, bits) = self.snapshot(entry);
         let token = Token::new(stamp, entry.sequence);
         let joined = entry.flags & entry_flag::JOINED != 0;
@@ -358,6 +360,15 @@ impl Node {
             // before.
             State::Returning { .. } => self.return_grant(now, entry.request, Grant { token, ordinal }),
         }
+    }
+
+    /// [`Mutant::AnyRequest`]: the grant as one of another request.
+    fn for_another(&self, entry: &Entry) -> Option<Entry> {
+        let mode = Party::from_entry(entry).mode;
+        let alike = |r: &Request| r.state == State::Waiting && (r.name, r.mode) == (entry.name, mode);
+        let is_over = self.requests.get(entry.request).is_none_or(|r| matches!(r.state, State::Returning { .. }));
+        let another = self.requests.iter().find(|(_, request)| is_over && alike(request));
+        another.map(|(RequestId(request), _)| Entry { request, ..*entry })
     }
 
     fn return_grant(&mut self, now: Time, id: u64, latest: Grant) {

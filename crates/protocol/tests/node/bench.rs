@@ -43,8 +43,12 @@ impl Bench {
     }
 
     pub fn with_lease(nodes: usize, lease: u64) -> Bench {
+        Bench::with(nodes, lease, Policy::Fair, &NodeConfig::new(1))
+    }
+
+    pub fn with(nodes: usize, lease: u64, policy: Policy, config: &NodeConfig) -> Bench {
         let switch = Switch::new(SwitchConfig { slots: SLOTS, max_handle: 100 });
-        switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first namespace fits");
+        switch.add_namespace(1, SLOTS, policy).expect("the first namespace fits");
         switch.set_epoch(EPOCH);
         switch.set_serving(true);
         let mut bench = Bench {
@@ -56,15 +60,15 @@ impl Bench {
             to_controller: Vec::new(),
         };
         for index in 0..nodes {
-            bench.enrol(index, lease);
+            bench.enrol(index, lease, config);
         }
         bench.run();
         bench
     }
 
     /// Plays the controller for one node.
-    fn enrol(&mut self, index: usize, lease: u64) {
-        let mut node = Node::new(NodeConfig::new(1 + index as u64));
+    fn enrol(&mut self, index: usize, lease: u64, config: &NodeConfig) {
+        let mut node = Node::new(NodeConfig { seed: 1 + index as u64, ..config.clone() });
         node.start(self.now);
         let enrol = node.transmit().expect("a node enrols").packet.to_vec();
         let nonce = wayside_wire::Enrol::read(&enrol, BODY).nonce;

@@ -2,4 +2,5 @@
 
 mod bench;
 mod chaos;
+mod mends;
 mod workflows;

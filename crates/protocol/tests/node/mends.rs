@@ -1,0 +1,118 @@
+//! What the simulator has found, step by step.
+
+use crate::bench::{Bench, Flying, LEASE, address, handle};
+use wayside_protocol::{Acquire, Event, Mode, NodeConfig};
+use wayside_wire::{BODY, Header, Heartbeat, LockKind, Policy, SlotState, kind, service};
+
+const NAME: u64 = 5;
+/// Of the same slot.
+const OTHER: u64 = NAME + crate::bench::SLOTS as u64;
+
+/// The packet says of which session of the handle it speaks.
+#[test]
+fn a_late_copy_of_a_down_says_nothing_about_the_handles_next_session() {
+    let mut bench = Bench::new(2);
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, first);
+    let mut down = vec![0; BODY + Heartbeat::BYTES];
+    let header = Header {
+        service: service::FABRIC,
+        kind: kind::fabric::DOWN,
+        destination: handle(0),
+        position: handle(1),
+        ..Header::default()
+    };
+    header.write(&mut down);
+    Heartbeat { incarnation: 50, ..Heartbeat::default() }.write(&mut down, BODY);
+    bench.deliver(Flying { to: Some(0), from: address(0, 0), packet: down });
+    let second = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    bench.release(0, first);
+    bench.run();
+    bench.granted(1, second);
+}
+
+#[test]
+fn where_readers_go_first_a_writer_waits_for_those_of_its_name_and_then_has_it_alone() {
+    let mut bench = Bench::with(4, LEASE, Policy::ReadPreferring, &NodeConfig::new(1));
+    let reader = bench.ask(0, NAME, Mode::Shared);
+    bench.run();
+    bench.granted(0, reader);
+    let writer = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    let joins = bench.ask(2, NAME, Mode::Shared);
+    bench.run();
+    bench.granted(2, joins);
+    bench.quiet(1);
+    assert_eq!((bench.slot(NAME).state, bench.slot(NAME).joins), (SlotState::Open, 1), "readers still join");
+    let stranger = bench.ask(3, OTHER, Mode::Exclusive);
+    bench.run();
+    bench.granted(3, stranger);
+    bench.quiet(1);
+    for (node, id) in [(0, reader), (2, joins)] {
+        bench.quiet(1);
+        bench.release(node, id);
+        bench.run();
+    }
+    bench.granted(1, writer);
+    bench.release(1, writer);
+    bench.release(3, stranger);
+    bench.pass(LEASE / 4);
+    assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
+    assert_eq!(bench.to_controller.len(), 0, "nobody had to ask for a census");
+}
+
+/// It may hold what all the others wait for.
+#[test]
+fn a_full_queue_refuses_those_alone_who_would_have_to_wait() {
+    let config = NodeConfig { waiters_most: 1, ..NodeConfig::new(1) };
+    let mut bench = Bench::with(4, LEASE, Policy::Fair, &config);
+    let holder = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, holder);
+    let waits = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    let other = bench.ask(2, OTHER, Mode::Exclusive);
+    let too_many = bench.ask(3, NAME, Mode::Exclusive);
+    bench.pass(20_000);
+    bench.granted(2, other);
+    bench.quiet(3);
+    bench.release(2, other);
+    bench.release(0, holder);
+    bench.pass(20_000);
+    bench.granted(1, waits);
+    bench.release(1, waits);
+    bench.pass(100_000);
+    bench.granted(3, too_many);
+}
+
+/// One of the holders may be a ghost for which all of them wait: its node gives it back when it hears of it.
+#[test]
+fn holders_are_told_again_in_time_however_many_come() {
+    let config = NodeConfig { retransmit_most_us: 50_000, ..NodeConfig::new(1) };
+    let mut bench = Bench::with(3, LEASE, Policy::Fair, &config);
+    let agent = bench.ask(0, NAME, Mode::Shared);
+    bench.run();
+    let closes = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    bench.release(0, agent);
+    bench.run();
+    assert_eq!(bench.granted(0, agent).0.sequence(), 0);
+    bench.granted(1, closes);
+    let own = bench.ask(1, OTHER, Mode::Exclusive);
+    let remote = bench.ask(2, OTHER + crate::bench::SLOTS as u64, Mode::Exclusive);
+    bench.run();
+    bench.granted(1, own);
+    bench.granted(2, remote);
+    let grants = |bench: &mut Bench| bench.count(LockKind::Grant);
+    let before = grants(&mut bench);
+    for _ in 0..20 {
+        let deadline = Some(bench.now + 5_000);
+        let want = Acquire { name: NAME, mode: Mode::Exclusive, try_: false, deadline, port: 5_000 };
+        bench.ask_with(0, want);
+        bench.pass(20_000);
+        assert!(matches!(bench.nodes[0].event(), Some(Event::TimedOut { .. })));
+    }
+    assert!(grants(&mut bench) >= before + 3, "400 ms, and a pause of 50 ms at first");
+}
