@@ -1,5 +1,7 @@
 //! Whoever is on the network and has no key: what he makes of the packets that he has seen.
 
+use wayside_wire::{BODY, Enrol, Header, kind, service};
+
 use crate::dice::Dice;
 use crate::host::Host;
 use crate::network::{Flight, Way};
@@ -22,7 +24,7 @@ pub fn forge(seen: &[Flight], hosts: u64, dice: &mut Dice) -> Flight {
     let mut flight = seen[dice.below(seen.len() as u64) as usize].clone();
     flight.is_tampered = true;
     let other = |dice: &mut Dice, host: usize| (host as u64 + 1 + dice.below(hosts - 1)) as usize % hosts as usize;
-    match dice.below(7) {
+    match dice.below(8) {
         // The kind, flags, source, destination, epoch or position of his choice, under the old tag.
         0 => {
             let at = 4 + dice.below(20) as usize;
@@ -44,6 +46,14 @@ pub fn forge(seen: &[Flight], hosts: u64, dice: &mut Dice) -> Flight {
             readdress(&mut flight, |host| other(dice, host));
             flight.is_tampered = false;
         }
+        // A session of his own, as where nothing is signed.
+        6 => {
+            flight.way = Way::Up;
+            flight.packet = vec![0; BODY + Enrol::BYTES];
+            let header = Header { service: service::FABRIC, kind: kind::fabric::ENROL, ..Header::default() };
+            header.write(&mut flight.packet);
+            Enrol { nonce: dice.any(), ..Enrol::default() }.write(&mut flight.packet, BODY);
+        }
         _ => flight.packet[6] ^= 2, // The other key.
     }
     flight
@@ -51,5 +61,5 @@ pub fn forge(seen: &[Flight], hosts: u64, dice: &mut Dice) -> Flight {
 
 fn readdress(flight: &mut Flight, other: impl FnOnce(usize) -> usize) {
     flight.host = other(flight.host);
-    flight.socket = Host::new(flight.host).socket(flight.socket.port());
+    flight.socket = Host::socket(flight.host, flight.socket.port());
 }

@@ -1,7 +1,9 @@
-//! The one source of chance in a run: everything that a seed decides is drawn here, in order.
+//! The one source of chance in a run: everything that a seed decides is drawn here. Each purpose has a stream of its
+//! own, so that a fault that is left out changes no throw but those that follow from it.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use wayside_wire::mix;
 
 /// A seeded generator with the few distributions that a world needs.
 pub struct Dice(Pcg64Mcg);
@@ -10,6 +12,12 @@ impl Dice {
     /// The same seed gives the same throws for ever.
     pub fn new(seed: u64) -> Dice {
         Dice(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    /// For one purpose of a seed, told by numbers: what is thrown for others is no matter.
+    pub fn of(seed: u64, purpose: &[u64]) -> Dice {
+        let step = |state: u64, number: &u64| mix(state.wrapping_add(*number).wrapping_add(0x9e37_79b9_7f4a_7c15));
+        Dice::new(purpose.iter().fold(step(0, &seed), step))
     }
 
     /// Any number.

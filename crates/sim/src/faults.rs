@@ -1,141 +1,196 @@
 //! The fault mix: what can go wrong in a run, and how often. A seed draws its own (a swarm): most faults are absent
 //! from a given run, so that those present can do their worst undisturbed.
 
-use crate::dice::Dice;
+use wayside_wire::kind;
 
-/// Chances are in millionths per packet; `…_every` in packets on average, 0: never. Times in microseconds.
+use crate::dice::Dice;
+use crate::schedule::{Kind, Rate, Schedule};
+
+/// Times in microseconds.
 #[derive(Clone, Debug)]
-pub struct Faults {
-    /// A packet, or one copy of it, is lost.
-    pub loss: u32,
-    /// Of a join's two packets, the agent's JOIN is lost.
-    pub copy_loss: u32,
-    /// A packet arrives twice.
-    pub duplication: u32,
-    /// A packet of any age, from any time of the run, arrives again.
-    pub replay: u32,
-    /// A packet arrives truncated, padded or with a broken header. (What UDP's checksum catches never arrives.)
-    pub corruption: u32,
-    /// With authentication on: a packet arrives with some bits changed, anywhere.
-    pub flips: u32,
-    /// With authentication on: an attacker without a key sends something.
-    pub forgery: u32,
+pub struct Mix {
+    /// How often what happens.
+    pub rates: Vec<(Kind, Rate)>,
+    /// The packet that is lost with all its copies: the n-th of a kind of the lock service.
+    pub chosen: (u8, u64),
     /// Every packet takes this long at least.
     pub delay: u64,
     /// On top, evenly up to this: reorders.
     pub jitter: u64,
-    /// A packet takes up to `late_by` longer.
-    pub late: u32,
-    /// Up to ten times every time-out.
+    /// Late packets take up to this longer: ten times every time-out.
     pub late_by: u64,
-    /// One direction of a host's link, or both, stops.
-    pub partition_every: u64,
-    /// For so long at most.
+    /// A partition lasts so long at most.
     pub partition_for: u64,
-    /// A process dies; another one starts in its place, at the same address.
-    pub crash_every: u64,
-    /// A process stops and goes on, maybe after its lease.
-    pub pause_every: u64,
-    /// For so long at most.
+    /// A pause does.
     pub pause_for: u64,
-    /// A session leaves and comes back.
-    pub leave_every: u64,
+    /// The store fails so long at most.
+    pub store_for: u64,
     /// A local connection closes: the controller is told of a crash at once.
     pub lifelines: bool,
-    /// The controller restarts from its store.
-    pub controller_every: u64,
-    /// The switch restarts with an empty memory.
-    pub switch_every: u64,
-    /// No clock is wrong by more than this rate.
+    /// No clock is wrong by more than this rate, as far as the controller knows.
     pub drift_ppm: u32,
+    /// Clocks are wrong by so many times that rate. 1: they keep the bound.
+    pub wildness: u32,
     /// Slots start this close to their last tenure; 0: at tenure 0.
     pub tenures_left: u32,
+    /// A link takes so long for every packet; 0: no time.
+    pub packet_time: u64,
+    /// And drops the next when so many wait.
+    pub link_queue: u64,
+    /// Packets of the safety phase.
+    pub packets: u64,
+    /// So many readers want one name that a slot's joins come to their end.
+    pub crowd: bool,
 }
 
-impl Faults {
-    /// A seed's own mix.
-    pub fn draw(dice: &mut Dice, lease: u64) -> Faults {
-        let mut sometimes = |percent: u32, low: u64, high: u64| {
-            let value = dice.magnitude(low, high);
-            if dice.percent(percent) { value } else { 0 }
-        };
-        Faults {
-            loss: sometimes(60, 1_000, 300_000) as u32,
-            copy_loss: sometimes(30, 10_000, 500_000) as u32,
-            duplication: sometimes(50, 1_000, 500_000) as u32,
-            replay: sometimes(50, 1_000, 100_000) as u32,
-            corruption: sometimes(30, 1_000, 50_000) as u32,
-            flips: 0,
-            forgery: 0,
-            delay: sometimes(100, 5, 500),
-            jitter: sometimes(80, 1, 2_000),
-            late: sometimes(50, 500, 50_000) as u32,
-            late_by: sometimes(100, 1_000, 10 * lease),
-            partition_every: sometimes(50, 500, 8_000),
-            partition_for: sometimes(100, 1_000, 3 * lease),
-            crash_every: sometimes(60, 500, 8_000),
-            pause_every: sometimes(50, 500, 8_000),
-            pause_for: sometimes(100, 1_000, 3 * lease),
-            leave_every: sometimes(30, 1_000, 8_000),
-            lifelines: sometimes(50, 1, 1) == 1,
-            controller_every: sometimes(40, 500, 8_000),
-            // Every run has one.
-            switch_every: sometimes(100, 600, 12_000),
-            drift_ppm: sometimes(60, 10, 100_000) as u32,
-            tenures_left: sometimes(15, 2, 64) as u32,
+impl Mix {
+    /// A seed's own. Which conditions may hold the schedule knows.
+    pub fn draw(dice: &mut Dice, lease: u64, authenticated: bool, schedule: &Schedule) -> Mix {
+        let packets = dice.magnitude(1_000, 12_000);
+        let mut rates = Vec::new();
+        for &(kind, percent, low, high) in PACKET_FAULTS {
+            let rate = Rate::millionths(dice.magnitude(low, high));
+            let is_signed_only = matches!(kind, Kind::Flipped | Kind::Forged);
+            if dice.percent(percent) && (authenticated || !is_signed_only) {
+                rates.push((kind, rate));
+            }
         }
+        for &(kind, percent) in MISHAPS {
+            let times = dice.magnitude(1, 16);
+            if dice.percent(percent) {
+                rates.push((kind, Rate::once_in((packets / times).max(120))));
+            }
+        }
+        let kinds = [
+            kind::lock::ACQUIRE,
+            kind::lock::GRANT,
+            kind::lock::GRANT,
+            kind::lock::JOIN,
+            kind::lock::RELEASE,
+            kind::lock::RELEASED,
+            kind::lock::CANCEL,
+            kind::lock::DOWNGRADE,
+            kind::lock::RETENURE,
+            kind::lock::RETENURED,
+            kind::lock::QUEUE,
+            kind::lock::QUEUED,
+            kind::lock::GAP,
+            kind::lock::CENSUS,
+            kind::lock::REPORT,
+            kind::lock::ADOPT,
+            kind::lock::ADOPTED,
+        ];
+        let mut condition = |kind: Kind, percent: u32| dice.percent(percent) && schedule.allows(kind);
+        let (jitters, drifts, ages, queues) = (
+            condition(Kind::Jitter, 80),
+            condition(Kind::Drift, 60),
+            condition(Kind::Aged, 15),
+            condition(Kind::Queue, 20),
+        );
+        let wild = drifts && dice.percent(15);
+        Mix {
+            rates,
+            chosen: (dice.pick(&kinds), dice.magnitude(1, 100)),
+            delay: dice.magnitude(5, 500),
+            jitter: dice.magnitude(1, 2_000) * u64::from(jitters),
+            late_by: dice.magnitude(1_000, 10 * lease),
+            partition_for: dice.magnitude(1_000, 3 * lease),
+            pause_for: dice.magnitude(1_000, 3 * lease),
+            store_for: dice.magnitude(1_000, lease),
+            lifelines: dice.percent(50),
+            drift_ppm: dice.magnitude(10, if wild { 20_000 } else { 100_000 }) as u32 * u32::from(drifts),
+            wildness: if wild { dice.between(2, 20) as u32 } else { 1 },
+            tenures_left: dice.magnitude(2, 64) as u32 * u32::from(ages),
+            packet_time: dice.magnitude(1, 40) * u64::from(queues),
+            link_queue: dice.magnitude(4, 256),
+            packets,
+            crowd: false,
+        }
+        .concentrated(dice, lease)
     }
 
     /// A third of the seeds concentrates on what a plain mix reaches rarely.
-    pub fn concentrate(mut self, dice: &mut Dice, lease: u64) -> Faults {
-        match dice.below(6) {
+    fn concentrated(mut self, dice: &mut Dice, lease: u64) -> Mix {
+        if dice.below(150) == 0 {
+            (self.crowd, self.packets, self.packet_time, self.tenures_left) = (true, 40_000, 0, 0);
+            self.rates.retain(|(kind, _)| matches!(kind, Kind::Overlap | Kind::Duplicated | Kind::Flipped));
+            return self;
+        }
+        let share = |dice: &mut Dice, low, high| Rate::millionths(dice.between(low, high));
+        match dice.below(9) {
             // Leases that end while a late acknowledgement is under way.
             0 => {
-                self.late = dice.between(20_000, 300_000) as u32;
+                self.set(Kind::Late, share(dice, 20_000, 300_000));
                 self.late_by = dice.between(lease / 4, 2 * lease);
-                self.partition_every = dice.between(200, 1_000);
+                self.set(Kind::Partition, Rate::once_in(dice.between(200, 1_000)));
                 self.partition_for = 2 * lease;
-                self.crash_every = 0;
-                self.drift_ppm = dice.pick(&[0, 10_000, 100_000]);
-                self.switch_every = 6_000;
+                self.set(Kind::Crash, Rate::NEVER);
+                if self.drift_ppm > 0 && self.wildness == 1 {
+                    self.drift_ppm = dice.pick(&[10, 10_000, 100_000]);
+                }
             }
             // Gaps in the joins, and grants that come after the census which settles them.
             1 => {
-                self.copy_loss = dice.between(100_000, 500_000) as u32;
-                self.late = dice.between(20_000, 200_000) as u32;
+                self.set(Kind::JoinLost, share(dice, 100_000, 500_000));
+                self.set(Kind::Late, share(dice, 20_000, 200_000));
                 self.late_by = dice.between(1_000, 50_000);
-                self.switch_every = 6_000;
+            }
+            // Nothing but two processors, and who dies between them.
+            2 => {
+                self.rates.retain(|(kind, _)| matches!(kind, Kind::Crash | Kind::Pause));
+                self.set(Kind::Overlap, share(dice, 100_000, 500_000));
             }
             _ => {}
         }
         self
     }
 
-    /// With authentication on there is somebody to keep out.
-    pub fn with_attacker(mut self, dice: &mut Dice) -> Faults {
-        self.flips = if dice.percent(60) { dice.magnitude(1_000, 50_000) as u32 } else { 0 };
-        self.forgery = if dice.percent(80) { dice.magnitude(1_000, 200_000) as u32 } else { 0 };
-        // He does not give up when the network is well otherwise: see `healed`.
-        self
+    fn set(&mut self, kind: Kind, rate: Rate) {
+        self.rates.retain(|(known, _)| *known != kind);
+        self.rates.push((kind, rate));
     }
 
-    /// What is left once the network heals: distance and drift, and the attacker.
-    pub fn healed(&self) -> Faults {
-        Faults {
-            loss: 0,
-            copy_loss: 0,
-            duplication: 0,
-            replay: 0,
-            corruption: 0,
-            flips: 0,
-            late: 0,
-            partition_every: 0,
-            crash_every: 0,
-            pause_every: 0,
-            leave_every: 0,
-            controller_every: 0,
-            switch_every: 0,
-            ..self.clone()
+    /// The schedule has these rates.
+    pub fn apply(&self, schedule: &mut Schedule) {
+        schedule.set_rate(Kind::Ask, Rate::ALWAYS);
+        schedule.set_rate(Kind::Chosen, Rate::ALWAYS);
+        for &(kind, rate) in &self.rates {
+            schedule.set_rate(kind, rate);
         }
     }
+
+    /// The network heals: what is left is distance and drift, a second processor, and the attacker, who does not give
+    /// up.
+    pub fn heal(&mut self, schedule: &mut Schedule) {
+        for &kind in Kind::ALL {
+            if !matches!(kind, Kind::Ask | Kind::Forged | Kind::Overlap) {
+                schedule.set_rate(kind, Rate::NEVER);
+            }
+        }
+        self.packet_time = 0;
+    }
 }
+
+/// Percent of seeds that have it, and how often then: in a million packets, at least and at most.
+const PACKET_FAULTS: &[(Kind, u32, u64, u64)] = &[
+    (Kind::Lost, 60, 1_000, 300_000),
+    (Kind::JoinLost, 30, 10_000, 500_000),
+    (Kind::Duplicated, 50, 1_000, 500_000),
+    (Kind::Replayed, 50, 1_000, 300_000),
+    (Kind::Corrupted, 30, 1_000, 50_000),
+    (Kind::Flipped, 60, 1_000, 50_000),
+    (Kind::Forged, 80, 1_000, 200_000),
+    (Kind::Late, 50, 500, 50_000),
+    (Kind::Overlap, 50, 1_000, 300_000),
+];
+
+/// Percent of seeds that have it, several times a run.
+const MISHAPS: &[(Kind, u32)] = &[
+    (Kind::Partition, 50),
+    (Kind::Crash, 60),
+    (Kind::Pause, 50),
+    (Kind::Leave, 30),
+    (Kind::Controller, 40),
+    (Kind::Switch, 70),
+    (Kind::Store, 30),
+];

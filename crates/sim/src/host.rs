@@ -1,12 +1,9 @@
-//! A host: one process with its clock, its tasks and its sockets.
+//! A host: one process with its clock and its sockets. What its applications do is a service's.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wayside_protocol::{Node, NodeConfig, RequestId, Time};
+use wayside_protocol::{Node, NodeConfig, Time};
 
-use crate::apps::Task;
-use crate::checker::Process;
 use crate::clock::Clock;
 use crate::network::Flight;
 
@@ -14,6 +11,23 @@ use crate::network::Flight;
 const SOCKET_QUEUE: usize = 256;
 /// UDP port of every host's agent.
 const AGENT_PORT: u16 = 7_600;
+/// Host 0's; the others' follow.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+/// One process of a host: what crashes and is started again is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Its host.
+    pub host: usize,
+    /// Processes that the host had before.
+    pub generation: u32,
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "h{}.{}", self.host, self.generation)
+    }
+}
 
 /// A process that runs, or is stopped.
 pub struct Running {
@@ -21,10 +35,6 @@ pub struct Running {
     pub node: Node,
     /// What it reads as the time.
     pub clock: Clock,
-    /// Its application's threads.
-    pub tasks: Vec<Task>,
-    /// Which task asked.
-    pub askers: BTreeMap<RequestId, usize>,
     /// World time at which its timer rings.
     pub timer: Option<u64>,
     /// Its lease was over when last looked at.
@@ -37,6 +47,10 @@ pub struct Running {
 pub struct Host {
     /// Which.
     pub index: usize,
+    /// Index of the namespace of its sessions.
+    pub namespace: usize,
+    /// The switch that its process believes to be the one.
+    pub seat: usize,
     /// Processes before this one.
     pub generation: u32,
     /// The process, unless it crashed and none has been started yet.
@@ -49,8 +63,8 @@ pub struct Host {
 
 impl Host {
     /// A host without a process.
-    pub fn new(index: usize) -> Host {
-        Host { index, generation: 0, running: None, stopped_until: None, inbox: Vec::new() }
+    pub fn new(index: usize, namespace: usize) -> Host {
+        Host { index, namespace, seat: 0, generation: 0, running: None, stopped_until: None, inbox: Vec::new() }
     }
 
     /// Which process lives here.
@@ -58,33 +72,26 @@ impl Host {
         Process { host: self.index, generation: self.generation }
     }
 
-    /// Its socket: agents are reached at one port, threads at others.
-    pub fn socket(&self, port: u16) -> SocketAddrV4 {
+    /// A socket of a host: agents are reached at one port, threads at others.
+    pub fn socket(index: usize, port: u16) -> SocketAddrV4 {
         let port = if port == 0 { AGENT_PORT } else { port };
-        SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, self.index as u8 + 1), port)
+        SocketAddrV4::new(Ipv4Addr::from(u32::from(FIRST_ADDRESS) + index as u32), port)
     }
 
     /// The host that has this address.
     pub fn of(socket: SocketAddrV4) -> usize {
-        usize::from(socket.ip().octets()[3]) - 1
+        (u32::from(*socket.ip()) - u32::from(FIRST_ADDRESS)) as usize
     }
 
     /// Starts a process, which enrols by packets or waits for somebody to bring it a session.
-    pub fn start(&mut self, config: NodeConfig, by_packets: bool, clock: Clock, tasks: u64, now: u64) {
+    pub fn start(&mut self, config: NodeConfig, by_packets: bool, clock: Clock, now: u64) {
         let mut node = Node::new(config);
         if by_packets {
             node.start(clock.at(now));
         }
         self.inbox.clear();
-        self.running = Some(Running {
-            node,
-            clock,
-            tasks: (0..tasks).map(|_| Task::default()).collect(),
-            askers: BTreeMap::new(),
-            timer: None,
-            lapsed: false,
-            leaving: false,
-        });
+        self.generation += 1;
+        self.running = Some(Running { node, clock, timer: None, lapsed: false, leaving: false });
     }
 
     /// Keeps a packet for a stopped process, as far as its sockets can.

@@ -2,24 +2,38 @@
 //! network that loses, repeats, delays and breaks packets, between processes that crash, stop and drift. Checkers that
 //! know nothing of the protocol look for two holders, a token out of order, a waiter that is forgotten.
 //!
-//! One seed is one run. The same seed twice gives the same [`Outcome::trace_hash`]; a failure is a seed and a commit.
+//! One seed is one run. The same seed twice gives the same [`Outcome::trace_hash`]; a failure is a seed and a commit,
+//! and [`shrink`] leaves of its happenings those alone that it takes. docs/simulator.md says how to use it.
 
-mod apps;
+mod agenda;
 mod attacker;
-mod chart;
-mod checker;
 mod clock;
+pub mod command;
+mod decisions;
 mod dice;
 mod faults;
 mod host;
+mod locks;
+mod mishaps;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 mod network;
+mod processes;
 mod report;
-mod switch;
+mod run;
+mod schedule;
+mod seat;
+mod service;
+mod setup;
+pub mod shrink;
+mod story;
+mod tally;
 #[cfg(feature = "mutants")]
 mod tamper;
 mod world;
 
-pub use report::{Counts, Failure, Outcome};
+pub use report::{BATCH, Counts, Failure, Outcome};
+pub use schedule::{Filter, Kind, Mark, Marks};
 #[cfg(feature = "mutants")]
 pub use tamper::CoreMutant;
 use wayside_protocol::Mutant;
@@ -27,11 +41,26 @@ use wayside_protocol::Mutant;
 /// The commit that this was built from.
 pub const COMMIT: &str = env!("WAYSIDE_COMMIT");
 
+/// A world that is large instead of drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Hosts, each with a node.
+    pub nodes: usize,
+    /// Names, each with a slot.
+    pub names: u64,
+    /// Packets of the safety phase.
+    pub packets: u64,
+}
+
 /// How to run a seed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Print every packet and event.
     pub chart: bool,
+    /// What may happen.
+    pub filter: Filter,
+    /// A large world.
+    pub scale: Option<Scale>,
     /// Break a rule. Needs the feature `mutants`.
     pub mutant: Option<Mutant>,
     /// Leave out a condition of the core.
@@ -43,6 +72,8 @@ pub struct Options {
 }
 
 /// Runs a seed.
-pub fn run(seed: u64, options: Options) -> Outcome {
-    world::World::new(seed, options).run()
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    let world = world::World::new(seed, options.clone());
+    let locks = locks::Locks::new(&world);
+    run::Run::new(world, locks).live()
 }

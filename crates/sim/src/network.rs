@@ -1,12 +1,15 @@
-//! The network: what happens to a packet between two sockets. Every packet crosses one link, from a host to the switch
-//! or back.
+//! The network: what happens to a packet between two sockets. Every packet crosses one link, from a host to a switch or
+//! back.
 
 use std::net::SocketAddrV4;
 
+use wayside_wire::{Header, mix, service};
+
 use crate::attacker;
 use crate::dice::Dice;
-use crate::faults::Faults;
-use crate::report::Counts;
+use crate::faults::Mix;
+use crate::schedule::{Kind, Schedule};
+use crate::tally::Tally;
 
 /// One direction of a host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub enum Way {
 pub struct Flight {
     /// Which host's link.
     pub host: usize,
+    /// Which switch is at the other end.
+    pub seat: usize,
     /// Which direction.
     pub way: Way,
     /// The host's socket: the packet's source on the way up, its destination on the way down.
@@ -32,117 +37,193 @@ pub struct Flight {
     pub is_tampered: bool,
 }
 
-impl Flight {
-    /// A packet as its sender sends it.
-    pub fn new(host: usize, way: Way, socket: SocketAddrV4, packet: Vec<u8>) -> Flight {
-        Flight { host, way, socket, packet, is_tampered: false }
-    }
+/// What became of a packet besides that it arrives in time: for a chart.
+pub enum Fate<'a> {
+    /// It will arrive.
+    Arrives(u64, Flight),
+    /// It, or a copy of it, will not: why.
+    Lost(&'a Flight, &'static str),
 }
 
 /// Packets that may come again later, of any age: a new one takes the place of a random one.
 const REMEMBERED: usize = 1_024;
 
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// It carries nothing until then.
+    cut_until: u64,
+    /// It is busy until then.
+    busy_until: u64,
+    carried: u64,
+}
+
 /// The links of all hosts.
 pub struct Network {
-    /// When each host's link carries packets again: up, down.
-    cut_until: Vec<[u64; 2]>,
+    seed: u64,
+    seats: usize,
+    lines: Vec<Line>,
     remembered: Vec<Flight>,
+    /// Of the kind of which one is chosen to be lost: seen so far.
+    of_kind: u64,
     /// Packets put on the wire.
     pub packets: u64,
 }
 
 impl Network {
-    /// Links that work.
-    pub fn new(hosts: usize) -> Network {
-        Network { cut_until: vec![[0; 2]; hosts], remembered: Vec::new(), packets: 0 }
+    /// Links that work, between all hosts and all seats.
+    pub fn new(seed: u64, hosts: usize, seats: usize) -> Network {
+        let lines = vec![Line::default(); hosts * seats * 2];
+        Network { seed, seats, lines, remembered: Vec::new(), of_kind: 0, packets: 0 }
     }
 
-    /// Cuts some directions of a host's link.
-    pub fn cut(&mut self, host: usize, ways: [bool; 2], until: u64) {
-        for (end, _) in self.cut_until[host].iter_mut().zip(ways).filter(|(_, cut)| *cut) {
-            *end = until;
+    fn line(&self, host: usize, seat: usize, way: Way) -> usize {
+        (host * self.seats + seat) * 2 + way as usize
+    }
+
+    /// Cuts some directions (up, down) of the link between a host and a switch.
+    pub fn cut(&mut self, host: usize, seat: usize, ways: [bool; 2], until: u64) {
+        for (way, _) in [Way::Up, Way::Down].into_iter().zip(ways).filter(|(_, cut)| *cut) {
+            let line = self.line(host, seat, way);
+            self.lines[line].cut_until = until;
         }
     }
 
     /// All links work.
     pub fn heal(&mut self) {
-        self.cut_until.fill([0; 2]);
+        self.lines.iter_mut().for_each(|line| line.cut_until = 0);
     }
 
-    /// Puts a packet on the wire: when, and what, arrives.
+    /// Puts a packet on the wire, and says what becomes of it.
     pub fn send(
         &mut self,
         now: u64,
         flight: Flight,
-        faults: &Faults,
-        dice: &mut Dice,
-        fired: &mut Counts,
-        mut arrive: impl FnMut(u64, Flight),
+        mix: &Mix,
+        schedule: &mut Schedule,
+        tally: &mut Tally,
+        mut fate: impl FnMut(Fate),
     ) {
         self.packets += 1;
-        let mut count = |name| *fired.entry(name).or_default() += 1;
-        if dice.chance(faults.replay) && !self.remembered.is_empty() {
+        if let Some(mut dice) = schedule.happens(now, Kind::Replayed)
+            && !self.remembered.is_empty()
+        {
             let index = dice.below(self.remembered.len() as u64) as usize;
             let old = self.remembered[index].clone();
-            count("replayed");
-            if now >= self.cut_until[old.host][old.way as usize] {
-                arrive(now + delay(faults, dice), old);
+            if now >= self.lines[self.line(old.host, old.seat, old.way)].cut_until {
+                tally.count(Kind::Replayed.name());
+                fate(Fate::Arrives(now + mix.delay + dice.below(mix.jitter + 1), old));
             }
         }
-        if faults.replay > 0 || faults.forgery > 0 {
-            self.remember(&flight, dice);
+        if schedule.rate(Kind::Replayed).is_possible() || schedule.rate(Kind::Forged).is_possible() {
+            self.remember(&flight);
         }
-        if dice.chance(faults.forgery) {
-            count("forged");
-            let hosts = self.cut_until.len() as u64;
-            let forged = attacker::forge(&self.remembered, hosts, dice);
-            arrive(now + delay(faults, dice), forged);
+        if let Some(mut dice) = schedule.happens(now, Kind::Forged) {
+            tally.count(Kind::Forged.name());
+            let hosts = (self.lines.len() / 2 / self.seats) as u64;
+            let forged = attacker::forge(&self.remembered, hosts, &mut dice);
+            fate(Fate::Arrives(now + mix.delay + dice.below(mix.jitter + 1), forged));
         }
-        if now < self.cut_until[flight.host][flight.way as usize] {
-            return count("cut off");
+        let line = self.line(flight.host, flight.seat, flight.way);
+        if now < self.lines[line].cut_until {
+            tally.count("cut off");
+            return fate(Fate::Lost(&flight, "cut off"));
         }
-        let copies = if dice.chance(faults.duplication) { 2 } else { 1 };
-        if copies == 2 {
-            count("duplicated");
+        let Some(departs) = self.queue(now, line, mix) else {
+            tally.count("queue full");
+            return fate(Fate::Lost(&flight, "the link's queue is full"));
+        };
+        if self.is_chosen(&flight, mix) && schedule.happens(now, Kind::Chosen).is_some() {
+            tally.count(Kind::Chosen.name());
+            return fate(Fate::Lost(&flight, "chosen"));
         }
-        for _ in 0..copies {
-            if dice.chance(faults.loss) {
-                count("lost");
-                continue;
+        let twice = schedule.happens(now, Kind::Duplicated).is_some();
+        if twice {
+            tally.count(Kind::Duplicated.name());
+            self.carry(now, departs, line, flight.clone(), mix, schedule, tally, &mut fate);
+        }
+        self.carry(now, departs, line, flight, mix, schedule, tally, &mut fate);
+    }
+
+    /// When it leaves the queue of its link; `None` if there is no room.
+    fn queue(&mut self, now: u64, line: usize, mix: &Mix) -> Option<u64> {
+        if mix.packet_time == 0 {
+            return Some(now);
+        }
+        let line = &mut self.lines[line];
+        let begins = line.busy_until.max(now);
+        if begins - now > mix.link_queue * mix.packet_time {
+            return None;
+        }
+        line.busy_until = begins + mix.packet_time;
+        Some(line.busy_until)
+    }
+
+    fn is_chosen(&mut self, flight: &Flight, mix: &Mix) -> bool {
+        let (kind, number) = mix.chosen;
+        let is_of_kind = |header: Header| (header.service, header.kind) == (service::LOCK, kind);
+        if self.of_kind >= number || !Header::read(&flight.packet).is_ok_and(is_of_kind) {
+            return false;
+        }
+        self.of_kind += 1;
+        self.of_kind == number
+    }
+
+    #[allow(clippy::too_many_arguments)] // one place, called twice
+    fn carry(
+        &mut self,
+        now: u64,
+        departs: u64,
+        line: usize,
+        mut flight: Flight,
+        mix: &Mix,
+        schedule: &mut Schedule,
+        tally: &mut Tally,
+        fate: &mut impl FnMut(Fate),
+    ) {
+        if schedule.happens(now, Kind::Lost).is_some() {
+            tally.count(Kind::Lost.name());
+            return fate(Fate::Lost(&flight, "lost"));
+        }
+        let mut at = departs + mix.delay + self.jitter(line, mix);
+        if let Some(mut dice) = schedule.happens(now, Kind::Late) {
+            tally.count(Kind::Late.name());
+            at += dice.below(mix.late_by + 1);
+        }
+        let corrupted = schedule.happens(now, Kind::Corrupted);
+        let flipped = schedule.happens(now, Kind::Flipped);
+        if corrupted.is_some() || flipped.is_some() {
+            let sent = flight.packet.clone();
+            if let Some(mut dice) = corrupted {
+                tally.count(Kind::Corrupted.name());
+                corrupt(&mut flight.packet, &mut dice);
             }
-            let mut at = now + delay(faults, dice);
-            if dice.chance(faults.late) {
-                count("late");
-                at += dice.below(faults.late_by + 1);
-            }
-            let sent = &flight.packet;
-            let mut flight = flight.clone();
-            if dice.chance(faults.corruption) {
-                count("corrupted");
-                corrupt(&mut flight.packet, dice);
-            }
-            if dice.chance(faults.flips) && !flight.packet.is_empty() {
-                count("bits flipped");
-                attacker::flip(&mut flight.packet, dice);
+            if let Some(mut dice) = flipped.filter(|_| !flight.packet.is_empty()) {
+                tally.count(Kind::Flipped.name());
+                attacker::flip(&mut flight.packet, &mut dice);
             }
             // The one may undo the other.
-            flight.is_tampered |= flight.packet != *sent;
-            arrive(at, flight);
+            flight.is_tampered |= flight.packet != sent;
         }
+        fate(Fate::Arrives(at, flight));
     }
 
-    fn remember(&mut self, flight: &Flight, dice: &mut Dice) {
+    /// The n-th packet of a link takes what the seed says, whatever other packets do.
+    fn jitter(&mut self, line: usize, faults: &Mix) -> u64 {
+        let carried = &mut self.lines[line].carried;
+        *carried += 1;
+        let any = mix(mix(self.seed ^ (line as u64) << 40 ^ *carried));
+        ((u128::from(any) * u128::from(faults.jitter + 1)) >> 64) as u64
+    }
+
+    fn remember(&mut self, flight: &Flight) {
         if self.remembered.len() < REMEMBERED {
-            self.remembered.push(flight.clone());
-        } else if dice.percent(20) {
-            let index = dice.below(REMEMBERED as u64) as usize;
-            self.remembered[index].clone_from(flight);
+            return self.remembered.push(flight.clone());
+        }
+        let any = mix(self.seed ^ self.packets);
+        if any.is_multiple_of(5) {
+            self.remembered[(any >> 32) as usize % REMEMBERED].clone_from(flight);
         }
     }
-}
-
-fn delay(faults: &Faults, dice: &mut Dice) -> u64 {
-    faults.delay + dice.below(faults.jitter + 1)
 }
 
 /// Breaks a packet in a way that its receiver can see. Other damage is the checksum's, or the tag's, to find.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::decisions::{LINES, UNREACHED_DROPS};
+use crate::schedule::{Kind, Mark};
+
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -34,16 +37,23 @@ pub struct Outcome {
     pub faults: Counts,
     /// What nodes and applications were told.
     pub outcomes: Counts,
+    /// Lines of the core's decision table.
+    pub decisions: Counts,
     /// The switch's own counters, over all its lives.
     pub verdicts: Counts,
     /// The first invariant that broke.
     pub failure: Option<Failure>,
+    /// What happened, in order, and when.
+    pub happened: Vec<(u64, Mark)>,
 }
+
+/// Seeds from which on a batch must have reached everything that [`Outcome::missing`] asks for.
+pub const BATCH: u64 = 5_000;
 
 impl Outcome {
     /// The command that runs it again, step by step.
     pub fn replay(&self) -> String {
-        format!("cargo run --release -p wayside-sim -- --seed {} --trace", self.seed)
+        format!("wayside sim --seed {} --trace", self.seed)
     }
 
     /// Adds another run's counts.
@@ -54,6 +64,7 @@ impl Outcome {
         for (to, from) in [
             (&mut self.faults, &other.faults),
             (&mut self.outcomes, &other.outcomes),
+            (&mut self.decisions, &other.decisions),
             (&mut self.verdicts, &other.verdicts),
         ] {
             for (name, count) in from {
@@ -62,33 +73,28 @@ impl Outcome {
         }
     }
 
-    /// What a batch must have seen at least once to mean anything, and has not.
-    pub fn missing(&self) -> Vec<&'static str> {
-        let seen = |name: &&str| {
-            [&self.faults, &self.outcomes, &self.verdicts]
-                .iter()
-                .any(|counts| counts.get(*name).is_some_and(|n| *n > 0))
-        };
-        MUST_SEE.iter().copied().filter(|name| !seen(name)).collect()
+    /// What a batch of `seeds` must have seen at least once to mean anything, and has not. Rare things are asked of
+    /// large batches alone.
+    pub fn missing(&self, seeds: u64) -> Vec<&'static str> {
+        let is_large = seeds >= BATCH;
+        let seen = |counts: &Counts, name: &str| counts.get(name).is_some_and(|count| *count > 0);
+        let kinds = Kind::ALL.iter().filter(|kind| !kind.is_condition() && **kind != Kind::Ask).map(|kind| kind.name());
+        let faults = kinds.filter(|name| !seen(&self.faults, name));
+        let outcomes = OUTCOMES.iter().copied().filter(|name| !seen(&self.outcomes, name));
+        let rare = RARE_OUTCOMES.iter().copied().filter(|name| is_large && !seen(&self.outcomes, name));
+        let lines = LINES
+            .iter()
+            .copied()
+            .filter(|name| (is_large || !RARE_LINES.contains(name)) && !seen(&self.decisions, name));
+        let is_unreached = |name: &str| UNREACHED_DROPS.iter().any(|(unreached, _)| *unreached == name);
+        let drops = wayside_wire::DropReason::ALL.iter().map(|reason| reason.name());
+        let drops = drops.filter(|name| is_large && !is_unreached(name) && !seen(&self.verdicts, name));
+        faults.chain(outcomes).chain(rare).chain(lines).chain(drops).collect()
     }
 }
 
-/// Every fault, every answer, every decision of the switch that a correct world reaches.
-const MUST_SEE: &[&str] = &[
-    "lost",
-    "join lost",
-    "duplicated",
-    "replayed",
-    "corrupted",
-    "bits flipped",
-    "forged",
-    "late",
-    "partition",
-    "crash",
-    "pause",
-    "leave",
-    "controller restart",
-    "switch restart",
+/// Every answer that a correct world gives.
+const OUTCOMES: &[&str] = &[
     "granted by switch",
     "granted by agent",
     "granted locally",
@@ -96,6 +102,8 @@ const MUST_SEE: &[&str] = &[
     "timed out",
     "cancelled",
     "downgraded",
+    "several asked",
+    "several granted",
     "lost with the session",
     "session lost",
     "left",
@@ -105,27 +113,24 @@ const MUST_SEE: &[&str] = &[
     "slot adopted",
     "slot recovered unheld",
     "epoch raised",
-    "granted",
-    "joined",
-    "closed",
-    "forwarded",
-    "recovering",
-    "released",
-    "freed",
-    "transferred",
-    "transfer_repeated",
-    "renewed",
-    "reopened",
-    "claimed",
-    "retenure_refused",
-    "retenure_stale",
-    "relayed",
-    "heartbeat",
-    "session_over",
-    "stale_epoch",
-    "stale_request",
-    "holder_not_live",
-    "bad_tag",
+    "refused: no handle",
+    "store failed",
+    "controller not started",
+    "decided between two steps",
+];
+
+/// Those that take many seeds.
+const RARE_OUTCOMES: &[&str] = &["last sequence of a tenure", "not asked: too many", "not asked: out of ids"];
+
+/// And such lines of the decision table.
+const RARE_LINES: &[&str] = &[
+    "ACQUIRE, holder expired when the slot was won: undone",
+    "ACQUIRE, holder expired, slot has moved on: GAP",
+    "ACQUIRE shared, OPEN, holder expired when it had joined: JOIN alone",
+    "ACQUIRE shared, OPEN, 4,095 joins: forwarded",
+    "RETENURE transfer, heir expired when it was won: GAP",
+    "RELEASE, CANCEL or DOWNGRADE, last tenure: GAP",
+    "RETENURE, last tenure: GAP",
 ];
 
 impl fmt::Display for Failure {

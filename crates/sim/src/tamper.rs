@@ -6,7 +6,7 @@ use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::{Direction, Period};
 use wayside_wire::{BODY, Entry, SlotBits, check, kind, service};
 
-use crate::switch::{Disk, NAMESPACE, SharedSwitch};
+use crate::seat::{Disk, SharedSwitch};
 
 /// A condition that the core does not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum CoreMutant {
     AnyTenure,
     /// A RETENURE need not know all joins.
     AnyJoins,
+    /// The holder's word is not read again after a slot was won for it.
+    NoSecondLook,
     /// A packet need not be signed.
     AnyTag,
     /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.
@@ -26,7 +28,7 @@ pub enum CoreMutant {
 /// Makes the packet fulfil the condition.
 pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &mut [u8]) {
     let Ok(mut header) = check(packet) else { return };
-    if !matches!(mutant, CoreMutant::AnyEpoch | CoreMutant::AnyTenure | CoreMutant::AnyJoins) {
+    if matches!(mutant, CoreMutant::AnyTag | CoreMutant::CopyForHolder | CoreMutant::NoSecondLook) {
         if mutant == CoreMutant::AnyTag {
             sign(switch, disk, header.source, Direction::Up, packet);
         }
@@ -41,10 +43,10 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
         return;
     }
     let mut entry = Entry::read(packet, BODY);
-    if entry.slot >= switch.slots() {
+    if entry.slot >= switch.slot_count(header.namespace) {
         return;
     }
-    let slot = switch.load_slot(NAMESPACE, entry.slot);
+    let slot = switch.load_slot(header.namespace, entry.slot);
     if mutant == CoreMutant::AnyTenure {
         entry.tenure = slot.tenure;
     }

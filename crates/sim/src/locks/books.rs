@@ -4,94 +4,90 @@
 //! Only that slot is looked at, so that this costs a run little. Releases speak of one slot; time alone releases
 //! nothing.
 
-use wayside_protocol::{Booked, Handle, Node, RequestId, Stamp, Time, Token};
+use wayside_protocol::{Booked, Node, RequestId, Stamp, Token};
 use wayside_wire::{BODY, Entry, Header, check, kind, service};
 
-use super::World;
-use crate::chart;
-use crate::checker::{Cause, Owner, Process};
-use crate::host::Host;
-use crate::network::Flight;
+use super::Locks;
+use super::checker::{Cause, Owner};
+use crate::host::Process;
+use crate::world::World;
 
 /// Bits of a request id that count within an incarnation.
 const COUNTER_BITS: u32 = 40;
 
-impl World {
+impl Locks {
     /// A packet for the node of a process that runs.
-    pub(super) fn deliver(&mut self, index: usize, flight: &Flight) {
-        let packet = &flight.packet[..];
-        let refused = self.authenticated.then(|| self.refused(index)).flatten();
+    pub(super) fn watch_delivery(&mut self, world: &mut World, host: usize, packet: &[u8]) {
         match slot_and_cause(packet) {
-            Some((slot, cause)) => self.watch(index, slot, cause, |node, now| node.on_packet(now, packet)),
-            None => self.with_node(index, |node, now| node.on_packet(now, packet)),
-        }
-        let is_false = flight.is_tampered || !self.is_meant_for(index, packet);
-        if is_false && refused.is_some() && self.refused(index) == refused {
-            let process = self.hosts[index].process();
-            self.believed(format!("{process:?} believes {}", chart::packet(packet)));
+            Some((slot, cause)) => self.watch(world, host, slot, cause, |world| world.hand(host, packet)),
+            None => world.hand(host, packet),
         }
     }
 
     /// An application gives back what it holds, or stops waiting for it.
-    pub(super) fn release(&mut self, index: usize, request: RequestId) {
-        let Some(running) = &self.hosts[index].running else { return };
+    pub(super) fn release(&mut self, world: &mut World, host: usize, request: RequestId) {
+        let Some(running) = &world.hosts[host].running else { return };
         let Some(handle) = running.node.session().map(|session| session.handle) else { return };
         let held = running.node.holds().find(|hold| hold.request == request).map(|hold| (hold.slot, Some(hold.token)));
         let awaited = || running.node.waits().find(|wait| wait.request == request).map(|wait| (wait.slot, None));
         let Some((slot, token)) = held.or_else(awaited) else { return };
         let cause = Cause::Release { holder: handle, request, token };
-        self.watch(index, slot, cause, |node, now| node.release(now, request));
+        self.watch(world, host, slot, cause, |world| {
+            let now = world.now;
+            if let Some(running) = &mut world.hosts[host].running {
+                let time = running.time(now);
+                running.node.release(time, request);
+            }
+        });
     }
 
-    fn with_node(&mut self, index: usize, work: impl FnOnce(&mut Node, Time)) {
-        if let Some(running) = &mut self.hosts[index].running {
-            let time = running.time(self.now);
-            work(&mut running.node, time);
-        }
-    }
-
-    fn watch(&mut self, index: usize, slot: u32, cause: Cause, work: impl FnOnce(&mut Node, Time)) {
+    fn watch(&mut self, world: &mut World, host: usize, slot: u32, cause: Cause, work: impl FnOnce(&mut World)) {
         let mut before = std::mem::take(&mut self.booked);
         before.clear();
-        before.extend(self.books(index, slot).into_iter().flatten());
-        self.with_node(index, work);
+        before.extend(books(world, host, slot).into_iter().flatten());
+        work(world);
         #[cfg(feature = "mutants")]
-        if self.options.books_unseen {
+        if world.options.books_unseen {
             before.clear();
         }
-        if !before.is_empty() {
-            self.compare(index, slot, cause, &before);
+        // Whose lease runs by a clock that is beyond its bound may be dead by all others' account.
+        if !before.is_empty() && world.clocks_are_good() {
+            self.compare(world, host, slot, cause, &before);
         }
         self.booked = before;
     }
 
-    fn books(&self, index: usize, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
-        self.hosts[index].running.as_ref()?.node.books(slot)
-    }
-
-    fn compare(&mut self, index: usize, slot: u32, cause: Cause, before: &[Booked]) {
-        let World { hosts, checker, now, .. } = self;
-        let (agent, now) = (hosts[index].process(), *now);
-        let Some(node) = hosts[index].running.as_ref().map(|running| &running.node) else { return };
+    fn compare(&self, world: &mut World, host: usize, slot: u32, cause: Cause, before: &[Booked]) {
+        let agent = world.hosts[host].process();
+        let Some(node) = world.hosts[host].running.as_ref().map(|running| &running.node) else { return };
         // A session that has just ended takes its agents along, and agents that are gone have handed their waiters on.
         if node.session().is_none() {
             return;
         }
         let is_gone = node.books(slot).is_none();
+        let mut verdict = Ok(());
         for party in before {
             let mut after = node.books(slot).into_iter().flatten();
             let stays = after.any(|p| (p.holder, p.request) == (party.holder, party.request));
             if stays || (is_gone && party.token.is_none()) {
                 continue;
             }
-            let Some(process) = process_of(hosts, party, now) else { continue };
+            let Some(process) = process_of(world, party) else { continue };
             // What its own node has ended just now it hears of in a moment.
             if process == agent && !is_open(node, party.request) {
                 continue;
             }
-            checker.dropped(now, agent, Owner { process, request: party.request }, party, &cause);
+            verdict = self.checker.dropped(agent, Owner { process, request: party.request }, party, &cause);
+            if verdict.is_err() {
+                break;
+            }
         }
+        Self::judge(world, verdict);
     }
+}
+
+fn books(world: &World, host: usize, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
+    world.hosts[host].running.as_ref()?.node.books(slot)
 }
 
 /// The slot of a packet, and what it may do to the slot's books. None where it is for none, or for all of them: a
@@ -114,18 +110,13 @@ fn release(header: &Header, entry: &Entry, of_grant: bool) -> Cause {
 }
 
 /// The process whose session has this handle and made this request, if its lease runs.
-fn process_of(hosts: &[Host], party: &Booked, now: u64) -> Option<Process> {
-    let owns = |handle: Handle, incarnation: u64| {
-        handle == party.holder && (incarnation << COUNTER_BITS) >> COUNTER_BITS == party.request.0 >> COUNTER_BITS
-    };
-    hosts
-        .iter()
-        .filter(|host| host.running.as_ref().is_some_and(|running| running.believes(now)))
-        .find(|host| {
-            let session = host.running.as_ref().and_then(|running| running.node.session());
-            session.is_some_and(|session| owns(session.handle, session.incarnation))
-        })
-        .map(Host::process)
+fn process_of(world: &World, party: &Booked) -> Option<Process> {
+    let host = &world.hosts[world.host_of(party.holder)?];
+    let running = host.running.as_ref().filter(|running| running.believes(world.now))?;
+    let session = running.node.session()?;
+    let incarnation = (session.incarnation << COUNTER_BITS) >> COUNTER_BITS;
+    let owns = session.handle == party.holder && incarnation == party.request.0 >> COUNTER_BITS;
+    owns.then(|| host.process())
 }
 
 fn is_open(node: &Node, request: RequestId) -> bool {

@@ -1,0 +1,119 @@
+//! Rules of the protocol, broken one at a time: how many seeds it takes until somebody notices.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use wayside_protocol::Mutant;
+
+use crate::{CoreMutant, Failure, Options, run};
+
+/// A rule that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Of nodes, agents and controllers.
+    Machine(Mutant),
+    /// Of the switch.
+    Core(CoreMutant),
+}
+
+/// All of which the checkers must notice, in the order of the mends that they are (docs/simulator.md).
+pub const RULES: &[Rule] = &[
+    Rule::Machine(Mutant::KeepUnwantedGrant),
+    Rule::Machine(Mutant::AnyRequest),
+    Rule::Machine(Mutant::IgnoreFloor),
+    Rule::Core(CoreMutant::AnyTenure),
+    Rule::Core(CoreMutant::AnyJoins),
+    Rule::Core(CoreMutant::AnyEpoch),
+    Rule::Machine(Mutant::FreeUnderReaders),
+    Rule::Machine(Mutant::ReleaseAnything),
+    Rule::Machine(Mutant::ReleaseByHandle),
+    Rule::Machine(Mutant::WaitersByHandle),
+    Rule::Machine(Mutant::ClaimWithoutAnswer),
+    Rule::Machine(Mutant::ServeUnconfirmed),
+    Rule::Machine(Mutant::ChangeOnce),
+    Rule::Machine(Mutant::IgnoreGaps),
+    Rule::Machine(Mutant::SameSequence),
+    Rule::Machine(Mutant::SequenceWraps),
+    Rule::Machine(Mutant::SameEpoch),
+    Rule::Machine(Mutant::IgnoreSuspension),
+    Rule::Machine(Mutant::CensusKeepsFloors),
+    Rule::Machine(Mutant::HastyCensus),
+    Rule::Machine(Mutant::ForgetHolds),
+    Rule::Machine(Mutant::HastyServing),
+    Rule::Machine(Mutant::IgnoreLease),
+    Rule::Machine(Mutant::LeaseFromAck),
+    Rule::Machine(Mutant::NoGrace),
+    Rule::Machine(Mutant::NoSweep),
+    Rule::Core(CoreMutant::NoSecondLook),
+    Rule::Machine(Mutant::BelieveTheDead),
+    Rule::Machine(Mutant::DeadByHandle),
+    Rule::Machine(Mutant::HastyReuse),
+    Rule::Core(CoreMutant::AnyTag),
+    Rule::Machine(Mutant::AnyTag),
+    Rule::Core(CoreMutant::CopyForHolder),
+    Rule::Machine(Mutant::HastyRotation),
+];
+
+/// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
+/// well, waiters that are forgotten ask again, what a retired request is granted is given back, and a slot that a late
+/// copy of an old request has seized is claimed and freed.
+pub const SECOND_LINES: &[Mutant] =
+    &[Mutant::ClaimTransferred, Mutant::ForgetQueue, Mutant::ForgetRetired, Mutant::KeepOldest];
+
+impl Rule {
+    /// How to run a seed without it.
+    pub fn broken(self) -> Options {
+        match self {
+            Rule::Machine(mutant) => Options { mutant: Some(mutant), ..Options::default() },
+            Rule::Core(core) => Options { core: Some(core), ..Options::default() },
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Rule::Machine(mutant) => format!("{mutant:?}"),
+            Rule::Core(core) => format!("{core:?} (switch)"),
+        }
+    }
+}
+
+/// The first of so many seeds that fails, as many at a time as there are processors.
+pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
+    let jobs = thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let (next, first) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    thread::scope(|scope| {
+        let work = || {
+            let mut found = None;
+            loop {
+                let seed = next.fetch_add(1, Relaxed);
+                if seed >= seeds || seed > first.load(Relaxed) {
+                    return found;
+                }
+                if let Some(failure) = run(seed, options).failure {
+                    first.fetch_min(seed, Relaxed);
+                    found = Some((seed, failure));
+                }
+            }
+        };
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let found = workers.into_iter().filter_map(|worker| worker.join().expect("a world does not panic"));
+        found.min_by_key(|(seed, _)| *seed)
+    })
+}
+
+/// Breaks each rule and prints what came of it. Whether all were noticed.
+pub fn table(seeds: u64) -> bool {
+    println!("{:<26} {:>13}  invariant that broke", "rule broken", "seeds it took");
+    let mut missed = 0;
+    for &rule in RULES {
+        match caught(&rule.broken(), seeds) {
+            Some((seed, failure)) => println!("{:<26} {:>13}  {}", rule.name(), seed + 1, failure.invariant),
+            None => {
+                missed += 1;
+                println!("{:<26} {:>13}  none: nobody noticed", rule.name(), format!("> {seeds}"));
+            }
+        }
+    }
+    println!("{} rules, {missed} missed", RULES.len());
+    missed == 0
+}

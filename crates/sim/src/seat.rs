@@ -1,0 +1,234 @@
+//! A switch of a world, the controller beside it, the clock of their host, and the disk of their records. A world may
+//! have several.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use wayside_protocol::controller::{Controller, Counters, Record, SessionRecord, Store};
+use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::seal::Keys;
+use wayside_protocol::{Handle, Time};
+use wayside_switch::{Switch, SwitchConfig};
+use wayside_wire::Policy;
+
+use crate::clock::Clock;
+use crate::network::Flight;
+use crate::report::Counts;
+
+/// Slots with rules of their own.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    /// Its number in packets.
+    pub id: u16,
+    /// Its slots.
+    pub slots: u32,
+    /// Who goes first.
+    pub policy: Policy,
+}
+
+/// See the module's documentation.
+pub struct Seat {
+    /// Decides.
+    pub switch: SharedSwitch,
+    /// Survives.
+    pub disk: Disk,
+    /// Enrols and recovers, while it runs.
+    pub controller: Option<Controller<SharedSwitch, Disk>>,
+    /// What the controller reads as the time.
+    pub clock: Clock,
+    /// World time at which the controller's timer rings.
+    pub timer: Option<u64>,
+    /// What another processor of the switch has in hand.
+    pub in_hand: Option<InHand>,
+}
+
+/// A packet whose decision has begun.
+pub struct InHand {
+    /// Of this decision.
+    pub number: u64,
+    /// The packet.
+    pub flight: Flight,
+    /// At which of its steps somebody else comes in between.
+    pub step: u32,
+    /// Its sender dies then.
+    pub doomed: bool,
+}
+
+impl Seat {
+    /// An empty switch, and no controller yet.
+    pub fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool, records: Option<Counters>) -> Seat {
+        let disk = Disk::default();
+        disk.records.borrow_mut().extend(records.map(|counters| counters.encode()));
+        Seat {
+            switch: SharedSwitch::new(namespaces, max_handle, authenticated),
+            disk,
+            controller: None,
+            clock: Clock::new(0, 0),
+            timer: None,
+            in_hand: None,
+        }
+    }
+}
+
+/// The real core over memory that can be lost.
+#[derive(Clone)]
+pub struct SharedSwitch {
+    namespaces: Rc<[Namespace]>,
+    max_handle: u16,
+    authenticated: bool,
+    switch: Rc<RefCell<Rc<Switch>>>,
+}
+
+impl SharedSwitch {
+    fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> SharedSwitch {
+        let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, max_handle, authenticated))));
+        SharedSwitch { namespaces: namespaces.into(), max_handle, authenticated, switch }
+    }
+
+    /// Restarts with an empty memory. The counters of its life go to `counts`.
+    pub fn restart(&self, counts: &mut Counts) {
+        self.collect(counts);
+        *self.switch.borrow_mut() = Rc::new(fresh(&self.namespaces, self.max_handle, self.authenticated));
+    }
+
+    /// Adds its counters.
+    pub fn collect(&self, counts: &mut Counts) {
+        for (name, count) in self.now().counters() {
+            *counts.entry(name).or_default() += count;
+        }
+    }
+
+    /// The switch as it is: what decides on it may go on when it has been restarted, and changes nothing then.
+    pub fn now(&self) -> Rc<Switch> {
+        self.switch.borrow().clone()
+    }
+
+    /// The namespaces and their slots.
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&Switch) -> R) -> R {
+        work(&self.switch.borrow())
+    }
+}
+
+/// As a daemon makes it: it knows whether there are tags before anybody can send it a packet.
+fn fresh(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> Switch {
+    let slots = namespaces.iter().map(|namespace| namespace.slots).sum();
+    let switch = Switch::new(SwitchConfig { slots, max_handle });
+    switch.set_authenticated(authenticated);
+    for &Namespace { id, slots, policy } in namespaces {
+        switch.add_namespace(id, slots, policy).expect("the switch is as large as its namespaces");
+    }
+    switch
+}
+
+impl SwitchMemory for SharedSwitch {
+    fn epoch(&self) -> u32 {
+        self.with(SwitchMemory::epoch)
+    }
+    fn set_epoch(&self, epoch: u32) {
+        self.with(|switch| switch.set_epoch(epoch));
+    }
+    fn serving(&self) -> bool {
+        self.with(SwitchMemory::serving)
+    }
+    fn set_serving(&self, serving: bool) {
+        self.with(|switch| switch.set_serving(serving));
+    }
+    fn moment(&self, now: Time) -> Moment {
+        self.with(|switch| switch.moment(now))
+    }
+    fn serve_for(&self, since: Moment, lease: u64) {
+        self.with(|switch| switch.serve_for(since, lease));
+    }
+    fn serve_without_end(&self) {
+        self.with(SwitchMemory::serve_without_end);
+    }
+    fn slot_count(&self, namespace: u16) -> u32 {
+        self.with(|switch| switch.slot_count(namespace))
+    }
+    fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord {
+        self.with(|switch| switch.load_slot(namespace, slot))
+    }
+    fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
+        self.with(|switch| switch.cas_slot(namespace, slot, expected, new))
+    }
+    fn max_handle(&self) -> u16 {
+        self.max_handle
+    }
+    fn node_word(&self, handle: u16) -> NodeWord {
+        self.with(|switch| switch.node_word(handle))
+    }
+    fn cas_node_word(&self, handle: u16, expected: NodeWord, new: NodeWord) -> bool {
+        self.with(|switch| switch.cas_node_word(handle, expected, new))
+    }
+    fn set_node(&self, handle: u16, entry: &NodeEntry) {
+        self.with(|switch| switch.set_node(handle, entry));
+    }
+    fn authenticated(&self) -> bool {
+        self.with(SwitchMemory::authenticated)
+    }
+    fn set_authenticated(&self, authenticated: bool) {
+        self.with(|switch| switch.set_authenticated(authenticated));
+    }
+    fn set_keys(&self, handle: u16, first: Option<&Keys>) {
+        self.with(|switch| switch.set_keys(handle, first));
+    }
+    fn rotation(&self, handle: u16) -> u32 {
+        self.with(|switch| switch.rotation(handle))
+    }
+    fn has_followed(&self, handle: u16) -> bool {
+        self.with(|switch| switch.has_followed(handle))
+    }
+    fn rotate(&self, handle: u16, next: &Keys) {
+        self.with(|switch| switch.rotate(handle, next));
+    }
+}
+
+/// What a disk does with a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    /// Writes it.
+    #[default]
+    None,
+    /// Fails, and writes nothing.
+    Fails,
+    /// Fails after it has written all.
+    FailsLate,
+}
+
+/// A disk that survives its controllers.
+#[derive(Clone, Default)]
+pub struct Disk {
+    records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
+    trouble: Rc<Cell<Trouble>>,
+}
+
+impl Disk {
+    /// What the controller has written down of a handle's session.
+    pub fn session(&self, handle: Handle) -> Option<SessionRecord> {
+        SessionRecord::decode(self.records.borrow().get(&handle.into())?)
+    }
+
+    /// From now on it works like this.
+    pub fn set_trouble(&self, trouble: Trouble) {
+        self.trouble.set(trouble);
+    }
+}
+
+impl Store for Disk {
+    type Error = &'static str;
+    fn load(&mut self) -> Result<Vec<Record>, Self::Error> {
+        Ok(self.records.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
+    }
+    fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error> {
+        let trouble = self.trouble.get();
+        if trouble != Trouble::Fails {
+            self.records.borrow_mut().extend(batch.iter().cloned());
+        }
+        if trouble == Trouble::None { Ok(()) } else { Err("the disk is in trouble") }
+    }
+}

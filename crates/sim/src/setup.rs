@@ -1,0 +1,134 @@
+//! Everything that a seed decides beforehand: how large a world is, and what its parts are told when they start.
+
+use wayside_protocol::NodeConfig;
+use wayside_protocol::controller::{Config, Counters, Namespace as Rules};
+use wayside_protocol::seal::Secret;
+use wayside_wire::{Policy, limits, padded};
+
+use crate::dice::Dice;
+use crate::faults::Mix;
+use crate::schedule::{Kind, Schedule};
+use crate::seat::Namespace;
+use crate::{Options, Scale};
+
+/// What a world is made from.
+pub struct Setup {
+    /// Hosts; each is of one namespace, in turn.
+    pub hosts: usize,
+    /// What may go wrong.
+    pub mix: Mix,
+    /// Namespaces, and their slots.
+    pub namespaces: Vec<Namespace>,
+    /// Lease of every session, in microseconds.
+    pub lease: u64,
+    /// Packets are signed.
+    pub authenticated: bool,
+    /// Handles go from 1 to this.
+    pub max_handle: u16,
+    /// What a store begins with, if not with nothing.
+    pub records: Option<Counters>,
+    /// What nodes are told, but for their seed.
+    pub node: NodeConfig,
+    /// What the controller is told.
+    pub config: Config,
+}
+
+impl Setup {
+    /// A seed's own.
+    pub fn draw(seed: u64, options: &Options, schedule: &Schedule) -> Setup {
+        let mut dice = Dice::of(seed, &[SETUP]);
+        let scale = options.scale;
+        let lease = if scale.is_some() { 2_000_000 } else { dice.magnitude(30_000, 400_000) };
+        // Every other seed's.
+        let authenticated = seed % 2 == 1;
+        let mut mix = Mix::draw(&mut dice, lease, authenticated, schedule);
+        let hosts = scale.map_or(dice.between(2, 7) as usize, |scale| scale.nodes);
+        let namespaces = namespaces(&mut dice, hosts, scale);
+        if let Some(scale) = scale {
+            mix.packets = scale.packets;
+        }
+        let condition = |dice: &mut Dice, kind, percent| dice.percent(percent) && schedule.allows(kind);
+        // Where nothing is signed, what a handle's former session was sent is believed by the next one: there handles
+        // rest longer than packets live.
+        let ages = authenticated || mix.rates.iter().all(|(kind, _)| *kind != Kind::Replayed);
+        let few_handles = condition(&mut dice, Kind::Handles, 40) && ages && scale.is_none();
+        let tight = condition(&mut dice, Kind::Tight, 25);
+        let aged = mix.tenures_left > 0;
+        let max_handle =
+            if few_handles { (hosts as u64 + dice.between(1, 4)) as u16 } else { 512.max(hosts as u16 * 4) };
+        let records = Counters {
+            epoch: limits::MAX_EPOCH - dice.between(1_000, 2_000) as u32,
+            starts: u32::MAX - 1_000_000,
+            incarnation: (dice.between(1, 1_000) << 24) - dice.between(1, 8),
+            handle: max_handle - dice.below(2) as u16,
+        };
+        let node = NodeConfig {
+            retransmit_us: dice.between(500, 5_000),
+            retransmit_most_us: dice.between(10_000, 100_000),
+            gap_us: dice.magnitude(200, 50_000),
+            waiters_most: if tight { dice.between(1, 4) as usize } else { NodeConfig::new(0).waiters_most },
+            retired_most: if tight { dice.between(1, 8) as usize } else { NodeConfig::new(0).retired_most },
+            requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
+            mutant: options.mutant,
+            ..NodeConfig::new(0)
+        };
+        let rules = |namespace: &Namespace| Rules {
+            id: namespace.id,
+            name: name(namespace.id),
+            policy: namespace.policy,
+            lease: lease as u32,
+        };
+        let config = Config {
+            namespaces: namespaces.iter().map(rules).collect(),
+            drift_ppm: mix.drift_ppm,
+            poll_period: dice.between(1_000, 10_000),
+            retransmit: dice.between(5_000, 50_000),
+            quarantine: if few_handles { dice.magnitude(10_000, 1_000_000) } else { Config::default().quarantine },
+            secret: dice.any(),
+            root: authenticated.then(|| secret(&mut dice)),
+            rotation_period: if authenticated { dice.between(50_000, 600_000) } else { 0 },
+            mutant: options.mutant,
+            ..Config::default()
+        };
+        let records = aged.then_some(records);
+        Setup { hosts, mix, namespaces, lease, authenticated, max_handle, records, node, config }
+    }
+
+    /// What a process is told.
+    pub fn node(&self, seed: u64, namespace: usize) -> NodeConfig {
+        let namespace = padded(&name(self.namespaces[namespace].id)).expect("short, and without zeros");
+        NodeConfig { seed, namespace, ..self.node.clone() }
+    }
+
+    /// What the controller adds to a lease.
+    pub fn grace(&self) -> u64 {
+        u64::from(self.config.least_grace(self.lease as u32))
+    }
+}
+
+fn name(namespace: u16) -> String {
+    format!("space{namespace}")
+}
+
+fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namespace> {
+    // Who is alone in a namespace meets nobody.
+    let count = if dice.percent(60) || scale.is_some() { 1 } else { dice.between(1, 3).min(hosts as u64 / 2) };
+    let policies = [Policy::Fair, Policy::Fair, Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
+    (1..=count as u16)
+        .map(|id| Namespace {
+            id,
+            slots: scale.map_or(dice.magnitude(1, 24) as u32, |scale| scale.names as u32),
+            policy: if scale.is_some() { Policy::Fair } else { dice.pick(&policies) },
+        })
+        .collect()
+}
+
+/// 32 bytes.
+fn secret(dice: &mut Dice) -> Secret {
+    let mut bytes = [0; 32];
+    bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&dice.any().to_be_bytes()));
+    Secret(bytes)
+}
+
+/// Purpose of dice.
+const SETUP: u64 = 3;

@@ -1,0 +1,187 @@
+//! What a switch makes of a packet, on one processor or on two.
+
+use wayside_protocol::memory::SwitchMemory;
+use wayside_switch::{Action, Verdict};
+use wayside_wire::{BODY, Entry, Header, kind, service};
+
+use super::{Happening, Phase, World};
+use crate::decisions::Asked;
+
+use crate::network::Flight;
+use crate::schedule::Kind;
+use crate::seat::InHand;
+use crate::story::Story;
+
+/// Turns that the other processor gets during a decision: most decisions swap one word.
+const TURNS: u64 = 3;
+
+impl World {
+    /// A packet arrives at a switch. Sometimes another processor has one in hand, of which the decision has begun.
+    pub fn at_switch(&mut self, flight: Flight) {
+        if self.options.chart {
+            Story::of(self).arrives(&flight);
+        }
+        let seat = flight.seat;
+        if let Some(first) = self.seats[seat].in_hand.take() {
+            // Two in one slot are what matters; others now and then.
+            if slot_of(&first.flight.packet) == slot_of(&flight.packet) || first.number.is_multiple_of(4) {
+                return self.decide_while(seat, first, |world| world.decide(flight));
+            }
+            self.seats[seat].in_hand = Some(first);
+            return self.decide(flight);
+        }
+        if slot_of(&flight.packet).is_some()
+            && let Some(mut dice) = self.schedule.happens(self.now, Kind::Overlap)
+        {
+            self.fault(Kind::Overlap);
+            let number = dice.any();
+            let step = dice.below(TURNS) as u32;
+            let doomed = dice.percent(5) && self.mix.lifelines && self.phase == Phase::Safety;
+            let most = 2 * self.mix.delay + self.mix.jitter + 50;
+            self.plan(self.now + 1 + dice.below(most), Happening::Decide(seat, number));
+            self.seats[seat].in_hand = Some(InHand { number, flight, step, doomed });
+            return;
+        }
+        self.decide(flight);
+    }
+
+    /// Nobody else came in between.
+    pub fn decide_alone(&mut self, seat: usize, number: u64) {
+        match self.seats[seat].in_hand.take_if(|held| held.number == number) {
+            Some(held) if held.doomed => self.decide_while(seat, held, |_| ()),
+            Some(held) => self.decide(held.flight),
+            None => {}
+        }
+    }
+
+    fn decide(&mut self, flight: Flight) {
+        let mut flight = flight;
+        let asked = self.asked(&mut flight);
+        let switch = self.seats[flight.seat].switch.now();
+        let now = self.seats[flight.seat].clock.at(self.now);
+        let verdict = switch.process(now, &mut flight.packet, flight.socket);
+        self.pass_on(flight, &asked, verdict);
+    }
+
+    /// One processor decides on what it has in hand, and another does `other` between two of its steps.
+    pub(super) fn decide_while(&mut self, seat: usize, held: InHand, other: impl FnOnce(&mut World)) {
+        let InHand { mut flight, step: at, doomed, .. } = held;
+        let asked = self.asked(&mut flight);
+        let switch = self.seats[seat].switch.now();
+        let mut other = Some(other);
+        let (socket, now) = (flight.socket, self.seats[seat].clock.at(self.now));
+        let host = flight.host;
+        let verdict = switch.process_meanwhile(now, &mut flight.packet, socket, self.is_blind(), &mut |step| {
+            if step == at
+                && let Some(other) = other.take()
+            {
+                self.count("decided between two steps");
+                if doomed {
+                    self.doom(host);
+                }
+                other(self);
+            }
+        });
+        self.between = other.is_none();
+        self.pass_on(flight, &asked, verdict);
+        self.between = false;
+        if let Some(other) = other {
+            other(self);
+        }
+    }
+
+    /// The mutant that does not look at the holder's word again after it has won a slot.
+    fn is_blind(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.options.core == Some(crate::CoreMutant::NoSecondLook);
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
+    /// The process of a host dies at this moment: the controller hears of it at once, the rest follows in a moment.
+    fn doom(&mut self, host: usize) {
+        let place = &self.hosts[host];
+        let session = place.running.as_ref().and_then(|running| running.node.session());
+        if let Some(handle) = session.map(|session| session.handle) {
+            self.doomed = Some(host);
+            self.close_lifeline(place.seat, handle);
+        }
+    }
+
+    /// What is asked, before the switch turns the packet into its answer.
+    fn asked(&mut self, flight: &mut Flight) -> Asked {
+        self.trace(0, &flight.packet);
+        #[cfg(feature = "mutants")]
+        if let Some(mutant) =
+            self.options.core.filter(|mutant| !flight.is_tampered || *mutant == crate::CoreMutant::AnyTag)
+        {
+            let seat = &self.seats[flight.seat];
+            crate::tamper::fulfil(mutant, &seat.switch, &seat.disk, &mut flight.packet);
+        }
+        Asked::of(&flight.packet, &self.seats[flight.seat].switch)
+    }
+
+    fn pass_on(&mut self, flight: Flight, asked: &Asked, verdict: Verdict) {
+        let Flight { seat, socket, mut packet, is_tampered, .. } = flight;
+        self.decisions.note(asked, &verdict, &packet);
+        if verdict.action == Action::Drop {
+            if self.options.chart {
+                Story::of(self).dropped(seat, verdict.reason.name());
+            }
+            return;
+        }
+        if is_tampered && self.setup.authenticated {
+            self.believed(format!("the switch believes what became {}", crate::story::packet(&packet)));
+        }
+        packet.truncate(verdict.length);
+        if let Some(agent) = verdict.copy {
+            if self.schedule.happens(self.now, Kind::JoinLost).is_some() {
+                self.fault(Kind::JoinLost);
+            } else {
+                let mut join = packet.clone();
+                if self.seats[seat].switch.now().make_join(&mut join) {
+                    #[cfg(feature = "mutants")]
+                    if self.options.core == Some(crate::CoreMutant::CopyForHolder) {
+                        let seat = &self.seats[seat];
+                        crate::tamper::sign_for_holder(&seat.switch, &seat.disk, &mut join);
+                    }
+                    self.check_signed(seat, agent, &join);
+                    self.send_to_node(seat, agent, 0, join);
+                }
+            }
+        }
+        match verdict.action {
+            Action::Drop => {}
+            Action::ToSender => {
+                self.check_signed(seat, asked.source, &packet);
+                self.send_down(seat, socket, packet);
+            }
+            Action::ToNode { handle, port } => {
+                self.check_signed(seat, handle, &packet);
+                self.send_to_node(seat, handle, port, packet);
+            }
+            Action::ToController => self.at_controller(seat, socket, &packet),
+        }
+    }
+
+    fn send_to_node(&mut self, seat: usize, handle: u16, port: u16, packet: Vec<u8>) {
+        if let Some(address) = self.seats[seat].switch.now().address(handle, port) {
+            self.send_down(seat, address, packet);
+        }
+    }
+
+    /// Whether the first seat's switch decides.
+    pub fn is_serving(&self) -> bool {
+        self.seats[0].switch.serving()
+    }
+}
+
+/// The namespace and slot that a packet asks the switch about.
+fn slot_of(packet: &[u8]) -> Option<(u16, u32)> {
+    let header = Header::read(packet).ok().filter(|header| header.service == service::LOCK)?;
+    let decided = matches!(
+        header.kind,
+        kind::lock::ACQUIRE | kind::lock::RELEASE | kind::lock::CANCEL | kind::lock::DOWNGRADE | kind::lock::RETENURE
+    );
+    (decided && packet.len() >= BODY + Entry::BYTES).then(|| (header.namespace, Entry::read(packet, BODY).slot))
+}
