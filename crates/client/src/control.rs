@@ -67,6 +67,9 @@ pub const LISTING_MOST: usize = 1_000;
 pub struct Listing {
     /// Of the request.
     pub id: u64,
+    /// Which process this is: one text in all its sessions, and in no other process's.
+    #[serde(default)]
+    pub process: String,
     /// Holds and waits, in no particular order, the first [`LISTING_MOST`].
     pub entries: Vec<Listed>,
     /// Who waits at this node's agents: each slot's in the order in which they are served.
@@ -103,7 +106,7 @@ pub struct Listed {
     /// Id of the request, as 16 hexadecimal digits: the session never has another one of that id.
     #[serde(default)]
     pub request: String,
-    /// Who holds or waits: `thread/` and its id, `task/` and 16 hexadecimal digits for a task that has one name in all
+    /// Who holds or waits: `thread/` and its id in the process, `task/` and 16 hexadecimal digits for a task that has one name in all
     /// processes; empty where that is not known.
     #[serde(default)]
     pub task: String,

@@ -3,7 +3,7 @@
 use crate::control::{Abort, LISTING_MOST, ListRequest, Listed, Listing, Queued, request_text};
 use crate::engine::Engine;
 use crate::request::{Request, Standing};
-use crate::task;
+use crate::task::{self, Task};
 use wayside_protocol::{Mode, RequestId, Time, Token};
 use wayside_wire::slot_of;
 
@@ -67,6 +67,7 @@ pub(crate) fn listing(engine: &Engine, asked: &ListRequest) -> Listing {
     let queues = waiters.chunk_by(|one, next| one.0 == next.0).map(|queue| queue.iter().map(queued).collect());
     Listing {
         id: asked.id,
+        process: Task::of_main_thread().to_string(),
         entries: seen.into_iter().map(|seen| seen.listed(now, slots)).collect(),
         queues: queues.collect(),
     }

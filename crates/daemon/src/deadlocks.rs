@@ -18,8 +18,8 @@ pub type RequestKey = (u16, String);
 /// Who can wait: a task, or a request of which no task is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Party {
-    /// A task of this name, which means a thread of one node only.
-    Task(u16, String),
+    /// A task of this name; of a thread, in this process.
+    Task(Arc<str>, String),
     Request(RequestKey),
 }
 
@@ -78,13 +78,13 @@ impl Picture {
     /// What one node listed.
     pub fn add(&mut self, namespace: &str, owner: &Owner, listing: Listing) {
         let namespace: Arc<str> = namespace.into();
-        let handle = owner.handle;
+        let (handle, process): (u16, Arc<str>) = (owner.handle, listing.process.into());
         self.entries.extend(listing.entries.into_iter().map(|listed| {
             let party = match listed.task.as_str() {
                 "" => Party::Request((handle, listed.request.clone())),
                 // One name in all processes; that of a thread means another one in each.
-                task if task.starts_with("task/") => Party::Task(0, task.into()),
-                thread => Party::Task(handle, thread.into()),
+                task if task.starts_with("task/") => Party::Task("".into(), task.into()),
+                thread => Party::Task(Arc::clone(&process), thread.into()),
             };
             Entry { namespace: Arc::clone(&namespace), owner: owner.clone(), party, listed }
         }));

@@ -326,7 +326,8 @@ impl Liar {
             for line in lines {
                 if let Ok(asked) = serde_json::from_str::<ListRequest>(&line) {
                     let entries = entries(listings[said.min(listings.len() - 1)]);
-                    say(&answers, &Listing { id: asked.id, entries, queues: Vec::new() });
+                    let process = format!("of {}", session.handle);
+                    say(&answers, &Listing { id: asked.id, process, entries, queues: Vec::new() });
                     said += 1;
                 } else if let Ok(abort) = serde_json::from_str(&line)
                     && order.send(abort).is_err()

@@ -5,12 +5,17 @@ mod servers;
 mod support;
 
 use servers::{Postgres, Redis};
+use std::future::Future;
 use std::io::{PipeWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::process::Command;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
 use support::{Daemon, Running, end};
-use wayside_client::Session;
+use wayside_client::{Acquiring, Session};
 use wayside_fence::{FileFence, Token};
 
 /// What the holders of the lock `orders` write to: told by the environment of a process.
@@ -182,6 +187,33 @@ fn a_paused_holders_write_to_postgresql_is_refused() {
 fn a_paused_holders_write_to_redis_is_refused() {
     let Some(redis) = Redis::start() else { return };
     who_was_paused_is_refused(&Resource::Redis(redis.socket()));
+}
+
+/// Why `Token::of_reader` is needed, and that it suffices.
+#[test]
+fn a_reader_may_have_the_token_of_the_writer_before_and_the_next_writer_has_more() {
+    let daemon = Daemon::start(&[]);
+    let session = Session::builder().endpoint(daemon.address.to_string()).connect().unwrap();
+    let token = |guard: &wayside_client::Guard| Token::new(guard.token().0).unwrap();
+    let context = &mut Context::from_waker(Waker::noop());
+    let first = session.lock("orders").acquire().unwrap();
+    let mut writer = pin!(session.lock("orders").acquire_async());
+    let mut reader = pin!(session.lock("orders").shared().acquire_async());
+    let mut next = pin!(session.lock("orders").acquire_async());
+    assert!(writer.as_mut().poll(context).is_pending() && reader.as_mut().poll(context).is_pending());
+    assert!(next.as_mut().poll(context).is_pending());
+    drop(first);
+    let mut granted = |mut future: Pin<&mut Acquiring<'_>>| loop {
+        match future.as_mut().poll(context) {
+            Poll::Ready(guard) => break guard.unwrap(),
+            Poll::Pending => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let writer = token(&granted(writer));
+    let reader = token(&granted(reader));
+    let next = token(&granted(next));
+    assert_eq!(reader, writer);
+    assert!(writer < reader.of_reader() && reader.of_reader() <= next);
 }
 
 /// The commands of the documentation's sessions, each with what it is said to print.

@@ -58,6 +58,17 @@ fn who_only_shows_a_token_fences_as_well() {
 }
 
 #[test]
+fn a_reader_keeps_out_a_writer_of_the_same_token_and_not_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), 7).unwrap();
+    for _ in 0..2 {
+        drop(FileFence::new(directory.path().join("fence")).pass(token(7).of_reader()).unwrap());
+    }
+    assert!(matches!(write(directory.path(), 7), Err(Error::Refused { .. })));
+    write(directory.path(), 8).unwrap();
+}
+
+#[test]
 fn what_is_no_fence_lets_nobody_by() {
     let directory = tempfile::tempdir().unwrap();
     for text in ["12", "0012\n", "-1\n", "12\n13\n", "\n", "\0\0\0"] {

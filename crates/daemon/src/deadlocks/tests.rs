@@ -22,7 +22,8 @@ fn listed(handle: u16, text: &str) -> (Owner, Listing) {
         }
     });
     let owner = Owner { handle, host: format!("host{handle}"), pid: 4_710 + u32::from(handle) };
-    (owner, Listing { id: 0, entries: entries.collect(), queues: Vec::new() })
+    let process = format!("process {handle}");
+    (owner, Listing { id: 0, process, entries: entries.collect(), queues: Vec::new() })
 }
 
 /// What nodes 1, 2, ... list, and a queue of (node, request) at node 1.
@@ -142,6 +143,17 @@ fn a_task_may_be_in_several_processes_and_wait_for_its_command() {
     // One task, whichever process asks.
     let nodes = [format!("{one} holds a"), format!("{one} awaits b"), "thread/1 holds b, thread/1 awaits a".into()];
     assert_eq!(found(&nodes.each_ref().map(String::as_str), &[]).len(), 1);
+}
+
+#[test]
+fn a_thread_with_two_sessions_is_one_task() {
+    let mut picture = Picture::default();
+    let (mut one, another) = (listed(1, "thread/1 holds a"), listed(2, "thread/1 awaits b"));
+    one.1.process.clone_from(&another.1.process);
+    for (owner, listing) in [one, another, listed(3, "thread/1 holds b, thread/1 awaits a")] {
+        picture.add("default", &owner, listing);
+    }
+    assert_eq!(find(&picture, &picture).len(), 1);
 }
 
 #[test]

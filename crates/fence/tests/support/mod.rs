@@ -50,17 +50,13 @@ impl Postgres {
         // SIGQUIT: an end at once, which takes its processes along.
         let server = Server::start(command, libc::SIGQUIT, directory);
         let postgres = Postgres { server };
-        let ready = || postgres.psql().args(["-c", "SELECT 1"]).output().is_ok_and(|output| output.status.success());
+        let ready = || {
+            let mut psql = Command::new(programs.join("psql"));
+            psql.args(["--no-psqlrc", "-c", "SELECT 1"]).envs(postgres.environment()).stdin(Stdio::null());
+            psql.output().is_ok_and(|output| output.status.success())
+        };
         postgres.server.await_start(ready);
         Some(postgres)
-    }
-
-    /// `psql` as anybody would run it, with this server in its environment.
-    pub fn psql(&self) -> Command {
-        let mut command = Command::new("psql");
-        command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]).stdin(Stdio::null());
-        command.envs(self.environment());
-        command
     }
 
     /// How its clients find it.
