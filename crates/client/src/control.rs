@@ -106,8 +106,8 @@ pub struct Listed {
     /// Id of the request, as 16 hexadecimal digits: the session never has another one of that id.
     #[serde(default)]
     pub request: String,
-    /// Who holds or waits: `thread/` and its id in the process, `task/` and 16 hexadecimal digits for a task that has one name in all
-    /// processes; empty where that is not known.
+    /// Who holds or waits: `thread/` and its id in the process, `task/` and 16 hexadecimal digits for a task that has
+    /// one name in all processes; empty where that is not known.
     #[serde(default)]
     pub task: String,
     /// The task that waits for this one as for its command; mostly empty.

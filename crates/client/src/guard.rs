@@ -1,7 +1,7 @@
 //! Guards: what a holder has in hand.
 //!
-//! A guard may be moved to another thread or task ([`Guard::adopt`]), dropped anywhere and at any time. If it is forgotten, its lock is
-//! held until the session ends.
+//! A guard may be moved to another thread or task ([`Guard::adopt`]), dropped anywhere and at any time. If it is
+//! forgotten, its lock is held until the session ends.
 
 use crate::core::Core;
 use crate::errands::Errands;

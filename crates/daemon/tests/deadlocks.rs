@@ -1,4 +1,5 @@
-//! Deadlocks of real processes: found, named, counted and ended; and what looks like one and is none (docs/deadlocks.md).
+//! Deadlocks of real processes: found, named, counted and ended; and what looks like one and is none
+//! (docs/deadlocks.md).
 
 mod support;
 

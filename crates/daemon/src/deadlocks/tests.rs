@@ -1,8 +1,8 @@
 use super::*;
 use wayside_client::control::{Queued, request_text};
 
-/// A node with this handle lists these: `T1 holds a`, `T2 awaits b shared`, `task/… holds c`, `- awaits d`. Requests are
-/// numbered from 1 on, in this order.
+/// A node with this handle lists these: `T1 holds a`, `T2 awaits b shared`, `task/… holds c`, `- awaits d`. Requests
+/// are numbered from 1 on, in this order.
 fn listed(handle: u16, text: &str) -> (Owner, Listing) {
     let entries = text.split(", ").filter(|line| !line.is_empty()).zip(1..).map(|(line, number)| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -158,8 +158,8 @@ fn a_thread_with_two_sessions_is_one_task() {
 
 #[test]
 fn a_cycle_of_one_listing_alone_is_none() {
-    // Of nodes that are asked one after the other: 1 had a and awaited b, got it, gave both back; then 2 took b and asks
-    // for a, which somebody else has by now.
+    // Of nodes that are asked one after the other: 1 had a and awaited b, got it, gave both back; then 2 took b and
+    // asks for a, which somebody else has by now.
     let first = picture(&["thread/1 holds a, thread/1 awaits b", "thread/2 holds b, thread/2 awaits a"], &[]);
     let second = picture(&["", "thread/2 holds b, thread/2 awaits a", "thread/3 holds a"], &[]);
     assert_eq!((suspects(&first), find(&first, &second).len()), (1, 0));
