@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check -- --color never
 # What is compiled with XDP only, where it can be.
-features=$(scripts/xdp.sh wayside-daemon wayside-demo 2>/dev/null)
+features=$(scripts/xdp.sh wayside-daemon wayside-demo wayside-soak 2>/dev/null)
 # shellcheck disable=SC2086 # flags
 [ -z "$features" ] || cargo clippy --workspace --all-targets $features --quiet -- -D warnings
 cargo clippy --workspace --all-targets --quiet -- -D warnings

@@ -37,6 +37,7 @@ need redis-server redis-server           # compared with, in benchmarks and in t
 initdb=$(find /usr/lib/postgresql -name initdb 2>/dev/null | tail -n 1)
 need "${initdb:-initdb}" postgresql      # fencing is tested on it
 need etcd etcd-server                    # what standby switches share their records in
+need go golang-go                         # Porcupine, which judges histories
 need jq jq                               # end-to-end tests read -o json
 need ip iproute2                         # network namespaces
 need ethtool ethtool                     # queues of their interfaces

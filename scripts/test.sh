@@ -18,7 +18,7 @@ stage_wire() { cargo xtask wire --check; }
 stage_rust() {
 	crates="--workspace --exclude wayside-sim"
 	# shellcheck disable=SC2046,SC2086 # flags
-	cargo test $crates $(with_xdp wayside-daemon wayside-demo) --no-fail-fast --quiet -- --show-output &&
+	cargo test $crates $(with_xdp wayside-daemon wayside-demo wayside-soak) --no-fail-fast --quiet -- --show-output &&
 		cargo test $crates --features wayside-client/metrics,wayside-client/otel --quiet \
 			--test observed --test traces --test otlp --test locks --test cases -- --show-output
 }
