@@ -127,6 +127,13 @@ pub enum Bench {
     /// Half a minute, one table: an acquire, a cycle and a hand-over through a switch of its own, in turn with a bare
     /// UDP echo, and with Redis if redis-server is installed
     Quick(QuickArgs),
+
+    /// Kills switches and nodes of its own while locks are held, and tells how long what is away
+    Recovery(RecoveryArgs),
+
+    /// Holds locks, for `recovery` to kill it
+    #[command(hide = true)]
+    Hold(HoldArgs),
 }
 
 #[derive(Debug, Args)]
@@ -142,6 +149,26 @@ pub struct QuickArgs {
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct RecoveryArgs {
+    /// With 10,000 locks, once: some seconds, instead of minutes with up to a million
+    #[arg(long)]
+    pub short: bool,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct HoldArgs {
+    #[arg(long)]
+    pub endpoint: String,
+
+    #[arg(long)]
+    pub count: u64,
 }
 
 const LOCK_EXIT_CODES: &str = "\

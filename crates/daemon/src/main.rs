@@ -56,6 +56,8 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
         Command::Node(node) => commands::node::node(&node).map(|()| 0),
         Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),
+        Command::Bench(Bench::Recovery(args)) => commands::bench::recovery(&args).map(|()| 0),
+        Command::Bench(Bench::Hold(args)) => commands::bench::hold(&args).map(|()| 0),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod support;
 
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -244,6 +245,41 @@ fn etcd_keeps_no_more_than_it_is_told_to() {
     };
     eventually("the beginning is forgotten", || first().contains("compacted"));
     assert_eq!(pair.lock(&["jobs", "--", "true"]).code, Some(0));
+}
+
+#[test]
+fn etcd_may_ask_for_certificates() {
+    let Some(mut etcd) = Etcd::unstarted("an etcd behind certificates") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, text: String| fs::write(file(name), text).unwrap();
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    write("ca.pem", authority.self_signed(&authority_key).unwrap().pem());
+    let issuer = Issuer::new(authority, authority_key);
+    for name in ["etcd", "switch"] {
+        let mut parameters = CertificateParams::new(["127.0.0.1".into(), "localhost".into()]).unwrap();
+        // etcd's gateway is a client of etcd's own.
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        write(&format!("{name}.pem"), parameters.signed_by(&key, &issuer).unwrap().pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+    let (ca, certificate, key) = (file("ca.pem"), file("etcd.pem"), file("etcd.key"));
+    etcd.start_with(&["--client-cert-auth", "--trusted-ca-file", &ca, "--cert-file", &certificate, "--key-file", &key]);
+    let (certificate, key) = (file("switch.pem"), file("switch.key"));
+    let named = ["--etcd", &etcd.url, "--etcd-ca", &ca];
+    let shown = [&named[..], &["--etcd-certificate", &certificate, "--etcd-key", &key]].concat();
+    let daemon = Daemon::start(&shown);
+    eventually("it serves", || role(&daemon) == "serving");
+    assert_eq!(daemon.lock(&["jobs", "--", "true"]).code, Some(0));
+    // Who shows none, or trusts others, is told why.
+    for flags in [&named[..], &["--etcd", &etcd.url]] {
+        let refused = end(wayside(&[&["dev", "--listen", "127.0.0.1:0"], flags].concat()));
+        assert_eq!(refused.code, Some(69), "{refused:?}");
+        assert!(refused.stderr.contains("can't reach etcd: https://"), "{}", refused.stderr);
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! Invariants
 //! * At the start etcd is right: a host that was removed while a switch was down does not come back with it.
 //! * From then on a file that has changed here since the last look is what all will have; others become what they are
-//!   in etcd. Where both have changed, a removal goes first.
+//!   in etcd. Where both have changed, what is here counts: a host's file is
+//!   written once, so that brings back nobody.
 //! * There is one authority: whoever makes the first one writes it on the condition that there is none.
 
 use super::authority::Authority;

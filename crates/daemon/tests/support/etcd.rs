@@ -44,6 +44,16 @@ impl Etcd {
         eventually("etcd answers", || TcpStream::connect(&address).is_ok());
     }
 
+    /// For who wants a secure one: these flags besides, and the URL begins with https.
+    pub fn start_with(&mut self, flags: &[&str]) {
+        self.url = self.url.replace("http://", "https://");
+        let mut command = self.command();
+        command.args(flags);
+        self.running = Some(Running::start(command));
+        let address = self.address.clone();
+        eventually("etcd answers", || TcpStream::connect(&address).is_ok());
+    }
+
     pub fn command(&self) -> Command {
         let (url, peers) = (&self.url, format!("http://{}", self.peers));
         let mut command = Command::new("etcd");

@@ -225,9 +225,12 @@ impl Serving {
             }
             _ => {}
         }
-        self.until = self.until.max(since.time + self.config.lease);
+        let until = since.time + self.config.lease;
+        let is_later = until > self.until;
+        self.until = self.until.max(until);
         if self.phase == Phase::Serving {
-            return Some(Change::Renewed(since, self.config.lease));
+            // An answer that another one has overtaken shortens nothing.
+            return is_later.then_some(Change::Renewed(since, self.config.lease));
         }
         self.phase = Phase::Serving;
         self.due = since.time + self.config.lease / 4;
@@ -341,6 +344,18 @@ mod tests {
         let change = serving.on_answer(Time(250_000), inquiry, answer);
         assert_eq!(change, Some(Change::Renewed(at(100_000), LEASE)));
         assert!(serving.runs(Time(399_999)) && !serving.runs(Time(400_000)));
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_does_not_shorten_the_lease() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        let [first, second] = [100_000, 200_000].map(|now| serving.ask(at(now)).unwrap());
+        let [of_first, of_second] = [first, second].map(|inquiry| register.answer(1, inquiry.question));
+        let now = Time(210_000);
+        assert_eq!(serving.on_answer(now, second, of_second), Some(Change::Renewed(at(200_000), LEASE)));
+        assert_eq!(serving.on_answer(now, first, of_first), None);
+        assert!(serving.runs(Time(499_999)));
     }
 
     #[test]
