@@ -2,8 +2,8 @@
 //!
 //! * [`server`]: the userspace switch, its controller, the control connection.
 //! * [`commands`]: one module for each; [`cli`] says what may be written.
-//! * [`config`]: what the daemon runs with; [`admission`]: who may enrol; [`answers`]: what it answers; [`deadlocks`]: what
-//!   they are; [`failure`]: how commands end.
+//! * [`config`]: what the daemon runs with; [`admission`]: who may enrol; [`answers`]: what it answers;
+//!   [`deadlocks`]: what they are; [`failure`]: how commands end.
 //! * `card`, with XDP: what network cards can do with XDP; [`kernel`]: which Linux this is.
 
 mod admission;
