@@ -1,9 +1,9 @@
-//! The figures of the README, from a report that was kept: never by hand.
+//! The figures of the README, and of the page on recovery, from a report that was kept: never by hand.
 
 use crate::Error;
 use crate::report::{Mode, Report, Row};
 
-/// Between these the README has its figures.
+/// Between these a page has its figures.
 const BEGIN: &str = "<!-- figures: written by `wayside-bench --figures` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
@@ -32,9 +32,14 @@ const LINES: [(&str, &str); 9] = [
 /// # Errors
 /// If it has no place for them.
 pub fn put_figures(readme: &str, report: &Report, record: &str) -> Result<String, Error> {
-    let place = readme.find(BEGIN).zip(readme.find(END)).filter(|(begin, end)| begin < end);
+    put_between(readme, &figures(report, record))
+}
+
+/// The page with these figures in the place of those before.
+pub(crate) fn put_between(page: &str, figures: &str) -> Result<String, Error> {
+    let place = page.find(BEGIN).zip(page.find(END)).filter(|(begin, end)| begin < end);
     let (begin, end) = place.ok_or_else(|| format!("there is no {} before {}", BEGIN.trim(), END.trim()))?;
-    Ok(format!("{}{}{}", &readme[..begin + BEGIN.len()], figures(report, record), &readme[end..]))
+    Ok(format!("{}{figures}{}", &page[..begin + BEGIN.len()], &page[end..]))
 }
 
 fn figures(report: &Report, record: &str) -> String {

@@ -81,7 +81,7 @@ impl Machine {
             cores: cpu.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             commit: said("git", &["describe", "--always", "--dirty", "--exclude=*"]),
-            load_before: read("/proc/loadavg").split(' ').next().unwrap_or_default().into(),
+            load_before: load(),
             command: command_line(),
             date: said("date", &["-u", "+%Y-%m-%d"]),
             // `Redis server v=7.0.15 sha=...`
@@ -92,6 +92,11 @@ impl Machine {
                 .map_or_else(String::new, |version| format!("Redis {version}")),
         }
     }
+}
+
+/// Processes that ran or wanted to, on average of the last minute.
+pub(crate) fn load() -> String {
+    fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().into()
 }
 
 /// As it was called, without the folder of the program.

@@ -10,6 +10,7 @@
 //!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
 //!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
+//! * `recovery/` is another measurement: how long locks are away when a switch or a node dies.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
@@ -25,6 +26,7 @@ mod hook;
 #[cfg(feature = "xdp")]
 mod hook_rounds;
 mod knobs;
+mod recovery;
 mod redis;
 mod report;
 mod samples;
@@ -35,6 +37,7 @@ mod wayside;
 
 pub use compare::{Options, run};
 pub use figures::put_figures;
+pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 
 use wayside_client::Wait;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use wayside_bench::{Options, Report};
+use wayside_bench::{Options, Recovery, RecoveryOptions, Report};
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
 /// another one is timed for by chance alone.
@@ -45,16 +45,25 @@ static ALLOCATOR: Counting = Counting;
 
 const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
+       wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free>.json
-  --figures FILE             put the figures of such a report into README.md; measures nothing";
+  --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
+  --short                    with 10,000 locks, once: within 15 s
+  --locks N                  with so many locks alone; given several times, with each
+  --rounds N                 so often; five times without it
+  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery>.json, with its drawings
+  --figures FILE             put the figures of such a report into README.md or docs/recovery.md; measures nothing";
 
 struct Arguments {
     seconds: u64,
     hold_latency: bool,
+    recovery: bool,
+    short: bool,
+    locks: Vec<u64>,
+    rounds: Option<u32>,
     record: bool,
     figures: Option<PathBuf>,
 }
@@ -66,6 +75,7 @@ fn main() -> ExitCode {
     };
     let done = match &arguments.figures {
         Some(record) => show(record),
+        None if arguments.recovery => recover(&arguments),
         None => measure(&arguments),
     };
     match done {
@@ -78,7 +88,16 @@ fn main() -> ExitCode {
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { seconds: 75, hold_latency: true, record: false, figures: None };
+    let mut arguments = Arguments {
+        seconds: 75,
+        hold_latency: true,
+        recovery: false,
+        short: false,
+        locks: Vec::new(),
+        rounds: None,
+        record: false,
+        figures: None,
+    };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seconds" => arguments.seconds = words.next()?.parse().ok().filter(|&seconds| seconds > 0)?,
@@ -89,12 +108,18 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
                     _ => return None,
                 }
             }
+            "--recovery" => arguments.recovery = true,
+            "--short" => arguments.short = true,
+            "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
+            "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
             "--record" => arguments.record = true,
             "--figures" => arguments.figures = Some(words.next()?.into()),
             _ => return None,
         }
     }
-    Some(arguments)
+    let some = !arguments.locks.is_empty();
+    let of_recovery = arguments.short || some || arguments.rounds.is_some();
+    (!of_recovery || arguments.recovery && !(arguments.short && some)).then_some(arguments)
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
@@ -106,6 +131,25 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     })?;
     print!("{report}");
     if arguments.record { record(&report, arguments.hold_latency) } else { Ok(()) }
+}
+
+fn recover(arguments: &Arguments) -> Result<(), String> {
+    let wayside = build_wayside()?;
+    let mut options = if arguments.short { RecoveryOptions::short(wayside) } else { RecoveryOptions::whole(wayside) };
+    if !arguments.locks.is_empty() {
+        options.locks.clone_from(&arguments.locks);
+    }
+    options.rounds = arguments.rounds.unwrap_or(options.rounds);
+    let recovery = wayside_bench::run_recovery(&options)?;
+    print!("{recovery}");
+    if arguments.record {
+        let stem = stem(recovery.commit(), "recovery")?;
+        keep(&stem.with_extension("json"), &(recovery.to_json() + "\n"))?;
+        keep(&stem.with_extension("csv"), &recovery.timelines_as_csv())?;
+        keep(&stem.with_extension("svg"), &recovery.timelines_as_svg())?;
+        keep(&PathBuf::from(format!("{}-growth.svg", stem.display())), &recovery.growth_as_svg())?;
+    }
+    if recovery.broken().next().is_none() { Ok(()) } else { Err("something was lost: see above".into()) }
 }
 
 /// The switch of this very tree, built in the same way, beside this program.
@@ -130,26 +174,38 @@ fn build_wayside() -> Result<PathBuf, String> {
     if wayside.exists() { Ok(wayside) } else { Err(format!("{} is not there: build it first", wayside.display())) }
 }
 
-/// Puts a report's figures into the README.
+/// Puts a report's figures into the page that has them.
 fn show(record: &Path) -> Result<(), String> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |error: std::io::Error| format!("{path}: {error}")
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let (text, name) = (read(record)?, record.display().to_string());
+    let (page, text) = match Recovery::from_json(&text) {
+        Ok(recovery) => {
+            let page = Path::new("docs/recovery.md");
+            (page, wayside_bench::put_recovery(&read(page)?, &recovery, &name)?)
+        }
+        Err(_) => {
+            let page = Path::new("README.md");
+            (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)
+        }
     };
-    let readme = Path::new("README.md");
-    let report = Report::from_json(&std::fs::read_to_string(record).map_err(failed(record))?)?;
-    let text = std::fs::read_to_string(readme).map_err(failed(readme))?;
-    let text = wayside_bench::put_figures(&text, &report, &record.display().to_string())?;
-    std::fs::write(readme, text).map_err(failed(readme))
+    std::fs::write(page, text).map_err(|error| format!("{}: {error}", page.display()))
 }
 
 fn record(report: &Report, held: bool) -> Result<(), String> {
+    let stem = stem(report.commit(), if held { "held" } else { "free" })?;
+    keep(&stem.with_extension("json"), &(report.to_json() + "\n"))
+}
+
+/// Where a record of today is kept, without its extension.
+fn stem(commit: &str, kind: &str) -> Result<PathBuf, String> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().map_err(|error| error.to_string())?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
-    let latency = if held { "held" } else { "free" };
-    let path = PathBuf::from(format!("bench/runs/{date}-{}-{latency}.json", report.commit()));
+    Ok(PathBuf::from(format!("bench/runs/{date}-{commit}-{kind}")))
+}
+
+fn keep(path: &Path, text: &str) -> Result<(), String> {
     std::fs::create_dir_all("bench/runs").map_err(|error| error.to_string())?;
-    std::fs::write(&path, report.to_json() + "\n").map_err(|error| error.to_string())?;
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     println!("Kept as {}.", path.display());
     Ok(())
 }
@@ -163,9 +219,21 @@ mod tests {
         let read = |line: &str| arguments(line.split_whitespace().map(str::to_owned));
         let given = read("--seconds 5 --idle-latency free --record").unwrap();
         assert_eq!((given.seconds, given.hold_latency, given.record), (5, false, true));
-        for line in
-            ["--seconds", "--seconds 0", "--seconds x", "--idle-latency maybe", "--figures", "--unknown", "quick"]
-        {
+        let given = read("--recovery --locks 5 --locks 6 --rounds 2").unwrap();
+        assert_eq!((given.recovery, given.short, given.rounds), (true, false, Some(2)));
+        assert_eq!(given.locks, [5, 6]);
+        for line in [
+            "--seconds",
+            "--seconds 0",
+            "--seconds x",
+            "--idle-latency maybe",
+            "--figures",
+            "--unknown",
+            "quick",
+            "--short",
+            "--recovery --locks 0",
+            "--recovery --short --locks 5",
+        ] {
             assert!(read(line).is_none(), "{line:?}");
         }
     }
