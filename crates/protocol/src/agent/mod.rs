@@ -50,6 +50,7 @@ struct Pending {
     /// The condition. An answer REFUSED is meant for this change only if the switch counts other joins: within a tenure
     /// they only rise, so then it can never have been applied.
     joins: u16,
+    /// Before it is sent again; 0: it has not been sent yet.
     pause: u64,
     due: Time,
     /// It has been sent more than once.
@@ -302,6 +303,9 @@ impl Agent {
             if !self.retired.contains(&(holder, request)) {
                 self.retired.push((holder, request));
             }
+        }
+        if self.holders.is_empty() {
+            self.hurry(desk.now);
         }
         self.serve(desk);
     }

@@ -252,12 +252,14 @@ impl Node {
 
     fn finish_adoptions(&mut self, now: Time, id: u64) {
         let slots = self.agency.slots();
+        let mut first = 0;
         for &slot in &slots {
             let adopts = |book: &Book| book.agent.as_ref().is_some_and(|agent| agent.adopts(id));
             if self.agency.books.get(slot).is_some_and(adopts) {
                 self.agency.book(slot).forget = None;
                 self.raise_floors_of_adoption(slot);
-                self.with_agent(now, slot, 0, |agent, desk| agent.resume(desk));
+                self.with_agent(now, slot, 0, |agent, desk| agent.resume(first, desk));
+                first += 1;
             }
         }
         self.agency.put_slots_away(slots);

@@ -537,9 +537,15 @@ impl Node {
         if none_wait {
             return;
         }
-        for (_, request) in self.requests.iter_mut() {
+        let pause = self.config.retransmit_us;
+        for (id, request) in self.requests.iter_mut() {
             if request.waits() && slot.is_none_or(|slot| slot == request.slot) {
                 request.floor = request.floor.max(stamp);
+                // It has grown while nobody answered; from now on somebody does.
+                if request.state == State::Waiting && request.due > self.now + pause {
+                    request.pause = pause;
+                    Self::set_request_timer(&mut self.timers, self.now, id, request, self.now + pause);
+                }
             }
         }
     }

@@ -3,4 +3,5 @@
 mod bench;
 mod chaos;
 mod mends;
+mod recovery;
 mod workflows;
