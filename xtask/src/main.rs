@@ -5,9 +5,10 @@ mod wire;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask wire [--check]
+const USAGE: &str = "usage: cargo xtask wire [--check | --freeze]
   wire          generate wire/gen, wire/vectors and docs/packets.md from wire/messages.toml
-  wire --check  fail if what is there is not what would be generated";
+  wire --check  fail if what is there is not what would be generated
+  wire --freeze keep the good packets of the version that messages.toml names, for ever";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["wire"] => wire::generate(root),
         ["wire", "--check"] => wire::check(root),
+        ["wire", "--freeze"] => wire::freeze(root),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

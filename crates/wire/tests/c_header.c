@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire.h reads and writes the golden vectors byte for byte, at an odd address. Compiled and run by c_header.rs. */
+/* wire.h reads and writes the golden vectors byte for byte, at an odd address. Compiled and run by c_header.rs, with
+ * VECTORS today's or those of an earlier version. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../../wire/gen/wire.h"
-#include "../../../wire/vectors/packets.h"
+#include VECTORS
 
 static int failures;
 

@@ -1,14 +1,19 @@
-//! The codec reads and writes the golden vectors byte for byte, and names the fault of each bad one.
+//! The codec reads and writes the golden vectors byte for byte, and names the fault of each bad one. What earlier
+//! versions sent, `wire/vectors/vMAJOR_MINOR.json`, is read as it was meant then (docs/upgrades.md).
 
 mod golden;
 
 use std::collections::HashSet;
+use std::fs;
 
 use golden::{Fields, Vector};
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, check, entries, entry_at,
-    padded, service, text,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, MAJOR, MINOR, VERSION, check,
+    entries, entry_at, padded, service, text,
 };
+
+/// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new version.
+const FROZEN: [(&str, u64); 2] = [("v1_0.h", 0x86bb_8a7b_ee44_0705), ("v1_0.json", 0x4e68_a12d_450e_ece3)];
 
 fn header(fields: &Fields) -> Header {
     Header {
@@ -89,22 +94,24 @@ fn written(vector: &Vector) -> Vec<u8> {
     packet
 }
 
+fn expect_read_as_meant(vector: &Vector) {
+    let (packet, name) = (&vector.bytes, &vector.name);
+    assert_eq!(check(packet), Ok(header(&vector.header)), "{name}");
+    match vector.part {
+        "entry" => assert!(entries(packet).eq(vector.parts.iter().map(entry)), "{name}"),
+        "enrol" => assert_eq!(Enrol::read(packet, BODY), enrol(&vector.parts[0]), "{name}"),
+        "enrolled" => assert_eq!(Enrolled::read(packet, BODY), enrolled(&vector.parts[0]), "{name}"),
+        "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{name}"),
+        other => panic!("no struct {other}"),
+    }
+    if vector.part != "entry" {
+        assert_eq!(entries(packet).len(), 0, "{name}");
+    }
+}
+
 #[test]
 fn good_packets_are_read_field_by_field() {
-    for vector in golden::vectors().iter().filter(|vector| vector.drop == "none") {
-        assert_eq!(check(&vector.bytes), Ok(header(&vector.header)), "{}", vector.name);
-        let packet = &vector.bytes;
-        match vector.part {
-            "entry" => assert!(entries(packet).eq(vector.parts.iter().map(entry)), "{}", vector.name),
-            "enrol" => assert_eq!(Enrol::read(packet, BODY), enrol(&vector.parts[0]), "{}", vector.name),
-            "enrolled" => assert_eq!(Enrolled::read(packet, BODY), enrolled(&vector.parts[0]), "{}", vector.name),
-            "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{}", vector.name),
-            other => panic!("no struct {other}"),
-        }
-        if vector.part != "entry" {
-            assert_eq!(entries(packet).len(), 0, "{}", vector.name);
-        }
-    }
+    golden::vectors().iter().filter(|vector| vector.drop == "none").for_each(expect_read_as_meant);
 }
 
 #[test]
@@ -128,15 +135,58 @@ fn bad_packets_are_dropped_by_name() {
     assert_eq!(reasons.len(), 7, "every structural reason has a vector: {reasons:?}");
 }
 
-#[test]
-fn every_kind_has_a_vector() {
-    let vectors = golden::vectors();
+fn have_every_kind(vectors: &[Vector]) -> bool {
     let has = |wanted: u8, kind: u8| {
         let good = vectors.iter().filter(|vector| vector.drop == "none");
         good.map(|vector| header(&vector.header)).any(|header| header.service == wanted && header.kind == kind)
     };
-    assert!(FabricKind::ALL.iter().all(|kind| has(service::FABRIC, *kind as u8)));
-    assert!(LockKind::ALL.iter().all(|kind| has(service::LOCK, *kind as u8)));
+    FabricKind::ALL.iter().all(|kind| has(service::FABRIC, *kind as u8))
+        && LockKind::ALL.iter().all(|kind| has(service::LOCK, *kind as u8))
+}
+
+#[test]
+fn every_kind_has_a_vector() {
+    assert!(have_every_kind(&golden::vectors()));
+}
+
+#[test]
+fn frozen_files_are_as_they_were() {
+    let folder = golden::repository().join("wire/vectors");
+    let names = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut there: Vec<String> = names.filter(|name| !name.starts_with("packets.")).collect();
+    there.sort();
+    assert_eq!(there, FROZEN.map(|(name, _)| name));
+    for (name, wanted) in FROZEN {
+        let fnv = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        let digest = fs::read(folder.join(name)).unwrap().into_iter().fold(0xcbf2_9ce4_8422_2325, fnv);
+        assert_eq!(digest, wanted, "{name} is not what it was: {digest:#x}; a change of packets takes a new version");
+    }
+}
+
+#[test]
+fn what_earlier_versions_sent_is_read_and_written_as_then() {
+    let mut seen = 0;
+    for (name, _) in FROZEN.iter().filter(|(name, _)| name.ends_with(".json")) {
+        for mut vector in golden::vectors_of(name) {
+            seen += 1;
+            if vector.bytes[2] >> 4 != MAJOR {
+                assert_eq!(check(&vector.bytes), Err(DropReason::ForeignVersion), "{name}: {}", vector.name);
+                continue;
+            }
+            expect_read_as_meant(&vector);
+            // Another minor version is all that may differ.
+            vector.bytes[2] = VERSION;
+            assert!(!vector.canonical || written(&vector) == vector.bytes, "{name}: {}", vector.name);
+        }
+    }
+    assert!(seen >= 40);
+}
+
+#[test]
+fn a_new_kind_takes_a_new_version() {
+    let today = format!("v{MAJOR}_{MINOR}.json");
+    assert!(FROZEN.iter().any(|(name, _)| *name == today), "raise it, then `cargo xtask wire --freeze`");
+    assert!(have_every_kind(&golden::vectors_of(&today)), "raise the minor version, then `cargo xtask wire --freeze`");
 }
 
 #[test]

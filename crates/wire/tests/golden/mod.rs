@@ -1,4 +1,4 @@
-//! Reads `wire/vectors/packets.json`.
+//! Reads `wire/vectors/`.
 
 use std::path::PathBuf;
 
@@ -57,9 +57,14 @@ pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All of them.
+/// All of today's.
 pub fn vectors() -> Vec<Vector> {
-    let text = std::fs::read_to_string(repository().join("wire/vectors/packets.json")).expect("the vectors");
+    vectors_of("packets.json")
+}
+
+/// Those of a file in `wire/vectors/`.
+pub fn vectors_of(file: &str) -> Vec<Vector> {
+    let text = std::fs::read_to_string(repository().join("wire/vectors").join(file)).expect("the vectors");
     let vectors: Vec<Map<String, Value>> = serde_json::from_str(&text).expect("an array of objects");
     vectors.into_iter().map(vector).collect()
 }
