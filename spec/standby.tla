@@ -69,7 +69,8 @@ Init ==
           ELSE IF n = Holder THEN [new EXCEPT !.hold = Token(1, 0, 1), !.last = Token(1, 0, 1)] ELSE new]
   /\ beat = [n \in Nodes |-> NoBeat] /\ ack = [n \in Nodes |-> 0] /\ net = {}
   /\ history = [drains |-> 0, promoted |-> [e \in Epochs |-> IF e = 1 THEN 0 ELSE MaxTime],
-             acknowledged |-> [e \in Epochs |-> 0], epoch |-> 1, rises |-> TRUE, top |-> IF Begun THEN Token(1, 0, 1) ELSE 0, ordered |-> TRUE]
+                 acknowledged |-> [e \in Epochs |-> 0], epoch |-> 1, rises |-> TRUE,
+                 top |-> IF Begun THEN Token(1, 0, 1) ELSE 0, ordered |-> TRUE]
 
 Believes(n) == now < node[n].until
 Runs(s) == now < sw[s].until
