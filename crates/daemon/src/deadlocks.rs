@@ -79,7 +79,9 @@ impl Picture {
     pub fn add(&mut self, namespace: &str, owner: &Owner, listing: Listing) {
         let namespace: Arc<str> = namespace.into();
         let (handle, process): (u16, Arc<str>) = (owner.handle, listing.process.into());
-        self.entries.extend(listing.entries.into_iter().map(|listed| {
+        // Nodes of before this search do not say which request is which: all of such a node's would be one party.
+        let named = listing.entries.into_iter().filter(|listed| !listed.request.is_empty());
+        self.entries.extend(named.map(|listed| {
             let party = match listed.task.as_str() {
                 "" => Party::Request((handle, listed.request.clone())),
                 // One name in all processes; that of a thread means another one in each.

@@ -73,6 +73,17 @@ fn three_tasks_in_a_circle_and_those_that_wait_for_them_are_one_deadlock() {
 }
 
 #[test]
+fn requests_without_an_id_are_not_taken_for_one_task() {
+    let mut picture = Picture::default();
+    for (text, handle) in ["- holds a, - awaits b", "- holds b, - awaits a"].iter().zip(1..) {
+        let (owner, mut listing) = listed(handle, text);
+        listing.entries.iter_mut().for_each(|listed| listed.request.clear());
+        picture.add("default", &owner, listing);
+    }
+    assert!(find(&picture, &picture).is_empty());
+}
+
+#[test]
 fn whoever_can_go_on_is_in_no_deadlock() {
     for nodes in [
         // A chain.

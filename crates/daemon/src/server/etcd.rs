@@ -4,12 +4,15 @@
 //! ```text
 //!   /wayside/SHARD/post             "HOLDER ADDRESS": 16 hexadecimal digits, and where that switch is; or all zeros
 //!   /wayside/SHARD/record/KEY       a record of the controller: 8 hexadecimal digits
+//!   /wayside/SHARD/records          which commit was the latest: "PROCESS COUNT"
 //!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS"
 //!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
 //!
 //! Invariants
-//! * A record is written on the condition that the post is the writer's own: whoever was deposed writes nothing more.
+//! * Records are written on the condition that the post is the writer's own, and that nobody has written since it read
+//!   them or wrote last: whoever was deposed writes nothing more, and a commit that a paused member of etcd applies
+//!   late, after others, is refused. (It would take epochs back: spec/README.md, RecordsInOrder.)
 //! * Every question waits for its answer no longer than it is of use; what becomes of it after that does no harm
 //!   (`serving.rs` of the protocol).
 
@@ -22,7 +25,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -36,6 +39,8 @@ const BATCH: usize = 100;
 const PAGE: u32 = 2_000;
 /// For a commit, and for anything else that the controller waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Key of the latest commit.
+const ORDER: &str = "records";
 /// Into so many steps what etcd keeps is divided.
 const STEPS: usize = 12;
 /// At the start, to find etcd at all.
@@ -82,6 +87,16 @@ pub struct Shard {
     own: Arc<str>,
     lease: Duration,
     commits: Commits,
+    latest: Arc<Mutex<Latest>>,
+}
+
+/// Commits of this process, which come in an order.
+struct Latest {
+    /// Of the latest commit that is known, anybody's.
+    revision: u64,
+    /// What no other process calls itself.
+    process: String,
+    commits: u64,
 }
 
 /// The connection's own thread. (Dropped within another runtime, a `Runtime` would panic.)
@@ -96,11 +111,11 @@ impl Drop for Background {
 }
 
 impl Shard {
-    /// Connects. `number`: this switch's own; `listen`: where it is.
+    /// Connects. `number`: this switch's own; `process`: a random one; `listen`: where it is.
     ///
     /// # Errors
     /// If etcd is not there, or the files of its certificates are not.
-    pub fn connect(sharing: &Sharing, number: u64, listen: SocketAddrV4) -> Result<Shard, Failure> {
+    pub fn connect(sharing: &Sharing, number: u64, process: u64, listen: SocketAddrV4) -> Result<Shard, Failure> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("etcd").enable_all().build();
         let runtime = runtime.map_err(|error| Failure::system("can't start a thread for etcd", &error))?;
@@ -126,6 +141,7 @@ impl Shard {
             own: format!("{:016x} {listen}", holder_at(number, listen)).into(),
             lease: sharing.serving_lease,
             commits: Commits::default(),
+            latest: Arc::new(Mutex::new(Latest { revision: 0, process: format!("{process:016x}"), commits: 0 })),
         })
     }
 
@@ -186,7 +202,7 @@ impl Shard {
             Question::Renew => (self.is_own(), &*self.own),
             Question::Resign(seen) => (at_revision(&post, seen), VACANT),
         };
-        match self.etcd.write_if(condition, vec![Put::new(&post, value)], Some(Keys::one(&post))).await? {
+        match self.etcd.write_if(vec![condition], vec![Put::new(&post, value)], Some(Keys::one(&post))).await? {
             Outcome::Done(revision) => {
                 let (holder, address) = holder_of(value).ok_or(Error::Damaged(post))?;
                 Ok((Answer::Done(Post { holder, revision }), address))
@@ -248,11 +264,14 @@ impl Shard {
             let guard = self.key("namespaces");
             let unchanged = Compare::Version { key: guard.clone().into(), version: number as u64 };
             let value = format!("{number} {}", namespace.slots);
-            self.etcd.write_if(unchanged, vec![Put::new(&own, value), Put::new(&guard, "")], None).await?;
+            self.etcd.write_if(vec![unchanged], vec![Put::new(&own, value), Put::new(&guard, "")], None).await?;
         }
     }
 
     async fn read(&self) -> Result<Vec<Record>, Error> {
+        // First: a commit that comes late, while the rest is read, makes the next one fail, and all is read again.
+        let (order, _) = self.order_now().await?;
+        self.latest().revision = order;
         let mut page = Keys { limit: PAGE, ..Keys::beginning_with(&self.key("record/")) };
         let mut records = Vec::new();
         loop {
@@ -273,13 +292,50 @@ impl Shard {
 
     async fn write(&self, batch: Vec<Record>) -> Result<(), Error> {
         for some in batch.chunks(BATCH) {
+            let (revision, own) = {
+                let mut latest = self.latest();
+                latest.commits += 1;
+                (latest.revision, format!("{} {}", latest.process, latest.commits))
+            };
             let put = |(key, value): &Record| Put::new(&self.key(&format!("record/{key:08x}")), value.clone());
-            let puts = some.iter().map(put).collect();
-            if let Outcome::Not(_) = self.etcd.write_if(self.is_own(), puts, None).await? {
-                return Err(Error::Deposed);
-            }
+            let puts: Vec<Put> = some.iter().map(put).chain([Put::new(&self.key(ORDER), own.clone())]).collect();
+            let revision = self.write_after(revision, &own, puts).await?;
+            self.latest().revision = revision;
         }
         Ok(())
+    }
+
+    /// Writes if nothing was written after `revision`, but by commits of this process that were given up. The revision
+    /// now.
+    async fn write_after(&self, mut revision: u64, own: &str, puts: Vec<Put>) -> Result<u64, Error> {
+        let order = self.key(ORDER);
+        loop {
+            let conditions = vec![self.is_own(), at_revision(&order, revision)];
+            if let Outcome::Done(revision) = self.etcd.write_if(conditions, puts.clone(), None).await? {
+                return Ok(revision);
+            }
+            let (now, by) = self.order_now().await?;
+            if by == own {
+                // Done at an endpoint whose answer did not come.
+                return Ok(now);
+            }
+            let is_of_this_process = by.split(' ').next() == own.split(' ').next();
+            if now == revision || !is_of_this_process {
+                return Err(Error::Deposed);
+            }
+            revision = now;
+        }
+    }
+
+    /// The latest commit: its revision, and which it was.
+    async fn order_now(&self) -> Result<(u64, String), Error> {
+        let found = self.etcd.range(&Keys::one(&self.key(ORDER))).await?;
+        let entry = found.kvs.into_iter().next().unwrap_or_default();
+        Ok((entry.mod_revision, String::from_utf8_lossy(&entry.value).into_owned()))
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The files that the switches have in common.
@@ -312,7 +368,7 @@ impl Shard {
         let none = Compare::Version { key: self.key(&format!("enrolment/{first}")).into(), version: 0 };
         let put = |(name, bytes): (String, Vec<u8>)| Put::new(&self.key(&format!("enrolment/{name}")), bytes);
         let puts = files.into_iter().map(put).collect();
-        self.within(async move { Ok(shard.etcd.write_if(none, puts, None).await.map(|_| ())?) })
+        self.within(async move { Ok(shard.etcd.write_if(vec![none], puts, None).await.map(|_| ())?) })
     }
 
     fn key(&self, name: &str) -> String {
@@ -380,4 +436,114 @@ fn wait<T: Send + 'static>(background: &Background, work: impl Future<Output = T
         let _ = done.send(work.await);
     });
     result.recv().expect("the work ends, by its own patience")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::process::{Child, Command, Stdio};
+    use tempfile::TempDir;
+
+    /// A real one, which ends with its test.
+    struct Server {
+        child: Child,
+        url: String,
+        _directory: TempDir,
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn server() -> Option<Server> {
+        use std::os::unix::fs::PermissionsExt;
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+        let (url, peers) = (format!("http://{}", free()), format!("http://{}", free()));
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(directory.path()).args(["--log-level", "fatal", "--logger", "zap"]);
+        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.arg("--initial-cluster").arg(format!("default={peers}"));
+        match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => Some(Server { child, url, _directory: directory }),
+            Err(_) => {
+                println!("skipped: records in etcd: it is not installed (Debian: etcd-server)");
+                None
+            }
+        }
+    }
+
+    /// The switch with number 1, as this process of it.
+    fn shard(server: &Server, process: u64) -> Shard {
+        let sharing = Sharing {
+            etcd: vec![server.url.clone()],
+            shard: "main".into(),
+            serving_lease: Duration::from_secs(5),
+            history: Duration::ZERO,
+            ca: None,
+            certificate: None,
+            key: None,
+        };
+        Shard::connect(&sharing, 1, process, "127.0.0.1:7600".parse().unwrap()).unwrap()
+    }
+
+    fn take_post(shard: &Shard) {
+        let asking = shard.clone();
+        let (answer, _) = shard.within(async move { asking.asked(Question::Take(0)).await }).unwrap();
+        assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+    }
+
+    fn records(shard: &mut Shard) -> Vec<Record> {
+        shard.load().unwrap()
+    }
+
+    #[test]
+    fn a_commit_that_is_applied_late_is_refused() {
+        let Some(server) = server() else { return };
+        let mut first = shard(&server, 1);
+        assert!(matches!(first.commit(&[(0, vec![1])]), Err(Error::Deposed)), "nobody has the post");
+        take_post(&first);
+        assert_eq!(records(&mut first), []);
+        // Given up while a member of etcd was paused, and made again at another one.
+        let late = {
+            let conditions = vec![first.is_own(), at_revision(&first.key(ORDER), first.latest().revision)];
+            (conditions, vec![Put::new(&first.key("record/00000000"), [1])])
+        };
+        first.commit(&[(0, vec![1])]).unwrap();
+        // Started anew, and further.
+        let mut again = shard(&server, 2);
+        assert_eq!(records(&mut again), [(0, vec![1])]);
+        again.commit(&[(0, vec![2]), (7, vec![7])]).unwrap();
+        let etcd = again.etcd.clone();
+        let outcome = again.within(async move { Ok(etcd.write_if(late.0, late.1, None).await?) }).unwrap();
+        assert!(matches!(outcome, Outcome::Not(_)));
+        assert_eq!(records(&mut again), [(0, vec![2]), (7, vec![7])]);
+        // The former process knows nothing of what came since.
+        assert!(matches!(first.commit(&[(0, vec![9])]), Err(Error::Deposed)));
+        assert_eq!(records(&mut first), [(0, vec![2]), (7, vec![7])]);
+        first.commit(&[(0, vec![3])]).unwrap();
+    }
+
+    #[test]
+    fn what_this_process_gave_up_and_was_done_after_all_hinders_nothing() {
+        let Some(server) = server() else { return };
+        let mut shard = shard(&server, 1);
+        take_post(&shard);
+        records(&mut shard);
+        shard.commit(&[(0, vec![1])]).unwrap();
+        // As if the answer to the next one had not come.
+        let (etcd, order) = (shard.etcd.clone(), shard.key(ORDER));
+        let process = shard.latest().process.clone();
+        shard.latest().commits += 1;
+        let value = format!("{process} 2").into_bytes();
+        shard.within(async move { Ok(etcd.write(&order, Some(value)).await?) }).unwrap();
+        shard.commit(&[(0, vec![2])]).unwrap();
+        assert_eq!(records(&mut shard), [(0, vec![2])]);
+    }
 }

@@ -206,13 +206,18 @@ impl Gateway {
         self.ask("range", keys).await
     }
 
-    /// Writes all of `puts` if the condition holds; otherwise tells how `look` is, if anything.
+    /// Writes all of `puts` if all conditions hold; otherwise tells how `look` is, if anything.
     ///
     /// # Errors
     /// As [`Gateway::range`]. It may have been done.
-    pub async fn write_if(&self, condition: Compare, puts: Vec<Put>, look: Option<Keys>) -> Result<Outcome, String> {
+    pub async fn write_if(
+        &self,
+        conditions: Vec<Compare>,
+        puts: Vec<Put>,
+        look: Option<Keys>,
+    ) -> Result<Outcome, String> {
         let transaction = Transaction {
-            compare: vec![condition],
+            compare: conditions,
             success: puts.into_iter().map(Then::Put).collect(),
             failure: look.into_iter().map(Then::Look).collect(),
         };

@@ -158,7 +158,7 @@ impl Server {
         let mut shard = None;
         let mut records = Records::Here(state.clone());
         if let Some(sharing) = &config.sharing {
-            let found = Shard::connect(sharing, state.own_number(random_number()?)?, listen)?;
+            let found = Shard::connect(sharing, state.own_number(random_number()?)?, random_number()?, listen)?;
             if !sharing.history.is_zero() {
                 found.spawn(found.clone().compact(sharing.history));
             }
