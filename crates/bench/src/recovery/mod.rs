@@ -110,14 +110,15 @@ struct Course<'o> {
 }
 
 impl Course<'_> {
-    /// A node that held the locks dies, then another one stops; only what they held is away.
+    /// Nodes that hold the locks die, or stop; only what they held is away.
     fn crashes(&mut self) -> Result<(), Error> {
-        let switch = Switch::start(&self.options.wayside, self.slots, None, "warn")?;
-        let endpoint = switch.address.to_string();
         for (fault, lifeline) in [(Fault::Killed, true), (Fault::KilledAway, false), (Fault::Stopped, true)] {
             if fault == Fault::KilledAway && self.options.is_short {
                 continue;
             }
+            // Another one each time: it would still be at work with what the last trial left.
+            let switch = Switch::start(&self.options.wayside, self.slots, None, "warn")?;
+            let endpoint = switch.address.to_string();
             let mut trial = self.begin(fault);
             let began = Instant::now();
             let mut holding = HoldingProcess::start(&self.options.wayside, &endpoint, self.locks, lifeline)?;
@@ -140,7 +141,7 @@ impl Course<'_> {
         }
         let waited = waiter.join().unwrap_or_else(|_| Err("who waits panicked".into()))?;
         trial.passed_on_ms = Some(ms(waited - began));
-        let all = take_all(&session, self.locks)?;
+        let all = take_all(session, self.locks)?;
         trial.all_ms = Some(ms(all - began));
         let lost = if trial.fault == Fault::Stopped { holding.go_on()? } else { self.locks };
         gaps(trial, &bystander.end()?, began, waited, all);

@@ -121,7 +121,7 @@ impl Recovery {
             ("standby: held locks pass on", Fault::Failover, |trial| trial.passed_on_ms),
             ("restart: first grant", Fault::Restart, |trial| trial.first_grant_ms),
             ("standby: first grant", Fault::Failover, |trial| trial.first_grant_ms),
-            ("dead node: all its locks taken once", Fault::Killed, |trial| trial.all_ms),
+            ("dead node: all its locks taken", Fault::Killed, |trial| trial.all_ms),
         ];
         let mut body = String::new();
         let curves = curves.map(|(name, fault, look)| (name, self.curve(fault, look)));

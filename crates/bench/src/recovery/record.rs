@@ -69,7 +69,7 @@ pub struct Trial {
     /// Of a switch: the last of those who waited for held locks, that were given back after the first grant, has its
     /// own. Of a node: one who waits for one of its locks has it.
     pub(super) passed_on_ms: Option<f64>,
-    /// Of a node: each of its locks was taken once by another one.
+    /// Of a node: each of its locks was taken by another one.
     pub(super) all_ms: Option<f64>,
     /// The bystander's longest pause before anything broke.
     pub(super) quiet_gap_ms: f64,

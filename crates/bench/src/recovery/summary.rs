@@ -18,7 +18,7 @@ const OF_SWITCHES: [Look; 5] = [
 ];
 const OF_NODES: [Look; 4] = [
     ("first waiter has its lock", |trial| trial.passed_on_ms),
-    ("all were taken once", |trial| trial.all_ms),
+    ("all were taken", |trial| trial.all_ms),
     ("a bystander's longest gap", |trial| Some(trial.gap_to_all_ms)),
     ("its gap before", |trial| Some(trial.quiet_gap_ms)),
 ];
@@ -121,7 +121,7 @@ impl Recovery {
             of("Rebuild after the switch's restart", Fault::Restart, Trial::rebuild_ms),
             of("Rebuild by a standby", Fault::Failover, Trial::rebuild_ms),
             of("Until held locks pass on, with a standby", Fault::Failover, |trial| trial.passed_on_ms),
-            of("Until every lock of a dead node was taken once", Fault::Killed, |trial| trial.all_ms),
+            of("Until every lock of a dead node was taken", Fault::Killed, |trial| trial.all_ms),
         ]
         .into_iter()
         .flatten()

@@ -126,7 +126,7 @@ impl Agent {
 
 /// Between the confirmations of agents that were adopted together, in microseconds: all at once, those of 10,000 locks
 /// fill every buffer on their way, and the answers to heartbeats are lost with the others.
-pub const CONFIRMATION: u64 = 20;
+pub const CONFIRMATION: u64 = 100;
 
 /// Writes as many waiters as fit; how many.
 pub fn fill<'a>(entries: &mut [Entry], waiters: impl Iterator<Item = &'a Party>, slot: u32) -> usize {

@@ -88,7 +88,7 @@ fn agents_that_were_adopted_together_are_confirmed_one_after_the_other() {
     bench.delivered.clear();
     bench.run();
     assert_eq!(renewals(&mut bench), 1, "not all at once");
-    bench.pass(80);
+    bench.pass(400);
     assert!(renewals(&mut bench) < 8);
     bench.pass(2_000);
     assert_eq!(renewals(&mut bench), 8, "each once");
@@ -105,7 +105,7 @@ fn a_lock_that_is_given_back_before_its_agent_was_confirmed_is_free_soon() {
     bench.run();
     // Given back before the agent was confirmed.
     bench.release(0, held[7]);
-    bench.pass(1_000);
+    bench.pass(600);
     assert_eq!(bench.slot(7).state, SlotState::Unheld);
     assert!((0..7).all(|name| bench.slot(name).state == SlotState::Managed));
 }
