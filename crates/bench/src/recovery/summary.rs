@@ -159,8 +159,8 @@ fn figures(recovery: &Recovery, record: &str) -> String {
     let etcd = recovery.etcd.as_deref().unwrap_or("no etcd");
     let link = format!("../{record}");
     let mut text = format!(
-        "`{}`, {}, commit {}: {}, {} cores,\nLinux {}, {etcd}, load {} before and {} after, {} slots; medians of {} rounds, \
-         and in brackets the least and the most.\nAll trials: [{record}]({link}).\n\n",
+        "`{}`, {}, commit {}: {}, {} cores,\nLinux {}, {etcd}, load {} before and {} after, {} slots; medians of {} rounds (more \
+         than 100,000 locks: of one), and in brackets the least and the most.\nAll trials: [{record}]({link}).\n\n",
         machine.command,
         machine.date,
         machine.commit,
