@@ -53,6 +53,9 @@ pub enum Command {
     /// Measure Wayside on this machine, beside a bare echo and Redis
     #[command(subcommand)]
     Bench(Bench),
+    /// Try to break Wayside: its own core and protocol in a world of faults that a seed decides, watched by checkers
+    #[command(max_term_width = 100)]
+    Sim(Box<wayside_sim::command::Sim>),
 }
 
 #[derive(Debug, Subcommand)]

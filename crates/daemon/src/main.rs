@@ -58,6 +58,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),
         Command::Bench(Bench::Recovery(args)) => commands::bench::recovery(&args).map(|()| 0),
         Command::Bench(Bench::Hold(args)) => commands::bench::hold(&args).map(|()| 0),
+        Command::Sim(args) => commands::sim::sim(&args),
     }
 }
 

@@ -6,5 +6,6 @@ pub mod lock;
 pub mod node;
 mod query;
 pub mod show;
+pub mod sim;
 pub mod switch;
 pub mod text;
