@@ -242,7 +242,8 @@ impl Desk {
     /// Runs until `Inbox::stop`.
     pub fn run(mut self) {
         loop {
-            let wait = Duration::from_micros(self.seat.next_timer().since(clock::now()));
+            let now = clock::now();
+            let wait = Duration::from_micros(self.seat.next_timer(now).since(now));
             match self.events.recv_timeout(wait) {
                 Ok(Some(packet)) => {
                     let bytes = &packet.bytes[..packet.length.into()];

@@ -80,15 +80,15 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         }
     }
 
-    /// When [`Seat::on_tick`] and [`Seat::ask`] want to be called.
-    pub fn next_timer(&self) -> Time {
+    /// When [`Seat::on_tick`] and [`Seat::ask`] want to be called, as it is now.
+    pub fn next_timer(&self, now: Time) -> Time {
         let Some(shared) = &self.shared else {
             return self.controller.as_ref().map_or(Time::NEVER, Controller::next_timer);
         };
         let next = shared.serving.due().min(shared.begins.unwrap_or(Time::NEVER));
-        // A lease that is over lets nothing happen before it is renewed.
+        // A lease that is over lets nothing happen before it is renewed: what has been due since then waits for that.
         match self.controller.as_ref().map(Controller::next_timer) {
-            Some(at) if shared.serving.runs(at) => next.min(at),
+            Some(at) if shared.serving.runs(now) => next.min(at),
             _ => next,
         }
     }
@@ -147,5 +147,61 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 self.notices.push_back(Notice::StoreFailed(error.to_string()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Disk, Memory, config};
+    use super::super::{Post, Question};
+    use super::*;
+    use alloc::rc::Rc;
+
+    const LEASE: u64 = 300_000;
+
+    fn seat() -> (Seat<Rc<Memory>, Disk>, Rc<Memory>) {
+        let memory = Rc::new(Memory::default());
+        let serving = ServingConfig { own: 1, lease: LEASE, drift_ppm: 1_000 };
+        (Seat::sharing(Time(0), config(), memory.clone(), Disk::default(), serving), memory)
+    }
+
+    fn promoted(seat: &mut Seat<Rc<Memory>, Disk>, at: Time) {
+        let looked = seat.ask(at).expect("at once");
+        seat.on_answer(at, looked, Answer::Is(Post::default()));
+        let taken = seat.ask(at).expect("it is vacant");
+        assert_eq!(taken.question, Question::Take(0));
+        seat.on_answer(at, taken, Answer::Done(Post { holder: 1, revision: 1 }));
+    }
+
+    #[test]
+    fn a_standby_has_no_controller_and_one_that_serves_has() {
+        let (mut seat, memory) = seat();
+        assert!(seat.controller(Time(0)).is_none());
+        promoted(&mut seat, Time(1));
+        assert!(seat.controller(Time(2)).is_some() && memory.epoch() == 1);
+        assert!(seat.controller(Time(1 + LEASE)).is_none(), "not once its lease is over");
+    }
+
+    /// What was due when the lease ended would be due at once for ever, and never done.
+    #[test]
+    fn a_lease_that_is_over_wakes_nobody_in_vain() {
+        let (mut seat, _) = seat();
+        promoted(&mut seat, Time(1));
+        let late = Time(2 * LEASE);
+        let asked = seat.ask(late).expect("a renewal is due");
+        seat.on_tick(late);
+        assert!(seat.next_timer(late) > late);
+        seat.on_answer(late, asked, Answer::Done(Post { holder: 1, revision: 2 }));
+        assert!(seat.next_timer(late) <= late, "now it may go on");
+    }
+
+    #[test]
+    fn another_ones_post_takes_controller_and_epoch_away() {
+        let (mut seat, memory) = seat();
+        promoted(&mut seat, Time(1));
+        let asked = seat.ask(Time(LEASE / 4 + 1)).expect("a renewal is due");
+        seat.on_answer(Time(LEASE), asked, Answer::Is(Post { holder: 2, revision: 2 }));
+        assert!(seat.records().is_none() && seat.post() == Some(Post { holder: 2, revision: 2 }));
+        assert_eq!((memory.epoch(), memory.serving()), (0, false));
     }
 }

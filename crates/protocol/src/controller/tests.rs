@@ -15,7 +15,7 @@ const LEASE: u32 = 100_000;
 const ROOT: Secret = Secret([42; 32]);
 
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     epoch: Cell<u32>,
     serving: Cell<bool>,
     lease_end: Cell<Option<Time>>,
@@ -110,7 +110,7 @@ impl SwitchMemory for Rc<Memory> {
 }
 
 #[derive(Clone, Default)]
-struct Disk {
+pub(super) struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
     full: Rc<Cell<bool>>,
 }
@@ -252,7 +252,7 @@ impl Bench {
     }
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     let namespace = Namespace { id: 1, name: "default".to_string(), policy: Policy::Fair, lease: LEASE };
     Config { namespaces: vec![namespace], secret: 42, ..Config::default() }
 }
