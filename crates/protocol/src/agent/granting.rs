@@ -17,6 +17,10 @@ impl Agent {
         }
         self.bury_the_dead(desk);
         if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
+            // No heir and no adopted agent has one; whoever forges packets can say that it has.
+            if !self.joins_are_known(desk) {
+                return self.note_gap(desk);
+            }
             let idle = self.holders.is_empty() && !self.has_waiters() && self.heir_is_complete();
             let change = if idle { Change::Free } else { Change::Renew { tryable: false } };
             return self.start(change, desk);

@@ -117,7 +117,7 @@ impl Agent {
         self.suspended = false;
         self.confirmed = false;
         self.start_tenure(stamp, bits);
-        if self.holders.is_empty() || self.has_waiters() || first == 0 {
+        if self.holders.is_empty() || self.has_waiters() || first == 0 || !self.joins_are_known(desk) {
             return self.serve(desk);
         }
         self.start_later(Change::Renew { tryable: false }, first * CONFIRMATION, desk);

@@ -88,7 +88,9 @@ impl Counters {
             incarnation: u64::from_be_bytes(fields.take()),
             handle: u16::from_be_bytes(fields.take()),
         };
-        (counters.epoch <= limits::MAX_EPOCH).then_some(counters)
+        // Nobody counts so far: the next one would be no count any more.
+        let can_rise = counters.starts < u32::MAX && counters.incarnation < 1 << 63;
+        (counters.epoch <= limits::MAX_EPOCH && can_rise).then_some(counters)
     }
 }
 
@@ -264,5 +266,11 @@ mod tests {
         assert_eq!(Counters::decode(&[0; 19]), None, "another layout");
         assert_eq!(SessionRecord::decode(&bytes), None);
         assert_eq!(Counters::decode(&[4; 19]), None, "a later layout");
+        for at_end in [
+            Counters { starts: u32::MAX, ..Counters::default() },
+            Counters { incarnation: u64::MAX, ..Counters::default() },
+        ] {
+            assert_eq!(Counters::decode(&at_end.encode().1), None, "the next start or session would overflow it");
+        }
     }
 }
