@@ -29,6 +29,7 @@ need() {
 need cc gcc
 need clang-19 clang-19                   # the data plane as BPF
 need llvm-objdump-19 llvm-19
+need "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a" libclang-rt-19-dev # fuzzing
 need pkg-config pkg-config
 need /usr/include/libelf.h libelf-dev    # libbpf, which loads it
 need /usr/include/zlib.h zlib1g-dev

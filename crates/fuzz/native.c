@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* The native core under libFuzzer and the sanitizers: an input is a sequence of commands, which change the switch as a
+ * controller, time or chance would, or are packets. Each packet lies in memory of exactly its length, and after it must
+ * hold what crates/switch/tests/invariants.rs asks, said once more here. Built by scripts/fuzz.sh. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../dataplane/native.h"
+#include "../../dataplane/packet.h"
+
+enum { SLOTS = 16, NODES = 16, REGIONS = 4 };
+
+/* What a packet may change, and what it may not. */
+struct state {
+	struct ws_slot slots[SLOTS];
+	struct ws_node nodes[NODES];
+	struct ws_region regions[REGIONS];
+	struct ws_keys keys[NODES];
+	struct ws_globals globals;
+};
+
+static struct ws_switch sw;
+static ws_u64 seen[64]; /* counters of all inputs */
+
+/* Besides lines of code, libFuzzer looks for new ones of these: what was counted by a packet of each kind. */
+static __attribute__((section("__libfuzzer_extra_counters"))) ws_u8 outcomes[32][64];
+
+static const ws_u8 *at, *end;
+
+#define MUST(condition)                                                                     \
+	do {                                                                                \
+		if (!(condition)) {                                                         \
+			fprintf(stderr, "native.c:%d: broken: %s\n", __LINE__, #condition); \
+			abort();                                                            \
+		}                                                                           \
+	} while (0)
+
+/* Numbers of the input; zeros after its end. */
+static ws_u8 byte(void) { return at < end ? *at++ : 0; }
+
+static ws_u64 number(int bytes)
+{
+	ws_u64 x = 0;
+
+	while (bytes--)
+		x = x << 8 | byte();
+	return x;
+}
+
+/* Small, or at the end of its 32 bits, or any. */
+static ws_u32 counter(void)
+{
+	ws_u8 x = byte();
+
+	if (x == 0xff)
+		return (ws_u32)number(4);
+	return x < 0x80 ? x : ~0u - (0xfe - x);
+}
+
+/* A node of the tables that are set, or any. */
+static ws_u16 handle(void)
+{
+	ws_u8 x = byte();
+
+	return x == 0xff ? (ws_u16)number(2) : x % NODES;
+}
+
+static void save(struct state *state)
+{
+	memcpy(state->slots, sw.slots, sizeof state->slots);
+	memcpy(state->nodes, sw.nodes, sizeof state->nodes);
+	memcpy(state->regions, sw.regions, sizeof state->regions);
+	memcpy(state->keys, sw.keys, sizeof state->keys);
+	state->globals = *sw.globals;
+}
+
+static void begin(void)
+{
+	static const struct ws_region regions[REGIONS] = {
+		[1] = { .base = 0, .count = 8, .policy = WS_POLICY_FAIR },
+		[2] = { .base = 8, .count = 4, .policy = WS_POLICY_READ_PREFERRING },
+		[3] = { .base = 12, .count = 100, .policy = WS_POLICY_FAIR }, /* the memory ends before it does */
+	};
+
+	/* Of every four one that nobody holds, two that somebody does, and one that is frozen. */
+	for (ws_u64 slot = 0; slot < SLOTS; slot++) {
+		ws_u64 held = slot % 4 == WS_SLOT_STATE_OPEN || slot % 4 == WS_SLOT_STATE_MANAGED;
+		sw.slots[slot].w0 = ws_slot_word(slot % 4, slot / 4 & held, held, held ? 1 + slot / 4 : 0, 0, 9);
+		sw.slots[slot].w1 = ws_hint_word(9, ws_name_hash(slot % 4));
+	}
+	memcpy(sw.regions, regions, sizeof regions);
+	memset(sw.nodes, 0, NODES * sizeof *sw.nodes);
+	memset(sw.keys, 0, NODES * sizeof *sw.keys);
+	memset(sw.counters, 0, ws_counter_count() * sizeof *sw.counters);
+	*sw.globals = (struct ws_globals){ .epoch = 7, .serving = 1, .shard_map = 3 };
+	sw.now_us = 1000000;
+	for (ws_u64 node = 1; node < 9; node++)
+		sw.nodes[node] = (struct ws_node){
+			.word = (ws_u64)(node == 4 ? WS_NODE_STATE_EXPIRED : WS_NODE_STATE_LIVE) << 56 | 5,
+			.oldest = (100 + node) << 40 | 10,
+			.incarnation = 100 + node,
+			.address = 0x0a000000 + (ws_u32)node,
+			.agent_port = (ws_u16)(10000 + node),
+			.namespace = node < 5 ? 1 : node < 7 ? 2 : 3,
+		};
+	for (ws_u32 node = 1; node < NODES; node++) {
+		sw.keys[node].written[0] = sw.keys[node].written[1] = 2;
+		for (ws_u32 slot = 0; slot < 2; slot++) {
+			sw.keys[node].of[slot].up.halves[0] = node << 8 | slot;
+			sw.keys[node].of[slot].down.halves[0] = node << 8 | slot | 2;
+		}
+	}
+}
+
+/* What the controller alone may do, and time. */
+static void disturb(void)
+{
+	switch (byte() % 6) {
+	case 0: {
+		struct ws_slot *slot = &sw.slots[byte() % SLOTS];
+		ws_u8 bits = byte();
+		ws_u64 state = bits & 3;
+		int held = state == WS_SLOT_STATE_OPEN || state == WS_SLOT_STATE_MANAGED;
+		/* Whoever holds a slot has an agent; a frozen one, or one that nobody holds, may keep leavings. */
+		ws_u64 agent = held ? 1 + byte() % (NODES - 1) : bits & 16 ? byte() % NODES : 0;
+		ws_u64 joins = bits & 32 ? WS_MAX_JOINS - (bits >> 6) : bits >> 6;
+		slot->w0 = ws_slot_word(state, bits >> 2 & 1, bits >> 3 & 1, agent, held ? joins : 0, counter());
+		slot->w1 = ws_hint_word(slot->w0 & 0xfffff, ws_name_hash(byte() & 3));
+		break;
+	}
+	case 1: {
+		struct ws_node *node = &sw.nodes[1 + byte() % (NODES - 1)];
+		ws_u8 bits = byte();
+		node->word = (ws_u64)(bits % 3) << 56 | (bits & 128 ? (1ull << 56) - 2 : bits >> 5);
+		node->incarnation = bits & 64 ? number(3) : node->incarnation + (bits >> 4 & 1);
+		node->oldest = node->incarnation << 40 | (byte() & 15);
+		node->namespace = byte() % 5;
+		break;
+	}
+	case 2: {
+		struct ws_region *region = &sw.regions[byte() % REGIONS];
+		region->base = counter();
+		region->count = counter();
+		region->policy = byte() % 4;
+		break;
+	}
+	case 3: {
+		struct ws_keys *keys = &sw.keys[1 + byte() % (NODES - 1)];
+		keys->written[byte() & 1] = byte() % 4;
+		keys->rotation = byte() % 4;
+		break;
+	}
+	case 4: {
+		static const ws_u64 ends[] = { 0, 1, 1000000, 1000001, ~0ull };
+		sw.globals->epoch = byte() & 1 ? 7 : counter();
+		sw.globals->serving = byte() & 1;
+		sw.globals->lease_end_us = ends[byte() % 5];
+		break;
+	}
+	default:
+		sw.globals->authenticated = byte() & 1;
+	}
+}
+
+/* A request's id: one that its holder's session may have, around both ends, or any. */
+static ws_u64 request(ws_u16 holder)
+{
+	ws_u64 oldest = sw.nodes[holder].oldest;
+	ws_u8 x = byte();
+
+	return x == 0xff ? number(8) : x == 0xfe ? oldest + (1ull << 40) : oldest + x % 8 - (x >= 0xf0);
+}
+
+/* An entry about some slot, as a rule with its tenure, and in a RETENURE with its joins. */
+static void write_entry(ws_u8 *entry, ws_u16 namespace, ws_u16 holder)
+{
+	ws_u8 index = byte();
+	ws_u32 place = sw.regions[namespace].base + index % 12u;
+	ws_u64 w0 = place < SLOTS ? sw.slots[place].w0 : 0;
+	ws_u8 tenure = byte(), bits = byte(), flags = byte();
+
+	ws_entry_set_name(entry, byte() & 3);
+	ws_entry_set_request(entry, request(holder));
+	ws_entry_set_slot(entry, index == 0xff ? counter() : index % 12u);
+	ws_entry_set_tenure(entry, tenure == 0xff ? counter() : (ws_u32)w0 - tenure % 4);
+	ws_entry_set_holder(entry, holder);
+	ws_entry_set_reply_port(entry, (ws_u16)(20000 + (flags >> 5)));
+	ws_entry_set_slot_bits(entry, (ws_u16)(bits << 12 | (bits & 0x80 ? bits : ws_slot_w0_joins(w0))));
+	ws_entry_set_flags(entry, flags & 0x1f);
+	ws_entry_set_sequence(entry, 0);
+}
+
+/* A packet that is right in its form, and in the rest as the input says. */
+static ws_u32 write_packet(ws_u8 *packet)
+{
+	ws_u8 first = byte();
+	ws_u8 service = first & 0x80 ? WS_SERVICE_FABRIC : WS_SERVICE_LOCK;
+	/* RETENURE has most ways to go. */
+	ws_u8 kind = (first & 31) < 24 ? first & 31 : WS_LOCK_RETENURE, many = byte();
+	ws_u16 source = handle(), holder = many & 0x40 ? handle() : source;
+	ws_u16 namespace = many & 0x80 ? byte() % 5 : sw.nodes[source].namespace;
+	ws_u8 count = service == WS_SERVICE_FABRIC ? 0 : many & 0x20 ? many % 32 + 1 : 1;
+	ws_u32 length = ws_packet_bytes(service, kind, count);
+
+	if (!length)
+		length = WS_HEADER_BYTES + WS_ENTRY_BYTES;
+	memset(packet, 0, length);
+	ws_header_set_magic(packet, WS_MAGIC);
+	ws_header_set_version(packet, WS_VERSION);
+	ws_header_set_service(packet, service);
+	ws_header_set_kind(packet, kind);
+	ws_header_set_count(packet, count);
+	ws_header_set_source(packet, source);
+	ws_header_set_namespace(packet, namespace);
+	ws_header_set_epoch(packet, first & 0x40 ? counter() : sw.globals->epoch);
+	if (first & 0x20) {
+		ws_header_set_flags(packet, byte());
+		ws_header_set_position(packet, byte() % 16);
+		ws_header_set_destination(packet, handle());
+	}
+	for (ws_u32 i = 0; i < count; i++)
+		write_entry(packet + WS_HEADER_BYTES + i * WS_ENTRY_BYTES, namespace, holder);
+	/* Only a slot's agent gets far with a change of it. */
+	if (count && kind == WS_LOCK_RETENURE && !(many & 0x10)) {
+		ws_u32 place = sw.regions[namespace].base + ws_entry_slot(packet + WS_HEADER_BYTES);
+		if (place < SLOTS && ws_slot_w0_agent(sw.slots[place].w0))
+			ws_header_set_source(packet, (ws_u16)ws_slot_w0_agent(sw.slots[place].w0));
+	}
+	if (!count && length == WS_HEADER_BYTES + WS_HEARTBEAT_BYTES) {
+		ws_u8 *body = packet + WS_HEADER_BYTES;
+		ws_u8 beat = byte();
+		ws_heartbeat_set_sequence(body, ws_node_word_sequence(sw.nodes[source].word) + beat % 4 - (beat >= 0xf0));
+		ws_heartbeat_set_oldest(body, request(source));
+		ws_heartbeat_set_incarnation(body, sw.nodes[source].incarnation + (beat == 0xff));
+	}
+	return length;
+}
+
+/* As its source, mostly. */
+static void sign(ws_u8 *packet, ws_u32 length)
+{
+	ws_u8 how = byte();
+	ws_u16 source = ws_header_source(packet) + (how == 0xff);
+	ws_u32 slot = how & 1;
+
+	if (how == 0xfe || length < WS_HEADER_BYTES + WS_ENTRY_BYTES || length % WS_ENTRY_BYTES)
+		return;
+	ws_header_set_flags(packet, (ws_header_flags(packet) & (ws_u16)~WS_HEADER_FLAG_KEY) |
+					    (slot ? WS_HEADER_FLAG_KEY : 0));
+	ws_header_set_tag(packet, ws_tag_of(&sw.keys[source].of[slot].up, packet, packet + WS_HEADER_BYTES,
+					    packet + length, length));
+}
+
+static void check_slot(ws_u64 before, ws_u64 after)
+{
+	ws_u64 was = ws_slot_w0_state(before), is = ws_slot_w0_state(after);
+	int same_agent = ws_slot_w0_agent(before) == ws_slot_w0_agent(after) &&
+			 ws_slot_w0_transferred(before) == ws_slot_w0_transferred(after);
+
+	if (before == after)
+		return;
+	MUST(was != WS_SLOT_STATE_FROZEN && is != WS_SLOT_STATE_FROZEN);
+	MUST((ws_slot_w0_agent(after) == 0) == (is == WS_SLOT_STATE_UNHELD));
+	if ((ws_u32)before == (ws_u32)after) {
+		ws_u64 joins = ws_slot_w0_joins(before);
+		int seized = was == WS_SLOT_STATE_UNHELD && !ws_slot_w0_joins(after);
+		int open = was == WS_SLOT_STATE_OPEN && same_agent;
+		int joined = open && is == WS_SLOT_STATE_OPEN && ws_slot_w0_joins(after) == joins + 1;
+		int closed = open && is == WS_SLOT_STATE_MANAGED && ws_slot_w0_joins(after) == joins;
+		MUST(seized || joined || closed);
+		MUST(seized || ws_slot_w0_tryable(before) || !ws_slot_w0_tryable(after));
+		return;
+	}
+	MUST((ws_u32)before != WS_MAX_TENURE && (ws_u32)after == (ws_u32)before + 1);
+	MUST(was != WS_SLOT_STATE_UNHELD);
+	int claimed = is == WS_SLOT_STATE_MANAGED && ws_slot_w0_transferred(after) &&
+		      ws_slot_w0_agent(before) == ws_slot_w0_agent(after) &&
+		      ws_slot_w0_joins(before) == ws_slot_w0_joins(after);
+	MUST(!ws_slot_w0_joins(after) || claimed);
+}
+
+static void check_node(const struct ws_node *before, const struct ws_node *after)
+{
+	struct ws_node same = *after;
+
+	if (before->word != after->word) {
+		MUST(ws_is_live(before->word) && ws_is_live(after->word));
+		MUST(ws_node_word_sequence(after->word) > ws_node_word_sequence(before->word));
+	}
+	MUST(after->oldest - before->oldest < 1ull << 40);
+	same.word = before->word;
+	same.oldest = before->oldest;
+	MUST(!memcmp(&same, before, sizeof same));
+}
+
+static void check_changes(const struct ws_verdict *verdict, const struct state *before, const struct state *after)
+{
+	/* NO_KEY is the answer's, which comes after the change; NOT_GRANTED takes a race, and there is none here. */
+	MUST(verdict->reason != WS_DROP_REASON_NOT_GRANTED && verdict->reason != WS_DROP_REASON_LOST_RACE);
+	if (verdict->reason != WS_DROP_REASON_NO_KEY && (verdict->action == WS_DROP || verdict->reason))
+		MUST(!memcmp(before, after, sizeof *before));
+	for (int slot = 0; slot < SLOTS; slot++)
+		check_slot(before->slots[slot].w0, after->slots[slot].w0);
+	for (int node = 0; node < NODES; node++) {
+		struct ws_keys keys = after->keys[node];
+		check_node(&before->nodes[node], &after->nodes[node]);
+		keys.heard = before->keys[node].heard;
+		MUST(!memcmp(&keys, &before->keys[node], sizeof keys));
+	}
+	MUST(!memcmp(before->regions, after->regions, sizeof before->regions));
+	MUST(!memcmp(&before->globals, &after->globals, sizeof before->globals));
+}
+
+/* One verdict or, dropped, one reason; an answer that says why counts both. */
+static void check_counts(const struct ws_verdict *verdict, ws_u8 kind)
+{
+	ws_u64 counted = 0, expected = 1 + (verdict->action != WS_DROP && verdict->reason);
+	ws_u32 names = ws_counter_count();
+
+	for (ws_u32 name = 0; name < names; name++) {
+		seen[name] += sw.counters[name];
+		outcomes[kind % 32][name] |= sw.counters[name] != 0;
+		if (name < WS_DROP_REASON_COUNT || name == WS_COUNTER_to_sender || name == WS_COUNTER_to_node ||
+		    name == WS_COUNTER_to_controller)
+			counted += sw.counters[name];
+	}
+	if (verdict->reason == WS_DROP_REASON_NO_KEY)
+		MUST(counted == 2 || counted == 3);
+	else
+		MUST(counted == expected);
+}
+
+static void decide(const ws_u8 *bytes, ws_u32 length, ws_u16 port)
+{
+	static struct state before, after;
+	ws_u8 *packet = malloc(length ? length : 1);
+
+	memcpy(packet, bytes, length);
+	save(&before);
+	memset(sw.counters, 0, ws_counter_count() * sizeof *sw.counters);
+	struct ws_verdict verdict = ws_process(&sw, packet, length, port);
+	save(&after);
+	MUST(verdict.action <= WS_TO_CONTROLLER && verdict.reason < WS_DROP_REASON_COUNT && !verdict.reserved);
+	MUST(verdict.length <= length && (verdict.action != WS_DROP || (verdict.reason && !verdict.copy)));
+	MUST(verdict.action == WS_DROP || verdict.length);
+	MUST(verdict.action != WS_TO_NODE || verdict.handle != WS_CONTROLLER_HANDLE);
+	check_changes(&verdict, &before, &after);
+	check_counts(&verdict, length > WS_HEADER_KIND_AT ? bytes[WS_HEADER_KIND_AT] : 0);
+	/* What leaves is a packet again; one of another version is the controller's to answer. */
+	if (verdict.action != WS_DROP && verdict.reason != WS_DROP_REASON_FOREIGN_VERSION)
+		MUST(!ws_check_structure(packet, packet + verdict.length, verdict.length));
+	if (verdict.copy && ws_process_copy(&sw, packet, verdict.length))
+		MUST(ws_header_kind(packet) == WS_LOCK_JOIN && ws_header_destination(packet) == verdict.copy);
+	free(packet);
+}
+
+/* A packet: right in its form or any bytes, then perhaps spoiled. */
+static void receive(int raw)
+{
+	static ws_u8 packet[WS_MAX_PACKET_BYTES + 256];
+	ws_u16 ports[] = { 20001, 0, 65535, 9000 };
+	ws_u16 port = ports[byte() & 3];
+	ws_u32 length;
+
+	if (raw) {
+		length = (ws_u32)number(2) % sizeof packet;
+		for (ws_u32 i = 0; i < length; i++)
+			packet[i] = byte();
+	} else {
+		length = write_packet(packet);
+	}
+	if (sw.globals->authenticated)
+		sign(packet, length);
+	ws_u8 spoil = byte();
+	if (spoil == 0xff)
+		length = (ws_u32)number(2) % sizeof packet;
+	else if (spoil >= 0xf0 && length)
+		packet[number(2) % length] ^= byte();
+	decide(packet, length, port);
+}
+
+/* Which counters never counted: what the corpus does not reach. */
+static void tell_unseen(void)
+{
+	for (ws_u32 name = 1; name < ws_counter_count(); name++)
+		if (!seen[name])
+			fprintf(stderr, "unseen: %s\n", ws_counter_name(name));
+}
+
+int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
+{
+	if (!sw.slots) {
+		sw = (struct ws_switch){
+			.slots = calloc(SLOTS, sizeof(struct ws_slot)),
+			.nodes = calloc(WS_NODES, sizeof(struct ws_node)),
+			.regions = calloc(WS_REGIONS, sizeof(struct ws_region)),
+			.keys = calloc(WS_NODES, sizeof(struct ws_keys)),
+			.globals = calloc(1, sizeof(struct ws_globals)),
+			.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
+			.slot_count = SLOTS,
+		};
+		if (getenv("FUZZ_UNSEEN"))
+			atexit(tell_unseen);
+	}
+	at = data;
+	end = data + size;
+	begin();
+	while (at < end) {
+		ws_u8 command = byte();
+		if (command < 0x50)
+			disturb();
+		else
+			receive(command >= 0xf0);
+	}
+	return 0;
+}
