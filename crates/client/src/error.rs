@@ -58,8 +58,8 @@ pub enum Error {
     /// The namespace's name cannot be one.
     #[error("invalid namespace: {0}")]
     InvalidNamespace(String),
-    /// This session has as many requests under way as it may: 4 million.
-    #[error("too many requests: this session has 4 million under way")]
+    /// This session holds and awaits as much as it may: a million locks.
+    #[error("too many requests: this session has a million under way")]
     TooMany,
     /// The operating system refused a socket or a thread.
     #[error("{0}")]

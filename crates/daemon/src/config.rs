@@ -457,7 +457,7 @@ impl Layers<'_> {
             deadlocks,
             deadlock_period,
             namespaces: self.namespaces()?,
-            sharing: self.sharing()?,
+            sharing: self.sharing(lease)?,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
             control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })
@@ -524,7 +524,7 @@ impl Layers<'_> {
         Ok((Some(told.map_or_else(next, Ok)?), reason))
     }
 
-    fn sharing(&self) -> Result<Option<Sharing>, Failure> {
+    fn sharing(&self, lease: Duration) -> Result<Option<Sharing>, Failure> {
         let Some((etcd, _)) = self.pick(|s| s.etcd.as_ref()).filter(|(etcd, _)| !etcd.is_empty()) else {
             return Ok(None);
         };
@@ -541,6 +541,14 @@ impl Layers<'_> {
             }
             None => DEFAULT_SERVING_LEASE,
         };
+        if serving_lease > lease / 2 {
+            let flag = self.flags.serving_lease.is_some();
+            let rule = format!(
+                "must be at most half of lease = {}: no heartbeat is acknowledged until a standby serves, and sessions would end",
+                Shown(lease)
+            );
+            return Err(self.wrong("serving_lease", &Shown(serving_lease), flag, &rule));
+        }
         let history = match self.pick(|s| s.etcd_history.as_ref()) {
             Some((text, flag)) => self.duration("etcd_history", text, flag, Duration::ZERO, LONGEST_HISTORY)?,
             None => DEFAULT_HISTORY,

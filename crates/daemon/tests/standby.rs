@@ -91,7 +91,7 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
 #[test]
 fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     // Longer than this test may take, if somebody had to wait for it.
-    let Some(mut pair) = Pair::or_skip(&["--serving-lease", "60s", "--lease", "60s"]) else { return };
+    let Some(mut pair) = Pair::or_skip(&["--serving-lease", "60s", "--lease", "120s"]) else { return };
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
@@ -292,6 +292,7 @@ fn what_is_wrong_with_etcd_is_said() {
     for (flags, expected) in [
         (&["--shard", "a/b"][..], "--shard (or WAYSIDE_SHARD) = \"a/b\" must be a word without a slash"),
         (&["--serving-lease", "1ms"], "must be 100 ms to 60 s"),
+        (&["--serving-lease", "2s", "--lease", "3s"], "= 2 s must be at most half of lease = 3 s"),
         (&["--etcd-key", "/k"], "etcd_certificate and etcd_key go together"),
         (&["--etcd-ca", "/no/such/file"], "can't speak to etcd securely: /no/such/file: "),
     ] {

@@ -199,6 +199,8 @@ fn empty_cells(count: usize) -> Vec<Cell> {
 /// back, as a grant that nobody waits for: it lies among the `strays`.
 pub struct Requests {
     most: usize,
+    /// As many as may be taken of these cells: half of them, and no more than `most`.
+    room: usize,
     cells: Vec<Cell>,
     taken: usize,
     strays: SteadyMap<u64, Request>,
@@ -208,10 +210,11 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// None yet, and about `most` at a time.
+    /// None yet, and `most` at a time.
     pub fn new(most: usize) -> Requests {
         let cells = empty_cells(CELLS_FIRST);
-        Requests { most, cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
+        let room = most.min(cells.len() / 2);
+        Requests { most, room, cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
     }
 
     /// Begins the ids of an incarnation; `counter` is 1, or higher where a test wants the end to be near.
@@ -237,7 +240,7 @@ impl Requests {
     /// A new id, and the cell that its request is to be written into.
     #[inline]
     pub fn add(&mut self) -> Result<(u64, &mut Request), AcquireError> {
-        if 2 * self.taken >= self.cells.len() {
+        if self.taken >= self.room {
             self.grow()?;
         }
         loop {
@@ -263,6 +266,7 @@ impl Requests {
             return Err(AcquireError::TooMany);
         }
         let cells = empty_cells(2 * self.cells.len());
+        self.room = self.most.min(cells.len() / 2);
         for (former, cell) in mem::replace(&mut self.cells, cells).into_iter().enumerate() {
             if cell.id as usize & (self.cells.len() / 2 - 1) == former {
                 let place = self.place(cell.id);
@@ -401,6 +405,18 @@ mod tests {
             let (next, _) = requests.add().unwrap();
             assert!(next > last);
             assert_eq!(requests.oldest(), next);
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_than_there_may_be() {
+        for most in [1, CELLS_FIRST / 2, CELLS_FIRST, 3 * CELLS_FIRST + 1] {
+            let mut requests = Requests::new(most);
+            requests.start(3, 1);
+            let ids: Vec<u64> = (0..most).map(|_| requests.add().expect("there is room").0).collect();
+            assert!(matches!(requests.add(), Err(AcquireError::TooMany)), "{most}");
+            requests.remove(ids[0]);
+            assert!(requests.add().is_ok() && requests.add().is_err());
         }
     }
 

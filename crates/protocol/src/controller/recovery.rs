@@ -377,6 +377,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             flags: entry_flag::AGENCY,
             ..Entry::default()
         };
+        // A page has a number of 16 bits: what is beyond waits, frozen, for a census of its own.
+        let has = census.heirs.get(&handle).map_or(0, |heir| heir.entries.len());
+        if let Scope::All(rebuilt) = &mut census.scope
+            && has + 1 + books.holds.len() > PAGE * usize::from(u16::MAX)
+        {
+            rebuilt.agents.remove(&slot);
+            rebuilt.orphaned.insert(slot);
+            return;
+        }
         let heir = census.heirs.entry(handle).or_insert_with(|| Heir {
             slots: Vec::new(),
             entries: Vec::new(),

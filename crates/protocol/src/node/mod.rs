@@ -51,7 +51,7 @@ pub struct NodeConfig {
     pub first_request: u64,
     /// Sequence of the first heartbeat: 1, or more where a test wants the end of 56 bits to be near.
     pub first_beat: u64,
-    /// Requests at a time, looked at whenever there are twice as many as ever before.
+    /// Requests at a time.
     pub requests_most: usize,
     /// Waiters of an agent beyond which more are told BUSY with RETRY: `position` counts them in 16 bits.
     pub waiters_most: usize,
@@ -75,7 +75,8 @@ impl NodeConfig {
             gap_us: 20_000,
             first_request: 1,
             first_beat: 1,
-            requests_most: 4 << 20,
+            // Each may take two entries of a report, which has 65,535 pages of 31: more could not be told to a census.
+            requests_most: 1_015_000,
             waiters_most: 60_000,
             retired_most: 1_024,
             mutant: None,
