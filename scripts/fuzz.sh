@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes what strangers may send: `scripts/fuzz.sh [TARGET] [INPUTS]`, all targets and 200,000 inputs each by default, and
-# a line a target with how many it ran. Guided by coverage (libFuzzer, clang's; Rust is stable, with LLVM's
+# Fuzzes what strangers may send: `scripts/fuzz.sh [TARGET] [INPUTS]`, all targets and 200,000 inputs each by default,
+# and a line a target with how many it ran. Guided by coverage (libFuzzer, clang's; Rust is stable, with LLVM's
 # instrumentation), beginning with crates/fuzz/corpus/TARGET; new finds are left in $FUZZ_DIR, an input that fails under
 # cargo's target directory, and so are the finds by default.
 #   FUZZ_SEED=1 scripts/fuzz.sh        the same inputs again
@@ -56,8 +56,8 @@ program() {
 	esac
 }
 
-# Commands fit into 400 bytes by the dozen, and sequences that are longer make slow inputs. One that takes 20 s is a loop
-# without an end.
+# Commands fit into 400 bytes by the dozen, and sequences that are longer make slow inputs. One that takes 20 s is a
+# loop without an end.
 fuzz() {
 	case $1 in
 	wire | settings | lines) longest=2048 ;;
@@ -90,7 +90,8 @@ case ${1:-} in
 minimise)
 	build "$2"
 	mkdir -p "$found/$2" "$found/$2.least"
-	program "$2" -merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" "$found/$2" >"$found/$2.log" 2>&1
+	program "$2" -merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" "$found/$2" \
+		>"$found/$2.log" 2>&1
 	rm -rf "crates/fuzz/corpus/$2"
 	mv "$found/$2.least" "crates/fuzz/corpus/$2"
 	;;

@@ -22,7 +22,8 @@ stage_rust() {
 		cargo test $crates --features wayside-client/metrics,wayside-client/otel --quiet \
 			--test observed --test traces --test otlp --test locks --test cases -- --show-output
 }
-# A short run of every fuzzing target, the same inputs every time: that they build, and hold, and reach what they should.
+# A short run of every fuzzing target, with the same seed every time: that they build, and hold, and reach what they
+# should.
 stage_fuzz() { FUZZ_SEED=1 FUZZ_DIR=$logs/found scripts/fuzz.sh 20000; }
 # Seeds hold, and with any one rule broken on purpose they do not.
 stage_simulation() {

@@ -1,5 +1,5 @@
-//! The controller beside a real switch, and packets of any kind: straight to it, as if the switch had let them pass, and
-//! by way of the switch.
+//! The controller beside a real switch, and packets of any kind: straight to it, as if the switch had let them pass,
+//! and by way of the switch.
 
 use crate::bytes::{Bytes, Known, packet};
 use std::net::{Ipv4Addr, SocketAddrV4};

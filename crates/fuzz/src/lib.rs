@@ -1,9 +1,9 @@
-//! What strangers may send, as a fuzzer makes it. Each target takes any bytes, and panics where a rule is broken: by the
-//! code's own assertions, or by those that stand beside the target.
+//! What strangers may send, as a fuzzer makes it. Each target takes any bytes, and panics where a rule is broken: by
+//! the code's own assertions, or by those that stand beside the target.
 //!
 //! The same targets run in three ways: under libFuzzer, guided by coverage (`src/main.rs`, `scripts/fuzz.sh`); over the
-//! committed corpus by `cargo test`; and on one file, by the command that libFuzzer's report names. The data plane's own
-//! target is C, for the sanitizers: `native.c`.
+//! committed corpus by `cargo test`; and on one file, by the command that the script names. The data plane's own target
+//! is C, for the sanitizers: `native.c`.
 
 mod bytes;
 #[allow(dead_code, reason = "the daemon's: only what reads a file is of interest here")]
