@@ -35,6 +35,10 @@ enum What {
 
 #[derive(Debug, Args)]
 struct Mutants {
+    /// Break these alone [default: all]
+    #[arg(value_name = "RULE")]
+    rules: Vec<String>,
+
     /// Seeds to try at most
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     seeds: u64,
@@ -102,7 +106,7 @@ pub fn sim(arguments: &Sim) -> Result<bool, String> {
     match &arguments.what {
         None => Ok(run_seeds(&arguments.seeds)),
         #[cfg(feature = "mutants")]
-        Some(What::Mutants(mutants)) => Ok(crate::mutants::table(mutants.seeds)),
+        Some(What::Mutants(mutants)) => Ok(crate::mutants::table(mutants.seeds, &mutants.rules)),
         #[cfg(not(feature = "mutants"))]
         Some(What::Mutants(_)) => Err("this build keeps every rule of the protocol: rules that can be broken are in \
              `cargo run --profile simulation -p wayside-sim --features mutants -- mutants`"

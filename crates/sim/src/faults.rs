@@ -135,6 +135,13 @@ impl Mix {
                 self.set(Kind::Late, share(dice, 20_000, 200_000));
                 self.late_by = dice.between(1_000, 50_000);
             }
+            // Switches that are cut off from the register, and hosts from one of two switches.
+            3 => {
+                self.rates.retain(|(kind, _)| matches!(kind, Kind::Overlap | Kind::Late | Kind::Lost));
+                self.set(Kind::Register, share(dice, 50_000, 300_000));
+                self.set(Kind::Partition, Rate::once_in(dice.between(100, 600)));
+                self.partition_for = 4 * lease;
+            }
             // Nothing but two processors, and who dies between them.
             2 => {
                 self.rates.retain(|(kind, _)| matches!(kind, Kind::Crash | Kind::Pause));
@@ -182,6 +189,7 @@ const PACKET_FAULTS: &[(Kind, u32, u64, u64)] = &[
     (Kind::Forged, 80, 1_000, 200_000),
     (Kind::Late, 50, 500, 50_000),
     (Kind::Overlap, 50, 1_000, 300_000),
+    (Kind::Register, 60, 10_000, 300_000),
 ];
 
 /// Percent of seeds that have it, several times a run.
@@ -193,4 +201,6 @@ const MISHAPS: &[(Kind, u32)] = &[
     (Kind::Controller, 40),
     (Kind::Switch, 70),
     (Kind::Store, 30),
+    (Kind::Stall, 30),
+    (Kind::Drain, 30),
 ];

@@ -41,6 +41,8 @@ pub struct Running {
     pub lapsed: bool,
     /// It asked to leave.
     pub leaving: bool,
+    /// How often it has asked for a session.
+    pub questions: usize,
 }
 
 /// A place where one process at a time lives.
@@ -91,7 +93,7 @@ impl Host {
         }
         self.inbox.clear();
         self.generation += 1;
-        self.running = Some(Running { node, clock, timer: None, lapsed: false, leaving: false });
+        self.running = Some(Running { node, clock, timer: None, lapsed: false, leaving: false, questions: 0 });
     }
 
     /// Keeps a packet for a stopped process, as far as its sockets can.

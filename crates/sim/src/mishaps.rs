@@ -19,9 +19,17 @@ impl<S: Service> Run<S> {
             return;
         }
         let now = self.world.now;
-        for kind in
-            [Kind::Partition, Kind::Crash, Kind::Pause, Kind::Leave, Kind::Controller, Kind::Switch, Kind::Store]
-        {
+        for kind in [
+            Kind::Partition,
+            Kind::Crash,
+            Kind::Pause,
+            Kind::Leave,
+            Kind::Controller,
+            Kind::Switch,
+            Kind::Store,
+            Kind::Stall,
+            Kind::Drain,
+        ] {
             let Some(mut dice) = self.world.schedule.happens(now, kind) else { continue };
             let host = dice.below(self.world.hosts.len() as u64) as usize;
             let seat = dice.below(self.world.seats.len() as u64) as usize;
@@ -32,7 +40,9 @@ impl<S: Service> Run<S> {
                 Kind::Leave => self.leave(host),
                 Kind::Controller => self.restart_controller(seat, &mut dice),
                 Kind::Switch => self.restart_switch(seat, &mut dice),
-                _ => self.break_store(seat, &mut dice),
+                Kind::Store => self.break_store(seat, &mut dice),
+                Kind::Stall => self.stall(seat, &mut dice),
+                _ => self.drain(seat),
             }
         }
     }
@@ -110,13 +120,13 @@ impl<S: Service> Run<S> {
     /// Its packets that were not sent yet are lost with it.
     fn restart_controller(&mut self, seat: usize, dice: &mut Dice) {
         let world = &mut self.world;
-        if world.seats[seat].controller.take().is_none() {
+        if world.seats[seat].office.take().is_none() {
             return;
         }
         world.fault(Kind::Controller);
         world.note(Lane::Seat(seat), |_| "the controller dies".to_string());
         world.trace(5, &[]);
-        let at = world.now + dice.magnitude(1, 50_000);
+        let at = world.now + dice.magnitude(1, 50_000 + 3 * world.setup.standby.unwrap_or(0));
         world.plan(at, Happening::ControllerStart(seat));
     }
 
@@ -128,9 +138,49 @@ impl<S: Service> Run<S> {
         let switch = world.seats[seat].switch.clone();
         switch.restart(&mut world.counters);
         // One process in the daemon: usually both start again.
-        if dice.percent(70) && world.seats[seat].controller.take().is_some() {
+        if dice.percent(70) && world.seats[seat].office.take().is_some() {
+            // With their host, whose clock begins anew.
+            world.seats[seat].clock = world.new_clock();
             let at = world.now + dice.magnitude(1, 50_000);
             world.plan(at, Happening::ControllerStart(seat));
+        }
+    }
+
+    fn stall(&mut self, seat: usize, dice: &mut Dice) {
+        let world = &mut self.world;
+        if world.seats[seat].stopped_until.is_some() {
+            return;
+        }
+        world.fault(Kind::Stall);
+        let until = world.now + dice.below(world.mix.pause_for + 1);
+        world.note(Lane::Seat(seat), |_| format!("the switch stops until {:.6}", until as f64 / 1e6));
+        world.seats[seat].stopped_until = Some(until);
+        world.plan(until, Happening::ResumeSeat(seat));
+    }
+
+    pub(crate) fn resume_seat(&mut self, seat: usize) {
+        let now = self.world.now;
+        let place = &mut self.world.seats[seat];
+        if place.stopped_until.is_some_and(|until| until > now) {
+            return;
+        }
+        place.stopped_until = None;
+        for flight in std::mem::take(&mut place.inbox) {
+            self.world.at_switch(flight);
+            self.bury_the_doomed();
+        }
+        self.world.tick_controller(seat);
+    }
+
+    fn drain(&mut self, seat: usize) {
+        let place = &mut self.world.seats[seat];
+        let time = place.clock.at(self.world.now);
+        if place.stopped_until.is_none() && place.office.as_mut().is_some_and(|office| office.drain(time)) {
+            self.world.fault(Kind::Drain);
+            self.world.note(Lane::Seat(seat), |_| "the switch makes room for its standby".to_string());
+            // As the daemon does: it ends, and another is started in its place.
+            self.world.settle_controller(seat);
+            self.world.plan(self.world.now + 200_000, Happening::Ended(seat));
         }
     }
 
@@ -152,10 +202,12 @@ impl<S: Service> Run<S> {
         mix.heal(&mut world.schedule);
         world.mix = mix;
         world.network.heal();
-        for seat in &world.seats {
-            seat.disk.set_trouble(Trouble::None);
-        }
         let now = world.now;
+        for seat in &mut world.seats {
+            seat.disk.set_trouble(Trouble::None);
+            seat.stopped_until = seat.stopped_until.map(|until| until.min(now));
+        }
+        world.seats.iter_mut().for_each(|seat| seat.register_cut_until = 0);
         for host in &mut world.hosts {
             if let Some(until) = &mut host.stopped_until {
                 *until = now;
@@ -163,6 +215,9 @@ impl<S: Service> Run<S> {
         }
         for host in 0..self.world.hosts.len() {
             self.resume(host);
+        }
+        for seat in 0..self.world.seats.len() {
+            self.resume_seat(seat);
         }
         let world = &mut self.world;
         // Whatever the last fault was, its recovery may begin with a lease that runs out.

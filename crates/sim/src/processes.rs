@@ -111,9 +111,16 @@ impl<S: Service> Run<S> {
 
     fn take_packets(&mut self, host: usize) {
         loop {
-            let Some(running) = &mut self.world.hosts[host].running else { return };
+            let seats = self.world.seats.len();
+            let place = &mut self.world.hosts[host];
+            let Some(running) = &mut place.running else { return };
             let Some(transmit) = running.node.transmit() else { return };
             let (port, packet) = (transmit.port, transmit.packet.to_vec());
+            // Whoever has no session asks one switch after the other.
+            if running.node.session().is_none() && !running.leaving {
+                running.questions += 1;
+                place.seat = (running.questions + host) % seats;
+            }
             self.world.send_up(host, port, packet);
         }
     }

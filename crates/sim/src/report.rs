@@ -117,6 +117,9 @@ const OUTCOMES: &[&str] = &[
     "store failed",
     "controller not started",
     "decided between two steps",
+    "promoted",
+    "demoted",
+    "moved to another switch",
 ];
 
 /// Those that take many seeds.

@@ -61,10 +61,18 @@ kinds! {
     Switch "switch"
     /// The controller's store fails for a while: sometimes it has written all the same.
     Store "store"
+    /// A question to the register of the switches' post, or its answer, is lost or late. Occasions: questions.
+    Register "register"
+    /// A switch stops for a while, with its controller, and goes on.
+    Stall "stall"
+    /// A switch makes room for its standby.
+    Drain "drain"
     /// A second processor of the switch decides between two steps of the first. Occasions: packets at the switch.
     Overlap "overlap"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
+    /// A condition: there is a standby switch.
+    Standby "standby"
     /// A condition: clocks are wrong.
     Drift "drift"
     /// A condition: links carry so many packets a second, and queue so many.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use wayside_protocol::controller::{Controller, Counters, Record, SessionRecord, Store};
+use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
 use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
@@ -33,15 +33,26 @@ pub struct Seat {
     pub switch: SharedSwitch,
     /// Survives.
     pub disk: Disk,
-    /// Enrols and recovers, while it runs.
-    pub controller: Option<Controller<SharedSwitch, Disk>>,
-    /// What the controller reads as the time.
+    /// Enrols and recovers, while it runs and has the post.
+    pub office: Option<Office>,
+    /// Processes of it before this one.
+    pub generation: u32,
+    /// What switch and controller read as the time.
     pub clock: Clock,
+    /// It does not reach the register until then.
+    pub register_cut_until: u64,
+    /// Both are stopped until then.
+    pub stopped_until: Option<u64>,
+    /// What arrived meanwhile.
+    pub inbox: Vec<Flight>,
     /// World time at which the controller's timer rings.
     pub timer: Option<u64>,
     /// What another processor of the switch has in hand.
     pub in_hand: Option<InHand>,
 }
+
+/// A controller and, where there are several switches, its part of the post.
+pub type Office = controller::Seat<SharedSwitch, Disk>;
 
 /// A packet whose decision has begun.
 pub struct InHand {
@@ -53,21 +64,55 @@ pub struct InHand {
     pub step: u32,
     /// Its sender dies then.
     pub doomed: bool,
+    /// When its decision began, by the switch's clock.
+    pub begun: Time,
+}
+
+/// The register that says which switch serves.
+#[derive(Clone, Default)]
+pub struct Register(Rc<Cell<Post>>);
+
+impl Register {
+    /// What it answers to whom.
+    pub fn answer(&self, own: u64, question: Question) -> Answer {
+        let post = self.0.get();
+        let holder = match question {
+            Question::Take(revision) if revision == post.revision => own,
+            Question::Renew if post.holder == own => own,
+            Question::Resign(revision) if revision == post.revision => 0,
+            Question::Look | Question::Take(_) | Question::Renew | Question::Resign(_) => return Answer::Is(post),
+        };
+        self.0.set(Post { holder, revision: post.revision + 1 });
+        Answer::Done(self.0.get())
+    }
 }
 
 impl Seat {
     /// An empty switch, and no controller yet.
-    pub fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool, records: Option<Counters>) -> Seat {
-        let disk = Disk::default();
-        disk.records.borrow_mut().extend(records.map(|counters| counters.encode()));
+    pub fn new(switch: SharedSwitch, disk: Disk, clock: Clock) -> Seat {
         Seat {
-            switch: SharedSwitch::new(namespaces, max_handle, authenticated),
+            switch,
             disk,
-            controller: None,
-            clock: Clock::new(0, 0),
+            office: None,
+            generation: 0,
+            clock,
+            register_cut_until: 0,
+            stopped_until: None,
+            inbox: Vec::new(),
             timer: None,
             in_hand: None,
         }
+    }
+
+    /// The controller, if this switch serves at this moment of the world.
+    pub fn controller(&mut self, now: u64) -> Option<&mut Controller<SharedSwitch, Disk>> {
+        let time = self.clock.at(now);
+        self.office.as_mut().and_then(|office| office.controller(time))
+    }
+
+    /// What the controller knows, whether it may act or not.
+    pub fn records(&self) -> Option<&Controller<SharedSwitch, Disk>> {
+        self.office.as_ref().and_then(Office::records)
     }
 }
 
@@ -78,12 +123,23 @@ pub struct SharedSwitch {
     max_handle: u16,
     authenticated: bool,
     switch: Rc<RefCell<Rc<Switch>>>,
+    /// It goes on when its serving lease is over.
+    #[cfg(feature = "mutants")]
+    pub overstays: bool,
 }
 
 impl SharedSwitch {
-    fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> SharedSwitch {
+    /// An empty one.
+    pub fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> SharedSwitch {
         let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, max_handle, authenticated))));
-        SharedSwitch { namespaces: namespaces.into(), max_handle, authenticated, switch }
+        SharedSwitch {
+            namespaces: namespaces.into(),
+            max_handle,
+            authenticated,
+            switch,
+            #[cfg(feature = "mutants")]
+            overstays: false,
+        }
     }
 
     /// Restarts with an empty memory. The counters of its life go to `counts`.
@@ -142,6 +198,10 @@ impl SwitchMemory for SharedSwitch {
         self.with(|switch| switch.moment(now))
     }
     fn serve_for(&self, since: Moment, lease: u64) {
+        #[cfg(feature = "mutants")]
+        if self.overstays && lease > 0 {
+            return self.serve_without_end();
+        }
         self.with(|switch| switch.serve_for(since, lease));
     }
     fn serve_without_end(&self) {
@@ -200,14 +260,27 @@ pub enum Trouble {
     FailsLate,
 }
 
-/// A disk that survives its controllers.
+/// A disk that survives its controllers, or what several of them share and only he may write who has the post.
 #[derive(Clone, Default)]
 pub struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
     trouble: Rc<Cell<Trouble>>,
+    post: Option<(u64, Register)>,
 }
 
 impl Disk {
+    /// With these records on it.
+    pub fn new(records: Option<Counters>) -> Disk {
+        let disk = Disk::default();
+        disk.records.borrow_mut().extend(records.map(|counters| counters.encode()));
+        disk
+    }
+
+    /// The same records, for one of those who share them.
+    pub fn shared(&self, own: u64, register: &Register) -> Disk {
+        Disk { trouble: Rc::default(), post: Some((own, register.clone())), ..self.clone() }
+    }
+
     /// What the controller has written down of a handle's session.
     pub fn session(&self, handle: Handle) -> Option<SessionRecord> {
         SessionRecord::decode(self.records.borrow().get(&handle.into())?)
@@ -225,7 +298,11 @@ impl Store for Disk {
         Ok(self.records.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
     }
     fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error> {
-        let trouble = self.trouble.get();
+        let Disk { trouble, post, .. } = self;
+        if post.as_ref().is_some_and(|(own, Register(post))| post.get().holder != *own) {
+            return Err("the post is another's");
+        }
+        let trouble = trouble.get();
         if trouble != Trouble::Fails {
             self.records.borrow_mut().extend(batch.iter().cloned());
         }

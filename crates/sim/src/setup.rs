@@ -31,6 +31,8 @@ pub struct Setup {
     pub node: NodeConfig,
     /// What the controller is told.
     pub config: Config,
+    /// Lease of the post of those who share it; `None`: there is one switch.
+    pub standby: Option<u64>,
 }
 
 impl Setup {
@@ -91,7 +93,10 @@ impl Setup {
             ..Config::default()
         };
         let records = aged.then_some(records);
-        Setup { hosts, mix, namespaces, lease, authenticated, max_handle, records, node, config }
+        let has_standby = condition(&mut dice, Kind::Standby, 30) && scale.is_none() && !mix.crowd;
+        let serving = dice.magnitude(40_000, 400_000);
+        let standby = has_standby.then_some(serving);
+        Setup { standby, hosts, mix, namespaces, lease, authenticated, max_handle, records, node, config }
     }
 
     /// What a process is told.

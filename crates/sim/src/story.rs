@@ -151,7 +151,10 @@ impl<'a> Story<'a> {
 
     fn runs(&self, lane: Lane) -> bool {
         match lane {
-            Lane::Seat(seat) => self.0.seats[seat].controller.is_some(),
+            Lane::Seat(seat) => {
+                let seat = &self.0.seats[seat];
+                seat.office.is_some() && seat.stopped_until.is_none()
+            }
             Lane::Host(host) => {
                 let host = &self.0.hosts[host];
                 host.running.is_some() && host.stopped_until.is_none()

@@ -19,6 +19,8 @@ pub enum CoreMutant {
     AnyJoins,
     /// The holder's word is not read again after a slot was won for it.
     NoSecondLook,
+    /// It goes on when its serving lease is over.
+    NoServingLease,
     /// A packet need not be signed.
     AnyTag,
     /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.
@@ -28,7 +30,10 @@ pub enum CoreMutant {
 /// Makes the packet fulfil the condition.
 pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &mut [u8]) {
     let Ok(mut header) = check(packet) else { return };
-    if matches!(mutant, CoreMutant::AnyTag | CoreMutant::CopyForHolder | CoreMutant::NoSecondLook) {
+    if matches!(
+        mutant,
+        CoreMutant::AnyTag | CoreMutant::CopyForHolder | CoreMutant::NoSecondLook | CoreMutant::NoServingLease
+    ) {
         if mutant == CoreMutant::AnyTag {
             sign(switch, disk, header.source, Direction::Up, packet);
         }

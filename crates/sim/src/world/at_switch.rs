@@ -22,6 +22,9 @@ impl World {
             Story::of(self).arrives(&flight);
         }
         let seat = flight.seat;
+        if self.seats[seat].stopped_until.is_some() {
+            return self.seats[seat].inbox.push(flight);
+        }
         if let Some(first) = self.seats[seat].in_hand.take() {
             // Two in one slot are what matters; others now and then.
             if slot_of(&first.flight.packet) == slot_of(&flight.packet) || first.number.is_multiple_of(4) {
@@ -39,7 +42,8 @@ impl World {
             let doomed = dice.percent(5) && self.mix.lifelines && self.phase == Phase::Safety;
             let most = 2 * self.mix.delay + self.mix.jitter + 50;
             self.plan(self.now + 1 + dice.below(most), Happening::Decide(seat, number));
-            self.seats[seat].in_hand = Some(InHand { number, flight, step, doomed });
+            let begun = self.seats[seat].clock.at(self.now);
+            self.seats[seat].in_hand = Some(InHand { number, flight, step, doomed, begun });
             return;
         }
         self.decide(flight);
@@ -48,8 +52,7 @@ impl World {
     /// Nobody else came in between.
     pub fn decide_alone(&mut self, seat: usize, number: u64) {
         match self.seats[seat].in_hand.take_if(|held| held.number == number) {
-            Some(held) if held.doomed => self.decide_while(seat, held, |_| ()),
-            Some(held) => self.decide(held.flight),
+            Some(held) => self.decide_while(seat, held, |_| ()),
             None => {}
         }
     }
@@ -65,11 +68,11 @@ impl World {
 
     /// One processor decides on what it has in hand, and another does `other` between two of its steps.
     pub(super) fn decide_while(&mut self, seat: usize, held: InHand, other: impl FnOnce(&mut World)) {
-        let InHand { mut flight, step: at, doomed, .. } = held;
+        let InHand { mut flight, step: at, doomed, begun: now, .. } = held;
         let asked = self.asked(&mut flight);
         let switch = self.seats[seat].switch.now();
         let mut other = Some(other);
-        let (socket, now) = (flight.socket, self.seats[seat].clock.at(self.now));
+        let socket = flight.socket;
         let host = flight.host;
         let verdict = switch.process_meanwhile(now, &mut flight.packet, socket, self.is_blind(), &mut |step| {
             if step == at
@@ -170,9 +173,9 @@ impl World {
         }
     }
 
-    /// Whether the first seat's switch decides.
+    /// Whether there is a switch that decides.
     pub fn is_serving(&self) -> bool {
-        self.seats[0].switch.serving()
+        self.seats[self.serving_seat()].switch.serving()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use wayside_protocol::Handle;
-use wayside_protocol::controller::{Controller, Notice};
+use wayside_protocol::controller::{Answer, Inquiry, Notice, ServingConfig};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
 use wayside_wire::{SlotState, limits, mix};
@@ -23,7 +23,7 @@ use crate::host::{Host, Process};
 use crate::network::{Fate, Flight, Network, Way};
 use crate::report::{Counts, Failure};
 use crate::schedule::{Kind, Schedule};
-use crate::seat::Seat;
+use crate::seat::{Disk, Office, Register, Seat, SharedSwitch};
 use crate::setup::Setup;
 use crate::story::{Lane, Story};
 use crate::tally::Tally;
@@ -54,6 +54,14 @@ pub enum Happening {
     StoreWorks(usize),
     /// The other processor goes on with what it has in hand.
     Decide(usize, u64),
+    /// A question arrives at the register: of which process of which seat.
+    Question(usize, u32, Inquiry),
+    /// Its answer arrives.
+    Answer(usize, u32, Inquiry, Answer),
+    /// A switch and its controller go on.
+    ResumeSeat(usize),
+    /// A daemon that was drained ends; another one starts in its place.
+    Ended(usize),
 }
 
 /// How far a run has come.
@@ -104,6 +112,7 @@ pub struct World {
     /// Host of a handle's latest session.
     hosts_of: Vec<u32>,
     starts: u64,
+    register: Register,
     keys: Keys,
     /// Of the keys of a session (its incarnation) in an epoch: the latest rotation.
     rotations: BTreeMap<(u64, u32), u32>,
@@ -119,15 +128,16 @@ impl World {
         let mut schedule = Schedule::new(seed, options.filter.clone());
         let setup = Setup::draw(seed, &options, &schedule);
         setup.mix.apply(&mut schedule);
-        let seat = || Seat::new(&setup.namespaces, setup.max_handle, setup.authenticated, setup.records);
         let spaces = setup.namespaces.len();
-        World {
+        let (seats, register) = (if setup.standby.is_some() { 2 } else { 1 }, Register::default());
+        let mut world = World {
             seed,
             now: 0,
             phase: Phase::Safety,
-            seats: vec![seat()],
+            seats: Vec::new(),
+            register: register.clone(),
             hosts: (0..setup.hosts).map(|host| Host::new(host, host % spaces)).collect(),
-            network: Network::new(seed, setup.hosts, 1),
+            network: Network::new(seed, setup.hosts, seats),
             faults: Tally::default(),
             outcomes: Tally::default(),
             decisions: Decisions::default(),
@@ -145,7 +155,28 @@ impl World {
             options,
             schedule,
             setup,
+        };
+        let disk = Disk::new(world.setup.records);
+        for seat in 0..seats {
+            let Setup { namespaces, max_handle, authenticated, .. } = &world.setup;
+            #[cfg_attr(not(feature = "mutants"), expect(unused_mut))]
+            let mut switch = SharedSwitch::new(namespaces, *max_handle, *authenticated);
+            #[cfg(feature = "mutants")]
+            {
+                switch.overstays = world.options.core == Some(crate::CoreMutant::NoServingLease);
+            }
+            let disk = if seats > 1 { disk.shared(own(seat), &register) } else { disk.clone() };
+            let clock = world.new_clock();
+            world.seats.push(Seat::new(switch, disk, clock));
         }
+        world
+    }
+
+    /// The seat whose switch serves; the first where none does.
+    pub fn serving_seat(&self) -> usize {
+        let serves = |seat: &&Seat| seat.switch.serving() && seat.records().is_some();
+        let latest = self.seats.iter().enumerate().filter(|(_, seat)| serves(&seat));
+        latest.max_by_key(|(_, seat)| seat.switch.epoch()).map_or(0, |(index, _)| index)
     }
 
     /// For that time, or for now if that is over.
@@ -217,9 +248,9 @@ impl World {
         })
     }
 
-    /// Slots that somebody holds, at the first seat.
+    /// Slots that somebody holds.
     pub fn held_slots(&self) -> impl Iterator<Item = (u16, u32, SlotWord)> + '_ {
-        let switch = &self.seats[0].switch;
+        let switch = &self.seats[self.serving_seat()].switch;
         let slots = switch.namespaces().iter().flat_map(|space| (0..space.slots).map(|slot| (space.id, slot)));
         slots
             .map(|(space, slot)| (space, slot, switch.load_slot(space, slot)))
@@ -312,15 +343,23 @@ impl World {
 
     /// Starts a controller on its records, if the disk works.
     pub fn start_controller(&mut self, seat: usize) {
-        let place = &self.seats[seat];
-        if place.controller.is_some() {
+        let (now, config) = (self.now, self.setup.config.clone());
+        let place = &mut self.seats[seat];
+        if place.office.is_some() {
             return;
         }
-        match Controller::new(self.setup.config.clone(), place.switch.clone(), place.disk.clone()) {
-            Ok(controller) => {
-                let clock = self.new_clock();
-                let place = &mut self.seats[seat];
-                (place.controller, place.clock, place.timer) = (Some(controller), clock, None);
+        let (switch, disk, time) = (place.switch.clone(), place.disk.clone(), place.clock.at(now));
+        let office = match self.setup.standby {
+            None => Office::alone(config, switch, disk),
+            Some(lease) => {
+                let serving = ServingConfig { own: own(seat), lease, drift_ppm: config.drift_ppm };
+                Ok(Office::sharing(time, config, switch, disk, serving))
+            }
+        };
+        match office {
+            Ok(office) => {
+                (place.office, place.timer) = (Some(office), None);
+                place.generation += 1;
                 self.note(Lane::Seat(seat), |_| "the controller starts".to_string());
                 self.tick_controller(seat);
             }
@@ -333,23 +372,28 @@ impl World {
 
     /// A controller's timer rings.
     pub fn ring_controller(&mut self, seat: usize) {
-        if self.seats[seat].timer == Some(self.now) {
-            self.seats[seat].timer = None;
-            self.tick_controller(seat);
+        let place = &mut self.seats[seat];
+        if place.timer == Some(self.now) {
+            place.timer = None;
+            match place.stopped_until {
+                Some(until) => self.plan(until + 1, Happening::ResumeSeat(seat)),
+                None => self.tick_controller(seat),
+            }
         }
     }
 
-    fn tick_controller(&mut self, seat: usize) {
+    /// Whatever a controller is late with.
+    pub fn tick_controller(&mut self, seat: usize) {
         let place = &mut self.seats[seat];
         let now = place.clock.at(self.now);
-        if place.controller.is_none() {
+        if place.office.is_none() {
             return;
         }
         // The other processor has read a word by now, and will swap it.
         let in_hand = place.in_hand.take();
         let tick = |world: &mut World| {
-            if let Some(controller) = &mut world.seats[seat].controller {
-                controller.on_tick(now);
+            if let Some(office) = &mut world.seats[seat].office {
+                office.on_tick(now);
             }
         };
         match in_hand {
@@ -363,19 +407,20 @@ impl World {
     pub fn at_controller(&mut self, seat: usize, from: SocketAddrV4, packet: &[u8]) {
         let place = &mut self.seats[seat];
         let now = place.clock.at(self.now);
-        if let Some(controller) = &mut place.controller {
+        if let Some(controller) = place.controller(self.now) {
             controller.on_packet(now, from, packet);
             self.settle_controller(seat);
         }
     }
 
-    /// Sends what the controller says, and sets its timer.
+    /// Sends what the controller says and asks, and sets its timer.
     pub fn settle_controller(&mut self, seat: usize) {
-        while let Some((address, packet)) = self.seats[seat].controller.as_mut().and_then(Controller::transmit) {
+        let (now, time) = (self.now, self.seats[seat].clock.at(self.now));
+        while let Some((address, packet)) = self.seats[seat].controller(now).and_then(|c| c.transmit()) {
             self.check_signed(seat, destination_of(&packet), &packet);
             self.send_down(seat, address, packet);
         }
-        while let Some(notice) = self.seats[seat].controller.as_mut().and_then(Controller::notice) {
+        while let Some(notice) = self.seats[seat].office.as_mut().and_then(Office::notice) {
             self.note(Lane::Seat(seat), |_| format!("controller: {notice:?}"));
             match notice {
                 Notice::EpochRaised(_) => self.count("epoch raised"),
@@ -392,11 +437,67 @@ impl World {
                 Notice::Demoted => self.count("demoted"),
             }
         }
+        while let Some(inquiry) = self.seats[seat].office.as_mut().and_then(|office| office.ask(time)) {
+            self.inquire(seat, inquiry);
+        }
         let place = &mut self.seats[seat];
-        let timer = place.controller.as_ref().and_then(|c| place.clock.world(c.next_timer()));
-        if let Some(at) = timer.map(|at| at.max(self.now)).filter(|at| place.timer.is_none_or(|t| *at < t)) {
+        let timer = place.office.as_ref().and_then(|office| place.clock.world(office.next_timer(time)));
+        if let Some(at) = timer.map(|at| at.max(now)).filter(|at| place.timer.is_none_or(|t| *at < t)) {
             place.timer = Some(at);
             self.plan(at, Happening::Controller(seat));
+        }
+    }
+
+    /// A question to the register takes its time there and back, and may be lost either way, or late.
+    fn inquire(&mut self, seat: usize, inquiry: Inquiry) {
+        let generation = self.seats[seat].generation;
+        self.starts += 1;
+        let mut dice = Dice::of(self.seed, &[QUESTIONS, self.starts]);
+        let mut at = self.now + dice.magnitude(50, 5_000);
+        if let Some(mut dice) = self.schedule.happens(self.now, Kind::Register) {
+            self.fault(Kind::Register);
+            match dice.below(4) {
+                // Lost on the way there, or (it is done all the same, after nobody waits for it any more) back.
+                0 => return,
+                // With all that follow for a while.
+                3 => {
+                    let lease = self.setup.standby.unwrap_or(0);
+                    self.seats[seat].register_cut_until = self.now + dice.below(3 * lease + 1);
+                }
+                1 => {
+                    let lease = self.setup.standby.unwrap_or(0);
+                    at += dice.below(2 * lease + 1);
+                }
+                _ => return self.plan(at, Happening::Question(seat, u32::MAX, inquiry)),
+            }
+        }
+        if at >= self.seats[seat].register_cut_until {
+            self.plan(at, Happening::Question(seat, generation, inquiry));
+        }
+    }
+
+    /// At the register.
+    pub fn at_register(&mut self, seat: usize, generation: u32, inquiry: Inquiry) {
+        let answer = self.register.answer(own(seat), inquiry.question);
+        self.note(Lane::Seat(seat), |_| format!("the register, asked {:?}: {answer:?}", inquiry.question));
+        self.starts += 1;
+        let after = Dice::of(self.seed, &[QUESTIONS, self.starts]).magnitude(50, 5_000);
+        self.plan(self.now + after, Happening::Answer(seat, generation, inquiry, answer));
+    }
+
+    /// Back from the register.
+    pub fn answered_by_register(&mut self, seat: usize, generation: u32, inquiry: Inquiry, answer: Answer) {
+        let place = &mut self.seats[seat];
+        if place.generation != generation {
+            return;
+        }
+        if let Some(until) = place.stopped_until {
+            return self.plan(until + 1, Happening::Answer(seat, generation, inquiry, answer));
+        }
+        let time = place.clock.at(self.now);
+        if let Some(office) = &mut place.office {
+            office.on_answer(time, inquiry, answer);
+            self.settle_controller(seat);
         }
     }
 
@@ -404,7 +505,7 @@ impl World {
     pub fn close_lifeline(&mut self, seat: usize, handle: Handle) {
         let place = &mut self.seats[seat];
         let now = place.clock.at(self.now);
-        if let Some(controller) = &mut place.controller {
+        if let Some(controller) = place.controller(self.now) {
             controller.closed(now, handle);
             self.settle_controller(seat);
         }
@@ -416,6 +517,12 @@ impl World {
     }
 }
 
+/// Who a seat is to the register.
+fn own(seat: usize) -> u64 {
+    seat as u64 + 1
+}
+
 /// Purposes of dice.
+const QUESTIONS: u64 = 12;
 const CLOCKS: u64 = 4;
 const AGES: u64 = 5;

@@ -60,12 +60,15 @@ impl World {
         if self.hosts[host].process() != asking.process || self.hosts[host].running.is_none() {
             return Asked::Goes;
         }
-        let seat = self.hosts[host].seat;
+        // One after the other, until one answers.
+        let seat = (asking.attempts as usize + host) % self.seats.len();
         let (now, address) = (self.seats[seat].clock.at(self.now), Host::socket(host, 0));
-        let Some(controller) = &mut self.seats[seat].controller else {
+        let stopped = self.seats[seat].stopped_until.is_some();
+        let Some(controller) = self.seats[seat].controller(self.now).filter(|_| !stopped) else {
             self.ask_later(asking);
             return Asked::Goes;
         };
+        self.hosts[host].seat = seat;
         let answer = controller.enrol(now, address, 0, &asking.question);
         self.settle_controller(seat);
         match answer {
@@ -108,7 +111,7 @@ impl World {
             return;
         }
         // The store may have a session of which the controller was told that it could not be written.
-        let controller = self.seats[seat].controller.as_ref();
+        let controller = self.seats[seat].records();
         let known = controller.and_then(|c| c.sessions().find(|session| session.handle == receiver));
         let Some(known) = known.map(|session| *session.record).filter(live) else { return };
         if !self.is_signed(seat, receiver, &known, packet) {
