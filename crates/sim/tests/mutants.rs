@@ -31,8 +31,8 @@ fn a_release_that_takes_other_waiters_along_shows_in_the_books_alone() {
     assert_eq!(caught(&Options { books_unseen: true, ..broken }, 100), None, "somebody else notices too");
 }
 
-/// The agent's books show it when it happens; without them it takes until somebody else is granted. (Where that is in the
-/// same call, that shows first: another seed then.)
+/// The agent's books show it when it happens; without them it takes until somebody else is granted. (Where that is in
+/// the same call, that shows first: another seed then.)
 #[test]
 fn a_release_by_handle_alone_shows_in_the_books_first() {
     for mutant in [Mutant::ReleaseByHandle, Mutant::ReleaseAnything] {

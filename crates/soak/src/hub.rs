@@ -1,5 +1,5 @@
-//! The network between the hosts: a hub of our own, since the kernel of many a test machine has no netem. It takes every
-//! frame from the ports and hands it on after a while, sometimes twice, sometimes changed, sometimes never.
+//! The network between the hosts: a hub of our own, since the kernel of many a test machine has no netem. It takes
+//! every frame from the ports and hands it on after a while, sometimes twice, sometimes changed, sometimes never.
 //!
 //! Invariants
 //! * A seed decides what happens to the n-th frame; when frames come is the processes' own affair.
@@ -245,8 +245,8 @@ fn receive(socket: &OwnedFd, frame: &mut [u8; LONGEST_FRAME]) -> Option<usize> {
 fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(interface).map_err(io::Error::other)?;
     let all = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: a terminated name; an address of zeros with its family, protocol and interface, of the length that is told;
-    // an int. The new descriptor is owned by nobody else.
+    // SAFETY: a terminated name; an address of zeros with its family, protocol and interface, of the length that is
+    // told; an int. The new descriptor is owned by nobody else.
     unsafe {
         let index = libc::if_nametoindex(name.as_ptr());
         let descriptor = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, all.into());

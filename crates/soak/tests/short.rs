@@ -20,8 +20,8 @@ fn directory() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_wayside-soak")).parent().expect("a file's directory")
 }
 
-/// The binary beside the soak's. `cargo test --workspace` has just built it, for the daemon's own tests; with the soak's
-/// tests alone it may have to be built first.
+/// The binary beside the soak's. `cargo test --workspace` has just built it, for the daemon's own tests; with the
+/// soak's tests alone it may have to be built first.
 fn wayside() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

@@ -12,7 +12,8 @@ use wayside_wire::{
     entries, entry_at, padded, service, text,
 };
 
-/// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new version.
+/// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
+/// version.
 const FROZEN: [(&str, u64); 2] = [("v1_0.h", 0x86bb_8a7b_ee44_0705), ("v1_0.json", 0x4e68_a12d_450e_ece3)];
 
 fn header(fields: &Fields) -> Header {

@@ -24,6 +24,8 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 const MAX_CENSUSES: usize = 64;
 /// Entries of a REPORT or ADOPT after the one that names the census.
 const PAGE: usize = limits::MAX_ENTRIES - 1;
+/// So many times what a tick looks at while the switch serves, it writes before that.
+const REBUILT_AT_ONCE: u32 = 16;
 /// Tenure of an heir after all slots were recovered; everybody else starts at 0.
 const FIRST_HEIR: u32 = 1;
 
@@ -460,7 +462,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn write(&mut self, census: &mut Census) -> bool {
         let Scope::All(rebuilt) = &mut census.scope else { return true };
         let count = self.memory.slot_count(census.namespace);
-        let end = count.min(rebuilt.next.saturating_add(self.config.slots_per_tick));
+        // Everybody waits for this, and there is nothing else to do.
+        let budget = self.config.slots_per_tick.saturating_mul(REBUILT_AT_ONCE);
+        let end = count.min(rebuilt.next.saturating_add(budget));
         for slot in rebuilt.next..end {
             let word = if rebuilt.orphaned.contains(&slot) {
                 self.recovery.queue.insert((census.namespace, slot));
@@ -470,7 +474,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             } else {
                 SlotWord::unheld(0)
             };
-            while !self.memory.cas_slot(census.namespace, slot, self.memory.load_slot(census.namespace, slot), word) {}
+            loop {
+                let former = self.memory.load_slot(census.namespace, slot);
+                if former == word || self.memory.cas_slot(census.namespace, slot, former, word) {
+                    break;
+                }
+            }
         }
         rebuilt.next = end;
         end == count

@@ -51,9 +51,8 @@ impl World {
 
     /// Nobody else came in between.
     pub fn decide_alone(&mut self, seat: usize, number: u64) {
-        match self.seats[seat].in_hand.take_if(|held| held.number == number) {
-            Some(held) => self.decide_while(seat, held, |_| ()),
-            None => {}
+        if let Some(held) = self.seats[seat].in_hand.take_if(|held| held.number == number) {
+            self.decide_while(seat, held, |_| ());
         }
     }
 

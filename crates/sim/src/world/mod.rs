@@ -175,7 +175,7 @@ impl World {
     /// The seat whose switch serves; the first where none does.
     pub fn serving_seat(&self) -> usize {
         let serves = |seat: &&Seat| seat.switch.serving() && seat.records().is_some();
-        let latest = self.seats.iter().enumerate().filter(|(_, seat)| serves(&seat));
+        let latest = self.seats.iter().enumerate().filter(|(_, seat)| serves(seat));
         latest.max_by_key(|(_, seat)| seat.switch.epoch()).map_or(0, |(index, _)| index)
     }
 
