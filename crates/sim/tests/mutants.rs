@@ -66,7 +66,7 @@ fn a_tag_that_is_not_looked_at_shows_at_once() {
         (Rule::Machine(Mutant::HastyRotation), "A3"),
     ];
     for (rule, invariant) in cases {
-        let (seed, failure) = caught(&rule.broken(), 100).expect("half of the seeds have tags");
+        let (seed, failure) = caught(&rule.broken(), 2_000).expect("half of the seeds have tags");
         println!("{rule:?}: seed {seed}: {failure}");
         assert_eq!(failure.invariant, invariant, "{failure}");
         assert_eq!(seed % 2, 1, "a seed whose packets are signed");
