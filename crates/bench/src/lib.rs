@@ -10,6 +10,7 @@
 //!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
 //!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
+//! * `workloads/`: lock requests as papers' benchmarks make them.
 //! * `recovery/` is another measurement: how long locks are away when a switch or a node dies.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
@@ -34,6 +35,7 @@ mod table;
 mod userspace;
 mod ways;
 mod wayside;
+pub mod workloads;
 
 pub use compare::{Options, run};
 pub use figures::put_figures;

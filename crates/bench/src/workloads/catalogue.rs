@@ -1,0 +1,163 @@
+//! The workloads by their names.
+
+use super::Workload;
+use super::hot_spot::HotSpot;
+use super::micro::{Micro, Popularity};
+use super::smallbank::SmallBank;
+use super::tatp::Tatp;
+use super::tpcc::Tpcc;
+use super::ycsb::YcsbT;
+use std::time::Duration;
+
+const MILLION: u64 = 1_000_000;
+/// FissLock's and NetLock's clients abort what takes longer.
+const ABORT: Duration = Duration::from_millis(10);
+const STANDARD: [u32; 5] = [45, 43, 4, 4, 4];
+/// New orders and payments alone, in their proportion.
+const LOCAL_WRITES: [u32; 5] = [51, 49, 0, 0, 0];
+
+/// A workload as a paper runs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What to call it on the command line.
+    pub name: &'static str,
+    /// What it is, and where it is from.
+    pub about: &'static str,
+    /// Clients in the paper.
+    pub clients: usize,
+    /// How long all locks are held: the transaction's own work.
+    pub execution: Duration,
+    /// After how long the paper's clients abort.
+    pub abort: Option<Duration>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Micro(Micro),
+    HotSpot(HotSpot),
+    Tatp(u64),
+    Tpcc(Tpcc),
+    SmallBank(SmallBank),
+    YcsbT(YcsbT),
+}
+
+impl Named {
+    /// Fills its tables, if it has any.
+    #[must_use]
+    pub fn build(&self) -> Box<dyn Workload> {
+        match self.kind {
+            Kind::Micro(micro) => Box::new(micro),
+            Kind::HotSpot(spot) => Box::new(spot),
+            Kind::Tatp(subscribers) => Box::new(Tatp::new(subscribers)),
+            Kind::Tpcc(tpcc) => Box::new(tpcc),
+            Kind::SmallBank(bank) => Box::new(bank),
+            Kind::YcsbT(ycsb) => Box::new(ycsb),
+        }
+    }
+}
+
+/// The workload of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<Named> {
+    all().into_iter().find(|one| one.name == name)
+}
+
+/// Every workload.
+#[must_use]
+pub fn all() -> Vec<Named> {
+    let zipf = Popularity::Zipf(0.90);
+    let uniform = Popularity::Uniform;
+    vec![
+        micro("update-heavy-uniform", "half writes of 1 M locks, uniform; FissLock 7.3", MILLION, uniform, 50),
+        micro("update-heavy-zipf", "half writes of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 50),
+        micro("read-mostly-uniform", "a tenth writes of 1 M locks, uniform; FissLock 7.3", MILLION, uniform, 10),
+        micro("read-mostly-zipf", "a tenth writes of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 10),
+        micro("read-only-uniform", "reads of 1 M locks, uniform; FissLock 7.3", MILLION, uniform, 0),
+        micro("read-only-zipf", "reads of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 0),
+        micro("exclusive-55k", "exclusive locks without contention: 55,000; NetLock 6.2", 55_000, uniform, 100),
+        micro("exclusive-10k", "exclusive locks, 10,000; NetLock 6.2", 10_000, uniform, 100),
+        micro("exclusive-500", "exclusive locks under contention: 500; NetLock 6.2", 500, uniform, 100),
+        micro("scale-2m", "read-mostly, uniform, 2 M locks; FissLock 7.6", 2 * MILLION, uniform, 10),
+        micro("scale-5m", "read-mostly, uniform, 5 M locks; FissLock 7.6", 5 * MILLION, uniform, 10),
+        micro("scale-10m", "read-mostly, uniform, 10 M locks; FissLock 7.6", 10 * MILLION, uniform, 10),
+        micro("scale-100m", "read-mostly, uniform, 100 M locks", 100 * MILLION, uniform, 10),
+        granularity("granularity-1k", "10 M objects over 1,000 locks, uniform; FissLock 7.7", 1_000, uniform),
+        granularity("granularity-10k", "10 M objects over 10,000 locks, uniform; FissLock 7.7", 10_000, uniform),
+        granularity("granularity-100k", "10 M objects over 100,000 locks, uniform; FissLock 7.7", 100_000, uniform),
+        granularity("granularity-1m", "10 M objects over 1 M locks, uniform; FissLock 7.7", MILLION, uniform),
+        granularity("granularity-1k-zipf", "10 M objects over 1,000 locks, Zipf 0.90; FissLock 7.7", 1_000, zipf),
+        granularity("granularity-1m-zipf", "10 M objects over 1 M locks, Zipf 0.90; FissLock 7.7", MILLION, zipf),
+        Named {
+            name: "hot-spot",
+            about: "half of the reads of 1 M locks go to 2,500, which move every 300 ms; FissLock 7.5",
+            clients: 160,
+            execution: Duration::ZERO,
+            abort: None,
+            kind: Kind::HotSpot(HotSpot { locks: MILLION, hot: 2_500, moves: Duration::from_millis(300) }),
+        },
+        Named {
+            name: "tatp",
+            about: "TATP's seven transactions, 100,000 subscribers; FissLock 7.4",
+            clients: 160,
+            execution: Duration::from_micros(2),
+            abort: Some(ABORT),
+            kind: Kind::Tatp(100_000),
+        },
+        tpcc("tpcc", "TPC-C's five transactions, 8 nodes of 1,200 warehouses; FissLock 7.4", 1_200, 1_200, STANDARD, 1),
+        tpcc("tpcc-low", "TPC-C, 8 nodes of 10 warehouses: low contention; NetLock 6.3", 1_200, 10, STANDARD, 1),
+        tpcc("tpcc-high", "TPC-C, 8 nodes of 1 warehouse: high contention; NetLock 6.3", 1_200, 1, STANDARD, 1),
+        tpcc(
+            "tpcc-remote-24",
+            "new orders with remote items, 8 x 24 warehouses; SwitchTx 5.1",
+            192,
+            24,
+            LOCAL_WRITES,
+            100,
+        ),
+        tpcc(
+            "tpcc-remote-4",
+            "new orders with remote items, 8 x 4 warehouses; SwitchTx 5.1",
+            192,
+            4,
+            LOCAL_WRITES,
+            100,
+        ),
+        smallbank("smallbank", "SmallBank, 24 M accounts, 4 % hot; DINT", 24 * MILLION),
+        smallbank("smallbank-1m", "SmallBank, 1 M accounts, 4 % hot", MILLION),
+        ycsb("ycsb-t-0.80", "8 columns of 24 on 8 servers, Zipf 0.80; SwitchTx 5.1", 0.80),
+        ycsb("ycsb-t-0.99", "8 columns of 24 on 8 servers, Zipf 0.99; SwitchTx 5.1", 0.99),
+    ]
+}
+
+fn micro(name: &'static str, about: &'static str, locks: u64, popularity: Popularity, writes: u32) -> Named {
+    let kind = Kind::Micro(Micro { objects: locks, locks, popularity, writes });
+    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+}
+
+fn granularity(name: &'static str, about: &'static str, locks: u64, popularity: Popularity) -> Named {
+    let kind = Kind::Micro(Micro { objects: 10 * MILLION, locks, popularity, writes: 10 });
+    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+}
+
+fn tpcc(
+    name: &'static str,
+    about: &'static str,
+    clients: usize,
+    warehouses_of_node: u64,
+    mix: [u32; 5],
+    remote_lines: u32,
+) -> Named {
+    let kind = Kind::Tpcc(Tpcc { nodes: 8, warehouses_of_node, mix, remote_lines });
+    Named { name, about, clients, execution: Duration::from_micros(10), abort: Some(ABORT), kind }
+}
+
+fn smallbank(name: &'static str, about: &'static str, accounts: u64) -> Named {
+    let kind = Kind::SmallBank(SmallBank { accounts });
+    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+}
+
+fn ycsb(name: &'static str, about: &'static str, exponent: f64) -> Named {
+    let kind = Kind::YcsbT(YcsbT { records: MILLION, exponent });
+    Named { name, about, clients: 384, execution: Duration::ZERO, abort: None, kind }
+}
