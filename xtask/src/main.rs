@@ -1,11 +1,13 @@
 //! Chores of this repository, run as `cargo xtask CHORE`.
 
+mod mutate;
 mod wire;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask wire [--check | --freeze]
+       cargo xtask mutate core|machines [--again] [--part K/N] [--list | --report] [PATH...]
   wire          generate wire/gen, wire/vectors and docs/packets.md from wire/messages.toml
   wire --check  fail if what is there is not what would be generated
   wire --freeze keep the good packets of the version that messages.toml names, for ever";
@@ -18,8 +20,9 @@ fn main() -> ExitCode {
         ["wire"] => wire::generate(root),
         ["wire", "--check"] => wire::check(root),
         ["wire", "--freeze"] => wire::freeze(root),
+        ["mutate", rest @ ..] => mutate::run(root, rest),
         _ => {
-            eprintln!("{USAGE}");
+            eprintln!("{USAGE}\n{}", mutate::USAGE);
             return ExitCode::from(64);
         }
     };

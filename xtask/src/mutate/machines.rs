@@ -1,0 +1,289 @@
+//! Mutants of the protocol machines: one build of tests and simulator has them all, and an environment variable says
+//! which one is active. (A build for each would take some 20 s, and they are thousands.)
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::judge::Judge;
+use super::ledger::{Fate, Ledger, Mutant};
+use super::rust::{Instrumented, Written};
+use super::{Wish, check_out, told};
+
+const SOURCES: &str = "crates/protocol/src";
+/// Tests of crates/protocol, the quick ones first: its own by the crate's name.
+const TESTS: &[&str] = &["wayside_protocol", "node", "records"];
+const SEEDS: &str = "0..300";
+/// What tells the build which mutant is active.
+const VARIABLE: &str = "WAYSIDE_MUTANT";
+
+/// What the mutated crate asks: whether this mutant is active. The variable is read once. With `reach:FILE` none is
+/// active, and those that are asked for are written there.
+const SWITCH: &str = r#"
+#[allow(missing_docs)]
+pub mod mutation {
+    extern crate std;
+    use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+    use std::io::Write;
+    const UNREAD: u32 = u32::MAX;
+    const REACH: u32 = u32::MAX - 1;
+    static ACTIVE: AtomicU32 = AtomicU32::new(UNREAD);
+    static REACHED: [AtomicU8; 65_536] = [const { AtomicU8::new(0) }; 65_536];
+    #[inline]
+    pub fn on(number: u32) -> bool {
+        let active = ACTIVE.load(Relaxed);
+        active == number || active >= REACH && slow(number)
+    }
+    #[cold]
+    #[inline(never)]
+    fn slow(number: u32) -> bool {
+        if ACTIVE.load(Relaxed) == UNREAD {
+            let wish = std::env::var("WAYSIDE_MUTANT").unwrap_or_default();
+            let active = if wish.starts_with("reach:") { REACH } else { wish.parse().unwrap_or(REACH - 1) };
+            ACTIVE.store(active, Relaxed);
+        }
+        if ACTIVE.load(Relaxed) == REACH
+            && REACHED[number as usize].load(Relaxed) == 0
+            && REACHED[number as usize].swap(1, Relaxed) == 0
+        {
+            let path = std::env::var("WAYSIDE_MUTANT").expect("it was read");
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(&path["reach:".len()..]);
+            let _ = file.expect("a file").write_all(std::format!("{number}\n").as_bytes());
+        }
+        ACTIVE.load(Relaxed) == number
+    }
+}
+"#;
+
+/// Tries those that are wished for. All mutants.
+pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
+    let mut program = Program { place: place.to_path_buf(), files: BTreeMap::new(), invalid: BTreeSet::new() };
+    program.read(root)?;
+    let all = program.mutants();
+    let is_tried = !wish.list && !wish.report;
+    let wanted: Vec<(usize, &Mutant)> = all
+        .iter()
+        .enumerate()
+        .filter(|(index, (_, mutant))| is_tried && wish.wants(*index, mutant, ledger))
+        .map(|(_, (number, mutant))| (*number, mutant))
+        .collect();
+    if !wanted.is_empty() {
+        for (_, mutant) in &all {
+            if ledger.fate(mutant) == Some(&Fate::Invalid) {
+                program.invalid.insert(program.number_of(mutant));
+            }
+        }
+        let judges = program.build(root)?;
+        for (index, (number, mutant)) in wanted.iter().enumerate() {
+            let fate = program.fate(*number, &judges)?;
+            println!("{}/{} {fate:?}: {}", index + 1, wanted.len(), told(mutant));
+            ledger.record(mutant, fate)?;
+        }
+    }
+    Ok(all.into_iter().map(|(_, mutant)| mutant).collect())
+}
+
+/// The crate with all of its mutants.
+struct Program {
+    place: PathBuf,
+    files: BTreeMap<String, Instrumented>,
+    /// What no compiler takes.
+    invalid: BTreeSet<usize>,
+}
+
+/// A program that judges, and the mutants that it comes by.
+struct Bound {
+    judge: Judge,
+    reached: BTreeSet<usize>,
+}
+
+impl Program {
+    fn read(&mut self, root: &Path) -> Result<(), String> {
+        let listed =
+            Command::new("git").args(["ls-tree", "-r", "--name-only", "HEAD", SOURCES]).current_dir(root).output();
+        let listed = String::from_utf8_lossy(&listed.map_err(|error| error.to_string())?.stdout).into_owned();
+        let mut first = 0;
+        for path in listed.lines().filter(|path| !path.ends_with("/tests.rs") && !path.ends_with("/mutant.rs")) {
+            let shown = Command::new("git").args(["show", &format!("HEAD:{path}")]).current_dir(root).output();
+            let source = String::from_utf8(shown.map_err(|error| error.to_string())?.stdout);
+            let file = Instrumented::new(path, source.map_err(|error| error.to_string())?, first)?;
+            first += file.mutants.len();
+            self.files.insert(path.to_string(), file);
+        }
+        Ok(())
+    }
+
+    fn mutants(&self) -> Vec<(usize, Mutant)> {
+        let all = self.files.values().flat_map(|file| &file.mutants);
+        all.map(|(number, mutant)| (*number, mutant.clone())).collect()
+    }
+
+    fn number_of(&self, mutant: &Mutant) -> usize {
+        let same =
+            |of: &Mutant| of.function == mutant.function && of.hash == mutant.hash && of.ordinal == mutant.ordinal;
+        let file = &self.files[&mutant.file];
+        *file.mutants.iter().find(|(_, of)| same(of)).expect("it is of this file").0
+    }
+
+    /// Builds tests and simulator, leaving out what the compiler does not take until it takes the rest.
+    fn build(&mut self, root: &Path) -> Result<Vec<Bound>, String> {
+        let tree = self.place.join("tree");
+        for _ in 0..30 {
+            let written = self.write(root, &tree)?;
+            let packages = ["-p", "wayside-protocol", "--lib", "--tests"];
+            match build(&tree, &self.place.join("build"), &packages)? {
+                Ok(mut built) => {
+                    let simulator = build(&tree, &self.place.join("build"), &["-p", "wayside-sim", "--bins"])?;
+                    built.extend(simulator.map_err(|_| "the simulator does not build")?);
+                    return self.bind(&tree, &built);
+                }
+                Err(complaints) => self.leave_out(&complaints, &written)?,
+            }
+        }
+        Err("the mutated crate does not build".into())
+    }
+
+    fn write(&self, root: &Path, tree: &Path) -> Result<BTreeMap<String, Vec<Written>>, String> {
+        let mut places = BTreeMap::new();
+        check_out(root, tree, |fresh| {
+            for (path, file) in &self.files {
+                let (mut text, written) = file.write(|number| !self.invalid.contains(&number));
+                if path.ends_with("src/lib.rs") {
+                    text.push_str(SWITCH);
+                }
+                fs::write(fresh.join(path), text).map_err(|error| format!("{path}: {error}"))?;
+                places.insert(path.clone(), written);
+            }
+            Ok(())
+        })?;
+        Ok(places)
+    }
+
+    /// Takes those for invalid that the compiler complains of.
+    fn leave_out(&mut self, complaints: &[Complaint], written: &BTreeMap<String, Vec<Written>>) -> Result<(), String> {
+        let before = self.invalid.len();
+        for complaint in complaints {
+            for span in &complaint.spans {
+                let Some(places) = written.get(&span.file_name) else { continue };
+                let touches = |range: &Range<usize>| {
+                    range.start < span.byte_end.max(span.byte_start + 1) && span.byte_start < range.end
+                };
+                self.invalid.extend(places.iter().filter(|place| touches(&place.range)).map(|place| place.number));
+            }
+        }
+        println!("{} mutants are no programs", self.invalid.len());
+        if self.invalid.len() == before {
+            let told: Vec<&str> = complaints.iter().take(3).map(|complaint| complaint.rendered.as_str()).collect();
+            return Err(format!("the mutated crate does not build:\n{}", told.join("\n")));
+        }
+        Ok(())
+    }
+
+    fn bind(&self, tree: &Path, built: &[(String, PathBuf)]) -> Result<Vec<Bound>, String> {
+        let program = |name: &str| {
+            let found = built.iter().find(|(built, _)| built == name);
+            found.map(|(_, path)| path).ok_or_else(|| format!("cargo has built no {name}"))
+        };
+        let directory = tree.join("crates/protocol");
+        let mut judges = Vec::new();
+        for test in TESTS {
+            judges.push(Judge::new(test, program(test)?, &[], &directory));
+        }
+        let arguments = ["--seeds", SEEDS, "--jobs", "1", "--no-shrink"];
+        judges.push(Judge::new("simulator", program("wayside-sim")?, &arguments, &directory));
+        println!("judges, and what they take without a mutant");
+        judges.into_iter().map(|judge| self.bound(judge)).collect()
+    }
+
+    fn bound(&self, mut judge: Judge) -> Result<Bound, String> {
+        let path = self.place.join("reached");
+        let _ = fs::remove_file(&path);
+        let mut environment = OsString::from("reach:");
+        environment.push(&path);
+        judge.calibrate(&[(VARIABLE, environment)])?;
+        let reached = fs::read_to_string(&path).unwrap_or_default();
+        let reached: BTreeSet<usize> = reached.lines().filter_map(|line| line.parse().ok()).collect();
+        judge.calibrate(&[(VARIABLE, "none".into())])?;
+        println!("  {:<24} comes by {} mutants", judge.name, reached.len());
+        Ok(Bound { judge, reached })
+    }
+
+    fn fate(&self, number: usize, judges: &[Bound]) -> Result<Fate, String> {
+        if self.invalid.contains(&number) {
+            return Ok(Fate::Invalid);
+        }
+        for bound in judges.iter().filter(|bound| bound.reached.contains(&number)) {
+            if bound.judge.notices(&[(VARIABLE, number.to_string().into())])? {
+                return Ok(Fate::Killed(bound.judge.name.clone()));
+            }
+        }
+        Ok(Fate::Survived)
+    }
+}
+
+/// An error of the compiler.
+#[derive(Deserialize)]
+pub struct Complaint {
+    level: String,
+    #[serde(default)]
+    rendered: String,
+    spans: Vec<Place>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    file_name: String,
+    byte_start: usize,
+    byte_end: usize,
+}
+
+/// What cargo says of a build, a line each.
+#[derive(Deserialize)]
+struct Told {
+    reason: String,
+    message: Option<Complaint>,
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Names of programs, and where they are.
+pub type Programs = Vec<(String, PathBuf)>;
+
+/// Builds programs of a tree: their names and where they are, or what the compiler complains of.
+pub fn build(tree: &Path, target: &Path, arguments: &[&str]) -> Result<Result<Programs, Vec<Complaint>>, String> {
+    let tests = arguments.contains(&"--tests");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(if tests { &["test", "--no-run"][..] } else { &["build"] }).args(arguments);
+    command.args(["--profile", "simulation", "--message-format", "json", "--quiet"]).current_dir(tree);
+    command.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").stderr(Stdio::null());
+    command.env("CARGO_PROFILE_SIMULATION_DEBUG", "false");
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    let (mut built, mut complaints) = (Vec::new(), Vec::new());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(told) = serde_json::from_str::<Told>(line) else { continue };
+        match (told.reason.as_str(), told.message, told.target, told.executable) {
+            ("compiler-message", Some(complaint), ..) if complaint.level == "error" => complaints.push(complaint),
+            ("compiler-artifact", _, Some(target), Some(path)) => built.push((target.name, path)),
+            _ => {}
+        }
+    }
+    Ok(if output.status.success() { Ok(built) } else { Err(complaints) })
+}
+
+/// The triple of this machine, as cargo's settings name it.
+pub fn host() -> Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_string).ok_or_else(|| "rustc names no host".to_string())
+}
