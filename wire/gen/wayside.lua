@@ -6,20 +6,23 @@ local wayside = Proto("wayside", "Wayside")
 local f = wayside.fields
 local names = {}
 
-names.service = { [0] = "fabric", [1] = "lock" }
+names.service = { [0] = "fabric", [1] = "lock", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
+names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
-names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving" }
+names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
+names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision" }
+names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving", [25] = "over_budget", [26] = "unknown_group", [27] = "wrong_place", [28] = "bad_value", [29] = "bad_lane" }
 
 f.header_magic = ProtoField.uint16("wayside.magic", "magic", base.HEX, nil, nil, "0x5753")
 f.header_version = ProtoField.uint8("wayside.version", "version", base.HEX, nil, nil, "major in the high four bits, minor in the low four")
 f.header_service = ProtoField.uint8("wayside.service", "service", base.DEC, names.service, nil, "which service's kinds these are")
 f.header_kind = ProtoField.uint8("wayside.kind", "kind", base.DEC, nil, nil, "the message")
-f.header_count = ProtoField.uint8("wayside.count", "count", base.DEC, nil, nil, "lock entries that follow; 0 where the kind has a body of its own")
+f.header_count = ProtoField.uint8("wayside.count", "count", base.DEC, nil, nil, "lock entries or blocks that follow; 0 where there are none")
 f.header_flags = ProtoField.uint16("wayside.flags", "flags", base.HEX, nil, nil, "header flags")
 f.header_flags_claim = ProtoField.bool("wayside.flags.claim", "claim", 16, nil, 0x1, "RETENURE: a claim")
 f.header_flags_applied = ProtoField.bool("wayside.flags.applied", "applied", 16, nil, 0x2, "RETENURED: the change stands")
@@ -33,13 +36,14 @@ f.header_flags_retry = ProtoField.bool("wayside.flags.retry", "retry", 16, nil, 
 f.header_flags_key = ProtoField.bool("wayside.flags.key", "key", 16, nil, 0x200, "the tag is made with the key of an odd rotation; otherwise of an even one")
 f.header_source = ProtoField.uint16("wayside.source", "source", base.DEC, nil, nil, "handle of the sender; of the agent in a switch's GRANT by join")
 f.header_destination = ProtoField.uint16("wayside.destination", "destination", base.DEC, nil, nil, "handle of the receiver; 0 to the switch or the controller")
-f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used)")
+f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used); of a chain's packet: the group's")
 f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "version of the shard map that the sender used")
 f.header_namespace = ProtoField.uint16("wayside.namespace", "namespace", base.DEC, nil, nil, "namespace of the slots")
 f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN")
 f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")
 f.fabric_kind = ProtoField.uint8("wayside.fabric.kind", "Kind", base.DEC, names.fabric_kind)
 f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock_kind)
+f.chain_kind = ProtoField.uint8("wayside.chain.kind", "Kind", base.DEC, names.chain_kind)
 
 f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id")
 f.entry_request = ProtoField.uint64("wayside.entry.request", "request", base.HEX, nil, nil, "request id; nonce of a RETENURE; id of a census")
@@ -84,6 +88,39 @@ f.heartbeat_oldest = ProtoField.uint64("wayside.heartbeat.oldest", "oldest", bas
 f.heartbeat_sent_us = ProtoField.uint64("wayside.heartbeat.sent_us", "sent_us (us)", base.DEC, nil, nil, "sender's clock, given back by the acknowledgement")
 f.heartbeat_incarnation = ProtoField.uint64("wayside.heartbeat.incarnation", "incarnation", base.DEC, nil, nil, "of the session meant")
 
+f.operation_key_high = ProtoField.uint64("wayside.operation.key_high", "key_high", base.HEX, nil, nil, "high half of the 128-bit hash of namespace and name")
+f.operation_key_low = ProtoField.uint64("wayside.operation.key_low", "key_low", base.HEX, nil, nil, "low half of it")
+f.operation_request = ProtoField.uint64("wayside.operation.request", "request", base.HEX, nil, nil, "request id: of a write, one effect per (client, request)")
+f.operation_expected = ProtoField.uint64("wayside.operation.expected", "expected", base.HEX, nil, nil, "with a condition: sequence of the version expected, or the value's first eight bytes")
+f.operation_expected_epoch = ProtoField.uint32("wayside.operation.expected_epoch", "expected_epoch", base.DEC, nil, nil, "epoch of the version expected")
+f.operation_group = ProtoField.uint16("wayside.operation.group", "group", base.DEC, nil, nil, "virtual group of the key")
+f.operation_client = ProtoField.uint16("wayside.operation.client", "client", base.DEC, nil, nil, "handle of the client")
+f.operation_reply_port = ProtoField.uint16("wayside.operation.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the client's thread, stamped by the switch; 0: its agent port")
+f.operation_length = ProtoField.uint16("wayside.operation.length", "length", base.DEC, nil, nil, "bytes of the value, or of the name of an INSERT")
+f.operation_lane = ProtoField.uint8("wayside.operation.lane", "lane", base.DEC, nil, nil, "which of the client's writes under way: one at a time in each")
+f.operation_condition = ProtoField.uint8("wayside.operation.condition", "condition", base.DEC, names.condition, nil, "what must hold of the item")
+f.operation_flags = ProtoField.uint16("wayside.operation.flags", "flags", base.HEX, nil, nil, "value flags")
+f.operation_flags_present = ProtoField.bool("wayside.operation.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.operation_reserved = ProtoField.bytes("wayside.operation.reserved", "reserved", base.NONE, "zero")
+
+f.effect_key_high = ProtoField.uint64("wayside.effect.key_high", "key_high", base.HEX, nil, nil, "high half of the 128-bit hash of namespace and name")
+f.effect_key_low = ProtoField.uint64("wayside.effect.key_low", "key_low", base.HEX, nil, nil, "low half of it")
+f.effect_request = ProtoField.uint64("wayside.effect.request", "request", base.HEX, nil, nil, "request id of the operation")
+f.effect_sequence = ProtoField.uint64("wayside.effect.sequence", "sequence", base.DEC, nil, nil, "of the item's version, which the value is of")
+f.effect_epoch = ProtoField.uint32("wayside.effect.epoch", "epoch", base.DEC, nil, nil, "of the item's version")
+f.effect_group = ProtoField.uint16("wayside.effect.group", "group", base.DEC, nil, nil, "virtual group of the key")
+f.effect_client = ProtoField.uint16("wayside.effect.client", "client", base.DEC, nil, nil, "handle of the client")
+f.effect_reply_port = ProtoField.uint16("wayside.effect.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the client's thread; 0: its agent port")
+f.effect_length = ProtoField.uint16("wayside.effect.length", "length", base.DEC, nil, nil, "bytes of the value, or of the name of an INSTALL")
+f.effect_lane = ProtoField.uint8("wayside.effect.lane", "lane", base.DEC, nil, nil, "which of the client's writes under way")
+f.effect_outcome = ProtoField.uint8("wayside.effect.outcome", "outcome", base.DEC, names.outcome, nil, "what became of it")
+f.effect_flags = ProtoField.uint16("wayside.effect.flags", "flags", base.HEX, nil, nil, "value flags")
+f.effect_flags_present = ProtoField.bool("wayside.effect.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.effect_own_sequence = ProtoField.uint64("wayside.effect.own_sequence", "own_sequence", base.DEC, nil, nil, "of the version that this operation made, or met")
+f.effect_own_epoch = ProtoField.uint32("wayside.effect.own_epoch", "own_epoch", base.DEC, nil, nil, "of that version")
+f.effect_reserved = ProtoField.uint32("wayside.effect.reserved", "reserved", base.DEC, nil, nil, "zero")
+
+f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
 
 local dissect = {}
@@ -96,6 +133,7 @@ function dissect.header(buffer, tree)
   tree:add(f.header_kind, buffer(4, 1))
   if buffer(3, 1):uint() == 0 then tree:add(f.fabric_kind, buffer(4, 1)) end
   if buffer(3, 1):uint() == 1 then tree:add(f.lock_kind, buffer(4, 1)) end
+  if buffer(3, 1):uint() == 3 then tree:add(f.chain_kind, buffer(4, 1)) end
   tree:add(f.header_count, buffer(5, 1))
   branch = tree:add(f.header_flags, buffer(6, 2))
   branch:add(f.header_flags_claim, buffer(6, 2))
@@ -169,7 +207,45 @@ function dissect.heartbeat(buffer, tree)
   tree:add(f.heartbeat_incarnation, buffer(24, 8))
 end
 
--- By service and kind: the body's size and dissector, or that there are entries.
+function dissect.operation(buffer, tree)
+  local branch
+  tree:add(f.operation_key_high, buffer(0, 8))
+  tree:add(f.operation_key_low, buffer(8, 8))
+  tree:add(f.operation_request, buffer(16, 8))
+  tree:add(f.operation_expected, buffer(24, 8))
+  tree:add(f.operation_expected_epoch, buffer(32, 4))
+  tree:add(f.operation_group, buffer(36, 2))
+  tree:add(f.operation_client, buffer(38, 2))
+  tree:add(f.operation_reply_port, buffer(40, 2))
+  tree:add(f.operation_length, buffer(42, 2))
+  tree:add(f.operation_lane, buffer(44, 1))
+  tree:add(f.operation_condition, buffer(45, 1))
+  branch = tree:add(f.operation_flags, buffer(46, 2))
+  branch:add(f.operation_flags_present, buffer(46, 2))
+  tree:add(f.operation_reserved, buffer(48, 16))
+end
+
+function dissect.effect(buffer, tree)
+  local branch
+  tree:add(f.effect_key_high, buffer(0, 8))
+  tree:add(f.effect_key_low, buffer(8, 8))
+  tree:add(f.effect_request, buffer(16, 8))
+  tree:add(f.effect_sequence, buffer(24, 8))
+  tree:add(f.effect_epoch, buffer(32, 4))
+  tree:add(f.effect_group, buffer(36, 2))
+  tree:add(f.effect_client, buffer(38, 2))
+  tree:add(f.effect_reply_port, buffer(40, 2))
+  tree:add(f.effect_length, buffer(42, 2))
+  tree:add(f.effect_lane, buffer(44, 1))
+  tree:add(f.effect_outcome, buffer(45, 1))
+  branch = tree:add(f.effect_flags, buffer(46, 2))
+  branch:add(f.effect_flags_present, buffer(46, 2))
+  tree:add(f.effect_own_sequence, buffer(48, 8))
+  tree:add(f.effect_own_epoch, buffer(56, 4))
+  tree:add(f.effect_reserved, buffer(60, 4))
+end
+
+-- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
 local body_of = {
   [0] = {
     [1] = { name = "ENROL", bytes = 80, title = "Enrol", dissect = dissect.enrol },
@@ -183,29 +259,38 @@ local body_of = {
     [9] = { name = "STALE", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
   },
   [1] = {
-    [1] = { name = "ACQUIRE", entries = true },
-    [2] = { name = "GRANT", entries = true },
-    [3] = { name = "JOIN", entries = true },
-    [4] = { name = "RELEASE", entries = true },
-    [5] = { name = "CANCEL", entries = true },
-    [6] = { name = "RELEASED", entries = true },
-    [7] = { name = "DOWNGRADE", entries = true },
-    [8] = { name = "RETENURE", entries = true },
-    [9] = { name = "RETENURED", entries = true },
-    [10] = { name = "BUSY", entries = true },
-    [11] = { name = "RECOVERING", entries = true },
-    [12] = { name = "QUEUE", entries = true },
-    [13] = { name = "QUEUED", entries = true },
-    [14] = { name = "GAP", entries = true },
-    [15] = { name = "CENSUS", entries = true },
-    [16] = { name = "REPORT", entries = true },
-    [17] = { name = "ADOPT", entries = true },
-    [18] = { name = "ADOPTED", entries = true },
-    [19] = { name = "INSPECT", entries = true },
+    [1] = { name = "ACQUIRE", bytes = 0, entries = true },
+    [2] = { name = "GRANT", bytes = 0, entries = true },
+    [3] = { name = "JOIN", bytes = 0, entries = true },
+    [4] = { name = "RELEASE", bytes = 0, entries = true },
+    [5] = { name = "CANCEL", bytes = 0, entries = true },
+    [6] = { name = "RELEASED", bytes = 0, entries = true },
+    [7] = { name = "DOWNGRADE", bytes = 0, entries = true },
+    [8] = { name = "RETENURE", bytes = 0, entries = true },
+    [9] = { name = "RETENURED", bytes = 0, entries = true },
+    [10] = { name = "BUSY", bytes = 0, entries = true },
+    [11] = { name = "RECOVERING", bytes = 0, entries = true },
+    [12] = { name = "QUEUE", bytes = 0, entries = true },
+    [13] = { name = "QUEUED", bytes = 0, entries = true },
+    [14] = { name = "GAP", bytes = 0, entries = true },
+    [15] = { name = "CENSUS", bytes = 0, entries = true },
+    [16] = { name = "REPORT", bytes = 0, entries = true },
+    [17] = { name = "ADOPT", bytes = 0, entries = true },
+    [18] = { name = "ADOPTED", bytes = 0, entries = true },
+    [19] = { name = "INSPECT", bytes = 0, entries = true },
+  },
+  [3] = {
+    [1] = { name = "READ", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },
+    [2] = { name = "WRITE", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },
+    [3] = { name = "DELETE", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },
+    [4] = { name = "APPLY", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
+    [5] = { name = "ANSWER", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
+    [6] = { name = "INSERT", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },
+    [7] = { name = "INSTALL", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
   },
 }
 
-local HEADER, ENTRY, MOST = 32, 32, 32
+local HEADER, ENTRY, MAX_ENTRIES, BLOCK, MAX_BLOCKS = 32, 32, 32, 32, 30
 local MAGIC, MAJOR = 0x5753, 1
 
 -- Why a packet is dropped, or nil and the size of its body; faults in the order of docs/packets.md.
@@ -218,10 +303,11 @@ local function fault(buffer)
   local body = bodies[buffer(4, 1):uint()]
   if not body then return "unknown_kind" end
   local count = buffer(5, 1):uint()
-  if body.entries and (count < 1 or count > MOST) then return "bad_count" end
-  if not body.entries and count ~= 0 then return "bad_count" end
-  local length = HEADER + (body.entries and count * ENTRY or body.bytes)
-  if buffer:len() ~= length then return "bad_length" end
+  local least, most, each = 0, 0, 0
+  if body.entries then least, most, each = 1, MAX_ENTRIES, ENTRY end
+  if body.blocks then most, each = MAX_BLOCKS, BLOCK end
+  if count < least or count > most then return "bad_count" end
+  if buffer:len() ~= HEADER + body.bytes + count * each then return "bad_length" end
   return nil, body, count
 end
 
@@ -246,8 +332,10 @@ function wayside.dissector(buffer, pinfo, tree)
     end
     info = info .. string.format(", %d %s, slot %d", count, count == 1 and "entry" or "entries", buffer(HEADER + 16, 4):uint())
   else
-    local rest = buffer(HEADER)
-    body.dissect(rest, root:add(wayside, rest, body.title))
+    local whole = buffer(HEADER, body.bytes)
+    body.dissect(whole, root:add(wayside, whole, body.title))
+    if body.blocks then info = info .. string.format(", %d %s", count, count == 1 and "block" or "blocks") end
+    if count > 0 then root:add(f.blocks, buffer(HEADER + body.bytes)) end
   end
   pinfo.cols.info = info
   return buffer:len()

@@ -52,14 +52,16 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 0                           /* any is accepted */
-#define WS_VERSION 0x10                      /* major << 4 | minor */
+#define WS_MINOR 1                           /* any is accepted */
+#define WS_VERSION 0x11                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
 #define WS_ENTRY_BYTES 32                    /* one lock entry */
 #define WS_MAX_ENTRIES 32                    /* lock entries in a packet */
-#define WS_MAX_PACKET_BYTES 1056             /* header and 32 entries: below an MTU of 1,280 with IPv6 and UDP */
+#define WS_BLOCK_BYTES 32                    /* one block of a value or a name */
+#define WS_MAX_BLOCKS 30                     /* blocks in a packet */
+#define WS_MAX_PACKET_BYTES 1056             /* header and 32 entries, or an operation and 30 blocks: below an MTU of 1,280 with IPv6 and UDP */
 #define WS_MAX_HOPS 8                        /* bounces of a request before its holder is told BUSY with RETRY */
 #define WS_MAX_JOINS 4095                    /* joins of a tenure: 12 bits */
 #define WS_MAX_TENURE 4294967295u            /* a slot that reaches it is frozen */
@@ -71,13 +73,20 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_NAMESPACE_BYTES 24            /* name of a namespace */
 #define WS_MAX_HOST_BYTES 32                 /* host name that a node reports */
 #define WS_MAX_LOCK_NAME_BYTES 1024          /* a lock's name, checked by clients; packets carry its 64-bit id */
+#define WS_MAX_VALUE_BYTES 128               /* a value */
+#define WS_MAX_KEY_NAME_BYTES 960            /* a key's name, which an INSERT carries in blocks */
+#define WS_MAX_CHAIN 5                       /* switches of a chain */
+#define WS_MAX_LANES 16                      /* writes of a node under way at a time */
 #define WS_ENROL_BYTES 80                    /* Body of ENROL. */
 #define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
 #define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
+#define WS_OPERATION_BYTES 64                /* What a client asks of the chain of a key. */
+#define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 
 /* Services. */
 #define WS_SERVICE_FABRIC 0                  /* Sessions. */
 #define WS_SERVICE_LOCK 1                    /* Lock fission. */
+#define WS_SERVICE_CHAIN 3                   /* A key-value store, replicated along chains of switches. */
 
 /* Kinds of the fabric service. */
 #define WS_FABRIC_ENROL 1                    /* node to controller: begin a session */
@@ -111,6 +120,15 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
 #define WS_LOCK_INSPECT 19                   /* controller to agent: is this slot still yours? */
 
+/* Kinds of the chain service. */
+#define WS_CHAIN_READ 1                      /* client to tail */
+#define WS_CHAIN_WRITE 2                     /* client to head */
+#define WS_CHAIN_DELETE 3                    /* client to head */
+#define WS_CHAIN_APPLY 4                     /* switch to the next of the chain: have at least this version */
+#define WS_CHAIN_ANSWER 5                    /* tail, or whoever refuses, to client */
+#define WS_CHAIN_INSERT 6                    /* client to head's daemon: the key of this name is to exist */
+#define WS_CHAIN_INSTALL 7                   /* daemon to the next switch's daemon: have this key */
+
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
 #define WS_HEADER_FLAG_APPLIED 0x0002        /* RETENURED: the change stands */
@@ -130,6 +148,9 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ENTRY_FLAG_JOINED 0x08            /* GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits */
 #define WS_ENTRY_FLAG_HELD 0x10              /* REPORT, ADOPT, QUEUE: a hold; otherwise a wait */
 #define WS_ENTRY_FLAG_DEAD 0x20              /* JOIN: the ordinal's node is not LIVE: no holder */
+
+/* Value flags. */
+#define WS_VALUE_FLAG_PRESENT 0x0001         /* the key has a value */
 
 /* State of a slot: top two bits of w0 and of slot_bits. */
 #define WS_SLOT_STATE_UNHELD 0               /* nobody */
@@ -158,6 +179,24 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_REFUSAL_RECOVERING 4              /* the switch is recovering: ask again */
 #define WS_REFUSAL_COUNT 5                   /* one more than the highest */
 
+/* What a write asks of the item that it meets. */
+#define WS_CONDITION_NONE 0                  /* nothing */
+#define WS_CONDITION_VERSION 1               /* the key's version is the expected one, and it has a value */
+#define WS_CONDITION_ABSENT 2                /* the key has no value */
+#define WS_CONDITION_WORD 3                  /* the value's first eight bytes, padded with zeros, are the expected ones; no value counts as zeros */
+#define WS_CONDITION_COUNT 4                 /* one more than the highest */
+
+/* What became of an operation. */
+#define WS_OUTCOME_DONE 0                    /* it was done */
+#define WS_OUTCOME_UNMET 1                   /* the condition does not hold; the value is the one that it met */
+#define WS_OUTCOME_MISSING 2                 /* the switch has no such key: INSERT it first */
+#define WS_OUTCOME_NO_ROOM 3                 /* the value is longer than the packet's blocks; `length` says how long */
+#define WS_OUTCOME_MOVED 4                   /* the group has another epoch, which the header tells, or another head or tail */
+#define WS_OUTCOME_RECOVERING 5              /* ask again later */
+#define WS_OUTCOME_FULL 6                    /* no room for another key */
+#define WS_OUTCOME_COLLISION 7               /* another name has this key */
+#define WS_OUTCOME_COUNT 8                   /* one more than the highest */
+
 /* Why a packet was dropped; one counter each. */
 #define WS_DROP_REASON_NONE 0                /* not dropped */
 #define WS_DROP_REASON_TOO_SHORT 1           /* shorter than a header */
@@ -184,18 +223,23 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_ENROL_IN_CLEAR 22     /* ENROL as a packet while authentication is on */
 #define WS_DROP_REASON_NO_KEY 23             /* an answer whose receiver has no key: nothing leaves without a tag */
 #define WS_DROP_REASON_NOT_SERVING 24        /* heartbeat after the switch's serving lease: another one may serve */
-#define WS_DROP_REASON_COUNT 25              /* one more than the highest */
+#define WS_DROP_REASON_OVER_BUDGET 25        /* ACQUIRE of a namespace that has spent its budget: the sender retransmits */
+#define WS_DROP_REASON_UNKNOWN_GROUP 26      /* no such group here, or not of the sender's namespace */
+#define WS_DROP_REASON_WRONG_PLACE 27        /* not for a switch at this place of the chain, or not from the one before */
+#define WS_DROP_REASON_BAD_VALUE 28          /* value longer than its blocks, or than values may be */
+#define WS_DROP_REASON_BAD_LANE 29           /* no such lane */
+#define WS_DROP_REASON_COUNT 30              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
 #define WS_HEADER_MAGIC_AT 0                 /* 0x5753 */
 #define WS_HEADER_VERSION_AT 2               /* major in the high four bits, minor in the low four */
 #define WS_HEADER_SERVICE_AT 3               /* which service's kinds these are */
 #define WS_HEADER_KIND_AT 4                  /* the message */
-#define WS_HEADER_COUNT_AT 5                 /* lock entries that follow; 0 where the kind has a body of its own */
+#define WS_HEADER_COUNT_AT 5                 /* lock entries or blocks that follow; 0 where there are none */
 #define WS_HEADER_FLAGS_AT 6                 /* header flags */
 #define WS_HEADER_SOURCE_AT 8                /* handle of the sender; of the agent in a switch's GRANT by join */
 #define WS_HEADER_DESTINATION_AT 10          /* handle of the receiver; 0 to the switch or the controller */
-#define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used) */
+#define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used); of a chain's packet: the group's */
 #define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
 #define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
 #define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN */
@@ -314,6 +358,90 @@ WS_INLINE void ws_heartbeat_set_sent_us(void *heartbeat, ws_u64 x) { ws_store64(
 WS_INLINE ws_u64 ws_heartbeat_incarnation(const void *heartbeat) { return ws_load64((const ws_u8 *)heartbeat + 24); }
 WS_INLINE void ws_heartbeat_set_incarnation(void *heartbeat, ws_u64 x) { ws_store64((ws_u8 *)heartbeat + 24, x); }
 
+/* operation, 64 bytes. What a client asks of the chain of a key. */
+#define WS_OPERATION_KEY_HIGH_AT 0           /* high half of the 128-bit hash of namespace and name */
+#define WS_OPERATION_KEY_LOW_AT 8            /* low half of it */
+#define WS_OPERATION_REQUEST_AT 16           /* request id: of a write, one effect per (client, request) */
+#define WS_OPERATION_EXPECTED_AT 24          /* with a condition: sequence of the version expected, or the value's first eight bytes */
+#define WS_OPERATION_EXPECTED_EPOCH_AT 32    /* epoch of the version expected */
+#define WS_OPERATION_GROUP_AT 36             /* virtual group of the key */
+#define WS_OPERATION_CLIENT_AT 38            /* handle of the client */
+#define WS_OPERATION_REPLY_PORT_AT 40        /* UDP port of the client's thread, stamped by the switch; 0: its agent port */
+#define WS_OPERATION_LENGTH_AT 42            /* bytes of the value, or of the name of an INSERT */
+#define WS_OPERATION_LANE_AT 44              /* which of the client's writes under way: one at a time in each */
+#define WS_OPERATION_CONDITION_AT 45         /* what must hold of the item */
+#define WS_OPERATION_FLAGS_AT 46             /* value flags */
+#define WS_OPERATION_RESERVED_AT 48          /* 16 bytes: zero */
+WS_INLINE ws_u64 ws_operation_key_high(const void *operation) { return ws_load64((const ws_u8 *)operation + 0); }
+WS_INLINE void ws_operation_set_key_high(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 0, x); }
+WS_INLINE ws_u64 ws_operation_key_low(const void *operation) { return ws_load64((const ws_u8 *)operation + 8); }
+WS_INLINE void ws_operation_set_key_low(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 8, x); }
+WS_INLINE ws_u64 ws_operation_request(const void *operation) { return ws_load64((const ws_u8 *)operation + 16); }
+WS_INLINE void ws_operation_set_request(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 16, x); }
+WS_INLINE ws_u64 ws_operation_expected(const void *operation) { return ws_load64((const ws_u8 *)operation + 24); }
+WS_INLINE void ws_operation_set_expected(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 24, x); }
+WS_INLINE ws_u32 ws_operation_expected_epoch(const void *operation) { return ws_load32((const ws_u8 *)operation + 32); }
+WS_INLINE void ws_operation_set_expected_epoch(void *operation, ws_u32 x) { ws_store32((ws_u8 *)operation + 32, x); }
+WS_INLINE ws_u16 ws_operation_group(const void *operation) { return ws_load16((const ws_u8 *)operation + 36); }
+WS_INLINE void ws_operation_set_group(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 36, x); }
+WS_INLINE ws_u16 ws_operation_client(const void *operation) { return ws_load16((const ws_u8 *)operation + 38); }
+WS_INLINE void ws_operation_set_client(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 38, x); }
+WS_INLINE ws_u16 ws_operation_reply_port(const void *operation) { return ws_load16((const ws_u8 *)operation + 40); }
+WS_INLINE void ws_operation_set_reply_port(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 40, x); }
+WS_INLINE ws_u16 ws_operation_length(const void *operation) { return ws_load16((const ws_u8 *)operation + 42); }
+WS_INLINE void ws_operation_set_length(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 42, x); }
+WS_INLINE ws_u8 ws_operation_lane(const void *operation) { return ws_load8((const ws_u8 *)operation + 44); }
+WS_INLINE void ws_operation_set_lane(void *operation, ws_u8 x) { ws_store8((ws_u8 *)operation + 44, x); }
+WS_INLINE ws_u8 ws_operation_condition(const void *operation) { return ws_load8((const ws_u8 *)operation + 45); }
+WS_INLINE void ws_operation_set_condition(void *operation, ws_u8 x) { ws_store8((ws_u8 *)operation + 45, x); }
+WS_INLINE ws_u16 ws_operation_flags(const void *operation) { return ws_load16((const ws_u8 *)operation + 46); }
+WS_INLINE void ws_operation_set_flags(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 46, x); }
+
+/* effect, 64 bytes. What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
+#define WS_EFFECT_KEY_HIGH_AT 0              /* high half of the 128-bit hash of namespace and name */
+#define WS_EFFECT_KEY_LOW_AT 8               /* low half of it */
+#define WS_EFFECT_REQUEST_AT 16              /* request id of the operation */
+#define WS_EFFECT_SEQUENCE_AT 24             /* of the item's version, which the value is of */
+#define WS_EFFECT_EPOCH_AT 32                /* of the item's version */
+#define WS_EFFECT_GROUP_AT 36                /* virtual group of the key */
+#define WS_EFFECT_CLIENT_AT 38               /* handle of the client */
+#define WS_EFFECT_REPLY_PORT_AT 40           /* UDP port of the client's thread; 0: its agent port */
+#define WS_EFFECT_LENGTH_AT 42               /* bytes of the value, or of the name of an INSTALL */
+#define WS_EFFECT_LANE_AT 44                 /* which of the client's writes under way */
+#define WS_EFFECT_OUTCOME_AT 45              /* what became of it */
+#define WS_EFFECT_FLAGS_AT 46                /* value flags */
+#define WS_EFFECT_OWN_SEQUENCE_AT 48         /* of the version that this operation made, or met */
+#define WS_EFFECT_OWN_EPOCH_AT 56            /* of that version */
+#define WS_EFFECT_RESERVED_AT 60             /* zero */
+WS_INLINE ws_u64 ws_effect_key_high(const void *effect) { return ws_load64((const ws_u8 *)effect + 0); }
+WS_INLINE void ws_effect_set_key_high(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 0, x); }
+WS_INLINE ws_u64 ws_effect_key_low(const void *effect) { return ws_load64((const ws_u8 *)effect + 8); }
+WS_INLINE void ws_effect_set_key_low(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 8, x); }
+WS_INLINE ws_u64 ws_effect_request(const void *effect) { return ws_load64((const ws_u8 *)effect + 16); }
+WS_INLINE void ws_effect_set_request(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 16, x); }
+WS_INLINE ws_u64 ws_effect_sequence(const void *effect) { return ws_load64((const ws_u8 *)effect + 24); }
+WS_INLINE void ws_effect_set_sequence(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 24, x); }
+WS_INLINE ws_u32 ws_effect_epoch(const void *effect) { return ws_load32((const ws_u8 *)effect + 32); }
+WS_INLINE void ws_effect_set_epoch(void *effect, ws_u32 x) { ws_store32((ws_u8 *)effect + 32, x); }
+WS_INLINE ws_u16 ws_effect_group(const void *effect) { return ws_load16((const ws_u8 *)effect + 36); }
+WS_INLINE void ws_effect_set_group(void *effect, ws_u16 x) { ws_store16((ws_u8 *)effect + 36, x); }
+WS_INLINE ws_u16 ws_effect_client(const void *effect) { return ws_load16((const ws_u8 *)effect + 38); }
+WS_INLINE void ws_effect_set_client(void *effect, ws_u16 x) { ws_store16((ws_u8 *)effect + 38, x); }
+WS_INLINE ws_u16 ws_effect_reply_port(const void *effect) { return ws_load16((const ws_u8 *)effect + 40); }
+WS_INLINE void ws_effect_set_reply_port(void *effect, ws_u16 x) { ws_store16((ws_u8 *)effect + 40, x); }
+WS_INLINE ws_u16 ws_effect_length(const void *effect) { return ws_load16((const ws_u8 *)effect + 42); }
+WS_INLINE void ws_effect_set_length(void *effect, ws_u16 x) { ws_store16((ws_u8 *)effect + 42, x); }
+WS_INLINE ws_u8 ws_effect_lane(const void *effect) { return ws_load8((const ws_u8 *)effect + 44); }
+WS_INLINE void ws_effect_set_lane(void *effect, ws_u8 x) { ws_store8((ws_u8 *)effect + 44, x); }
+WS_INLINE ws_u8 ws_effect_outcome(const void *effect) { return ws_load8((const ws_u8 *)effect + 45); }
+WS_INLINE void ws_effect_set_outcome(void *effect, ws_u8 x) { ws_store8((ws_u8 *)effect + 45, x); }
+WS_INLINE ws_u16 ws_effect_flags(const void *effect) { return ws_load16((const ws_u8 *)effect + 46); }
+WS_INLINE void ws_effect_set_flags(void *effect, ws_u16 x) { ws_store16((ws_u8 *)effect + 46, x); }
+WS_INLINE ws_u64 ws_effect_own_sequence(const void *effect) { return ws_load64((const ws_u8 *)effect + 48); }
+WS_INLINE void ws_effect_set_own_sequence(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 48, x); }
+WS_INLINE ws_u32 ws_effect_own_epoch(const void *effect) { return ws_load32((const ws_u8 *)effect + 56); }
+WS_INLINE void ws_effect_set_own_epoch(void *effect, ws_u32 x) { ws_store32((ws_u8 *)effect + 56, x); }
+
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
 WS_INLINE ws_u16 ws_slot_bits_state(ws_u16 word) { return (ws_u16)ws_bits(word, 14, 2); }
@@ -364,6 +492,28 @@ WS_INLINE ws_u64 ws_node_word_with_state(ws_u64 word, ws_u64 x) { return ws_with
 WS_INLINE ws_u64 ws_node_word_sequence(ws_u64 word) { return ws_bits(word, 0, 56); }
 WS_INLINE ws_u64 ws_node_word_with_sequence(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 56, x); }
 
+/* group_place, 64 bits. A switch's place in the chain of a virtual group. */
+/* of the group's configuration; 0: this switch has no part in it */
+WS_INLINE ws_u64 ws_group_place_epoch(ws_u64 word) { return ws_bits(word, 32, 32); }
+WS_INLINE ws_u64 ws_group_place_with_epoch(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 32, 32, x); }
+/* handle of the switch before this one; 0: this is the head */
+WS_INLINE ws_u64 ws_group_place_previous(ws_u64 word) { return ws_bits(word, 16, 16); }
+WS_INLINE ws_u64 ws_group_place_with_previous(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 16, 16, x); }
+/* handle of the switch after it; 0: this is the tail */
+WS_INLINE ws_u64 ws_group_place_next(ws_u64 word) { return ws_bits(word, 0, 16); }
+WS_INLINE ws_u64 ws_group_place_with_next(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 16, x); }
+
+/* item_lock, 64 bits. An item's lock in the switch's memory, and which of its two versions is the item's. */
+/* 1 + lane of the counters of who writes; 0: nobody */
+WS_INLINE ws_u64 ws_item_lock_owner(ws_u64 word) { return ws_bits(word, 48, 16); }
+WS_INLINE ws_u64 ws_item_lock_with_owner(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 48, 16, x); }
+/* changes of the item, modulo 2^47: 4 years at a million a second */
+WS_INLINE ws_u64 ws_item_lock_changes(ws_u64 word) { return ws_bits(word, 1, 47); }
+WS_INLINE ws_u64 ws_item_lock_with_changes(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 1, 47, x); }
+/* which of the two versions is the item's */
+WS_INLINE ws_u64 ws_item_lock_which(ws_u64 word) { return ws_bits(word, 0, 1); }
+WS_INLINE ws_u64 ws_item_lock_with_which(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 1, x); }
+
 /* token, 64 bits. Fencing token of a grant, as users see it. */
 /* so that it fits a signed 64-bit column */
 WS_INLINE ws_u64 ws_token_zero(ws_u64 word) { return ws_bits(word, 63, 1); }
@@ -386,7 +536,7 @@ WS_INLINE ws_u64 ws_request_id_with_incarnation(ws_u64 word, ws_u64 x) { return 
 WS_INLINE ws_u64 ws_request_id_counter(ws_u64 word) { return ws_bits(word, 0, 40); }
 WS_INLINE ws_u64 ws_request_id_with_counter(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 40, x); }
 
-/* Exact length of a packet of a known kind with `count` entries; 0 for a kind that is not known. */
+/* Exact length of a packet of a known kind with `count` entries or blocks; 0 for a kind that is not known. */
 WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 {
 	switch (service) {
@@ -432,15 +582,38 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		default:
 			return 0;
 		}
+	case WS_SERVICE_CHAIN:
+		switch (kind) {
+		case WS_CHAIN_APPLY:
+		case WS_CHAIN_ANSWER:
+		case WS_CHAIN_INSTALL:
+			return WS_HEADER_BYTES + WS_EFFECT_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		case WS_CHAIN_READ:
+		case WS_CHAIN_WRITE:
+		case WS_CHAIN_DELETE:
+		case WS_CHAIN_INSERT:
+			return WS_HEADER_BYTES + WS_OPERATION_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		default:
+			return 0;
+		}
 	default:
 		return 0;
 	}
 }
 
-/* Whether a service's packets carry entries; otherwise a body of their own, and count is 0. */
-WS_INLINE int ws_has_entries(ws_u8 service)
+/* Whether a service's packets may have as many entries or blocks; 0 where they have neither. */
+WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)
 {
-	return service == WS_SERVICE_LOCK;
+	switch (service) {
+	case WS_SERVICE_FABRIC:
+		return count == 0;
+	case WS_SERVICE_LOCK:
+		return count >= 1 && count <= WS_MAX_ENTRIES;
+	case WS_SERVICE_CHAIN:
+		return count <= WS_MAX_BLOCKS;
+	default:
+		return 0;
+	}
 }
 
 #ifndef __bpf__
@@ -485,6 +658,19 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	default: return "unknown";
 	}
 }
+WS_INLINE const char *ws_chain_kind_name(ws_u8 chain_kind)
+{
+	switch (chain_kind) {
+	case WS_CHAIN_READ: return "read";
+	case WS_CHAIN_WRITE: return "write";
+	case WS_CHAIN_DELETE: return "delete";
+	case WS_CHAIN_APPLY: return "apply";
+	case WS_CHAIN_ANSWER: return "answer";
+	case WS_CHAIN_INSERT: return "insert";
+	case WS_CHAIN_INSTALL: return "install";
+	default: return "unknown";
+	}
+}
 WS_INLINE const char *ws_slot_state_name(ws_u8 slot_state)
 {
 	switch (slot_state) {
@@ -524,6 +710,30 @@ WS_INLINE const char *ws_refusal_name(ws_u8 refusal)
 	default: return "unknown";
 	}
 }
+WS_INLINE const char *ws_condition_name(ws_u8 condition)
+{
+	switch (condition) {
+	case WS_CONDITION_NONE: return "none";
+	case WS_CONDITION_VERSION: return "version";
+	case WS_CONDITION_ABSENT: return "absent";
+	case WS_CONDITION_WORD: return "word";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_outcome_name(ws_u8 outcome)
+{
+	switch (outcome) {
+	case WS_OUTCOME_DONE: return "done";
+	case WS_OUTCOME_UNMET: return "unmet";
+	case WS_OUTCOME_MISSING: return "missing";
+	case WS_OUTCOME_NO_ROOM: return "no_room";
+	case WS_OUTCOME_MOVED: return "moved";
+	case WS_OUTCOME_RECOVERING: return "recovering";
+	case WS_OUTCOME_FULL: return "full";
+	case WS_OUTCOME_COLLISION: return "collision";
+	default: return "unknown";
+	}
+}
 WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 {
 	switch (drop_reason) {
@@ -552,6 +762,11 @@ WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 	case WS_DROP_REASON_ENROL_IN_CLEAR: return "enrol_in_clear";
 	case WS_DROP_REASON_NO_KEY: return "no_key";
 	case WS_DROP_REASON_NOT_SERVING: return "not_serving";
+	case WS_DROP_REASON_OVER_BUDGET: return "over_budget";
+	case WS_DROP_REASON_UNKNOWN_GROUP: return "unknown_group";
+	case WS_DROP_REASON_WRONG_PLACE: return "wrong_place";
+	case WS_DROP_REASON_BAD_VALUE: return "bad_value";
+	case WS_DROP_REASON_BAD_LANE: return "bad_lane";
 	default: return "unknown";
 	}
 }

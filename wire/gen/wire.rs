@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 0;
+pub const MINOR: u8 = 1;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -55,7 +55,13 @@ pub mod limits {
     /// Lock entries in a packet.
     pub const MAX_ENTRIES: usize = 32;
 
-    /// Header and 32 entries: below an MTU of 1,280 with IPv6 and UDP.
+    /// One block of a value or a name.
+    pub const BLOCK_BYTES: usize = 32;
+
+    /// Blocks in a packet.
+    pub const MAX_BLOCKS: usize = 30;
+
+    /// Header and 32 entries, or an operation and 30 blocks: below an MTU of 1,280 with IPv6 and UDP.
     pub const MAX_PACKET_BYTES: usize = 1056;
 
     /// Bounces of a request before its holder is told BUSY with RETRY.
@@ -90,6 +96,18 @@ pub mod limits {
 
     /// A lock's name, checked by clients; packets carry its 64-bit id.
     pub const MAX_LOCK_NAME_BYTES: usize = 1024;
+
+    /// A value.
+    pub const MAX_VALUE_BYTES: usize = 128;
+
+    /// A key's name, which an INSERT carries in blocks.
+    pub const MAX_KEY_NAME_BYTES: usize = 960;
+
+    /// Switches of a chain.
+    pub const MAX_CHAIN: usize = 5;
+
+    /// Writes of a node under way at a time.
+    pub const MAX_LANES: usize = 16;
 }
 
 /// A service.
@@ -100,17 +118,20 @@ pub enum Service {
     Fabric = 0,
     /// Lock fission.
     Lock = 1,
+    /// A key-value store, replicated along chains of switches.
+    Chain = 3,
 }
 
 impl Service {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Service; 2] = [Service::Fabric, Service::Lock];
+    pub const ALL: [Service; 3] = [Service::Fabric, Service::Lock, Service::Chain];
 
     /// Its name in the schema, for people and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Service::Fabric => "fabric",
             Service::Lock => "lock",
+            Service::Chain => "chain",
         }
     }
 }
@@ -122,6 +143,7 @@ impl TryFrom<u8> for Service {
         match number {
             0 => Ok(Service::Fabric),
             1 => Ok(Service::Lock),
+            3 => Ok(Service::Chain),
             _ => Err(Unknown(number)),
         }
     }
@@ -135,6 +157,9 @@ pub mod service {
 
     /// Lock fission.
     pub const LOCK: u8 = 1;
+
+    /// A key-value store, replicated along chains of switches.
+    pub const CHAIN: u8 = 3;
 }
 
 /// Kinds by number, per service.
@@ -230,6 +255,31 @@ pub mod kind {
 
         /// Controller to agent: is this slot still yours?.
         pub const INSPECT: u8 = 19;
+    }
+
+    /// A key-value store, replicated along chains of switches.
+    pub mod chain {
+
+        /// Client to tail.
+        pub const READ: u8 = 1;
+
+        /// Client to head.
+        pub const WRITE: u8 = 2;
+
+        /// Client to head.
+        pub const DELETE: u8 = 3;
+
+        /// Switch to the next of the chain: have at least this version.
+        pub const APPLY: u8 = 4;
+
+        /// Tail, or whoever refuses, to client.
+        pub const ANSWER: u8 = 5;
+
+        /// Client to head's daemon: the key of this name is to exist.
+        pub const INSERT: u8 = 6;
+
+        /// Daemon to the next switch's daemon: have this key.
+        pub const INSTALL: u8 = 7;
     }
 }
 
@@ -429,6 +479,69 @@ impl TryFrom<u8> for LockKind {
     }
 }
 
+/// Kinds of the chain service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ChainKind {
+    /// Client to tail.
+    Read = 1,
+    /// Client to head.
+    Write = 2,
+    /// Client to head.
+    Delete = 3,
+    /// Switch to the next of the chain: have at least this version.
+    Apply = 4,
+    /// Tail, or whoever refuses, to client.
+    Answer = 5,
+    /// Client to head's daemon: the key of this name is to exist.
+    Insert = 6,
+    /// Daemon to the next switch's daemon: have this key.
+    Install = 7,
+}
+
+impl ChainKind {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [ChainKind; 7] = [
+        ChainKind::Read,
+        ChainKind::Write,
+        ChainKind::Delete,
+        ChainKind::Apply,
+        ChainKind::Answer,
+        ChainKind::Insert,
+        ChainKind::Install,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChainKind::Read => "read",
+            ChainKind::Write => "write",
+            ChainKind::Delete => "delete",
+            ChainKind::Apply => "apply",
+            ChainKind::Answer => "answer",
+            ChainKind::Insert => "insert",
+            ChainKind::Install => "install",
+        }
+    }
+}
+
+impl TryFrom<u8> for ChainKind {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            1 => Ok(ChainKind::Read),
+            2 => Ok(ChainKind::Write),
+            3 => Ok(ChainKind::Delete),
+            4 => Ok(ChainKind::Apply),
+            5 => Ok(ChainKind::Answer),
+            6 => Ok(ChainKind::Insert),
+            7 => Ok(ChainKind::Install),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
 /// What follows the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -440,6 +553,10 @@ pub enum Body {
     Enrolled,
     /// One [`Heartbeat`](struct@Heartbeat).
     Heartbeat,
+    /// One [`Operation`](struct@Operation), and as many blocks as the header counts.
+    Operation,
+    /// One [`Effect`](struct@Effect), and as many blocks as the header counts.
+    Effect,
 }
 
 impl Body {
@@ -450,6 +567,18 @@ impl Body {
             Body::Enrol => Enrol::BYTES,
             Body::Enrolled => Enrolled::BYTES,
             Body::Heartbeat => Heartbeat::BYTES,
+            Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
+        }
+    }
+
+    /// Whether there may be as many entries or blocks; 0 where there are neither.
+    pub const fn count_fits(self, count: u8) -> bool {
+        let count = count as usize;
+        match self {
+            Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,
+            Body::Operation | Body::Effect => count <= limits::MAX_BLOCKS,
+            _ => count == 0,
         }
     }
 }
@@ -475,6 +604,16 @@ impl LockKind {
     /// What follows the header.
     pub const fn body(self) -> Body {
         Body::Entries
+    }
+}
+
+impl ChainKind {
+    /// What follows the header.
+    pub const fn body(self) -> Body {
+        match self {
+            ChainKind::Read | ChainKind::Write | ChainKind::Delete | ChainKind::Insert => Body::Operation,
+            ChainKind::Apply | ChainKind::Answer | ChainKind::Install => Body::Effect,
+        }
     }
 }
 
@@ -532,6 +671,13 @@ pub mod entry_flag {
 
     /// JOIN: the ordinal's node is not LIVE: no holder.
     pub const DEAD: u8 = 1 << 5;
+}
+
+/// Value flags.
+pub mod value_flag {
+
+    /// The key has a value.
+    pub const PRESENT: u16 = 1 << 0;
 }
 
 /// State of a slot: top two bits of w0 and of slot_bits.
@@ -703,6 +849,117 @@ impl TryFrom<u8> for Refusal {
     }
 }
 
+/// What a write asks of the item that it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Condition {
+    /// Nothing.
+    None = 0,
+    /// The key's version is the expected one, and it has a value.
+    Version = 1,
+    /// The key has no value.
+    Absent = 2,
+    /// The value's first eight bytes, padded with zeros, are the expected ones; no value counts as zeros.
+    Word = 3,
+}
+
+impl Condition {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Condition; 4] = [Condition::None, Condition::Version, Condition::Absent, Condition::Word];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Condition::None => "none",
+            Condition::Version => "version",
+            Condition::Absent => "absent",
+            Condition::Word => "word",
+        }
+    }
+}
+
+impl TryFrom<u8> for Condition {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Condition::None),
+            1 => Ok(Condition::Version),
+            2 => Ok(Condition::Absent),
+            3 => Ok(Condition::Word),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It was done.
+    Done = 0,
+    /// The condition does not hold; the value is the one that it met.
+    Unmet = 1,
+    /// The switch has no such key: INSERT it first.
+    Missing = 2,
+    /// The value is longer than the packet's blocks; `length` says how long.
+    NoRoom = 3,
+    /// The group has another epoch, which the header tells, or another head or tail.
+    Moved = 4,
+    /// Ask again later.
+    Recovering = 5,
+    /// No room for another key.
+    Full = 6,
+    /// Another name has this key.
+    Collision = 7,
+}
+
+impl Outcome {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Outcome; 8] = [
+        Outcome::Done,
+        Outcome::Unmet,
+        Outcome::Missing,
+        Outcome::NoRoom,
+        Outcome::Moved,
+        Outcome::Recovering,
+        Outcome::Full,
+        Outcome::Collision,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Unmet => "unmet",
+            Outcome::Missing => "missing",
+            Outcome::NoRoom => "no_room",
+            Outcome::Moved => "moved",
+            Outcome::Recovering => "recovering",
+            Outcome::Full => "full",
+            Outcome::Collision => "collision",
+        }
+    }
+}
+
+impl TryFrom<u8> for Outcome {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Outcome::Done),
+            1 => Ok(Outcome::Unmet),
+            2 => Ok(Outcome::Missing),
+            3 => Ok(Outcome::NoRoom),
+            4 => Ok(Outcome::Moved),
+            5 => Ok(Outcome::Recovering),
+            6 => Ok(Outcome::Full),
+            7 => Ok(Outcome::Collision),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
 /// Why a packet was dropped; one counter each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -757,11 +1014,21 @@ pub enum DropReason {
     NoKey = 23,
     /// Heartbeat after the switch's serving lease: another one may serve.
     NotServing = 24,
+    /// ACQUIRE of a namespace that has spent its budget: the sender retransmits.
+    OverBudget = 25,
+    /// No such group here, or not of the sender's namespace.
+    UnknownGroup = 26,
+    /// Not for a switch at this place of the chain, or not from the one before.
+    WrongPlace = 27,
+    /// Value longer than its blocks, or than values may be.
+    BadValue = 28,
+    /// No such lane.
+    BadLane = 29,
 }
 
 impl DropReason {
     /// Every one, in the order of their numbers.
-    pub const ALL: [DropReason; 25] = [
+    pub const ALL: [DropReason; 30] = [
         DropReason::None,
         DropReason::TooShort,
         DropReason::BadMagic,
@@ -787,6 +1054,11 @@ impl DropReason {
         DropReason::EnrolInClear,
         DropReason::NoKey,
         DropReason::NotServing,
+        DropReason::OverBudget,
+        DropReason::UnknownGroup,
+        DropReason::WrongPlace,
+        DropReason::BadValue,
+        DropReason::BadLane,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -817,6 +1089,11 @@ impl DropReason {
             DropReason::EnrolInClear => "enrol_in_clear",
             DropReason::NoKey => "no_key",
             DropReason::NotServing => "not_serving",
+            DropReason::OverBudget => "over_budget",
+            DropReason::UnknownGroup => "unknown_group",
+            DropReason::WrongPlace => "wrong_place",
+            DropReason::BadValue => "bad_value",
+            DropReason::BadLane => "bad_lane",
         }
     }
 }
@@ -851,6 +1128,11 @@ impl TryFrom<u8> for DropReason {
             22 => Ok(DropReason::EnrolInClear),
             23 => Ok(DropReason::NoKey),
             24 => Ok(DropReason::NotServing),
+            25 => Ok(DropReason::OverBudget),
+            26 => Ok(DropReason::UnknownGroup),
+            27 => Ok(DropReason::WrongPlace),
+            28 => Ok(DropReason::BadValue),
+            29 => Ok(DropReason::BadLane),
             _ => Err(Unknown(number)),
         }
     }
@@ -863,7 +1145,7 @@ pub struct Header {
     pub service: u8,
     /// The message.
     pub kind: u8,
-    /// Lock entries that follow; 0 where the kind has a body of its own.
+    /// Lock entries or blocks that follow; 0 where there are none.
     pub count: u8,
     /// Header flags.
     pub flags: u16,
@@ -871,7 +1153,7 @@ pub struct Header {
     pub source: u16,
     /// Handle of the receiver; 0 to the switch or the controller.
     pub destination: u16,
-    /// Boot epoch of the switch (23 bits used).
+    /// Boot epoch of the switch (23 bits used); of a chain's packet: the group's.
     pub epoch: u32,
     /// Version of the shard map that the sender used.
     pub shard_map: u32,
@@ -1132,6 +1414,160 @@ impl Heartbeat {
     }
 }
 
+/// What a client asks of the chain of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// High half of the 128-bit hash of namespace and name.
+    pub key_high: u64,
+    /// Low half of it.
+    pub key_low: u64,
+    /// Request id: of a write, one effect per (client, request).
+    pub request: u64,
+    /// With a condition: sequence of the version expected, or the value's first eight bytes.
+    pub expected: u64,
+    /// Epoch of the version expected.
+    pub expected_epoch: u32,
+    /// Virtual group of the key.
+    pub group: u16,
+    /// Handle of the client.
+    pub client: u16,
+    /// UDP port of the client's thread, stamped by the switch; 0: its agent port.
+    pub reply_port: u16,
+    /// Bytes of the value, or of the name of an INSERT.
+    pub length: u16,
+    /// Which of the client's writes under way: one at a time in each.
+    pub lane: u8,
+    /// What must hold of the item.
+    pub condition: u8,
+    /// Value flags.
+    pub flags: u16,
+}
+
+impl Operation {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Operation {
+            key_high: u64::from_be_bytes(*array(bytes, 0)),
+            key_low: u64::from_be_bytes(*array(bytes, 8)),
+            request: u64::from_be_bytes(*array(bytes, 16)),
+            expected: u64::from_be_bytes(*array(bytes, 24)),
+            expected_epoch: u32::from_be_bytes(*array(bytes, 32)),
+            group: u16::from_be_bytes(*array(bytes, 36)),
+            client: u16::from_be_bytes(*array(bytes, 38)),
+            reply_port: u16::from_be_bytes(*array(bytes, 40)),
+            length: u16::from_be_bytes(*array(bytes, 42)),
+            lane: bytes[44],
+            condition: bytes[45],
+            flags: u16::from_be_bytes(*array(bytes, 46)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.key_high.to_be_bytes();
+        *array_mut(bytes, 8) = self.key_low.to_be_bytes();
+        *array_mut(bytes, 16) = self.request.to_be_bytes();
+        *array_mut(bytes, 24) = self.expected.to_be_bytes();
+        *array_mut(bytes, 32) = self.expected_epoch.to_be_bytes();
+        *array_mut(bytes, 36) = self.group.to_be_bytes();
+        *array_mut(bytes, 38) = self.client.to_be_bytes();
+        *array_mut(bytes, 40) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 42) = self.length.to_be_bytes();
+        *array_mut(bytes, 44) = self.lane.to_be_bytes();
+        *array_mut(bytes, 45) = self.condition.to_be_bytes();
+        *array_mut(bytes, 46) = self.flags.to_be_bytes();
+        *array_mut(bytes, 48) = [0; 16];
+    }
+}
+
+/// What became of an operation: from switch to switch, and to the client. The same fields at the same places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// High half of the 128-bit hash of namespace and name.
+    pub key_high: u64,
+    /// Low half of it.
+    pub key_low: u64,
+    /// Request id of the operation.
+    pub request: u64,
+    /// Of the item's version, which the value is of.
+    pub sequence: u64,
+    /// Of the item's version.
+    pub epoch: u32,
+    /// Virtual group of the key.
+    pub group: u16,
+    /// Handle of the client.
+    pub client: u16,
+    /// UDP port of the client's thread; 0: its agent port.
+    pub reply_port: u16,
+    /// Bytes of the value, or of the name of an INSTALL.
+    pub length: u16,
+    /// Which of the client's writes under way.
+    pub lane: u8,
+    /// What became of it.
+    pub outcome: u8,
+    /// Value flags.
+    pub flags: u16,
+    /// Of the version that this operation made, or met.
+    pub own_sequence: u64,
+    /// Of that version.
+    pub own_epoch: u32,
+}
+
+impl Effect {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Effect {
+            key_high: u64::from_be_bytes(*array(bytes, 0)),
+            key_low: u64::from_be_bytes(*array(bytes, 8)),
+            request: u64::from_be_bytes(*array(bytes, 16)),
+            sequence: u64::from_be_bytes(*array(bytes, 24)),
+            epoch: u32::from_be_bytes(*array(bytes, 32)),
+            group: u16::from_be_bytes(*array(bytes, 36)),
+            client: u16::from_be_bytes(*array(bytes, 38)),
+            reply_port: u16::from_be_bytes(*array(bytes, 40)),
+            length: u16::from_be_bytes(*array(bytes, 42)),
+            lane: bytes[44],
+            outcome: bytes[45],
+            flags: u16::from_be_bytes(*array(bytes, 46)),
+            own_sequence: u64::from_be_bytes(*array(bytes, 48)),
+            own_epoch: u32::from_be_bytes(*array(bytes, 56)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.key_high.to_be_bytes();
+        *array_mut(bytes, 8) = self.key_low.to_be_bytes();
+        *array_mut(bytes, 16) = self.request.to_be_bytes();
+        *array_mut(bytes, 24) = self.sequence.to_be_bytes();
+        *array_mut(bytes, 32) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 36) = self.group.to_be_bytes();
+        *array_mut(bytes, 38) = self.client.to_be_bytes();
+        *array_mut(bytes, 40) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 42) = self.length.to_be_bytes();
+        *array_mut(bytes, 44) = self.lane.to_be_bytes();
+        *array_mut(bytes, 45) = self.outcome.to_be_bytes();
+        *array_mut(bytes, 46) = self.flags.to_be_bytes();
+        *array_mut(bytes, 48) = self.own_sequence.to_be_bytes();
+        *array_mut(bytes, 56) = self.own_epoch.to_be_bytes();
+        *array_mut(bytes, 60) = [0; 4];
+    }
+}
+
 /// The slot as an entry shows it.
 pub mod slot_bits {
     use super::{bits, with_bits};
@@ -1317,6 +1753,88 @@ pub mod node_word {
     #[inline]
     pub const fn with_sequence(word: u64, sequence: u64) -> u64 {
         with_bits(word, 0, 56, sequence)
+    }
+}
+
+/// A switch's place in the chain of a virtual group.
+pub mod group_place {
+    use super::{bits, with_bits};
+
+    /// Of the group's configuration; 0: this switch has no part in it.
+    #[inline]
+    pub const fn epoch(word: u64) -> u32 {
+        bits(word, 32, 32) as u32
+    }
+
+    /// The word with another epoch, of which it keeps the low 32 bits.
+    #[inline]
+    pub const fn with_epoch(word: u64, epoch: u32) -> u64 {
+        with_bits(word, 32, 32, epoch as u64)
+    }
+
+    /// Handle of the switch before this one; 0: this is the head.
+    #[inline]
+    pub const fn previous(word: u64) -> u16 {
+        bits(word, 16, 16) as u16
+    }
+
+    /// The word with another previous, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_previous(word: u64, previous: u16) -> u64 {
+        with_bits(word, 16, 16, previous as u64)
+    }
+
+    /// Handle of the switch after it; 0: this is the tail.
+    #[inline]
+    pub const fn next(word: u64) -> u16 {
+        bits(word, 0, 16) as u16
+    }
+
+    /// The word with another next, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_next(word: u64, next: u16) -> u64 {
+        with_bits(word, 0, 16, next as u64)
+    }
+}
+
+/// An item's lock in the switch's memory, and which of its two versions is the item's.
+pub mod item_lock {
+    use super::{bits, with_bits};
+
+    /// 1 + lane of the counters of who writes; 0: nobody.
+    #[inline]
+    pub const fn owner(word: u64) -> u16 {
+        bits(word, 48, 16) as u16
+    }
+
+    /// The word with another owner, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_owner(word: u64, owner: u16) -> u64 {
+        with_bits(word, 48, 16, owner as u64)
+    }
+
+    /// Changes of the item, modulo 2^47: 4 years at a million a second.
+    #[inline]
+    pub const fn changes(word: u64) -> u64 {
+        bits(word, 1, 47)
+    }
+
+    /// The word with another changes, of which it keeps the low 47 bits.
+    #[inline]
+    pub const fn with_changes(word: u64, changes: u64) -> u64 {
+        with_bits(word, 1, 47, changes)
+    }
+
+    /// Which of the two versions is the item's.
+    #[inline]
+    pub const fn which(word: u64) -> u8 {
+        bits(word, 0, 1) as u8
+    }
+
+    /// The word with another which, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_which(word: u64, which: u8) -> u64 {
+        with_bits(word, 0, 1, which as u64)
     }
 }
 

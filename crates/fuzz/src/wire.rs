@@ -1,7 +1,8 @@
 //! Bytes of any kind as a packet: whatever `check` passes can be read, and says the same when it is written again.
 
 use wayside_wire::{
-    BODY, Body, Enrol, Enrolled, Entry, Header, Heartbeat, SlotBits, body_of, check, entries, entry_at, limits, text,
+    BODY, Body, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, SlotBits, blocks, body_of, check, entries,
+    entry_at, limits, text,
 };
 
 pub fn run(input: &[u8]) {
@@ -39,6 +40,11 @@ pub fn run(input: &[u8]) {
             assert_eq!(Enrolled::read(&again, BODY), body);
         }
         Body::Heartbeat => Heartbeat::read(input, BODY).write(&mut again, BODY),
+        Body::Operation => Operation::read(input, BODY).write(&mut again, BODY),
+        Body::Effect => Effect::read(input, BODY).write(&mut again, BODY),
     }
+    assert!(blocks(input).len().is_multiple_of(limits::BLOCK_BYTES));
+    let start = again.len() - blocks(input).len();
+    again[start..].copy_from_slice(blocks(input));
     assert_eq!(check(&again), Ok(header), "written again it is the same packet");
 }

@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use wayside_wire::{
-    BODY, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Service, SlotBits, SlotState, check,
-    entries, entry_flag, header_flag, kind, text,
+    BODY, ChainKind, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Service, SlotBits, SlotState,
+    check, entries, entry_flag, header_flag, kind, text,
 };
 
 use crate::network::{Flight, Way};
@@ -198,7 +198,8 @@ pub fn packet(bytes: &[u8]) -> String {
     let mut line = String::new();
     match Service::try_from(header.service) {
         Ok(Service::Fabric) => fabric(&mut line, &header, bytes),
-        _ => lock(&mut line, &header, bytes),
+        Ok(Service::Lock) => lock(&mut line, &header, bytes),
+        _ => chain(&mut line, &header),
     }
     line
 }
@@ -230,6 +231,11 @@ fn fabric(line: &mut String, header: &Header, bytes: &[u8]) {
             write!(line, " {} of n{node}, epoch {}", body.sequence, header.epoch)
         }
     };
+}
+
+fn chain(line: &mut String, header: &Header) {
+    let Ok(kind) = ChainKind::try_from(header.kind) else { return };
+    let _ = write!(line, "{}, blocks {}, epoch {}", kind.name().to_uppercase(), header.count, header.epoch);
 }
 
 fn lock(line: &mut String, header: &Header, bytes: &[u8]) {

@@ -1,6 +1,6 @@
 //! Whole packets: what is read and written, and in which order a bad one is refused.
 
-use crate::{Body, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, Service, VERSION, limits};
+use crate::{Body, ChainKind, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, Service, VERSION, limits};
 
 /// Where the body, or the first entry, starts.
 pub const BODY: usize = limits::HEADER_BYTES;
@@ -42,10 +42,11 @@ pub fn body_of(service: u8, kind: u8) -> Result<Body, DropReason> {
     match Service::try_from(service).map_err(|_| DropReason::UnknownService)? {
         Service::Fabric => FabricKind::try_from(kind).map(FabricKind::body).map_err(unknown_kind),
         Service::Lock => LockKind::try_from(kind).map(LockKind::body).map_err(unknown_kind),
+        Service::Chain => ChainKind::try_from(kind).map(ChainKind::body).map_err(unknown_kind),
     }
 }
 
-/// Exact length of a packet of this kind.
+/// Exact length of a packet of this kind, with `count` entries or blocks.
 #[inline]
 pub fn packet_bytes(service: u8, kind: u8, count: u8) -> Result<usize, DropReason> {
     Ok(BODY + body_of(service, kind)?.bytes(count))
@@ -56,11 +57,7 @@ pub fn packet_bytes(service: u8, kind: u8, count: u8) -> Result<usize, DropReaso
 pub fn check(packet: &[u8]) -> Result<Header, DropReason> {
     let header = Header::read(packet)?;
     let body = body_of(header.service, header.kind)?;
-    let counted = match body {
-        Body::Entries => (1..=limits::MAX_ENTRIES).contains(&usize::from(header.count)),
-        _ => header.count == 0,
-    };
-    if !counted {
+    if !body.count_fits(header.count) {
         return Err(DropReason::BadCount);
     }
     if packet.len() != BODY + body.bytes(header.count) {
@@ -74,6 +71,15 @@ pub fn entries(packet: &[u8]) -> impl ExactSizeIterator<Item = Entry> + '_ {
     let header = Header::read_fields(packet, 0);
     let count = if body_of(header.service, header.kind) == Ok(Body::Entries) { header.count } else { 0 };
     (0..usize::from(count)).map(|index| Entry::read(packet, entry_at(index)))
+}
+
+/// The blocks that follow the body of a packet that [`check`] has passed: a whole number of them, or none.
+pub fn blocks(packet: &[u8]) -> &[u8] {
+    let header = Header::read_fields(packet, 0);
+    match body_of(header.service, header.kind) {
+        Ok(Body::Entries) | Err(_) => &[],
+        Ok(body) => &packet[BODY + body.bytes(0)..],
+    }
 }
 
 /// Text padded with zeros to a field's length; `None` if it is too long or holds a zero.

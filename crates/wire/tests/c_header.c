@@ -100,7 +100,47 @@ static void heartbeat(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *
 	FIELD(heartbeat, incarnation, from, to, wanted[3]);
 }
 
-static void body(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
+static void operation(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(operation, key_high, from, to, wanted[0]);
+	FIELD(operation, key_low, from, to, wanted[1]);
+	FIELD(operation, request, from, to, wanted[2]);
+	FIELD(operation, expected, from, to, wanted[3]);
+	FIELD(operation, expected_epoch, from, to, wanted[4]);
+	FIELD(operation, group, from, to, wanted[5]);
+	FIELD(operation, client, from, to, wanted[6]);
+	FIELD(operation, reply_port, from, to, wanted[7]);
+	FIELD(operation, length, from, to, wanted[8]);
+	FIELD(operation, lane, from, to, wanted[9]);
+	FIELD(operation, condition, from, to, wanted[10]);
+	FIELD(operation, flags, from, to, wanted[11]);
+}
+
+static void effect(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(effect, key_high, from, to, wanted[0]);
+	FIELD(effect, key_low, from, to, wanted[1]);
+	FIELD(effect, request, from, to, wanted[2]);
+	FIELD(effect, sequence, from, to, wanted[3]);
+	FIELD(effect, epoch, from, to, wanted[4]);
+	FIELD(effect, group, from, to, wanted[5]);
+	FIELD(effect, client, from, to, wanted[6]);
+	FIELD(effect, reply_port, from, to, wanted[7]);
+	FIELD(effect, length, from, to, wanted[8]);
+	FIELD(effect, lane, from, to, wanted[9]);
+	FIELD(effect, outcome, from, to, wanted[10]);
+	FIELD(effect, flags, from, to, wanted[11]);
+	FIELD(effect, own_sequence, from, to, wanted[12]);
+	FIELD(effect, own_epoch, from, to, wanted[13]);
+}
+
+static void entries(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
+{
+	for (int index = 0; index < vector->parts; index++)
+		entry(vector, from + index * WS_ENTRY_BYTES, to + index * WS_ENTRY_BYTES, vector->part[index]);
+}
+
+static void fabric(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 {
 	switch (ws_header_kind(from - WS_HEADER_BYTES)) {
 	case WS_FABRIC_ENROL:
@@ -114,20 +154,38 @@ static void body(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 	}
 }
 
+/* A body of 64 bytes, then blocks, which are copied as they are. */
+static void chain(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
+{
+	switch (ws_header_kind(from - WS_HEADER_BYTES)) {
+	case WS_CHAIN_APPLY:
+	case WS_CHAIN_ANSWER:
+	case WS_CHAIN_INSTALL:
+		effect(vector, from, to, vector->part[0]);
+		break;
+	default:
+		operation(vector, from, to, vector->part[0]);
+	}
+	memcpy(to + WS_OPERATION_BYTES, from + WS_OPERATION_BYTES,
+	       ws_header_count(from - WS_HEADER_BYTES) * WS_BLOCK_BYTES);
+}
+
 static void good(const struct ws_vector *vector, const ws_u8 *packet, ws_u8 *copy, unsigned long long length)
 {
 	ws_u8 service = ws_header_service(packet);
-	int index;
 
 	expect(vector, "length", ws_packet_bytes(service, ws_header_kind(packet), ws_header_count(packet)), length);
 	header(vector, packet, copy);
-	for (index = 0; index < vector->parts && ws_has_entries(service); index++) {
-		int at = WS_HEADER_BYTES + index * WS_ENTRY_BYTES;
-
-		entry(vector, packet + at, copy + at, vector->part[index]);
+	switch (service) {
+	case WS_SERVICE_FABRIC:
+		fabric(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
+		break;
+	case WS_SERVICE_LOCK:
+		entries(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
+		break;
+	default:
+		chain(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 	}
-	if (!ws_has_entries(service))
-		body(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 	if (vector->canonical)
 		expect(vector, "difference of what was written", (unsigned long long)!!memcmp(packet, copy, length), 0);
 }
@@ -145,11 +203,11 @@ static int fault(const ws_u8 *packet, unsigned long long length)
 		return WS_DROP_REASON_FOREIGN_VERSION;
 	service = ws_header_service(packet);
 	count = ws_header_count(packet);
-	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK)
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_CHAIN)
 		return WS_DROP_REASON_UNKNOWN_SERVICE;
 	if (!ws_packet_bytes(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_UNKNOWN_KIND;
-	if (ws_has_entries(service) ? count < 1 || count > WS_MAX_ENTRIES : count != 0)
+	if (!ws_count_fits(service, count))
 		return WS_DROP_REASON_BAD_COUNT;
 	if (length != ws_packet_bytes(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_BAD_LENGTH;

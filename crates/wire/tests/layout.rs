@@ -2,9 +2,9 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, DropReason, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState, PORT, SlotBits, SlotState, entry_at,
-    entry_flag, header_flag, kind, limits, mix, name_hash, node_word, request_id, service, slot_of, slot_w0, slot_w1,
-    token,
+    ADMIN_PORT, Condition, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState, Operation,
+    Outcome, PORT, SlotBits, SlotState, entry_at, entry_flag, group_place, header_flag, item_lock, kind, limits, mix,
+    name_hash, node_word, request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
 };
 
 /// The places that change when a field does.
@@ -31,7 +31,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x10]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x11]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -95,6 +95,53 @@ fn bodies_of_the_fabric() {
 }
 
 #[test]
+fn bodies_of_the_chain() {
+    let operation = |operation: Operation| places(|packet| operation.write(packet, 0));
+    let none = Operation::default();
+    assert_eq!(operation(Operation { key_high: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(operation(Operation { key_low: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(operation(Operation { request: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(operation(Operation { expected: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(operation(Operation { expected_epoch: u32::MAX, ..none }), range(32, 35));
+    assert_eq!(operation(Operation { group: 0xffff, ..none }), [36, 37]);
+    assert_eq!(operation(Operation { client: 0xffff, ..none }), [38, 39]);
+    assert_eq!(operation(Operation { reply_port: 0xffff, ..none }), [40, 41]);
+    assert_eq!(operation(Operation { length: 0xffff, ..none }), [42, 43]);
+    assert_eq!(operation(Operation { lane: 0xff, ..none }), [44]);
+    assert_eq!(operation(Operation { condition: 0xff, ..none }), [45]);
+    assert_eq!(operation(Operation { flags: 0xffff, ..none }), [46, 47]);
+    assert_eq!(Operation::BYTES, 64);
+
+    let effect = |effect: Effect| places(|packet| effect.write(packet, 0));
+    let none = Effect::default();
+    assert_eq!(effect(Effect { key_high: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(effect(Effect { key_low: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(effect(Effect { request: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(effect(Effect { sequence: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(effect(Effect { epoch: u32::MAX, ..none }), range(32, 35));
+    assert_eq!(effect(Effect { group: 0xffff, ..none }), [36, 37]);
+    assert_eq!(effect(Effect { client: 0xffff, ..none }), [38, 39]);
+    assert_eq!(effect(Effect { reply_port: 0xffff, ..none }), [40, 41]);
+    assert_eq!(effect(Effect { length: 0xffff, ..none }), [42, 43]);
+    assert_eq!(effect(Effect { lane: 0xff, ..none }), [44]);
+    assert_eq!(effect(Effect { outcome: 0xff, ..none }), [45]);
+    assert_eq!(effect(Effect { flags: 0xffff, ..none }), [46, 47]);
+    assert_eq!(effect(Effect { own_sequence: u64::MAX, ..none }), range(48, 55));
+    assert_eq!(effect(Effect { own_epoch: u32::MAX, ..none }), range(56, 59));
+    assert_eq!(Effect::BYTES, 64);
+}
+
+#[test]
+fn words_of_the_chain() {
+    assert_eq!(group_place::with_epoch(0, u32::MAX), 0xffff_ffff << 32);
+    assert_eq!(group_place::with_previous(0, 0xffff), 0xffff << 16);
+    assert_eq!(group_place::with_next(0, 0xffff), 0xffff);
+    assert_eq!(item_lock::with_owner(0, 0xffff), 0xffff << 48);
+    assert_eq!(item_lock::with_changes(0, u64::MAX), 0xffff_ffff_fffe);
+    assert_eq!(item_lock::with_which(0, 1), 1);
+}
+
+#[test]
 fn words_of_a_slot() {
     assert_eq!(SlotBits { state: SlotState::Frozen, transferred: false, tryable: false, joins: 0 }.to_u16(), 0xc000);
     assert_eq!(SlotBits { state: SlotState::Unheld, transferred: true, tryable: false, joins: 0 }.to_u16(), 0x2000);
@@ -130,15 +177,26 @@ fn constants() {
     assert_eq!((PORT, ADMIN_PORT), (7600, 7601));
     assert_eq!((limits::MAX_ENTRIES, limits::MAX_PACKET_BYTES), (32, 32 + 32 * 32));
     assert_eq!((limits::MAX_HOPS, limits::MAX_JOINS), (8, 4095));
-    assert_eq!((service::FABRIC, service::LOCK), (0, 1));
+    assert_eq!((limits::BLOCK_BYTES, limits::MAX_BLOCKS, 32 + 64 + 30 * 32), (32, 30, limits::MAX_PACKET_BYTES));
+    assert_eq!((limits::MAX_VALUE_BYTES, limits::MAX_KEY_NAME_BYTES), (128, 960));
+    assert_eq!((limits::MAX_CHAIN, limits::MAX_LANES), (5, 16));
+    assert_eq!((service::FABRIC, service::LOCK, service::CHAIN), (0, 1, 3));
     assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
     assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::ADOPTED), (1, 8, 18));
+    assert_eq!((kind::chain::READ, kind::chain::WRITE, kind::chain::DELETE, kind::chain::APPLY), (1, 2, 3, 4));
+    assert_eq!((kind::chain::ANSWER, kind::chain::INSERT, kind::chain::INSTALL, value_flag::PRESENT), (5, 6, 7, 1));
+    assert_eq!((Condition::Version as u8, Condition::Absent as u8, Condition::Word as u8), (1, 2, 3));
+    assert_eq!((Outcome::Unmet as u8, Outcome::Missing as u8, Outcome::NoRoom as u8), (1, 2, 3));
+    assert_eq!((Outcome::Moved as u8, Outcome::Recovering as u8), (4, 5));
+    assert_eq!((Outcome::Full as u8, Outcome::Collision as u8), (6, 7));
     assert_eq!((header_flag::CLAIM, header_flag::LAST, header_flag::RETRY, header_flag::KEY), (1, 16, 256, 512));
     assert_eq!((entry_flag::EXCLUSIVE, entry_flag::AGENCY, entry_flag::DEAD), (1, 4, 32));
     assert_eq!((SlotState::Open as u8, SlotState::Managed as u8), (1, 2));
     assert_eq!(DropReason::StaleEpoch.name(), "stale_epoch");
     assert_eq!(DropReason::try_from(7), Ok(DropReason::BadCount));
     assert_eq!((DropReason::BadTag as u8, DropReason::EnrolInClear as u8, DropReason::NoKey as u8), (20, 22, 23));
+    assert_eq!((DropReason::UnknownGroup as u8, DropReason::WrongPlace as u8), (26, 27));
+    assert_eq!((DropReason::BadValue as u8, DropReason::BadLane as u8), (28, 29));
     assert!(DropReason::try_from(250).is_err());
 }
 

@@ -5,8 +5,8 @@ use proptest::array::uniform32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
-    BODY, Body, DropReason, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR, body_of, check, entries, entry_at,
-    kind, limits, packet_bytes, service,
+    BODY, Body, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR, Operation, blocks,
+    body_of, check, entries, entry_at, kind, limits, packet_bytes, service,
 };
 
 prop_compose! {
@@ -48,9 +48,35 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn any_operation()(
+        words in any::<([u64; 4], u32)>(), numbers in any::<([u16; 5], u8, u8)>()
+    ) -> Operation {
+        let ([key_high, key_low, request, expected], expected_epoch) = words;
+        let ([group, client, reply_port, length, flags], lane, condition) = numbers;
+        Operation {
+            key_high, key_low, request, expected, expected_epoch, group, client, reply_port, length, lane, condition,
+            flags,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_effect()(
+        words in any::<([u64; 5], u32, u32)>(), numbers in any::<([u16; 5], u8, u8)>()
+    ) -> Effect {
+        let ([key_high, key_low, request, sequence, own_sequence], epoch, own_epoch) = words;
+        let ([group, client, reply_port, length, flags], lane, outcome) = numbers;
+        Effect {
+            key_high, key_low, request, sequence, epoch, group, client, reply_port, length, lane, outcome, flags,
+            own_sequence, own_epoch,
+        }
+    }
+}
+
 /// Bytes with a good magic and version, so that they get past the first checks.
 fn nearly_a_packet() -> impl Strategy<Value = Vec<u8>> {
-    (vec(any::<u8>(), 32..1200), 0..3u8, 0..24u8, 0..40u8).prop_map(|(mut bytes, service, kind, count)| {
+    (vec(any::<u8>(), 32..1200), 0..5u8, 0..24u8, 0..40u8).prop_map(|(mut bytes, service, kind, count)| {
         bytes[..6].copy_from_slice(&[0x57, 0x53, 0x10, service, kind, count]);
         if let Ok(length) = packet_bytes(service, kind, count) {
             bytes.resize(length - usize::from(count == 7), 0xaa);
@@ -66,8 +92,12 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Enrol) => drop(Enrol::read(packet, BODY)),
             Ok(Body::Enrolled) => drop(Enrolled::read(packet, BODY)),
             Ok(Body::Heartbeat) => drop(Heartbeat::read(packet, BODY)),
+            Ok(Body::Operation) => drop(Operation::read(packet, BODY)),
+            Ok(Body::Effect) => drop(Effect::read(packet, BODY)),
             Err(reason) => panic!("checked, but {reason:?}"),
         }
+        let counted = if header.service == service::CHAIN { header.count.into() } else { 0 };
+        assert_eq!(blocks(packet).len(), counted * limits::BLOCK_BYTES);
     }
 }
 
@@ -100,6 +130,29 @@ proptest! {
     }
 
     #[test]
+    fn packets_of_blocks_are_read_as_written(
+        header in any_header(), operation in any_operation(), effect in any_effect(), written in vec(any::<[u8; 32]>(), 0..=30)
+    ) {
+        let header = Header { service: service::CHAIN, count: written.len() as u8, ..header };
+        let mut packet = vec![0xee; BODY + 64];
+        packet.extend(written.concat());
+        let write = Header { kind: kind::chain::WRITE, ..header };
+        write.write(&mut packet);
+        operation.write(&mut packet, BODY);
+        prop_assert_eq!(check(&packet), Ok(write));
+        prop_assert_eq!(Operation::read(&packet, BODY), operation);
+        prop_assert_eq!(blocks(&packet), written.concat());
+        let apply = Header { kind: kind::chain::APPLY, ..header };
+        apply.write(&mut packet);
+        effect.write(&mut packet, BODY);
+        prop_assert_eq!(check(&packet), Ok(apply));
+        prop_assert_eq!(Effect::read(&packet, BODY), effect);
+        prop_assert_eq!((blocks(&packet), entries(&packet).len()), (&written.concat()[..], 0));
+        packet.pop();
+        prop_assert_eq!(check(&packet), Err(DropReason::BadLength));
+    }
+
+    #[test]
     fn bodies_are_read_as_written(enrol in any_enrol(), enrolled in any_enrolled(), words in any::<[u64; 4]>()) {
         let [sequence, oldest, sent_us, incarnation] = words;
         let heartbeat = Heartbeat { sequence, oldest, sent_us, incarnation };
@@ -128,6 +181,8 @@ proptest! {
 #[test]
 fn the_longest_packet_has_the_longest_length() {
     let longest = packet_bytes(service::LOCK, kind::lock::QUEUE, limits::MAX_ENTRIES as u8);
+    assert_eq!(longest, Ok(limits::MAX_PACKET_BYTES));
+    let longest = packet_bytes(service::CHAIN, kind::chain::INSERT, limits::MAX_BLOCKS as u8);
     assert_eq!(longest, Ok(limits::MAX_PACKET_BYTES));
     assert_eq!(packet_bytes(service::LOCK, 0, 1), Err(DropReason::UnknownKind));
     assert_eq!(packet_bytes(5, 1, 1), Err(DropReason::UnknownService));

@@ -8,13 +8,18 @@ use std::fs;
 
 use golden::{Fields, Vector};
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, MAJOR, MINOR, VERSION, check,
-    entries, entry_at, padded, service, text,
+    BODY, ChainKind, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, MAJOR, MINOR,
+    Operation, VERSION, blocks, check, entries, entry_at, padded, service, text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
 /// version.
-const FROZEN: [(&str, u64); 2] = [("v1_0.h", 0x86bb_8a7b_ee44_0705), ("v1_0.json", 0x4e68_a12d_450e_ece3)];
+const FROZEN: [(&str, u64); 4] = [
+    ("v1_0.h", 0x86bb_8a7b_ee44_0705),
+    ("v1_0.json", 0x4e68_a12d_450e_ece3),
+    ("v1_1.h", 0xdcea_69b7_d9d6_8528),
+    ("v1_1.json", 0xdf0c_a4fa_4f54_ea73),
+];
 
 fn header(fields: &Fields) -> Header {
     Header {
@@ -79,6 +84,42 @@ fn heartbeat(fields: &Fields) -> Heartbeat {
     }
 }
 
+fn operation(fields: &Fields) -> Operation {
+    Operation {
+        key_high: fields.number("key_high"),
+        key_low: fields.number("key_low"),
+        request: fields.number("request"),
+        expected: fields.number("expected"),
+        expected_epoch: fields.as_u32("expected_epoch"),
+        group: fields.as_u16("group"),
+        client: fields.as_u16("client"),
+        reply_port: fields.as_u16("reply_port"),
+        length: fields.as_u16("length"),
+        lane: fields.as_u8("lane"),
+        condition: fields.as_u8("condition"),
+        flags: fields.as_u16("flags"),
+    }
+}
+
+fn effect(fields: &Fields) -> Effect {
+    Effect {
+        key_high: fields.number("key_high"),
+        key_low: fields.number("key_low"),
+        request: fields.number("request"),
+        sequence: fields.number("sequence"),
+        epoch: fields.as_u32("epoch"),
+        group: fields.as_u16("group"),
+        client: fields.as_u16("client"),
+        reply_port: fields.as_u16("reply_port"),
+        length: fields.as_u16("length"),
+        lane: fields.as_u8("lane"),
+        outcome: fields.as_u8("outcome"),
+        flags: fields.as_u16("flags"),
+        own_sequence: fields.number("own_sequence"),
+        own_epoch: fields.as_u32("own_epoch"),
+    }
+}
+
 /// Writes what the vector's fields say, over bytes that are not zero.
 fn written(vector: &Vector) -> Vec<u8> {
     let mut packet = vec![0xee; vector.bytes.len()];
@@ -89,9 +130,13 @@ fn written(vector: &Vector) -> Vec<u8> {
             "enrol" => enrol(fields).write(&mut packet, BODY),
             "enrolled" => enrolled(fields).write(&mut packet, BODY),
             "heartbeat" => heartbeat(fields).write(&mut packet, BODY),
+            "operation" => operation(fields).write(&mut packet, BODY),
+            "effect" => effect(fields).write(&mut packet, BODY),
             other => panic!("no struct {other}"),
         }
     }
+    let start = packet.len() - vector.blocks.len();
+    packet[start..].copy_from_slice(&vector.blocks);
     packet
 }
 
@@ -103,8 +148,11 @@ fn expect_read_as_meant(vector: &Vector) {
         "enrol" => assert_eq!(Enrol::read(packet, BODY), enrol(&vector.parts[0]), "{name}"),
         "enrolled" => assert_eq!(Enrolled::read(packet, BODY), enrolled(&vector.parts[0]), "{name}"),
         "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{name}"),
+        "operation" => assert_eq!(Operation::read(packet, BODY), operation(&vector.parts[0]), "{name}"),
+        "effect" => assert_eq!(Effect::read(packet, BODY), effect(&vector.parts[0]), "{name}"),
         other => panic!("no struct {other}"),
     }
+    assert_eq!(blocks(packet), vector.blocks, "{name}");
     if vector.part != "entry" {
         assert_eq!(entries(packet).len(), 0, "{name}");
     }
@@ -143,6 +191,7 @@ fn have_every_kind(vectors: &[Vector]) -> bool {
     };
     FabricKind::ALL.iter().all(|kind| has(service::FABRIC, *kind as u8))
         && LockKind::ALL.iter().all(|kind| has(service::LOCK, *kind as u8))
+        && ChainKind::ALL.iter().all(|kind| has(service::CHAIN, *kind as u8))
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use golden::{Vector, parse, repository, vectors};
 use serde_json::Value;
-use wayside_wire::{PORT, entry_flag, slot_bits};
+use wayside_wire::{PORT, Service, entry_flag, slot_bits, value_flag};
 
 /// Set for the copy of this test that runs in the network namespace.
 const INSIDE: &str = "WAYSIDE_TEST_INSIDE_NAMESPACE";
@@ -105,8 +105,9 @@ fn field_names(sent: &[Vector]) -> Vec<String> {
         let part = vector.part;
         vector.parts.iter().flat_map(move |fields| fields.0.keys().map(move |key| format!("wayside.{part}.{key}")))
     });
-    let more = ["drop", "fabric.kind", "lock.kind", "entry.slot_bits.state", "entry.slot_bits.transferred"];
-    let more = more.into_iter().chain(["entry.slot_bits.tryable", "entry.slot_bits.joins", "entry.flags.exclusive"]);
+    let more = ["drop", "fabric.kind", "lock.kind", "chain.kind", "blocks", "operation.flags.present"];
+    let more = more.into_iter().chain(["entry.slot_bits.state", "entry.slot_bits.transferred"]);
+    let more = more.chain(["entry.slot_bits.tryable", "entry.slot_bits.joins", "entry.flags.exclusive"]);
     let mut names: Vec<String> = header.chain(parts).chain(more.map(|name| format!("wayside.{name}"))).collect();
     names.sort();
     names.dedup();
@@ -141,7 +142,7 @@ fn compare<'a>(vector: &Vector, of: impl Fn(&str) -> Vec<&'a str>) {
     for key in vector.header.0.keys() {
         assert_eq!(numbers(&format!("wayside.{key}")), [vector.header.number(key)], "{name}: {key}");
     }
-    let service = if vector.header.number("service") == 0 { "fabric" } else { "lock" };
+    let service = Service::try_from(vector.header.as_u8("service")).expect("a good packet").name();
     let kind = vector.header.number("kind");
     assert_eq!(numbers(&format!("wayside.{service}.kind")), [kind], "{name}: kind of its service");
     for (key, value) in &vector.parts[0].0 {
@@ -153,9 +154,20 @@ fn compare<'a>(vector: &Vector, of: impl Fn(&str) -> Vec<&'a str>) {
         let wanted: Vec<u64> = vector.parts.iter().map(|fields| fields.number(key)).collect();
         assert_eq!(numbers(&field), wanted, "{name}: {key}");
     }
+    let blocks: String = vector.blocks.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(of("wayside.blocks").join(""), blocks, "{name}: blocks");
+    if vector.part == "operation" {
+        let present = vector.parts[0].as_u16("flags") & value_flag::PRESENT != 0;
+        let shown: Vec<bool> = of("wayside.operation.flags.present").into_iter().map(is_set).collect();
+        assert_eq!(shown, [present], "{name}: present");
+    }
     if vector.part == "entry" {
         compare_bits(vector, numbers, of("wayside.entry.flags.exclusive"));
     }
+}
+
+fn is_set(cell: &str) -> bool {
+    matches!(cell, "1" | "True")
 }
 
 /// Numbers within numbers, and a flag.
@@ -168,7 +180,7 @@ fn compare_bits(vector: &Vector, numbers: impl Fn(&str) -> Vec<u64>, exclusive: 
     of_bits("transferred", &|word| slot_bits::transferred(word).into());
     of_bits("tryable", &|word| slot_bits::tryable(word).into());
     of_bits("joins", &|word| slot_bits::joins(word).into());
-    let shown: Vec<bool> = exclusive.iter().map(|cell| matches!(*cell, "1" | "True")).collect();
+    let shown: Vec<bool> = exclusive.into_iter().map(is_set).collect();
     let set = |flags: u8| flags & entry_flag::EXCLUSIVE != 0;
     let wanted: Vec<bool> = vector.parts.iter().map(|fields| set(fields.as_u8("flags"))).collect();
     assert_eq!(shown, wanted, "{}: exclusive", vector.name);

@@ -1,6 +1,6 @@
 //! The C header: constants, accessors of packed big-endian fields, and of numbers packed into words.
 
-use super::schema::{Bitfield, Bits, Field, Schema, Service, Struct};
+use super::schema::{Bitfield, Bits, Field, Schema, Struct};
 
 /// What precedes the constants. Accessors must compile to single loads in BPF and be well defined natively.
 const PRELUDE: &str = "\
@@ -174,7 +174,10 @@ fn words(out: &mut String, bitfield: &Bitfield) {
 }
 
 fn lengths(out: &mut String, schema: &Schema) {
-    heading(out, "Exact length of a packet of a known kind with `count` entries; 0 for a kind that is not known.");
+    heading(
+        out,
+        "Exact length of a packet of a known kind with `count` entries or blocks; 0 for a kind that is not known.",
+    );
     out.push_str("WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)\n{\n\tswitch (service) {\n");
     for service in &schema.services {
         out.push_str(&format!("\tcase WS_SERVICE_{}:\n\t\tswitch (kind) {{\n", service.name.to_uppercase()));
@@ -189,21 +192,27 @@ fn lengths(out: &mut String, schema: &Schema) {
             }
             let length = match body {
                 "entries" => "WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES".to_owned(),
-                body => format!("WS_HEADER_BYTES + WS_{}_BYTES", body.to_uppercase()),
+                body => {
+                    let blocks = if service.blocks { " + (ws_u32)count * WS_BLOCK_BYTES" } else { "" };
+                    format!("WS_HEADER_BYTES + WS_{}_BYTES{blocks}", body.to_uppercase())
+                }
             };
             out.push_str(&format!("\t\t\treturn {length};\n"));
         }
         out.push_str("\t\tdefault:\n\t\t\treturn 0;\n\t\t}\n");
     }
     out.push_str("\tdefault:\n\t\treturn 0;\n\t}\n}\n");
-    heading(out, "Whether a service's packets carry entries; otherwise a body of their own, and count is 0.");
-    let with_entries = schema.services.iter().filter(|service| service.has_entries());
-    let condition = |service: &Service| format!("service == WS_SERVICE_{}", service.name.to_uppercase());
-    let conditions: Vec<String> = with_entries.map(condition).collect();
-    out.push_str(&format!(
-        "WS_INLINE int ws_has_entries(ws_u8 service)\n{{\n\treturn {};\n}}\n",
-        conditions.join(" || ")
-    ));
+    heading(out, "Whether a service's packets may have as many entries or blocks; 0 where they have neither.");
+    out.push_str("WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)\n{\n\tswitch (service) {\n");
+    for service in &schema.services {
+        let condition = match (service.has_entries(), service.blocks) {
+            (true, _) => "count >= 1 && count <= WS_MAX_ENTRIES",
+            (_, true) => "count <= WS_MAX_BLOCKS",
+            _ => "count == 0",
+        };
+        out.push_str(&format!("\tcase WS_SERVICE_{}:\n\t\treturn {condition};\n", service.name.to_uppercase()));
+    }
+    out.push_str("\tdefault:\n\t\treturn 0;\n\t}\n}\n");
 }
 
 fn names(out: &mut String, schema: &Schema) {

@@ -16,6 +16,7 @@ pub fn emit(schema: &Schema) -> String {
     for structure in &schema.structs {
         fields(&mut out, schema, structure);
     }
+    out.push_str("f.blocks = ProtoField.bytes(\"wayside.blocks\", \"Blocks\")\n");
     out.push_str("f.drop = ProtoField.string(\"wayside.drop\", \"Dropped as\")\n\n");
     for structure in &schema.structs {
         dissect_struct(&mut out, schema, structure);
@@ -23,10 +24,12 @@ pub fn emit(schema: &Schema) -> String {
     bodies(&mut out, schema);
     let p = &schema.protocol;
     let limits = format!(
-        "local HEADER, ENTRY, MOST = {}, {}, {}\nlocal MAGIC, MAJOR = 0x{:04x}, {}\n",
+        "local HEADER, ENTRY, MAX_ENTRIES, BLOCK, MAX_BLOCKS = {}, {}, {}, {}, {}\nlocal MAGIC, MAJOR = 0x{:04x}, {}\n",
         schema.limit("header_bytes"),
         schema.limit("entry_bytes"),
         schema.limit("max_entries"),
+        schema.limit("block_bytes"),
+        schema.limit("max_blocks"),
         p.magic,
         p.major
     );
@@ -48,10 +51,11 @@ local function fault(buffer)
   local body = bodies[buffer(4, 1):uint()]
   if not body then return "unknown_kind" end
   local count = buffer(5, 1):uint()
-  if body.entries and (count < 1 or count > MOST) then return "bad_count" end
-  if not body.entries and count ~= 0 then return "bad_count" end
-  local length = HEADER + (body.entries and count * ENTRY or body.bytes)
-  if buffer:len() ~= length then return "bad_length" end
+  local least, most, each = 0, 0, 0
+  if body.entries then least, most, each = 1, MAX_ENTRIES, ENTRY end
+  if body.blocks then most, each = MAX_BLOCKS, BLOCK end
+  if count < least or count > most then return "bad_count" end
+  if buffer:len() ~= HEADER + body.bytes + count * each then return "bad_length" end
   return nil, body, count
 end
 
@@ -76,8 +80,10 @@ function wayside.dissector(buffer, pinfo, tree)
     end
     info = info .. string.format(", %d %s, slot %d", count, count == 1 and "entry" or "entries", buffer(HEADER + 16, 4):uint())
   else
-    local rest = buffer(HEADER)
-    body.dissect(rest, root:add(wayside, rest, body.title))
+    local whole = buffer(HEADER, body.bytes)
+    body.dissect(whole, root:add(wayside, whole, body.title))
+    if body.blocks then info = info .. string.format(", %d %s", count, count == 1 and "block" or "blocks") end
+    if count > 0 then root:add(f.blocks, buffer(HEADER + body.bytes)) end
   end
   pinfo.cols.info = info
   return buffer:len()
@@ -109,6 +115,14 @@ fn fields(out: &mut String, schema: &Schema, structure: &Struct) {
     for (_, field) in structure.layout() {
         let (name, abbreviation) = (format!("{}_{}", structure.name, field.name), filter(structure, &field.name));
         let doc = &field.doc;
+        if field.is_text() && field.is_reserved() {
+            let _ = writeln!(
+                out,
+                "f.{name} = ProtoField.bytes(\"{abbreviation}\", \"{}\", base.NONE, \"{doc}\")",
+                field.name
+            );
+            continue;
+        }
         if field.is_text() {
             let _ = writeln!(
                 out,
@@ -167,7 +181,8 @@ fn parts(out: &mut String, schema: &Schema, structure: &Struct, field: &Field) {
 /// Base and table of names. Ids, flags and tags are read in hexadecimal.
 fn display(structure: &Struct, field: &Field) -> (&'static str, String) {
     let hexadecimal = ["magic", "version", "flags", "tag", "name", "request", "nonce", "slot_bits", "lifeline"];
-    let base = if hexadecimal.contains(&field.name.as_str()) { "HEX" } else { "DEC" };
+    let keys = ["key_high", "key_low", "expected"];
+    let base = if hexadecimal.iter().chain(&keys).any(|name| *name == field.name) { "HEX" } else { "DEC" };
     let names = match (&field.enumeration, structure.name.as_str(), field.name.as_str()) {
         (Some(name), ..) => format!("names.{name}"),
         (None, "header", "service") => "names.service".to_owned(),
@@ -216,17 +231,19 @@ fn dissect_struct(out: &mut String, schema: &Schema, structure: &Struct) {
 
 fn bodies(out: &mut String, schema: &Schema) {
     out.push_str(
-        "-- By service and kind: the body's size and dissector, or that there are entries.\nlocal body_of = {\n",
+        "-- By service and kind: the body's size and dissector, and whether entries or blocks follow it.\n\
+         local body_of = {\n",
     );
     for service in &schema.services {
         let _ = writeln!(out, "  [{}] = {{", service.number);
         for kind in &service.kinds {
             let name = kind.name.to_uppercase();
             let body = match kind.body.as_str() {
-                "entries" => "entries = true".to_owned(),
+                "entries" => "bytes = 0, entries = true".to_owned(),
                 body => {
-                    let bytes = schema.structure(body).bytes;
-                    format!("bytes = {bytes}, title = \"{}\", dissect = dissect.{body}", super::rust::camel(body))
+                    let (bytes, title) = (schema.structure(body).bytes, super::rust::camel(body));
+                    let blocks = if service.blocks { ", blocks = true" } else { "" };
+                    format!("bytes = {bytes}{blocks}, title = \"{title}\", dissect = dissect.{body}")
                 }
             };
             let _ = writeln!(out, "    [{}] = {{ name = \"{name}\", {body} }},", kind.number);

@@ -9,8 +9,9 @@ pub fn emit(schema: &Schema) -> String {
     let mut out = String::from(
         "# Packets\n\nGenerated from `wire/messages.toml` by `cargo xtask wire`; do not edit. What the messages mean is \
          in [protocol.md](protocol.md).\n\n\
-         A packet is one UDP payload: the header, then either 1 to 32 entries or the one body of its kind, and nothing \
-         else. Numbers are unsigned, in network byte order. Text is UTF-8, padded with zeros.\n\n",
+         A packet is one UDP payload: the header, then either 1 to 32 entries or the one body of its kind, which in \
+         some services 0 to 30 blocks of 32 bytes follow, and nothing else. Numbers are unsigned, in network byte order. \
+         Text is UTF-8, padded with zeros.\n\n",
     );
     protocol(&mut out, schema);
     for structure in &schema.structs {
@@ -43,8 +44,9 @@ fn protocol(out: &mut String, schema: &Schema) {
         "## Ports and version\n\n| what | value |\n| --- | --- |\n\
          | packets | UDP port {} of the switch |\n| control connection of nodes and commands | TCP port {} |\n\
          | magic | 0x{:04x} |\n| version | {}.{} (byte 0x{:02x}) |\n\n\
-         * Same major version: a newer minor one only adds kinds, flags, and bits and bytes that were reserved. \
-         Receivers accept it, ignore what is reserved, and drop kinds that they do not know as `unknown_kind`.\n\
+         * Same major version: a newer minor one only adds services, kinds, flags, and bits and bytes that were \
+         reserved. Receivers accept it, ignore what is reserved, and drop services and kinds that they do not know as \
+         `unknown_service` and `unknown_kind`.\n\
          * Another major version is dropped as `foreign_version`. An ENROL of one is answered REFUSED with reason \
          `version`, and names the version that the switch speaks.\n\
          * Faults are looked for in this order, and the first one names the drop: `too_short`, `bad_magic`, \
@@ -90,7 +92,7 @@ fn unit(field: &Field) -> String {
     match (&field.unit, refers) {
         (Some(unit), _) => unit.clone(),
         (None, Some(name)) => format!("[{name}](#{name})"),
-        (None, None) if field.is_text() => "text".to_owned(),
+        (None, None) if field.is_text() && !field.is_reserved() => "text".to_owned(),
         (None, None) => String::new(),
     }
 }
@@ -151,8 +153,10 @@ fn flag_table(out: &mut String, flags: &Flags) {
 fn kinds(out: &mut String, service: &Service) {
     let _ = write!(out, "## Kinds of the {} service ({})\n\n{}\n\n", service.name, service.number, service.doc);
     out.push_str("| kind | message | body | |\n| ---: | --- | --- | --- |\n");
+    let blocks = if service.blocks { ", blocks" } else { "" };
     for kind in &service.kinds {
-        let _ = writeln!(out, "| {} | {} | {} | {} |", kind.number, kind.name.to_uppercase(), kind.body, kind.doc);
+        let (name, body) = (kind.name.to_uppercase(), &kind.body);
+        let _ = writeln!(out, "| {} | {name} | {body}{blocks} | {} |", kind.number, kind.doc);
     }
     out.push('\n');
 }

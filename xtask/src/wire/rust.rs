@@ -128,16 +128,28 @@ fn bodies(out: &mut String, schema: &Schema) {
     let bodies: Vec<&Struct> =
         schema.structs.iter().filter(|s| !["header", "entry"].contains(&s.name.as_str())).collect();
     for body in &bodies {
-        out.push_str(&format!("/// One [`{0}`](struct@{0}).\n{0},\n", camel(&body.name)));
+        let blocks = if schema.has_blocks(&body.name) { ", and as many blocks as the header counts" } else { "" };
+        out.push_str(&format!("/// One [`{0}`](struct@{0}){blocks}.\n{0},\n", camel(&body.name)));
     }
     out.push_str(
         "}\n\nimpl Body {\n/// Bytes after the header.\npub const fn bytes(self, count: u8) -> usize {\nmatch self {\n",
     );
     out.push_str("Body::Entries => count as usize * Entry::BYTES,\n");
     for body in &bodies {
-        out.push_str(&format!("Body::{0} => {0}::BYTES,\n", camel(&body.name)));
+        let blocks = if schema.has_blocks(&body.name) { " + count as usize * limits::BLOCK_BYTES" } else { "" };
+        out.push_str(&format!("Body::{0} => {0}::BYTES{blocks},\n", camel(&body.name)));
     }
-    out.push_str("}\n}\n}\n");
+    out.push_str(
+        "}\n}\n\n/// Whether there may be as many entries or blocks; 0 where there are neither.\n\
+         pub const fn count_fits(self, count: u8) -> bool {\nlet count = count as usize;\nmatch self {\n\
+         Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,\n",
+    );
+    let with: Vec<&&Struct> = bodies.iter().filter(|body| schema.has_blocks(&body.name)).collect();
+    let patterns: Vec<String> = with.iter().map(|body| format!("Body::{}", camel(&body.name))).collect();
+    if !patterns.is_empty() {
+        out.push_str(&format!("{} => count <= limits::MAX_BLOCKS,\n", patterns.join(" | ")));
+    }
+    out.push_str("_ => count == 0,\n}\n}\n}\n");
     for service in &schema.services {
         let kind = format!("{}Kind", camel(&service.name));
         out.push_str(&format!("\nimpl {kind} {{\n/// What follows the header.\npub const fn body(self) -> Body {{\n"));

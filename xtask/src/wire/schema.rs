@@ -101,6 +101,9 @@ pub struct Service {
     pub name: String,
     pub number: u8,
     pub doc: String,
+    /// Blocks follow the body, as many as the header counts.
+    #[serde(default)]
+    pub blocks: bool,
     pub kinds: Vec<Kind>,
 }
 
@@ -110,7 +113,7 @@ pub struct Service {
 pub struct Kind {
     pub name: String,
     pub number: u8,
-    /// `entries`, or the struct that follows the header.
+    /// `entries`, or the struct that follows the header; blocks after it are the service's.
     pub body: String,
     pub doc: String,
 }
@@ -232,6 +235,12 @@ impl Schema {
         found.unwrap_or_else(|| panic!("no struct {name}"))
     }
 
+    /// Whether blocks follow this body.
+    pub fn has_blocks(&self, body: &str) -> bool {
+        let mut kinds = self.services.iter().filter(|service| service.blocks).flat_map(|service| &service.kinds);
+        kinds.any(|kind| kind.body == body)
+    }
+
     /// The version byte of a packet.
     pub fn version(&self) -> u8 {
         self.protocol.major << 4 | self.protocol.minor
@@ -260,7 +269,21 @@ impl Schema {
         }
         let longest = self.limit("header_bytes") + self.limit("entry_bytes") * self.limit("max_entries");
         ensure(longest == self.limit("max_packet_bytes"), "max_packet_bytes is not header and entries")?;
-        self.validate_numbers()
+        self.validate_numbers()?;
+        self.validate_blocks()
+    }
+
+    /// The longest body with all of its blocks is a longest packet, and the longest name fills the blocks.
+    fn validate_blocks(&self) -> Result<(), String> {
+        let blocks = self.limit("block_bytes") * self.limit("max_blocks");
+        ensure(blocks == self.limit("max_key_name_bytes"), "max_key_name_bytes is not all blocks")?;
+        ensure(self.limit("max_value_bytes") <= blocks, "a value has no room in its blocks")?;
+        for service in self.services.iter().filter(|service| service.blocks) {
+            let bodies = service.kinds.iter().map(|kind| self.structure(&kind.body).bytes as u64);
+            let longest = self.limit("header_bytes") + bodies.max().unwrap_or(0) + blocks;
+            ensure(longest == self.limit("max_packet_bytes"), "max_packet_bytes is not header, body and blocks")?;
+        }
+        Ok(())
     }
 
     fn validate_struct(&self, structure: &Struct) -> Result<(), String> {
@@ -290,6 +313,9 @@ impl Schema {
         for service in &self.services {
             let pure = service.kinds.iter().all(|kind| (kind.body == "entries") == service.has_entries());
             ensure(pure, &format!("{}: some kinds with entries, some without", service.name))?;
+            ensure(!(service.blocks && service.has_entries()), &format!("{}: entries and blocks", service.name))?;
+            let alike = service.kinds.iter().all(|kind| self.has_blocks(&kind.body) == service.blocks);
+            ensure(alike, &format!("{}: a body that has blocks in another service only", service.name))?;
             unique(&service.name, service.kinds.iter().map(|kind| (kind.name.clone(), kind.number)))?;
             for kind in &service.kinds {
                 let known = kind.body == "entries" || self.structs.iter().any(|s| s.name == kind.body);

@@ -144,7 +144,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         match Service::try_from(header.service) {
             Ok(Service::Fabric) => self.on_fabric(now, from, &header, packet),
             Ok(Service::Lock) => self.on_lock(now, &header, packet),
-            Err(_) => {}
+            _ => {}
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Vector {
     /// Name of the parts' struct.
     pub part: &'static str,
     pub parts: Vec<Fields>,
+    /// What follows the body.
+    pub blocks: Vec<u8>,
     pub bytes: Vec<u8>,
 }
 
@@ -75,7 +77,8 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         Value::Object(map) => Fields(map),
         other => panic!("not an object: {other}"),
     };
-    let part = ["entry", "enrol", "enrolled", "heartbeat"].into_iter().find(|part| object.contains_key(*part));
+    let structs = ["entry", "enrol", "enrolled", "heartbeat", "operation", "effect"];
+    let part = structs.into_iter().find(|part| object.contains_key(*part));
     let parts = part.and_then(|part| object.remove(part)).unwrap_or(Value::Array(Vec::new()));
     let Value::Array(parts) = parts else { panic!("parts are an array") };
     Vector {
@@ -85,6 +88,7 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         header: object.remove("header").map_or(Fields(Map::new()), fields),
         part: part.unwrap_or("none"),
         parts: parts.into_iter().map(fields).collect(),
+        blocks: if object.contains_key("blocks") { unhex(&text(&object, "blocks")) } else { Vec::new() },
         bytes: unhex(&text(&object, "bytes")),
     }
 }
