@@ -101,6 +101,15 @@ _Static_assert(sizeof(struct ws_globals) == 40, "globals");
 	X(relayed)           /* node to node, by destination */                            \
 	X(heartbeat)         /* heartbeats recorded */                                     \
 	X(session_over)      /* heartbeats of sessions that are over */                    \
+	X(read)              /* READ answered with what the key has */                     \
+	X(written)           /* WRITE and DELETE at the head */                            \
+	X(unmet)             /* those whose condition did not hold */                      \
+	X(repeated)          /* those that had been decided before */                      \
+	X(applied)           /* APPLY with a newer version */                              \
+	X(overtaken)         /* APPLY that was not */                                      \
+	X(missing)           /* no such key */                                             \
+	X(no_room)           /* the value is longer than the packet */                     \
+	X(moved)             /* the sender knows another chain */                          \
 	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
 	X(handed_up_lost)    /* XDP: those that found its ring full */
 
@@ -116,9 +125,9 @@ enum ws_counter {
 #define WS_THREAD_LANES 16
 
 struct ws_counters {
-	ws_u64 of[64]; /* WS_COUNTERS of them are used: whole cache lines */
+	ws_u64 of[128]; /* WS_COUNTERS of them are used: whole cache lines */
 };
-_Static_assert(WS_COUNTERS <= 64, "counters of a lane");
+_Static_assert(WS_COUNTERS <= 128, "counters of a lane");
 
 /* What to do with the packet, which has been rewritten in place. */
 enum ws_action {

@@ -15,6 +15,13 @@ int ws_process_copy(struct ws_switch *sw, void *packet, ws_u32 length)
 	return ws_make_copy(sw, packet, (ws_u8 *)packet + length, length);
 }
 
+int ws_process_seal(struct ws_switch *sw, ws_u16 receiver, void *packet, ws_u32 length)
+{
+	if (!ws_half_load(&ws_globals(sw)->authenticated))
+		return 1;
+	return ws_sign(sw, receiver, packet, (ws_u8 *)packet + WS_HEADER_BYTES, (ws_u8 *)packet + length, length);
+}
+
 ws_u32 ws_counter_count(void) { return WS_COUNTERS; }
 
 const char *ws_counter_name(ws_u32 counter)

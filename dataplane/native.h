@@ -11,6 +11,9 @@ struct ws_verdict ws_process(struct ws_switch *sw, void *packet, ws_u32 length, 
 /* The JOIN for `verdict.copy`, made of a copy of the packet, of `verdict.length` bytes. 0: it must not be sent. */
 int ws_process_copy(struct ws_switch *sw, void *packet, ws_u32 length);
 
+/* Signs a packet of the daemon's own for a receiver, while packets are signed. 0: it must not be sent. */
+int ws_process_seal(struct ws_switch *sw, ws_u16 receiver, void *packet, ws_u32 length);
+
 /* Counters by number, 0 to ws_counter_count() - 1: drop reasons, then outcomes. */
 ws_u32 ws_counter_count(void);
 const char *ws_counter_name(ws_u32 counter);

@@ -16,6 +16,7 @@
 #ifndef WAYSIDE_PACKET_H
 #define WAYSIDE_PACKET_H
 
+#include "chain.h"
 #include "fission.h"
 
 /* The drop reason of bytes that are no packet of this protocol, or 0. `end` bounds what may be read. */
@@ -29,7 +30,7 @@ WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 l
 		return WS_DROP_REASON_FOREIGN_VERSION;
 	ws_u8 service = ws_header_service(packet);
 	ws_u8 count = ws_header_count(packet);
-	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK)
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_CHAIN)
 		return WS_DROP_REASON_UNKNOWN_SERVICE;
 	ws_u32 bytes = ws_packet_bytes(service, ws_header_kind(packet), count);
 	if (!bytes)
@@ -214,7 +215,14 @@ WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 
 WS_INLINE enum ws_action ws_dispatch(struct ws_turn *turn)
 {
-	return ws_header_service(turn->header) == WS_SERVICE_LOCK ? ws_on_lock(turn) : ws_on_fabric(turn);
+	switch (ws_header_service(turn->header)) {
+	case WS_SERVICE_LOCK:
+		return ws_on_lock(turn);
+	case WS_SERVICE_CHAIN:
+		return ws_on_chain(turn);
+	default:
+		return ws_on_fabric(turn);
+	}
 }
 
 /* What becomes of a packet, of which nothing has been checked yet. */

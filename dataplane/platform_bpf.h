@@ -9,7 +9,7 @@
 
 #include <linux/bpf.h>
 
-#include "memory.h"
+#include "items.h"
 
 #define SEC(name) __attribute__((section(name), used))
 #define WS_UINT(name, value) int(*name)[value]
@@ -48,19 +48,60 @@ struct {
 	WS_TYPE(value, struct ws_counters);
 } counters SEC(".maps");
 
+/* The chain service's. The loader sets max_entries of all three. */
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_bucket);
+} buckets SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_item);
+} items SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_lane);
+} lanes SEC(".maps");
+
 /* Each is a map of one value, mapped into the daemon's memory too, which programs address without looking it up: a call
  * less, and what a call costs in registers. Linux 6.1 takes values of up to 4 MiB: `keys` do not fit. */
 struct ws_region regions[WS_REGIONS] SEC(".bss.regions");
 struct ws_node nodes[WS_NODES] SEC(".bss.nodes");
 struct ws_globals globals SEC(".bss.globals");
+struct ws_group groups[WS_GROUPS] SEC(".bss.groups");
+struct ws_store store SEC(".bss.store");
 
 /* A switch as one packet sees it: what is looked up once. */
 struct ws_switch {
 	struct ws_counters *counters;
+	ws_u32 owner; /* of the locks that this CPU takes */
 };
 
 WS_INLINE ws_u64 ws_word_load(ws_u64 *word) { return *(volatile ws_u64 *)word; }
 WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { *(volatile ws_u64 *)word = x; }
+
+/* Counts up, and returns what it is then. */
+WS_INLINE ws_u64 ws_word_next(ws_u64 *word) { return __sync_fetch_and_add(word, 1) + 1; }
+
+/* What was read before is not read later: an atomic operation on this CPU's own stack, since BPF has no barrier. */
+WS_INLINE void ws_read_barrier(void)
+{
+	ws_u64 own = 0;
+
+	__sync_fetch_and_add(&own, 1);
+	asm volatile("" : : "r"(own) : "memory");
+}
+
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return *(volatile ws_u32 *)half; }
 WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { *(volatile ws_u32 *)half = x; }
 
@@ -148,6 +189,39 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
 {
 	return bpf_map_lookup_elem(&slots, &index);
+}
+
+WS_INLINE struct ws_store *ws_store(struct ws_switch *sw)
+{
+	(void)sw;
+	return &store;
+}
+
+WS_INLINE struct ws_group *ws_group_at(struct ws_switch *sw, ws_u16 group)
+{
+	(void)sw;
+	return &groups[ws_index(group)];
+}
+
+WS_INLINE ws_u16 ws_owner(struct ws_switch *sw) { return (ws_u16)sw->owner; }
+
+/* These are 0 where the memory ends before them. */
+WS_INLINE struct ws_bucket *ws_bucket_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+WS_INLINE struct ws_item *ws_item_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&items, &index);
+}
+
+WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&lanes, &index);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef WAYSIDE_PLATFORM_H
 #define WAYSIDE_PLATFORM_H
 
-#include "memory.h"
+#include "items.h"
 
 /* A switch as one thread sees it. */
 struct ws_switch {
@@ -16,6 +16,16 @@ struct ws_switch {
 	ws_u32 slot_count;
 	ws_u32 alone;  /* not 0: no other thread counts in `counters` */
 	ws_u64 now_us; /* read after the packet was received, by the clock that `lease_end_us` is of */
+	/* The chain service's. */
+	struct ws_group *groups; /* WS_GROUPS of them */
+	struct ws_bucket *buckets;
+	struct ws_item *items;
+	struct ws_lane *lanes;
+	struct ws_store *store;
+	ws_u32 bucket_count;
+	ws_u32 item_count;
+	ws_u32 lane_count;
+	ws_u32 owner; /* of the locks that this thread takes: not 0, and no other thread's or CPU's */
 };
 
 /* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
@@ -31,6 +41,13 @@ WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 }
 
 WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { __atomic_store_n(word, x, __ATOMIC_RELEASE); }
+
+/* Counts up, and returns what it is then. */
+WS_INLINE ws_u64 ws_word_next(ws_u64 *word) { return __atomic_add_fetch(word, 1, __ATOMIC_RELAXED); }
+
+/* What was read before is not read later. */
+WS_INLINE void ws_read_barrier(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
 WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { __atomic_store_n(half, x, __ATOMIC_RELEASE); }
 
@@ -77,6 +94,26 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 WS_INLINE struct ws_slot *ws_slot_at(struct ws_switch *sw, ws_u32 index)
 {
 	return index < sw->slot_count ? &sw->slots[index] : 0;
+}
+
+WS_INLINE struct ws_store *ws_store(struct ws_switch *sw) { return sw->store; }
+WS_INLINE struct ws_group *ws_group_at(struct ws_switch *sw, ws_u16 group) { return &sw->groups[group]; }
+WS_INLINE ws_u16 ws_owner(struct ws_switch *sw) { return (ws_u16)sw->owner; }
+
+/* These are 0 where the memory ends before them. */
+WS_INLINE struct ws_bucket *ws_bucket_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->bucket_count ? &sw->buckets[index] : 0;
+}
+
+WS_INLINE struct ws_item *ws_item_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->item_count ? &sw->items[index] : 0;
+}
+
+WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->lane_count ? &sw->lanes[index] : 0;
 }
 
 #endif

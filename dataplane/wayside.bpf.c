@@ -157,6 +157,7 @@ WS_INLINE int find_switch(struct ws_switch *sw)
 	ws_u32 lane = WS_THREAD_LANES + bpf_get_smp_processor_id();
 
 	sw->counters = bpf_map_lookup_elem(&counters, &lane);
+	sw->owner = 1 + lane;
 	return sw->counters != 0;
 }
 

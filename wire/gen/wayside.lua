@@ -9,7 +9,7 @@ local names = {}
 names.service = { [0] = "fabric", [1] = "lock", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
-names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install" }
+names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
@@ -101,7 +101,8 @@ f.operation_lane = ProtoField.uint8("wayside.operation.lane", "lane", base.DEC, 
 f.operation_condition = ProtoField.uint8("wayside.operation.condition", "condition", base.DEC, names.condition, nil, "what must hold of the item")
 f.operation_flags = ProtoField.uint16("wayside.operation.flags", "flags", base.HEX, nil, nil, "value flags")
 f.operation_flags_present = ProtoField.bool("wayside.operation.flags.present", "present", 16, nil, 0x1, "the key has a value")
-f.operation_reserved = ProtoField.bytes("wayside.operation.reserved", "reserved", base.NONE, "zero")
+f.operation_check = ProtoField.uint64("wayside.operation.check", "check", base.DEC, nil, nil, "47 further bits of the hash: two names of one key differ here")
+f.operation_reserved = ProtoField.uint64("wayside.operation.reserved", "reserved", base.DEC, nil, nil, "zero")
 
 f.effect_key_high = ProtoField.uint64("wayside.effect.key_high", "key_high", base.HEX, nil, nil, "high half of the 128-bit hash of namespace and name")
 f.effect_key_low = ProtoField.uint64("wayside.effect.key_low", "key_low", base.HEX, nil, nil, "low half of it")
@@ -119,6 +120,18 @@ f.effect_flags_present = ProtoField.bool("wayside.effect.flags.present", "presen
 f.effect_own_sequence = ProtoField.uint64("wayside.effect.own_sequence", "own_sequence", base.DEC, nil, nil, "of the version that this operation made, or met")
 f.effect_own_epoch = ProtoField.uint32("wayside.effect.own_epoch", "own_epoch", base.DEC, nil, nil, "of that version")
 f.effect_reserved = ProtoField.uint32("wayside.effect.reserved", "reserved", base.DEC, nil, nil, "zero")
+
+f.routes_first = ProtoField.uint16("wayside.routes.first", "first", base.DEC, nil, nil, "the page's first group, counted within the namespace")
+f.routes_base = ProtoField.uint16("wayside.routes.base", "base", base.DEC, nil, nil, "number of the namespace's first group")
+f.routes_groups = ProtoField.uint16("wayside.routes.groups", "groups", base.DEC, nil, nil, "groups of the namespace")
+f.routes_reserved = ProtoField.bytes("wayside.routes.reserved", "reserved", base.NONE, "zero")
+
+f.route_epoch = ProtoField.uint32("wayside.route.epoch", "epoch", base.DEC, nil, nil, "of the group's chain")
+f.route_head_address = ProtoField.uint32("wayside.route.head_address", "head_address", base.DEC, nil, nil, "IPv4 address of the switch that takes writes")
+f.route_tail_address = ProtoField.uint32("wayside.route.tail_address", "tail_address", base.DEC, nil, nil, "IPv4 address of the switch that is read from")
+f.route_head_port = ProtoField.uint16("wayside.route.head_port", "head_port", base.DEC, nil, nil, "its UDP port")
+f.route_tail_port = ProtoField.uint16("wayside.route.tail_port", "tail_port", base.DEC, nil, nil, "its UDP port")
+f.route_reserved = ProtoField.bytes("wayside.route.reserved", "reserved", base.NONE, "zero")
 
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
@@ -222,7 +235,8 @@ function dissect.operation(buffer, tree)
   tree:add(f.operation_condition, buffer(45, 1))
   branch = tree:add(f.operation_flags, buffer(46, 2))
   branch:add(f.operation_flags_present, buffer(46, 2))
-  tree:add(f.operation_reserved, buffer(48, 16))
+  tree:add(f.operation_check, buffer(48, 8))
+  tree:add(f.operation_reserved, buffer(56, 8))
 end
 
 function dissect.effect(buffer, tree)
@@ -243,6 +257,22 @@ function dissect.effect(buffer, tree)
   tree:add(f.effect_own_sequence, buffer(48, 8))
   tree:add(f.effect_own_epoch, buffer(56, 4))
   tree:add(f.effect_reserved, buffer(60, 4))
+end
+
+function dissect.routes(buffer, tree)
+  tree:add(f.routes_first, buffer(0, 2))
+  tree:add(f.routes_base, buffer(2, 2))
+  tree:add(f.routes_groups, buffer(4, 2))
+  tree:add(f.routes_reserved, buffer(6, 58))
+end
+
+function dissect.route(buffer, tree)
+  tree:add(f.route_epoch, buffer(0, 4))
+  tree:add(f.route_head_address, buffer(4, 4))
+  tree:add(f.route_tail_address, buffer(8, 4))
+  tree:add(f.route_head_port, buffer(12, 2))
+  tree:add(f.route_tail_port, buffer(14, 2))
+  tree:add(f.route_reserved, buffer(16, 16))
 end
 
 -- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
@@ -287,6 +317,8 @@ local body_of = {
     [5] = { name = "ANSWER", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
     [6] = { name = "INSERT", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },
     [7] = { name = "INSTALL", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
+    [8] = { name = "MAP", bytes = 64, blocks = true, title = "Routes", dissect = dissect.routes },
+    [9] = { name = "ROUTES", bytes = 64, blocks = true, title = "Routes", dissect = dissect.routes },
   },
 }
 

@@ -82,6 +82,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
 #define WS_OPERATION_BYTES 64                /* What a client asks of the chain of a key. */
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
+#define WS_ROUTES_BYTES 64                   /* Where the groups of a namespace are: a page, with a route in each block. */
+#define WS_ROUTE_BYTES 32                    /* Where a group is. All zeros: not known. */
 
 /* Services. */
 #define WS_SERVICE_FABRIC 0                  /* Sessions. */
@@ -128,6 +130,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_CHAIN_ANSWER 5                    /* tail, or whoever refuses, to client */
 #define WS_CHAIN_INSERT 6                    /* client to head's daemon: the key of this name is to exist */
 #define WS_CHAIN_INSTALL 7                   /* daemon to the next switch's daemon: have this key */
+#define WS_CHAIN_MAP 8                       /* client to daemon: where are the groups from `first` on? */
+#define WS_CHAIN_ROUTES 9                    /* daemon to client: as many as the question had blocks */
 
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
@@ -371,7 +375,8 @@ WS_INLINE void ws_heartbeat_set_incarnation(void *heartbeat, ws_u64 x) { ws_stor
 #define WS_OPERATION_LANE_AT 44              /* which of the client's writes under way: one at a time in each */
 #define WS_OPERATION_CONDITION_AT 45         /* what must hold of the item */
 #define WS_OPERATION_FLAGS_AT 46             /* value flags */
-#define WS_OPERATION_RESERVED_AT 48          /* 16 bytes: zero */
+#define WS_OPERATION_CHECK_AT 48             /* 47 further bits of the hash: two names of one key differ here */
+#define WS_OPERATION_RESERVED_AT 56          /* zero */
 WS_INLINE ws_u64 ws_operation_key_high(const void *operation) { return ws_load64((const ws_u8 *)operation + 0); }
 WS_INLINE void ws_operation_set_key_high(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 0, x); }
 WS_INLINE ws_u64 ws_operation_key_low(const void *operation) { return ws_load64((const ws_u8 *)operation + 8); }
@@ -396,6 +401,8 @@ WS_INLINE ws_u8 ws_operation_condition(const void *operation) { return ws_load8(
 WS_INLINE void ws_operation_set_condition(void *operation, ws_u8 x) { ws_store8((ws_u8 *)operation + 45, x); }
 WS_INLINE ws_u16 ws_operation_flags(const void *operation) { return ws_load16((const ws_u8 *)operation + 46); }
 WS_INLINE void ws_operation_set_flags(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 46, x); }
+WS_INLINE ws_u64 ws_operation_check(const void *operation) { return ws_load64((const ws_u8 *)operation + 48); }
+WS_INLINE void ws_operation_set_check(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 48, x); }
 
 /* effect, 64 bytes. What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_EFFECT_KEY_HIGH_AT 0              /* high half of the 128-bit hash of namespace and name */
@@ -441,6 +448,36 @@ WS_INLINE ws_u64 ws_effect_own_sequence(const void *effect) { return ws_load64((
 WS_INLINE void ws_effect_set_own_sequence(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 48, x); }
 WS_INLINE ws_u32 ws_effect_own_epoch(const void *effect) { return ws_load32((const ws_u8 *)effect + 56); }
 WS_INLINE void ws_effect_set_own_epoch(void *effect, ws_u32 x) { ws_store32((ws_u8 *)effect + 56, x); }
+
+/* routes, 64 bytes. Where the groups of a namespace are: a page, with a route in each block. */
+#define WS_ROUTES_FIRST_AT 0                 /* the page's first group, counted within the namespace */
+#define WS_ROUTES_BASE_AT 2                  /* number of the namespace's first group */
+#define WS_ROUTES_GROUPS_AT 4                /* groups of the namespace */
+#define WS_ROUTES_RESERVED_AT 6              /* 58 bytes: zero */
+WS_INLINE ws_u16 ws_routes_first(const void *routes) { return ws_load16((const ws_u8 *)routes + 0); }
+WS_INLINE void ws_routes_set_first(void *routes, ws_u16 x) { ws_store16((ws_u8 *)routes + 0, x); }
+WS_INLINE ws_u16 ws_routes_base(const void *routes) { return ws_load16((const ws_u8 *)routes + 2); }
+WS_INLINE void ws_routes_set_base(void *routes, ws_u16 x) { ws_store16((ws_u8 *)routes + 2, x); }
+WS_INLINE ws_u16 ws_routes_groups(const void *routes) { return ws_load16((const ws_u8 *)routes + 4); }
+WS_INLINE void ws_routes_set_groups(void *routes, ws_u16 x) { ws_store16((ws_u8 *)routes + 4, x); }
+
+/* route, 32 bytes. Where a group is. All zeros: not known. */
+#define WS_ROUTE_EPOCH_AT 0                  /* of the group's chain */
+#define WS_ROUTE_HEAD_ADDRESS_AT 4           /* IPv4 address of the switch that takes writes */
+#define WS_ROUTE_TAIL_ADDRESS_AT 8           /* IPv4 address of the switch that is read from */
+#define WS_ROUTE_HEAD_PORT_AT 12             /* its UDP port */
+#define WS_ROUTE_TAIL_PORT_AT 14             /* its UDP port */
+#define WS_ROUTE_RESERVED_AT 16              /* 16 bytes: zero */
+WS_INLINE ws_u32 ws_route_epoch(const void *route) { return ws_load32((const ws_u8 *)route + 0); }
+WS_INLINE void ws_route_set_epoch(void *route, ws_u32 x) { ws_store32((ws_u8 *)route + 0, x); }
+WS_INLINE ws_u32 ws_route_head_address(const void *route) { return ws_load32((const ws_u8 *)route + 4); }
+WS_INLINE void ws_route_set_head_address(void *route, ws_u32 x) { ws_store32((ws_u8 *)route + 4, x); }
+WS_INLINE ws_u32 ws_route_tail_address(const void *route) { return ws_load32((const ws_u8 *)route + 8); }
+WS_INLINE void ws_route_set_tail_address(void *route, ws_u32 x) { ws_store32((ws_u8 *)route + 8, x); }
+WS_INLINE ws_u16 ws_route_head_port(const void *route) { return ws_load16((const ws_u8 *)route + 12); }
+WS_INLINE void ws_route_set_head_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 12, x); }
+WS_INLINE ws_u16 ws_route_tail_port(const void *route) { return ws_load16((const ws_u8 *)route + 14); }
+WS_INLINE void ws_route_set_tail_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 14, x); }
 
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
@@ -593,6 +630,9 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_CHAIN_DELETE:
 		case WS_CHAIN_INSERT:
 			return WS_HEADER_BYTES + WS_OPERATION_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		case WS_CHAIN_MAP:
+		case WS_CHAIN_ROUTES:
+			return WS_HEADER_BYTES + WS_ROUTES_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		default:
 			return 0;
 		}
@@ -668,6 +708,8 @@ WS_INLINE const char *ws_chain_kind_name(ws_u8 chain_kind)
 	case WS_CHAIN_ANSWER: return "answer";
 	case WS_CHAIN_INSERT: return "insert";
 	case WS_CHAIN_INSTALL: return "install";
+	case WS_CHAIN_MAP: return "map";
+	case WS_CHAIN_ROUTES: return "routes";
 	default: return "unknown";
 	}
 }

@@ -280,6 +280,12 @@ pub mod kind {
 
         /// Daemon to the next switch's daemon: have this key.
         pub const INSTALL: u8 = 7;
+
+        /// Client to daemon: where are the groups from `first` on?.
+        pub const MAP: u8 = 8;
+
+        /// Daemon to client: as many as the question had blocks.
+        pub const ROUTES: u8 = 9;
     }
 }
 
@@ -497,11 +503,15 @@ pub enum ChainKind {
     Insert = 6,
     /// Daemon to the next switch's daemon: have this key.
     Install = 7,
+    /// Client to daemon: where are the groups from `first` on?.
+    Map = 8,
+    /// Daemon to client: as many as the question had blocks.
+    Routes = 9,
 }
 
 impl ChainKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [ChainKind; 7] = [
+    pub const ALL: [ChainKind; 9] = [
         ChainKind::Read,
         ChainKind::Write,
         ChainKind::Delete,
@@ -509,6 +519,8 @@ impl ChainKind {
         ChainKind::Answer,
         ChainKind::Insert,
         ChainKind::Install,
+        ChainKind::Map,
+        ChainKind::Routes,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -521,6 +533,8 @@ impl ChainKind {
             ChainKind::Answer => "answer",
             ChainKind::Insert => "insert",
             ChainKind::Install => "install",
+            ChainKind::Map => "map",
+            ChainKind::Routes => "routes",
         }
     }
 }
@@ -537,6 +551,8 @@ impl TryFrom<u8> for ChainKind {
             5 => Ok(ChainKind::Answer),
             6 => Ok(ChainKind::Insert),
             7 => Ok(ChainKind::Install),
+            8 => Ok(ChainKind::Map),
+            9 => Ok(ChainKind::Routes),
             _ => Err(Unknown(number)),
         }
     }
@@ -557,6 +573,10 @@ pub enum Body {
     Operation,
     /// One [`Effect`](struct@Effect), and as many blocks as the header counts.
     Effect,
+    /// One [`Routes`](struct@Routes), and as many blocks as the header counts.
+    Routes,
+    /// One [`Route`](struct@Route).
+    Route,
 }
 
 impl Body {
@@ -569,6 +589,8 @@ impl Body {
             Body::Heartbeat => Heartbeat::BYTES,
             Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Routes => Routes::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Route => Route::BYTES,
         }
     }
 
@@ -577,7 +599,7 @@ impl Body {
         let count = count as usize;
         match self {
             Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,
-            Body::Operation | Body::Effect => count <= limits::MAX_BLOCKS,
+            Body::Operation | Body::Effect | Body::Routes => count <= limits::MAX_BLOCKS,
             _ => count == 0,
         }
     }
@@ -613,6 +635,7 @@ impl ChainKind {
         match self {
             ChainKind::Read | ChainKind::Write | ChainKind::Delete | ChainKind::Insert => Body::Operation,
             ChainKind::Apply | ChainKind::Answer | ChainKind::Install => Body::Effect,
+            ChainKind::Map | ChainKind::Routes => Body::Routes,
         }
     }
 }
@@ -1441,6 +1464,8 @@ pub struct Operation {
     pub condition: u8,
     /// Value flags.
     pub flags: u16,
+    /// 47 further bits of the hash: two names of one key differ here.
+    pub check: u64,
 }
 
 impl Operation {
@@ -1464,6 +1489,7 @@ impl Operation {
             lane: bytes[44],
             condition: bytes[45],
             flags: u16::from_be_bytes(*array(bytes, 46)),
+            check: u64::from_be_bytes(*array(bytes, 48)),
         }
     }
 
@@ -1483,7 +1509,8 @@ impl Operation {
         *array_mut(bytes, 44) = self.lane.to_be_bytes();
         *array_mut(bytes, 45) = self.condition.to_be_bytes();
         *array_mut(bytes, 46) = self.flags.to_be_bytes();
-        *array_mut(bytes, 48) = [0; 16];
+        *array_mut(bytes, 48) = self.check.to_be_bytes();
+        *array_mut(bytes, 56) = [0; 8];
     }
 }
 
@@ -1565,6 +1592,88 @@ impl Effect {
         *array_mut(bytes, 48) = self.own_sequence.to_be_bytes();
         *array_mut(bytes, 56) = self.own_epoch.to_be_bytes();
         *array_mut(bytes, 60) = [0; 4];
+    }
+}
+
+/// Where the groups of a namespace are: a page, with a route in each block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// The page's first group, counted within the namespace.
+    pub first: u16,
+    /// Number of the namespace's first group.
+    pub base: u16,
+    /// Groups of the namespace.
+    pub groups: u16,
+}
+
+impl Routes {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Routes {
+            first: u16::from_be_bytes(*array(bytes, 0)),
+            base: u16::from_be_bytes(*array(bytes, 2)),
+            groups: u16::from_be_bytes(*array(bytes, 4)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.first.to_be_bytes();
+        *array_mut(bytes, 2) = self.base.to_be_bytes();
+        *array_mut(bytes, 4) = self.groups.to_be_bytes();
+        *array_mut(bytes, 6) = [0; 58];
+    }
+}
+
+/// Where a group is. All zeros: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Of the group's chain.
+    pub epoch: u32,
+    /// IPv4 address of the switch that takes writes.
+    pub head_address: u32,
+    /// IPv4 address of the switch that is read from.
+    pub tail_address: u32,
+    /// Its UDP port.
+    pub head_port: u16,
+    /// Its UDP port.
+    pub tail_port: u16,
+}
+
+impl Route {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Route {
+            epoch: u32::from_be_bytes(*array(bytes, 0)),
+            head_address: u32::from_be_bytes(*array(bytes, 4)),
+            tail_address: u32::from_be_bytes(*array(bytes, 8)),
+            head_port: u16::from_be_bytes(*array(bytes, 12)),
+            tail_port: u16::from_be_bytes(*array(bytes, 14)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 4) = self.head_address.to_be_bytes();
+        *array_mut(bytes, 8) = self.tail_address.to_be_bytes();
+        *array_mut(bytes, 12) = self.head_port.to_be_bytes();
+        *array_mut(bytes, 14) = self.tail_port.to_be_bytes();
+        *array_mut(bytes, 16) = [0; 16];
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! * [`Node`]: what one process is to the cluster: its session, its lock requests and its agents.
 //! * [`controller`]: enrolment, leases, recovery.
+//! * [`chain`]: the key-value store.
 //! * [`memory`]: what the controller sees of a switch.
 //! * [`seal`]: whose packet it is: keys and tags.
 //!
@@ -15,6 +16,7 @@ extern crate alloc;
 mod agency;
 mod agent;
 mod books;
+pub mod chain;
 pub mod controller;
 mod fifo;
 mod joins;

@@ -3,6 +3,7 @@
 use crate::Port;
 use crate::seal::Sealer;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use wayside_wire::{BODY, Entry, Header, entry_at, limits};
 
 /// A packet for the switch.
@@ -10,12 +11,15 @@ use wayside_wire::{BODY, Entry, Header, entry_at, limits};
 pub struct Transmit<'a> {
     /// Local port to send it from; 0: the agent port.
     pub port: Port,
+    /// The switch that is to get it; `None`: the session's.
+    pub to: Option<SocketAddrV4>,
     /// UDP payload.
     pub packet: &'a [u8],
 }
 
 struct Frame {
     port: Port,
+    to: Option<SocketAddrV4>,
     bytes: usize,
     packet: [u8; limits::MAX_PACKET_BYTES],
 }
@@ -27,7 +31,7 @@ impl Frame {
         if let Some(sealer) = sealer {
             sealer.seal(packet);
         }
-        Transmit { port: self.port, packet }
+        Transmit { port: self.port, to: self.to, packet }
     }
 }
 
@@ -88,6 +92,7 @@ impl Draft<'_> {
         let header = Header { count: self.count as u8, ..header };
         header.write(&mut self.frame.packet);
         self.frame.port = port;
+        self.frame.to = None;
         self.frame.bytes = entry_at(self.count);
         *self.bytes += self.frame.bytes;
         *self.len += 1;
@@ -127,8 +132,21 @@ impl Outbox {
 
     /// A packet with a body of its own, written by `body` behind the header.
     pub fn body(&mut self, port: Port, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
+        self.body_to(None, port, header, bytes, body);
+    }
+
+    /// The same, for a switch that need not be the session's.
+    pub fn body_to(
+        &mut self,
+        to: Option<SocketAddrV4>,
+        port: Port,
+        header: Header,
+        bytes: usize,
+        body: impl FnOnce(&mut [u8], usize),
+    ) {
         let Draft { frame, len, bytes: waiting, .. } = self.now.draft();
         frame.port = port;
+        frame.to = to;
         frame.bytes = BODY + bytes;
         let packet = &mut frame.packet[..BODY + bytes];
         header.write(packet);
@@ -224,7 +242,7 @@ impl Default for Outbox {
 }
 
 fn empty_frames(count: usize) -> Vec<Frame> {
-    (0..count).map(|_| Frame { port: 0, bytes: 0, packet: [0; limits::MAX_PACKET_BYTES] }).collect()
+    (0..count).map(|_| Frame { port: 0, to: None, bytes: 0, packet: [0; limits::MAX_PACKET_BYTES] }).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::zeroed::Zeroed;
 /// `WS_THREAD_LANES` of `dataplane/memory.h`. In the XDP switch's map the lanes of CPUs follow.
 pub(crate) const THREAD_LANES: usize = 16;
 /// Counters of a lane, rounded up to whole cache lines of 8: `struct ws_counters`.
-pub(crate) const LANE: usize = 64;
+pub(crate) const LANE: usize = 128;
 
 pub(crate) struct Counters {
     lanes: Zeroed<AtomicU64>,
@@ -31,8 +31,8 @@ impl Counters {
         Ok(Counters { lanes: Zeroed::map(map, lanes * LANE)? })
     }
 
-    /// Where this thread counts, and whether it is the only one.
-    pub(crate) fn lane(&self) -> (*const AtomicU64, bool) {
+    /// Where this thread counts, whether it is the only one, and the lane's number.
+    pub(crate) fn lane(&self) -> (*const AtomicU64, bool, u32) {
         const NONE: usize = usize::MAX;
         const SHARED: usize = THREAD_LANES - 1;
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -44,7 +44,7 @@ impl Counters {
             lane = NEXT.fetch_add(1, Ordering::Relaxed).min(SHARED);
             LANE_OF_THREAD.set(lane);
         }
-        (self.lanes[lane * LANE..].as_ptr(), lane != SHARED)
+        (self.lanes[lane * LANE..].as_ptr(), lane != SHARED, lane as u32)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {

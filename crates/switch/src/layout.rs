@@ -50,6 +50,66 @@ pub(crate) struct Region {
     pub(crate) reserved: AtomicU32,
 }
 
+/// One version of an item.
+#[repr(C)]
+pub(crate) struct ItemVersion {
+    pub(crate) sequence: AtomicU64,
+    pub(crate) shape: AtomicU64,
+}
+
+/// Words of the longest value.
+pub(crate) const VALUE_WORDS: usize = 16;
+
+/// One key, with two versions.
+#[repr(C)]
+pub(crate) struct Item {
+    pub(crate) lock: AtomicU64,
+    pub(crate) key_high: AtomicU64,
+    pub(crate) key_low: AtomicU64,
+    pub(crate) name: AtomicU64,
+    pub(crate) versions: [ItemVersion; 2],
+    pub(crate) values: [[AtomicU64; VALUE_WORDS]; 2],
+}
+
+/// `WS_BUCKET_PLACES`.
+pub(crate) const BUCKET_PLACES: usize = 8;
+
+/// Places of keys.
+#[repr(C)]
+pub(crate) struct Bucket {
+    pub(crate) places: [AtomicU64; BUCKET_PLACES],
+}
+
+/// Group numbers have 16 bits: the table holds all of them.
+pub(crate) const GROUPS: usize = 65_536;
+
+/// This switch in a group's chain.
+#[repr(C)]
+pub(crate) struct Group {
+    pub(crate) place: AtomicU64,
+    pub(crate) sequence: AtomicU64,
+    pub(crate) namespace: AtomicU32,
+    pub(crate) reserved: AtomicU32,
+}
+
+/// One of a client's lanes.
+#[repr(C)]
+pub(crate) struct Lane {
+    pub(crate) lock: AtomicU64,
+    pub(crate) request: AtomicU64,
+    pub(crate) own_sequence: AtomicU64,
+    pub(crate) own_epoch: AtomicU32,
+    pub(crate) outcome: AtomicU32,
+}
+
+/// `struct ws_store`: what is one for the switch in the chain service.
+#[repr(C)]
+pub(crate) struct Own {
+    pub(crate) seed: AtomicU64,
+    pub(crate) bucket_mask: AtomicU32,
+    pub(crate) handle: AtomicU32,
+}
+
 /// What is one for the switch.
 #[repr(C)]
 pub(crate) struct Globals {
@@ -76,6 +136,16 @@ pub(crate) struct View {
     pub(crate) alone: u32,
     /// By the clock of `lease_end_us`.
     pub(crate) now_us: u64,
+    pub(crate) groups: *const Group,
+    pub(crate) buckets: *const Bucket,
+    pub(crate) items: *const Item,
+    pub(crate) lanes: *const Lane,
+    pub(crate) own: *const Own,
+    pub(crate) bucket_count: u32,
+    pub(crate) item_count: u32,
+    pub(crate) lane_count: u32,
+    /// 1 + number of the lane that this thread counts in.
+    pub(crate) owner: u32,
 }
 
 /// `struct ws_verdict`.
@@ -97,7 +167,12 @@ const _: () = {
     assert!(size_of::<Region>() == 16);
     assert!(size_of::<Keys>() == 80);
     assert!(size_of::<Globals>() == 40);
-    assert!(size_of::<View>() == 64 || size_of::<usize>() != 8);
+    assert!(size_of::<Item>() == 320);
+    assert!(size_of::<Bucket>() == 64);
+    assert!(size_of::<Group>() == 24);
+    assert!(size_of::<Lane>() == 32);
+    assert!(size_of::<Own>() == 16);
+    assert!(size_of::<View>() == 120 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 
@@ -114,6 +189,12 @@ unsafe extern "C" {
         context: *mut core::ffi::c_void,
     ) -> RawVerdict;
     pub(crate) fn ws_process_copy(view: *const View, packet: *mut u8, length: u32) -> core::ffi::c_int;
+    pub(crate) fn ws_process_seal(
+        view: *const View,
+        receiver: u16,
+        packet: *mut u8,
+        length: u32,
+    ) -> core::ffi::c_int;
     pub(crate) fn ws_counter_count() -> u32;
     pub(crate) fn ws_counter_name(counter: u32) -> *const core::ffi::c_char;
 }

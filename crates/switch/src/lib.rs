@@ -9,6 +9,7 @@ mod clock;
 mod counters;
 mod layout;
 mod memory;
+mod store;
 mod verdict;
 #[cfg(feature = "xdp")]
 pub mod xdp;
@@ -17,6 +18,7 @@ mod zeroed;
 use std::net::SocketAddrV4;
 
 pub use memory::{RegionError, SwitchConfig};
+pub use store::StoreConfig;
 pub use verdict::{Action, Verdict};
 
 use wayside_protocol::Time;
@@ -26,13 +28,18 @@ use layout::View;
 /// One switch: its memory, its counters, and the core that decides.
 pub struct Switch {
     memory: memory::Memory,
+    store: store::Store,
     counters: counters::Counters,
 }
 
 impl Switch {
     /// An empty switch: no namespace, no node, epoch 0, not serving.
     pub fn new(config: SwitchConfig) -> Switch {
-        Switch { memory: memory::Memory::new(config), counters: counters::Counters::new() }
+        Switch {
+            memory: memory::Memory::new(config),
+            store: store::Store::new(StoreConfig::default()),
+            counters: counters::Counters::new(),
+        }
     }
 
     /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place. `now` was read after the
@@ -96,6 +103,19 @@ impl Switch {
         unsafe { layout::ws_process_copy(&self.view(Time(0)), packet.as_mut_ptr(), length) != 0 }
     }
 
+    /// Signs a packet of the daemon's own for this handle, while packets are signed. False: it has no key, and must not
+    /// get it.
+    ///
+    /// # Panics
+    /// If the packet is no whole number of 32 bytes, or shorter than 64.
+    #[must_use]
+    pub fn seal(&self, handle: u16, packet: &mut [u8]) -> bool {
+        assert!(packet.len() >= 64 && packet.len().is_multiple_of(32), "not a packet");
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        // SAFETY: as in `process`; the header and what follows it are there.
+        unsafe { layout::ws_process_seal(&self.view(Time(0)), handle, packet.as_mut_ptr(), length) != 0 }
+    }
+
     /// Where a node is to be reached: at its agent port, if `port` is 0. `None` if the handle was never given out.
     pub fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
         self.memory.address(handle, port)
@@ -116,7 +136,8 @@ impl Switch {
     }
 
     fn view(&self, now: Time) -> View {
-        let (counters, alone) = self.counters.lane();
+        let (counters, alone, lane) = self.counters.lane();
+        let count = |length: usize| u32::try_from(length).expect("capacities are u32");
         View {
             slots: self.memory.slots.as_ptr(),
             regions: self.memory.regions.as_ptr(),
@@ -124,9 +145,18 @@ impl Switch {
             keys: self.memory.keys.as_ptr(),
             globals: self.memory.globals.as_ptr(),
             counters,
-            slot_count: u32::try_from(self.memory.slots.len()).expect("capacity is a u32"),
+            slot_count: count(self.memory.slots.len()),
             alone: alone.into(),
             now_us: now.0,
+            groups: self.store.groups.as_ptr(),
+            buckets: self.store.buckets.as_ptr(),
+            items: self.store.items.as_ptr(),
+            lanes: self.store.lanes.as_ptr(),
+            own: self.store.own.as_ptr(),
+            bucket_count: count(self.store.buckets.len()),
+            item_count: count(self.store.items.len()),
+            lane_count: count(self.store.lanes.len()),
+            owner: 1 + lane,
         }
     }
 }

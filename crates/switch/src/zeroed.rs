@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use crate::layout::{Globals, Keys, Node, Region, Slot};
+use crate::layout::{Bucket, Globals, Group, Item, Keys, Lane, Node, Own, Region, Slot};
 
 /// Types made of atomics alone, for which all zeros is a value.
 ///
@@ -23,6 +23,16 @@ unsafe impl Zeroable for Region {}
 unsafe impl Zeroable for Globals {}
 // SAFETY: as above.
 unsafe impl Zeroable for Keys {}
+// SAFETY: as above.
+unsafe impl Zeroable for Item {}
+// SAFETY: as above.
+unsafe impl Zeroable for Bucket {}
+// SAFETY: as above.
+unsafe impl Zeroable for Group {}
+// SAFETY: as above.
+unsafe impl Zeroable for Lane {}
+// SAFETY: as above.
+unsafe impl Zeroable for Own {}
 // SAFETY: an atomic integer.
 unsafe impl Zeroable for AtomicU64 {}
 

@@ -4,15 +4,18 @@
 //! * `alone.rs`: the same for a lock that nobody else wants: its grant, its release and the answer to that.
 //! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
 //! * `census.rs`: the node's part in recovery.
+//! * `chain.rs`: reads and writes of keys.
 
 mod agents;
 mod alone;
 mod census;
+mod chain;
 mod requests;
 
 use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
 use crate::books::{Book, Books};
+use crate::chain::{Client as ChainClient, Told};
 use crate::fifo::Fifo;
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
@@ -142,6 +145,13 @@ pub enum Event {
         /// Which.
         request: RequestId,
     },
+    /// Something became of a request for a key.
+    Chain {
+        /// Which.
+        request: RequestId,
+        /// What.
+        told: Told,
+    },
     /// The session is over; every request was lost. A new node must enrol.
     SessionLost,
     /// The session ended as asked.
@@ -210,6 +220,7 @@ pub struct Node {
     local: VecDeque<Party>,
     nonce: u64,
     reports: census::Reports,
+    chain: ChainClient,
     dropped: u64,
 }
 
@@ -235,6 +246,7 @@ impl Node {
         Node {
             session: Session::new(config.clone()),
             sealer: None,
+            chain: ChainClient::new(config.retransmit_us, config.retransmit_most_us),
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
             config,
@@ -302,6 +314,9 @@ impl Node {
     /// lock.
     pub fn on_tick(&mut self, now: Time) {
         self.end_if_over(now);
+        if self.chain.next_timer() <= now {
+            self.on_chain_tick(now);
+        }
         while !self.out.is_full() {
             if self.session.due() <= now {
                 self.on_session_tick(now);
@@ -325,6 +340,7 @@ impl Node {
         }
         let Node { timers, requests, agency, .. } = self;
         let next = timers.next(|at, due| is_current(requests, &agency.books, at, due)).min(self.session.due());
+        let next = next.min(self.chain.next_timer());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -426,6 +442,10 @@ impl Node {
         if header.namespace != info.namespace {
             return Err(DropReason::UnknownNamespace);
         }
+        if header.service == service::CHAIN {
+            self.on_chain(now, &header_of(packet)?, packet);
+            return Ok(());
+        }
         if header.kind == kind::lock::CENSUS {
             return self.on_census(now, &header_of(packet)?, packet);
         }
@@ -497,6 +517,7 @@ impl Node {
             Some(Change::Enrolled) => {
                 if let Some(&info) = self.session.info() {
                     self.requests.start(info.incarnation, self.config.first_request);
+                    self.chain.start(info.incarnation, self.config.first_request);
                     self.events.push(Event::Enrolled(info));
                 }
             }
@@ -523,6 +544,8 @@ impl Node {
             .collect();
         lost.sort_unstable();
         lost.into_iter().for_each(|request| self.events.push(Event::Lost { request }));
+        self.chain.lose_everything();
+        self.tell_chain();
         self.agency.clear();
         self.dead.clear();
         self.timers.clear();

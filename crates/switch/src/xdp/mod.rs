@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v4/`: they survive this process, which finds
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v6/`: they survive this process, which finds
 //! them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v4`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v6`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -21,10 +21,11 @@ mod upcalls;
 
 use crate::clock::Ticks;
 use crate::counters::{self, Counters};
-use crate::layout::{NODES, REGIONS};
+use crate::layout::{GROUPS, NODES, REGIONS};
 use crate::memory::Memory;
 use crate::zeroed::{Zeroable, Zeroed};
-use crate::{Switch, SwitchConfig};
+use crate::store::Store;
+use crate::{StoreConfig, Switch, SwitchConfig};
 use interfaces::{Interface, Mode};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder};
@@ -39,15 +40,17 @@ pub use upcalls::{Upcall, Upcalls};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
-/// Version of everything that is pinned: `dataplane/memory.h` and `ways.h`. A change of a layout takes the next one.
-const LAYOUT: &str = "v4";
+/// Version of everything that is pinned: `dataplane/memory.h`, `items.h` and `ways.h`. A change of a layout takes the next one.
+const LAYOUT: &str = "v6";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 6] = ["slots", "regions", "nodes", "keys", "globals", "counters"];
+const PINNED: [&str; 11] = [
+    "slots", "regions", "nodes", "keys", "globals", "counters", "groups", "buckets", "items", "lanes", "store",
+];
 
 /// What a switch at the hook is made of.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub struct Options {
     pub listen: SocketAddrV4,
     /// As for a switch in userspace.
     pub config: SwitchConfig,
+    /// The chain service's memory.
+    pub store: StoreConfig,
     /// Where pins lie: a directory of bpffs, which is mounted there if need be.
     pub directory: PathBuf,
 }
@@ -86,12 +91,12 @@ impl Hook {
             .filter(|layout| **layout != pins)
             .for_each(|layout| remove_layout(layout));
         fs::create_dir_all(pins.join("links"))?;
-        let resumed = reusable(&pins, options.config.slots);
+        let resumed = reusable(&pins, options);
         if !resumed {
             PINNED.iter().for_each(|name| remove_file(&pins.join(name)));
         }
         let object = load(options, &pins)?;
-        let switch = map_switch(&object, options.config)?;
+        let switch = map_switch(&object, options)?;
         Ok((Hook { object, pins, links: Vec::new(), mode: None, resumed }, switch))
     }
 
@@ -324,6 +329,9 @@ fn load(options: &Options, pins: &Path) -> io::Result<Object> {
         let table = table_of(&name);
         let done = match table {
             "slots" => map.set_max_entries(options.config.slots),
+            "buckets" => map.set_max_entries(options.store.buckets()),
+            "items" => map.set_max_entries(options.store.items()),
+            "lanes" => map.set_max_entries(options.store.lanes()),
             "counters" => map.set_max_entries(lanes()),
             "pairs" => map.set_inner_map_fd(pair.as_fd()),
             _ if name.ends_with(".rodata") => {
@@ -343,13 +351,14 @@ fn load(options: &Options, pins: &Path) -> io::Result<Object> {
 }
 
 /// Whether an earlier process has left memory of this size. Half of it, after a crash in between, is none.
-fn reusable(pins: &Path, slots: u32) -> bool {
+fn reusable(pins: &Path, options: &Options) -> bool {
     let entries = |name: &str| {
         let map = MapHandle::from_pinned_path(pins.join(name)).ok()?;
         Some(map.max_entries())
     };
     PINNED.iter().all(|name| entries(name).is_some())
-        && entries("slots") == Some(slots)
+        && entries("slots") == Some(options.config.slots)
+        && entries("items") == Some(options.store.items())
         && entries("counters") == Some(lanes())
 }
 
@@ -360,7 +369,8 @@ fn lanes() -> u32 {
 }
 
 /// The memory of a loaded program, as this process sees it.
-fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
+fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
+    let (config, store) = (options.config, options.store);
     let counters = handle(object, "counters")?;
     Ok(Switch {
         memory: Memory::over(
@@ -373,6 +383,14 @@ fn map_switch(object: &Object, config: SwitchConfig) -> io::Result<Switch> {
             config.max_handle,
         )
         .with_ticks(ticks(object)?),
+        store: Store::over(
+            store,
+            map(object, "groups", GROUPS)?,
+            map(object, "buckets", store.buckets() as usize)?,
+            map(object, "items", store.items() as usize)?,
+            map(object, "lanes", store.lanes() as usize)?,
+            map(object, "store", 1)?,
+        ),
         counters: Counters::map(counters.as_fd(), lanes() as usize)?,
     })
 }

@@ -8,8 +8,8 @@ use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::{
-    DROP, Engine, Globals, Keys, NODES, Node, REGIONS, Race, Region, SLOTS, Slot, State, TABLE, TO_CONTROLLER, TO_NODE,
-    Verdict, counter_names,
+    BUCKETS, Bucket, DROP, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys, LANES as CLIENT_LANES, Lane, NODES, Node,
+    REGIONS, Race, Region, SLOTS, Slot, State, Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
 };
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observed.bpf.o"));
@@ -24,7 +24,7 @@ const XDP_REDIRECT: u32 = 4;
 /// Test runs come in by the loopback interface.
 const LOOPBACK: u32 = 1;
 /// `struct ws_counters`, and the lanes of threads before those of CPUs.
-const LANE: usize = 64;
+const LANE: usize = 128;
 const LANES: usize = 16 + 64;
 /// `struct ws_upcall` before its packet.
 const UPCALL: usize = 16;
@@ -80,6 +80,11 @@ pub struct Bpf {
     regions: Mapped<Region>,
     keys: Mapped<Keys>,
     globals: Mapped<Globals>,
+    groups: Mapped<Group>,
+    buckets: Mapped<Bucket>,
+    items: Mapped<Item>,
+    lanes: Mapped<Lane>,
+    store: Mapped<Store>,
     counters: Mapped<[u64; LANE]>,
     /// Bytes that follow the packet in its frame, as Ethernet pads short ones.
     pub padding: usize,
@@ -103,8 +108,10 @@ impl Bpf {
         // SAFETY: reads a number.
         run_on(unsafe { libc::sched_getcpu() } as usize);
         let mut open = ObjectBuilder::default().open_memory(if racing { RACING } else { PROGRAM }).unwrap();
-        let mut slots = open.maps_mut().find(|map| map.name() == "slots").unwrap();
-        slots.set_max_entries(SLOTS as u32).unwrap();
+        for (name, count) in [("slots", SLOTS), ("buckets", BUCKETS), ("items", ITEMS), ("lanes", CLIENT_LANES)] {
+            let mut map = open.maps_mut().find(|map| map.name() == name).unwrap();
+            map.set_max_entries(count as u32).unwrap();
+        }
         let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
             ..Default::default()
@@ -139,6 +146,11 @@ impl Bpf {
             regions: Mapped::new(&object, ".bss.regions", TABLE),
             keys: Mapped::new(&object, "keys", TABLE),
             globals: Mapped::new(&object, ".bss.globals", 1),
+            groups: Mapped::new(&object, ".bss.groups", TABLE),
+            buckets: Mapped::new(&object, "buckets", BUCKETS),
+            items: Mapped::new(&object, "items", ITEMS),
+            lanes: Mapped::new(&object, "lanes", CLIENT_LANES),
+            store: Mapped::new(&object, ".bss.store", 1),
             object,
             padding: 0,
             racing,
@@ -258,6 +270,11 @@ impl Engine for Bpf {
         self.regions.get_mut()[..REGIONS].copy_from_slice(&state.regions);
         self.keys.get_mut()[..NODES].copy_from_slice(&state.keys);
         self.globals.get_mut()[0] = state.globals;
+        self.groups.get_mut()[..GROUPS].copy_from_slice(&state.groups);
+        self.buckets.get_mut().copy_from_slice(&state.buckets);
+        self.items.get_mut().copy_from_slice(&state.items);
+        self.lanes.get_mut().copy_from_slice(&state.lanes);
+        self.store.get_mut()[0] = state.store;
     }
 
     fn get(&self) -> State {
@@ -267,6 +284,11 @@ impl Engine for Bpf {
             regions: self.regions.get()[..REGIONS].try_into().unwrap(),
             keys: self.keys.get()[..NODES].try_into().unwrap(),
             globals: self.globals.get()[0],
+            groups: self.groups.get()[..GROUPS].try_into().unwrap(),
+            buckets: self.buckets.get().try_into().unwrap(),
+            items: self.items.get().try_into().unwrap(),
+            lanes: self.lanes.get().to_vec(),
+            store: self.store.get()[0],
         }
     }
 

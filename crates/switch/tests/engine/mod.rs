@@ -94,6 +94,63 @@ impl Keys {
     }
 }
 
+/// `struct ws_group`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    pub place: u64,
+    pub sequence: u64,
+    pub namespace: u32,
+    pub reserved: u32,
+}
+
+/// `struct ws_bucket`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    pub places: [u64; 8],
+}
+
+/// `struct ws_version`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    pub sequence: u64,
+    pub shape: u64,
+}
+
+/// `struct ws_item`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    pub lock: u64,
+    pub key_high: u64,
+    pub key_low: u64,
+    pub name: u64,
+    pub versions: [Version; 2],
+    pub values: [[u64; 16]; 2],
+}
+
+/// `struct ws_lane`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    pub lock: u64,
+    pub request: u64,
+    pub own_sequence: u64,
+    pub own_epoch: u32,
+    pub outcome: u32,
+}
+
+/// `struct ws_store`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    pub seed: u64,
+    pub bucket_mask: u32,
+    pub handle: u32,
+}
+
 /// `struct ws_verdict`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,16 +175,45 @@ pub const SLOTS: usize = 16;
 /// Handles and namespaces from 0 that tests set. The tables behind hold all 65,536, the others empty.
 pub const NODES: usize = 16;
 pub const REGIONS: usize = 4;
+/// Groups from 0 that tests set.
+pub const GROUPS: usize = 4;
+/// A test's buckets, and its items: 0 is never used.
+pub const BUCKETS: usize = 2;
+pub const ITEMS: usize = 6;
+/// Lanes of all handles that tests set.
+pub const LANES: usize = NODES * wayside_wire::limits::MAX_LANES;
 const TABLE: usize = 65_536;
 
 /// What a switch knows.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub slots: [Slot; SLOTS],
     pub nodes: [Node; NODES],
     pub regions: [Region; REGIONS],
     pub keys: [Keys; NODES],
     pub globals: Globals,
+    pub groups: [Group; GROUPS],
+    pub buckets: [Bucket; BUCKETS],
+    pub items: [Item; ITEMS],
+    pub lanes: Vec<Lane>,
+    pub store: Store,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            slots: Default::default(),
+            nodes: Default::default(),
+            regions: Default::default(),
+            keys: Default::default(),
+            globals: Globals::default(),
+            groups: Default::default(),
+            buckets: Default::default(),
+            items: Default::default(),
+            lanes: vec![Lane::default(); LANES],
+            store: Store::default(),
+        }
+    }
 }
 
 /// What happens while a packet is decided: `race.h` in `dataplane/cases`.
@@ -165,6 +251,15 @@ struct View {
     slot_count: u32,
     alone: u32,
     now_us: u64,
+    groups: *mut Group,
+    buckets: *mut Bucket,
+    items: *mut Item,
+    lanes: *mut Lane,
+    store: *mut Store,
+    bucket_count: u32,
+    item_count: u32,
+    lane_count: u32,
+    owner: u32,
 }
 
 /// What the clock says while packets are decided natively. The kernel's has counted more ticks than 1 by then, too.
@@ -193,6 +288,11 @@ pub struct Native {
     regions: Vec<Region>,
     keys: Vec<Keys>,
     globals: Box<Globals>,
+    groups: Vec<Group>,
+    buckets: [Bucket; BUCKETS],
+    items: [Item; ITEMS],
+    lanes: Vec<Lane>,
+    store: Store,
     counters: Vec<u64>,
 }
 
@@ -206,6 +306,11 @@ impl Native {
             regions: vec![Region::default(); TABLE],
             keys: vec![Keys::default(); TABLE],
             globals: Box::default(),
+            groups: vec![Group::default(); TABLE],
+            buckets: Default::default(),
+            items: Default::default(),
+            lanes: vec![Lane::default(); LANES],
+            store: Store::default(),
             counters: vec![0; counter_names().len()],
         }
     }
@@ -221,6 +326,15 @@ impl Native {
             slot_count: SLOTS as u32,
             alone: 0,
             now_us: NOW_US,
+            groups: self.groups.as_mut_ptr(),
+            buckets: self.buckets.as_mut_ptr(),
+            items: self.items.as_mut_ptr(),
+            lanes: self.lanes.as_mut_ptr(),
+            store: &mut self.store,
+            bucket_count: BUCKETS as u32,
+            item_count: ITEMS as u32,
+            lane_count: LANES as u32,
+            owner: 1,
         }
     }
 }
@@ -236,6 +350,11 @@ impl Engine for Native {
         self.regions[..REGIONS].copy_from_slice(&state.regions);
         self.keys[..NODES].copy_from_slice(&state.keys);
         *self.globals = state.globals;
+        self.groups[..GROUPS].copy_from_slice(&state.groups);
+        self.buckets = state.buckets;
+        self.items = state.items;
+        self.lanes.copy_from_slice(&state.lanes);
+        self.store = state.store;
     }
 
     fn get(&self) -> State {
@@ -245,6 +364,11 @@ impl Engine for Native {
             regions: self.regions[..REGIONS].try_into().unwrap(),
             keys: self.keys[..NODES].try_into().unwrap(),
             globals: *self.globals,
+            groups: self.groups[..GROUPS].try_into().unwrap(),
+            buckets: self.buckets,
+            items: self.items,
+            lanes: self.lanes.clone(),
+            store: self.store,
         }
     }
 

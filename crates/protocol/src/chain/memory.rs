@@ -1,0 +1,120 @@
+//! A switch's keys and values as its daemon sees them, while the data plane reads and writes them. The layouts are in
+//! `dataplane/items.h`.
+
+use super::{Key, Place, Version};
+use crate::Handle;
+use alloc::sync::Arc;
+use wayside_wire::limits;
+
+/// Bytes of a value, padded with zeros to the longest.
+pub type Bytes = [u8; limits::MAX_VALUE_BYTES];
+
+/// What a key has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Since when.
+    pub version: Version,
+    /// The value's length; `None`: the key has none.
+    pub length: Option<u16>,
+    /// The value; zeros behind its length.
+    pub bytes: Bytes,
+}
+
+/// What a lane remembers of its latest request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// 0: there was none.
+    pub request: u64,
+    /// The version that it made, or met.
+    pub own: Version,
+    /// `outcome` of the packets.
+    pub outcome: u8,
+}
+
+/// Why a key was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmade {
+    /// A key that differs in its check alone is there.
+    Collision,
+    /// Every item has a key.
+    Items,
+    /// Some items have none, but the two places where this key may be found are taken.
+    Places,
+}
+
+/// Shared with the data plane. One daemon alone makes and removes keys, and changes places.
+pub trait ItemMemory {
+    /// This switch's handle among the others of its chains; 0: it has no neighbours.
+    fn set_own_handle(&self, handle: Handle);
+    /// Its place in a group.
+    fn place(&self, group: u16) -> Place;
+    /// Gives it another place in a group, which is of this namespace. As head it counts versions from 1. When this
+    /// returns, no packet that was checked against the place before writes any more.
+    fn set_place(&self, group: u16, namespace: u16, place: Place);
+    /// The next version's sequence, for a head's daemon.
+    fn next_sequence(&self, group: u16) -> u64;
+    /// Makes a key, without a value. False: it is there, and stays as it is.
+    ///
+    /// # Errors
+    /// If there is no room for it, or another name has it.
+    fn insert(&self, group: u16, key: Key, version: Version) -> Result<bool, Unmade>;
+    /// Removes a key and what it has. False: it was not there.
+    fn remove(&self, group: u16, key: Key) -> bool;
+    /// What a key has; `None`: there is no such key.
+    fn content(&self, group: u16, key: Key) -> Option<Content>;
+    /// Gives a key what another switch has, if that is newer. False: it is not, or there is no such key.
+    fn raise(&self, group: u16, key: Key, content: &Content) -> bool;
+    /// What a lane remembers.
+    fn lane(&self, client: Handle, lane: u8) -> Lane;
+    /// Has a lane remember what it remembers at another switch, if that is later.
+    fn raise_lane(&self, client: Handle, lane: u8, content: &Lane);
+    /// Keys that there are, and that there may be at most.
+    fn keys(&self) -> (u32, u32);
+}
+
+/// Shared between threads: the data plane's and the daemon's.
+impl<M: ItemMemory> ItemMemory for Arc<M> {
+    fn set_own_handle(&self, handle: Handle) {
+        (**self).set_own_handle(handle);
+    }
+
+    fn place(&self, group: u16) -> Place {
+        (**self).place(group)
+    }
+
+    fn set_place(&self, group: u16, namespace: u16, place: Place) {
+        (**self).set_place(group, namespace, place);
+    }
+
+    fn next_sequence(&self, group: u16) -> u64 {
+        (**self).next_sequence(group)
+    }
+
+    fn insert(&self, group: u16, key: Key, version: Version) -> Result<bool, Unmade> {
+        (**self).insert(group, key, version)
+    }
+
+    fn remove(&self, group: u16, key: Key) -> bool {
+        (**self).remove(group, key)
+    }
+
+    fn content(&self, group: u16, key: Key) -> Option<Content> {
+        (**self).content(group, key)
+    }
+
+    fn raise(&self, group: u16, key: Key, content: &Content) -> bool {
+        (**self).raise(group, key, content)
+    }
+
+    fn lane(&self, client: Handle, lane: u8) -> Lane {
+        (**self).lane(client, lane)
+    }
+
+    fn raise_lane(&self, client: Handle, lane: u8, content: &Lane) {
+        (**self).raise_lane(client, lane, content);
+    }
+
+    fn keys(&self) -> (u32, u32) {
+        (**self).keys()
+    }
+}

@@ -1,0 +1,406 @@
+//! The chain service's memory: keys and values, allocated here or shared with the core at the hook, as the daemon makes
+//! and removes keys while the core reads and writes values. `dataplane/items.h` has the layouts.
+//!
+//! Invariants
+//! * A key has one item and one place in one of its two buckets, or neither. The place is written after the item, and
+//!   cleared before it: who finds a place finds the item behind it, or another key in it, which it recognises.
+//! * `Books` know every item without a key. Item 0 is never used: a place of 0 is free.
+//! * Whatever changes in an item changes under its lock (`dataplane/chain.h`).
+
+use std::hint;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+
+use wayside_protocol::Handle;
+use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Unmade};
+use wayside_protocol::chain::{Key, Place, Version};
+use wayside_wire::{limits, value_flag};
+
+use crate::Switch;
+use crate::layout::{BUCKET_PLACES, Bucket, GROUPS, Group, Item, Lane, NODES, Own, VALUE_WORDS};
+use crate::zeroed::Zeroed;
+
+/// How large a switch's store is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreConfig {
+    /// Keys of all namespaces together, 320 bytes each and some 20 of index. 0: no chain service.
+    pub keys: u32,
+    /// A secret: nobody who does not know it can choose keys that get into each other's way.
+    pub seed: u64,
+}
+
+impl StoreConfig {
+    /// Items: one more than keys, since none has the number 0.
+    pub(crate) fn items(self) -> u32 {
+        self.keys.saturating_add(1)
+    }
+
+    /// A power of two; at most 7 of 10 places are used. With eight places and two buckets to choose from, keys find
+    /// room up to 9 of 10.
+    pub(crate) fn buckets(self) -> u32 {
+        (u64::from(self.keys) * 10 / 7).div_ceil(BUCKET_PLACES as u64).next_power_of_two().min(1 << 31) as u32
+    }
+
+    pub(crate) fn lanes(self) -> u32 {
+        if self.keys == 0 { 1 } else { (NODES * limits::MAX_LANES) as u32 }
+    }
+
+    /// Once: the seed belongs to what lies in the buckets, and is never 0.
+    fn write_to(self, own: &Own) {
+        if own.seed.load(Relaxed) == 0 {
+            own.seed.store(self.seed | 1, Relaxed);
+            own.bucket_mask.store(self.buckets() - 1, Relaxed);
+        }
+    }
+}
+
+pub(crate) struct Store {
+    pub(crate) groups: Zeroed<Group>,
+    pub(crate) buckets: Zeroed<Bucket>,
+    pub(crate) items: Zeroed<Item>,
+    pub(crate) lanes: Zeroed<Lane>,
+    pub(crate) own: Zeroed<Own>,
+    books: Mutex<Books>,
+}
+
+/// Which items have no key.
+#[derive(Default)]
+struct Books {
+    /// Had one.
+    recycled: Vec<u32>,
+    /// All from here on never had one.
+    unused: u32,
+    keys: u32,
+}
+
+/// Owner in the lock word while the daemon writes: no lane of counters has this number.
+const DAEMON: u64 = 0xffff;
+/// Looks at a lock before the daemon lets others run: the core holds one for less than a microsecond.
+const LOOKS: u32 = 1_000;
+
+impl Store {
+    pub(crate) fn new(config: StoreConfig) -> Store {
+        let own: Zeroed<Own> = Zeroed::new(1);
+        config.write_to(&own[0]);
+        Store {
+            groups: Zeroed::new(GROUPS),
+            buckets: Zeroed::new(config.buckets() as usize),
+            items: Zeroed::new(config.items() as usize),
+            lanes: Zeroed::new(config.lanes() as usize),
+            own,
+            books: Mutex::new(Books { unused: 1, ..Books::default() }),
+        }
+    }
+
+    /// Tables that somebody else may have used before: what is in them stays, what a thread of a process that died was
+    /// writing is settled. The core at the hook finishes what it begins.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn over(
+        config: StoreConfig,
+        groups: Zeroed<Group>,
+        buckets: Zeroed<Bucket>,
+        items: Zeroed<Item>,
+        lanes: Zeroed<Lane>,
+        own: Zeroed<Own>,
+    ) -> Store {
+        config.write_to(&own[0]);
+        let store = Store { groups, buckets, items, lanes, own, books: Mutex::default() };
+        store.settle();
+        let used = |number: &usize| store.is_placed(*number);
+        let last = (1..store.items.len()).rfind(used).unwrap_or(0);
+        let recycled: Vec<u32> = (1..last).filter(|number| !used(number)).map(|number| number as u32).collect();
+        let keys = (last - recycled.len()) as u32;
+        *store.books() = Books { recycled, unused: last as u32 + 1, keys };
+        store
+    }
+
+    /// Gives back the locks of threads that are no more. What one of them had written counts if its lane says so.
+    #[cfg(feature = "xdp")]
+    fn settle(&self) {
+        use crate::counters::THREAD_LANES;
+        let owner = |lock: &AtomicU64| lock.load(SeqCst) >> 48;
+        let is_dead = |owner: u64| (1..=THREAD_LANES as u64).contains(&owner) || owner == DAEMON;
+        // Few, or none: a thread has one item and one lane at a time.
+        let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| is_dead(owner(&lane.lock))).collect();
+        for item in self.items.iter().filter(|item| is_dead(owner(&item.lock))) {
+            let mut lock = item.lock.load(SeqCst) & !OWNER;
+            let written = item.version((lock & 1 ^ 1) as usize).0;
+            let is_of_it = |lane: &&&Lane| owner(&lane.lock) == owner(&item.lock) && lane.read().own == written;
+            // It may have met this version, a condition unmet: then it counts already, and is not the other one.
+            if lanes.iter().any(|lane| is_of_it(&lane)) && written > item.version((lock & 1) as usize).0 {
+                lock = (lock & !1).wrapping_add(2) & !OWNER | (lock & 1 ^ 1);
+            }
+            item.lock.store(lock, SeqCst);
+        }
+        lanes.iter().for_each(|lane| lane.lock.store(lane.lock.load(SeqCst) & !OWNER, SeqCst));
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().expect("nobody panics while holding it")
+    }
+
+    fn group(&self, group: u16) -> &Group {
+        &self.groups[usize::from(group)]
+    }
+
+    /// The two buckets of a key, and what its place begins with. `ws_key_hash` of `dataplane/items.h`.
+    fn buckets_of(&self, group: u16, key: Key) -> ([&Bucket; 2], u64) {
+        let mut hash = (key.high ^ self.own[0].seed.load(Relaxed)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ hash >> 32 ^ key.low ^ u64::from(group) << 48).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        hash = (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash ^= hash >> 32;
+        let mask = self.own[0].bucket_mask.load(Relaxed);
+        let first = hash as u32;
+        let second = first ^ ((hash >> 32) as u32 | 1).wrapping_mul(0x9e37_79b1);
+        ([first, second].map(|bucket| &self.buckets[(bucket & mask) as usize]), hash >> 32 << 32)
+    }
+
+    /// Whether an item has a key, which is found at it. A daemon that died between the two left one that is not.
+    #[cfg(feature = "xdp")]
+    fn is_placed(&self, number: usize) -> bool {
+        let item = &self.items[number];
+        let name = item.name.load(Relaxed);
+        let Some(group) = (name & ITEM_GROUP).checked_sub(1) else { return false };
+        let key = Key { high: item.key_high.load(Relaxed), low: item.key_low.load(Relaxed), check: name >> 17 };
+        self.find(group as u16, key).is_some_and(|(place, _)| place.load(Relaxed) as u32 as usize == number)
+    }
+
+    /// A key's place and item.
+    fn find(&self, group: u16, key: Key) -> Option<(&AtomicU64, &Item)> {
+        let (buckets, tag) = self.buckets_of(group, key);
+        let places = buckets.into_iter().flat_map(|bucket| &bucket.places);
+        places.map(|place| (place, place.load(Acquire))).find_map(|(place, word)| {
+            let item = &self.items[word as u32 as usize];
+            let is_it = word as u32 != 0 && word >> 32 << 32 == tag && item.is_of(group, key);
+            is_it.then_some((place, item))
+        })
+    }
+}
+
+/// The words of a lock: owner 63..48, changes 47..1, which 0.
+const OWNER: u64 = 0xffff << 48;
+
+/// What of an item's name is its group: `WS_ITEM_GROUP`.
+const ITEM_GROUP: u64 = 0x1_ffff;
+
+fn item_name(group: u16, key: Key) -> u64 {
+    key.check << 17 | (1 + u64::from(group))
+}
+
+impl Item {
+    fn is_in(&self, group: u16) -> bool {
+        self.name.load(Acquire) & ITEM_GROUP == 1 + u64::from(group)
+    }
+
+    /// Whatever its check says: of two names with one key, one has it.
+    fn is_of(&self, group: u16, key: Key) -> bool {
+        self.is_in(group)
+            && self.key_high.load(Acquire) == key.high
+            && self.key_low.load(Acquire) == key.low
+    }
+
+    fn version(&self, which: usize) -> (Version, u16, u16) {
+        let shape = self.versions[which].shape.load(Acquire);
+        let sequence = self.versions[which].sequence.load(Acquire);
+        (Version { epoch: (shape >> 32) as u32, sequence }, (shape >> 16) as u16, shape as u16)
+    }
+
+    /// Fills the version that does not count. The lock, which the caller has, as it is to be given back.
+    fn fill(&self, lock: u64, content: &Content) -> u64 {
+        let other = (lock & 1 ^ 1) as usize;
+        for (word, bytes) in self.values[other].iter().zip(content.bytes.chunks_exact(8)) {
+            word.store(u64::from_be_bytes(bytes.try_into().expect("eight bytes")), Release);
+        }
+        let flags = content.length.map_or(0, |_| value_flag::PRESENT);
+        let length = content.length.unwrap_or(0);
+        let shape = u64::from(content.version.epoch) << 32 | u64::from(length) << 16 | u64::from(flags);
+        self.versions[other].sequence.store(content.version.sequence, Release);
+        self.versions[other].shape.store(shape, Release);
+        (lock & !1).wrapping_add(2) & !OWNER | other as u64
+    }
+
+    /// What the item has, under its lock or not: together with the lock, if that stays the same.
+    fn read(&self, lock: u64) -> Content {
+        let which = (lock & 1) as usize;
+        let (version, length, flags) = self.version(which);
+        let mut bytes: Bytes = [0; limits::MAX_VALUE_BYTES];
+        for (word, bytes) in self.values[which].iter().zip(bytes.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.load(Acquire).to_be_bytes());
+        }
+        bytes[usize::from(length).min(limits::MAX_VALUE_BYTES)..].fill(0);
+        Content { version, length: (flags & value_flag::PRESENT != 0).then_some(length), bytes }
+    }
+}
+
+/// Takes a lock, however long it takes. What it was, without an owner.
+fn take(lock: &AtomicU64) -> u64 {
+    let mut looks = 0u32;
+    loop {
+        let before = lock.load(SeqCst);
+        if before & OWNER == 0 && lock.compare_exchange(before, before | DAEMON << 48, SeqCst, SeqCst).is_ok() {
+            return before;
+        }
+        looks += 1;
+        if looks.is_multiple_of(LOOKS) { thread::yield_now() } else { hint::spin_loop() }
+    }
+}
+
+impl Switch {
+    /// With a store for the chain service.
+    #[must_use]
+    pub fn with_store(mut self, config: StoreConfig) -> Switch {
+        self.store = Store::new(config);
+        self
+    }
+}
+
+impl ItemMemory for Switch {
+    fn set_own_handle(&self, handle: Handle) {
+        self.store.own[0].handle.store(handle.into(), Release);
+    }
+
+    fn place(&self, group: u16) -> Place {
+        Place::unpack(self.store.group(group).place.load(SeqCst))
+    }
+
+    fn set_place(&self, group: u16, namespace: u16, place: Place) {
+        let to = self.store.group(group);
+        let before = Place::unpack(to.place.load(SeqCst));
+        if before.epoch == 0 {
+            to.namespace.store(namespace.into(), Release);
+        }
+        // A head that had this place before, whose daemon was started again, goes on counting.
+        if before != place && place.epoch != before.epoch {
+            to.sequence.store(0, Release);
+        }
+        to.place.store(place.pack(), SeqCst);
+        if before.epoch == 0 || before == place {
+            return;
+        }
+        for item in self.store.items.iter().filter(|item| item.is_in(group)) {
+            let lock = take(&item.lock);
+            item.lock.store(lock, Release);
+        }
+    }
+
+    fn next_sequence(&self, group: u16) -> u64 {
+        self.store.group(group).sequence.fetch_add(1, SeqCst) + 1
+    }
+
+    fn insert(&self, group: u16, key: Key, version: Version) -> Result<bool, Unmade> {
+        let mut books = self.store.books();
+        if let Some((_, item)) = self.store.find(group, key) {
+            let same = item.name.load(Acquire) == item_name(group, key);
+            return if same { Ok(false) } else { Err(Unmade::Collision) };
+        }
+        let (buckets, tag) = self.store.buckets_of(group, key);
+        let free = |bucket: &&Bucket| bucket.places.iter().filter(|place| place.load(Relaxed) == 0).count();
+        // The emptier one, so that few keys ever find both full.
+        let bucket = buckets.into_iter().max_by_key(free).expect("there are two");
+        let place = bucket.places.iter().find(|place| place.load(Relaxed) == 0).ok_or(Unmade::Places)?;
+        let number = books.take(self.store.items.len()).ok_or(Unmade::Items)?;
+        let item = &self.store.items[number as usize];
+        let lock = take(&item.lock);
+        let nothing = Content { version, length: None, bytes: [0; limits::MAX_VALUE_BYTES] };
+        let lock = item.fill(lock, &nothing);
+        item.key_high.store(key.high, Release);
+        item.key_low.store(key.low, Release);
+        item.name.store(item_name(group, key), Release);
+        item.lock.store(lock, SeqCst);
+        place.store(tag | u64::from(number), SeqCst);
+        Ok(true)
+    }
+
+    fn remove(&self, group: u16, key: Key) -> bool {
+        let mut books = self.store.books();
+        let Some((place, item)) = self.store.find(group, key) else { return false };
+        let number = place.load(Relaxed) as u32;
+        place.store(0, SeqCst);
+        let lock = take(&item.lock);
+        item.name.store(0, Release);
+        item.lock.store(lock.wrapping_add(2) & !OWNER, SeqCst);
+        books.recycled.push(number);
+        books.keys -= 1;
+        true
+    }
+
+    fn content(&self, group: u16, key: Key) -> Option<Content> {
+        let (_, item) = self.store.find(group, key)?;
+        let lock = take(&item.lock);
+        let content = item.is_of(group, key).then(|| item.read(lock));
+        item.lock.store(lock, Release);
+        content
+    }
+
+    fn raise(&self, group: u16, key: Key, content: &Content) -> bool {
+        let Some((_, item)) = self.store.find(group, key) else { return false };
+        let lock = take(&item.lock);
+        let newer = item.is_of(group, key) && content.version > item.version((lock & 1) as usize).0;
+        item.lock.store(if newer { item.fill(lock, content) } else { lock }, SeqCst);
+        newer
+    }
+
+    fn lane(&self, client: Handle, lane: u8) -> LaneContent {
+        let lane = self.store.lane(client, lane);
+        let lock = take(&lane.lock);
+        let content = lane.read();
+        lane.lock.store(lock, Release);
+        content
+    }
+
+    fn raise_lane(&self, client: Handle, lane: u8, content: &LaneContent) {
+        let lane = self.store.lane(client, lane);
+        let lock = take(&lane.lock);
+        let remembered = lane.request.load(Acquire);
+        let later = content.request.wrapping_sub(remembered).wrapping_sub(1) < 1 << 63;
+        if content.request != 0 && (remembered == 0 || later) {
+            lane.own_sequence.store(content.own.sequence, Release);
+            lane.own_epoch.store(content.own.epoch, Release);
+            lane.outcome.store(content.outcome.into(), Release);
+            lane.request.store(content.request, Release);
+        }
+        lane.lock.store(lock, SeqCst);
+    }
+
+    fn keys(&self) -> (u32, u32) {
+        (self.store.books().keys, self.store.items.len() as u32 - 1)
+    }
+}
+
+impl Store {
+    /// # Panics
+    /// If there is no chain service, or no such lane.
+    fn lane(&self, client: Handle, lane: u8) -> &Lane {
+        assert!(usize::from(lane) < limits::MAX_LANES, "no lane {lane}");
+        &self.lanes[usize::from(client) * limits::MAX_LANES + usize::from(lane)]
+    }
+}
+
+impl Lane {
+    fn read(&self) -> LaneContent {
+        LaneContent {
+            request: self.request.load(Acquire),
+            own: Version { epoch: self.own_epoch.load(Acquire), sequence: self.own_sequence.load(Acquire) },
+            outcome: self.outcome.load(Acquire) as u8,
+        }
+    }
+}
+
+impl Books {
+    /// An item without a key.
+    fn take(&mut self, items: usize) -> Option<u32> {
+        let number = self.recycled.pop().or_else(|| {
+            let number = self.unused;
+            ((number as usize) < items).then(|| {
+                self.unused += 1;
+                number
+            })
+        })?;
+        self.keys += 1;
+        Some(number)
+    }
+}
+
+const _: () = assert!(VALUE_WORDS * 8 == limits::MAX_VALUE_BYTES);
