@@ -16,7 +16,7 @@ mod zeroed;
 
 use std::net::SocketAddrV4;
 
-pub use memory::{RegionError, SwitchConfig};
+pub use memory::{Budget, RegionError, SwitchConfig};
 pub use verdict::{Action, Verdict};
 
 use wayside_protocol::Time;
