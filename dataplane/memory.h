@@ -4,6 +4,7 @@
  *
  *   slots     w0, w1 of every slot of every namespace   data plane and controller, by compare-and-swap of w0
  *   regions   where a namespace's slots lie             controller, before the namespace's first session
+ *             what its budget is: budget.h              daemon, when it starts; spent by the data plane
  *   nodes     one entry a handle                        word: both, by compare-and-swap; the rest: controller while
  *                                                       the word is not LIVE (`oldest` is raised by heartbeats)
  *   keys      one entry a handle: docs/security.md      controller; `heard` by heartbeats
@@ -33,12 +34,27 @@ struct ws_node {
 	ws_u16 namespace;   /* of its session: it may touch no other, so a tenant's nodes stay within the tenant */
 };
 
-/* Slots of one namespace. `count` 0: no such namespace. */
+/* What a namespace has spent, in units of one platform's clock. */
+struct ws_meter {
+	ws_u64 due;  /* when all that was admitted will have been paid for */
+	ws_u64 cost; /* of a request */
+};
+
+/* Units of a meter: 2^-10 of a microsecond for 570 years, 2^-24 of a tick of 1 to 10 ms for 34. */
+#define WS_METER_CLOCK_SHIFT 10
+#define WS_METER_TICK_SHIFT 24
+
+/* Slots of one namespace. `count` 0: no such namespace. A cache line: what is spent is written by whoever decides for
+ * this namespace, and costs the others nothing. */
 struct ws_region {
 	ws_u32 base; /* index of its slot 0 */
 	ws_u32 count;
-	ws_u32 policy; /* WS_POLICY_* */
-	ws_u32 reserved;
+	ws_u32 policy;            /* WS_POLICY_* */
+	ws_u32 burst;             /* requests that its budget admits at once; 0: it has none */
+	struct ws_meter by_clock; /* of the userspace build */
+	struct ws_meter by_tick;  /* of the BPF build, whose clock is another one */
+	ws_u64 over_budget;       /* packets that its budget refused */
+	ws_u64 reserved;
 };
 
 /* One handle's keys. Slot r & 1 holds those of rotation r, and the other those of r - 1 until it takes r + 1's. */
@@ -70,7 +86,7 @@ struct ws_globals {
 
 _Static_assert(sizeof(struct ws_slot) == 16, "slot");
 _Static_assert(sizeof(struct ws_node) == 32, "node");
-_Static_assert(sizeof(struct ws_region) == 16, "region");
+_Static_assert(sizeof(struct ws_region) == 64, "region");
 _Static_assert(sizeof(struct ws_keys) == 80, "keys");
 _Static_assert(sizeof(struct ws_globals) == 40, "globals");
 

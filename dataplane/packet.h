@@ -6,16 +6,18 @@
  *              -> ws_find_slot         asks the memory for it: what is checked meanwhile takes as long
  *              -> ws_check_tag         while authentication is on
  *              -> fabric: HEARTBEAT -> ws_on_heartbeat; what is the controller's goes to the controller
- *              -> lock:   ws_check_sender, then ws_check_requests for what a holder asks -> fission.h
+ *              -> lock:   ws_check_source, then ws_check_requests for what a holder asks, ws_admits for an ACQUIRE
+ *                                               -> fission.h
  *                                               or on to the destination, or to the controller
  *              -> ws_seal              while authentication is on
  *
  * Invariant: a packet that is dropped by a check leaves slots, node words and regions byte for byte as they were, and
- * counts under its reason.
+ * counts under its reason (one over its namespace's budget in the region as well).
  */
 #ifndef WAYSIDE_PACKET_H
 #define WAYSIDE_PACKET_H
 
+#include "budget.h"
 #include "chain.h"
 #include "fission.h"
 
@@ -143,6 +145,9 @@ WS_INLINE enum ws_action ws_on_request(struct ws_turn *turn)
 	ws_u8 reason = ws_check_requests(turn, count);
 	if (reason)
 		return ws_drop(turn, reason);
+	/* No answer: it would cost more than the decision that is saved. */
+	if (acquires && !ws_admits(turn, count))
+		return ws_drop(turn, WS_DROP_REASON_OVER_BUDGET);
 	if (!ws_serves(turn->sw))
 		return ws_tell_recovering(turn);
 	if (!acquires)

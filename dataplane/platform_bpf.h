@@ -118,6 +118,8 @@ WS_INLINE int ws_word_cas(ws_u64 *word, ws_u64 expected, ws_u64 x)
 	return __sync_val_compare_and_swap(word, expected, x) == expected;
 }
 
+WS_INLINE void ws_word_add(ws_u64 *word, ws_u64 x) { __sync_fetch_and_add(word, x); }
+
 /* One CPU counts in its own block, and a program is not interrupted by itself there. */
 WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter) { sw->counters->of[counter]++; }
 
@@ -135,6 +137,15 @@ WS_INLINE int ws_lease_runs(struct ws_switch *sw)
 
 	(void)sw;
 	return !end || bpf_jiffies64() < end;
+}
+
+/* What a namespace has spent here, and the clock that it is paid off by: ticks, for the same reason. */
+WS_INLINE struct ws_meter *ws_meter_of(struct ws_region *region) { return &region->by_tick; }
+
+WS_INLINE ws_u64 ws_meter_now(struct ws_switch *sw)
+{
+	(void)sw;
+	return bpf_jiffies64() << WS_METER_TICK_SHIFT;
 }
 
 /* A number of 16 bits, as an index. The verifier of Linux 6.1 knows nothing of a number whose bytes were swapped, and

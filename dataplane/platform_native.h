@@ -51,6 +51,8 @@ WS_INLINE void ws_read_barrier(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); 
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return __atomic_load_n(half, __ATOMIC_ACQUIRE); }
 WS_INLINE void ws_half_store(ws_u32 *half, ws_u32 x) { __atomic_store_n(half, x, __ATOMIC_RELEASE); }
 
+WS_INLINE void ws_word_add(ws_u64 *word, ws_u64 x) { __atomic_fetch_add(word, x, __ATOMIC_RELAXED); }
+
 /* A decision counts twice. Each costs 6 ns where the processor must lock the counter, as much as the decision's own
  * compare-and-swap. */
 WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
@@ -75,6 +77,10 @@ WS_INLINE int ws_lease_runs(struct ws_switch *sw)
 
 	return !end || sw->now_us < end;
 }
+
+/* What a namespace has spent here, and the clock that it is paid off by. */
+WS_INLINE struct ws_meter *ws_meter_of(struct ws_region *region) { return &region->by_clock; }
+WS_INLINE ws_u64 ws_meter_now(struct ws_switch *sw) { return sw->now_us << WS_METER_CLOCK_SHIFT; }
 
 /* Entry `index` of a packet, or 0 where it would end behind `end`. */
 WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)

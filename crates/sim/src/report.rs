@@ -120,6 +120,7 @@ const OUTCOMES: &[&str] = &[
     "promoted",
     "demoted",
     "moved to another switch",
+    "over budget",
 ];
 
 /// Those that take many seeds.

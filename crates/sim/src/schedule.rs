@@ -69,12 +69,16 @@ kinds! {
     Drain "drain"
     /// A second processor of the switch decides between two steps of the first. Occasions: packets at the switch.
     Overlap "overlap"
+    /// A node of a namespace with a budget sends a request many times at once. Occasions: its ACQUIREs at the switch.
+    Flood "flood"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
     /// A condition: there is a standby switch.
     Standby "standby"
     /// A condition: clocks are wrong.
     Drift "drift"
+    /// A condition: a namespace has a budget.
+    Budget "budget"
     /// A condition: links carry so many packets a second, and queue so many.
     Queue "queue"
     /// A condition: counters begin just below their wrap.

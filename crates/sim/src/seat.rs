@@ -9,7 +9,7 @@ use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Que
 use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
-use wayside_switch::{Switch, SwitchConfig};
+use wayside_switch::{Budget, Switch, SwitchConfig};
 use wayside_wire::Policy;
 
 use crate::clock::Clock;
@@ -25,6 +25,8 @@ pub struct Namespace {
     pub slots: u32,
     /// Who goes first.
     pub policy: Policy,
+    /// What is decided of it at most.
+    pub budget: Option<Budget>,
 }
 
 /// See the module's documentation.
@@ -175,8 +177,9 @@ fn fresh(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> Swit
     let slots = namespaces.iter().map(|namespace| namespace.slots).sum();
     let switch = Switch::new(SwitchConfig { slots, max_handle });
     switch.set_authenticated(authenticated);
-    for &Namespace { id, slots, policy } in namespaces {
+    for &Namespace { id, slots, policy, budget } in namespaces {
         switch.add_namespace(id, slots, policy).expect("the switch is as large as its namespaces");
+        switch.set_budget(id, budget);
     }
     switch
 }

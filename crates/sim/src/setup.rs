@@ -3,11 +3,12 @@
 use wayside_protocol::NodeConfig;
 use wayside_protocol::controller::{Config, Counters, Namespace as Rules};
 use wayside_protocol::seal::Secret;
+use wayside_switch::Budget;
 use wayside_wire::{Policy, limits, padded};
 
 use crate::dice::Dice;
 use crate::faults::Mix;
-use crate::schedule::{Kind, Schedule};
+use crate::schedule::{Kind, Rate, Schedule};
 use crate::seat::Namespace;
 use crate::{Options, Scale};
 
@@ -45,7 +46,10 @@ impl Setup {
         let authenticated = seed % 2 == 1;
         let mut mix = Mix::draw(&mut dice, lease, authenticated, schedule);
         let hosts = scale.map_or(dice.between(2, 7) as usize, |scale| scale.nodes);
-        let namespaces = namespaces(&mut dice, hosts, scale);
+        let mut namespaces = namespaces(&mut dice, hosts, scale);
+        if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd {
+            limit_one(&mut Dice::of(seed, &[BUDGETS]), &mut namespaces, &mut mix);
+        }
         if let Some(scale) = scale {
             mix.packets = scale.packets;
         }
@@ -124,8 +128,20 @@ fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namesp
             id,
             slots: scale.map_or(dice.magnitude(1, 24) as u32, |scale| scale.names as u32),
             policy: if scale.is_some() { Policy::Fair } else { dice.pick(&policies) },
+            budget: None,
         })
         .collect()
+}
+
+/// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it. As a request that waits
+/// is sent again every so often, a budget must be larger than what that comes to: 35 of them, every 10 to 100 ms.
+fn limit_one(dice: &mut Dice, namespaces: &mut [Namespace], mix: &mut Mix) {
+    if dice.percent(25) {
+        let limited = dice.below(namespaces.len() as u64) as usize;
+        let (rate, burst) = (dice.magnitude(1_000, 10_000) as u32, dice.between(32, 128) as u32);
+        namespaces[limited].budget = Some(Budget { rate, burst });
+        mix.rates.push((Kind::Flood, Rate::millionths(dice.magnitude(1_000, 100_000))));
+    }
 }
 
 /// 32 bytes.
@@ -135,5 +151,6 @@ fn secret(dice: &mut Dice) -> Secret {
     Secret(bytes)
 }
 
-/// Purpose of dice.
+/// Purposes of dice.
 const SETUP: u64 = 3;
+const BUDGETS: u64 = 13;

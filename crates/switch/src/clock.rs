@@ -14,6 +14,10 @@ impl Ticks {
     pub(crate) fn within(&self, _us: u64) -> u64 {
         match *self {}
     }
+
+    pub(crate) fn hertz(&self) -> u64 {
+        match *self {}
+    }
 }
 
 #[cfg(feature = "xdp")]
@@ -54,6 +58,11 @@ mod at_the_hook {
         /// How many ticks are over within so many microseconds, at the least.
         pub(crate) fn within(&self, us: u64) -> u64 {
             us.saturating_mul(self.hertz) / 1_000_000
+        }
+
+        /// How many there are a second.
+        pub(crate) fn hertz(&self) -> u64 {
+            self.hertz
         }
 
         fn read(&self) -> io::Result<u64> {

@@ -41,14 +41,29 @@ pub(crate) struct KeyPair {
     pub(crate) down: [AtomicU64; 2],
 }
 
-/// Where a namespace's slots lie.
+/// Where a namespace's slots lie, and its budget.
 #[repr(C)]
 pub(crate) struct Region {
     pub(crate) base: AtomicU32,
     pub(crate) count: AtomicU32,
     pub(crate) policy: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) burst: AtomicU32,
+    pub(crate) by_clock: Meter,
+    pub(crate) by_tick: Meter,
+    pub(crate) over_budget: AtomicU64,
+    pub(crate) reserved: AtomicU64,
 }
+
+/// What a namespace has spent, by one clock.
+#[repr(C)]
+pub(crate) struct Meter {
+    pub(crate) due: AtomicU64,
+    pub(crate) cost: AtomicU64,
+}
+
+/// `WS_METER_CLOCK_SHIFT` and `WS_METER_TICK_SHIFT`: units of a meter in a microsecond, and in a tick.
+pub(crate) const METER_CLOCK_SHIFT: u32 = 10;
+pub(crate) const METER_TICK_SHIFT: u32 = 24;
 
 /// One version of an item.
 #[repr(C)]
@@ -164,7 +179,7 @@ pub(crate) struct RawVerdict {
 const _: () = {
     assert!(size_of::<Slot>() == 16);
     assert!(size_of::<Node>() == 32);
-    assert!(size_of::<Region>() == 16);
+    assert!(size_of::<Region>() == 64);
     assert!(size_of::<Keys>() == 80);
     assert!(size_of::<Globals>() == 40);
     assert!(size_of::<Item>() == 320);

@@ -17,7 +17,7 @@ mod zeroed;
 
 use std::net::SocketAddrV4;
 
-pub use memory::{RegionError, SwitchConfig};
+pub use memory::{Budget, RegionError, SwitchConfig};
 pub use store::StoreConfig;
 pub use verdict::{Action, Verdict};
 

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::{Time, seal};
+use wayside_wire::limits::MAX_ENTRIES;
 use wayside_wire::{NodeState, Policy};
 
 use crate::Switch;
 use crate::clock::Ticks;
-use crate::layout::{Globals, Keys, NODES, Node, REGIONS, Region, Slot};
+use crate::layout::{Globals, Keys, METER_CLOCK_SHIFT, METER_TICK_SHIFT, NODES, Node, REGIONS, Region, Slot};
 use crate::zeroed::Zeroed;
 
 /// How large a switch is.
@@ -22,6 +23,28 @@ pub struct SwitchConfig {
     pub slots: u32,
     /// Handles go from 1 to this.
     pub max_handle: u16,
+}
+
+/// How many requests of a namespace's nodes are decided: `dataplane/budget.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Requests a second: 1 to [`Budget::MAX_RATE`].
+    pub rate: u32,
+    /// Requests at once, after a while without any: [`Budget::least_burst`] to [`Budget::MAX_BURST`].
+    pub burst: u32,
+}
+
+impl Budget {
+    /// A request costs 102 units of the clock then: what is rounded away is a hundredth.
+    pub const MAX_RATE: u32 = 10_000_000;
+    /// Times the cost of a request, a second at most, it stays far below 64 bits.
+    pub const MAX_BURST: u32 = 1 << 24;
+
+    /// The least burst at which a rate can be reached: time goes on by ticks at the hook, of 10 ms at most, and a packet
+    /// of 32 requests is admitted whole or not at all.
+    pub fn least_burst(rate: u32) -> u32 {
+        rate.div_ceil(100).max(MAX_ENTRIES as u32)
+    }
 }
 
 /// Why a namespace got no slots.
@@ -173,6 +196,26 @@ impl Switch {
         let taken = *self.memory.taken.lock().expect("nobody panics while holding it");
         taken == namespaces.iter().map(|(_, slots)| slots).sum()
             && namespaces.iter().all(|&(namespace, slots)| self.slot_count(namespace) == slots)
+    }
+
+    /// Gives a namespace a budget, of which nothing is spent yet, or takes it away.
+    pub fn set_budget(&self, namespace: u16, budget: Option<Budget>) {
+        let region = &self.memory.regions[usize::from(namespace)];
+        region.burst.store(0, Release);
+        let Some(Budget { rate, burst }) = budget else { return };
+        let hertz = self.memory.ticks.as_ref().map_or(0, Ticks::hertz);
+        for (meter, units_a_second) in
+            [(&region.by_clock, 1_000_000 << METER_CLOCK_SHIFT), (&region.by_tick, hertz << METER_TICK_SHIFT)]
+        {
+            meter.due.store(0, Release);
+            meter.cost.store(units_a_second / u64::from(rate.max(1)), Release);
+        }
+        region.burst.store(burst, Release); // Last: from here on it is charged.
+    }
+
+    /// Packets that the namespace's budget has refused.
+    pub fn over_budget(&self, namespace: u16) -> u64 {
+        self.memory.regions[usize::from(namespace)].over_budget.load(Acquire)
     }
 
     /// Changes a namespace's policy: the next request is decided by it.

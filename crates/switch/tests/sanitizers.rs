@@ -38,8 +38,11 @@ fn record(state: &State) -> Vec<u8> {
         bytes.extend([node.agent_port, node.namespace].into_iter().flat_map(u16::to_ne_bytes));
     }
     for region in &state.regions {
-        let words = [region.base, region.count, region.policy, region.reserved];
+        let words = [region.base, region.count, region.policy, region.burst];
         bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+        let (own, other) = (region.own, region.other);
+        let words = [own.due, own.cost, other.due, other.cost, region.over_budget, region.reserved];
+        bytes.extend(words.into_iter().flat_map(u64::to_ne_bytes));
     }
     for keys in &state.keys {
         let words = [keys.written[0], keys.written[1], keys.rotation, keys.heard];

@@ -1,8 +1,8 @@
 //! What a switch makes of a packet, on one processor or on two.
 
 use wayside_protocol::memory::SwitchMemory;
-use wayside_switch::{Action, Verdict};
-use wayside_wire::{BODY, Entry, Header, kind, service};
+use wayside_switch::{Action, Budget, Verdict};
+use wayside_wire::{BODY, DropReason, Entry, Header, kind, service};
 
 use super::{Happening, Phase, World};
 use crate::decisions::Asked;
@@ -10,8 +10,10 @@ use crate::decisions::Asked;
 use crate::network::Flight;
 use crate::schedule::Kind;
 use crate::seat::InHand;
-use crate::story::Story;
+use crate::story::{Lane, Story};
 
+/// Copies of a request that arrive at once, at most: more than a burst.
+const FLOOD: u64 = 300;
 /// Turns that the other processor gets during a decision: most decisions swap one word.
 const TURNS: u64 = 3;
 
@@ -25,6 +27,7 @@ impl World {
         if self.seats[seat].stopped_until.is_some() {
             return self.seats[seat].inbox.push(flight);
         }
+        self.flood(&flight);
         if let Some(first) = self.seats[seat].in_hand.take() {
             // Two in one slot are what matters; others now and then.
             if slot_of(&first.flight.packet) == slot_of(&flight.packet) || first.number.is_multiple_of(4) {
@@ -47,6 +50,37 @@ impl World {
             return;
         }
         self.decide(flight);
+    }
+
+    /// Sometimes many copies of a request arrive before it, from who has a budget.
+    fn flood(&mut self, flight: &Flight) {
+        let Some(header) = acquire_of(&flight.packet).filter(|header| self.budget_of(header.namespace).is_some())
+        else {
+            return;
+        };
+        if let Some(mut dice) = self.schedule.happens(self.now, Kind::Flood) {
+            self.fault(Kind::Flood);
+            self.note(Lane::Seat(flight.seat), |_| format!("a flood of space{}", header.namespace));
+            for _ in 0..dice.between(10, FLOOD) {
+                self.decide(flight.clone());
+            }
+        }
+    }
+
+    fn budget_of(&self, namespace: u16) -> Option<Budget> {
+        self.setup.namespaces.iter().find(|space| space.id == namespace)?.budget
+    }
+
+    /// B1: a budget refuses requests of its own namespace, and nothing else.
+    fn check_refusal(&mut self, packet: &[u8], verdict: &Verdict) {
+        if verdict.reason != DropReason::OverBudget {
+            return;
+        }
+        self.count("over budget");
+        let header = acquire_of(packet);
+        if header.is_none_or(|header| self.budget_of(header.namespace).is_none()) {
+            self.fail("B1", format!("a budget refuses {}", crate::story::packet(packet)));
+        }
     }
 
     /// Nobody else came in between.
@@ -126,6 +160,7 @@ impl World {
     fn pass_on(&mut self, flight: Flight, asked: &Asked, verdict: Verdict) {
         let Flight { seat, socket, mut packet, is_tampered, .. } = flight;
         self.decisions.note(asked, &verdict, &packet);
+        self.check_refusal(&packet, &verdict);
         if verdict.action == Action::Drop {
             if self.options.chart {
                 Story::of(self).dropped(seat, verdict.reason.name());
@@ -176,6 +211,12 @@ impl World {
     pub fn is_serving(&self) -> bool {
         self.seats[self.serving_seat()].switch.serving()
     }
+}
+
+/// The header of an ACQUIRE.
+fn acquire_of(packet: &[u8]) -> Option<Header> {
+    let is_acquire = |header: &Header| (header.service, header.kind) == (service::LOCK, kind::lock::ACQUIRE);
+    Header::read(packet).ok().filter(is_acquire)
 }
 
 /// The namespace and slot that a packet asks the switch about.

@@ -40,7 +40,8 @@ pub use upcalls::{Upcall, Upcalls};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
-/// Version of everything that is pinned: `dataplane/memory.h`, `items.h` and `ways.h`. A change of a layout takes the next one.
+/// Version of everything that is pinned: `dataplane/memory.h`, `items.h` and `ways.h`. A change of a layout takes the
+/// next one.
 const LAYOUT: &str = "v6";
 
 /// `WS_PORTS` of `dataplane/ways.h`.

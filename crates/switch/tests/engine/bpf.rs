@@ -267,7 +267,7 @@ impl Engine for Bpf {
     fn set(&mut self, state: &State) {
         self.slots.get_mut().copy_from_slice(&state.slots);
         self.nodes.get_mut()[..NODES].copy_from_slice(&state.nodes);
-        self.regions.get_mut()[..REGIONS].copy_from_slice(&state.regions);
+        self.regions.get_mut()[..REGIONS].copy_from_slice(&state.regions.map(other_way_round));
         self.keys.get_mut()[..NODES].copy_from_slice(&state.keys);
         self.globals.get_mut()[0] = state.globals;
         self.groups.get_mut()[..GROUPS].copy_from_slice(&state.groups);
@@ -281,7 +281,7 @@ impl Engine for Bpf {
         State {
             slots: self.slots.get().try_into().unwrap(),
             nodes: self.nodes.get()[..NODES].try_into().unwrap(),
-            regions: self.regions.get()[..REGIONS].try_into().unwrap(),
+            regions: <[Region; REGIONS]>::try_from(&self.regions.get()[..REGIONS]).unwrap().map(other_way_round),
             keys: self.keys.get()[..NODES].try_into().unwrap(),
             globals: self.globals.get()[0],
             groups: self.groups.get()[..GROUPS].try_into().unwrap(),
@@ -320,6 +320,11 @@ impl Engine for Bpf {
         assert!(code == XDP_PASS || code == XDP_DROP, "{code}");
         (code == XDP_PASS).then(|| out.split_off(ENVELOPE))
     }
+}
+
+/// The second of a region's meters is this engine's own.
+fn other_way_round(region: Region) -> Region {
+    Region { own: region.other, other: region.own, ..region }
 }
 
 /// From the first of each to the second.

@@ -451,6 +451,14 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             let region = &mut state.regions[words.index()];
             words.take_into("base", &mut region.base);
             words.take_into("count", &mut region.count);
+            words.take_into("burst", &mut region.burst);
+            words.take_into("over_budget", &mut region.over_budget);
+            words.take_into("cost", &mut region.own.cost);
+            words.take_into("due", &mut region.own.due);
+            if words.flag("spent") {
+                // No moment comes in which it is paid off.
+                region.own.due = u64::MAX / 2;
+            }
             let policies = [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
             for policy in policies.into_iter().filter(|policy| words.flag(policy.name())) {
                 region.policy = policy as u32;

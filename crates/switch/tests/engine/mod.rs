@@ -40,7 +40,20 @@ pub struct Region {
     pub base: u32,
     pub count: u32,
     pub policy: u32,
-    pub reserved: u32,
+    pub burst: u32,
+    /// The meter of the engine's own clock: of the two, natively the first, at the hook the second.
+    pub own: Meter,
+    pub other: Meter,
+    pub over_budget: u64,
+    pub reserved: u64,
+}
+
+/// `struct ws_meter`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    pub due: u64,
+    pub cost: u64,
 }
 
 /// `struct ws_globals`.

@@ -6,7 +6,7 @@ use wayside_wire::{
     name_hash, service,
 };
 
-use super::{Keys, NODES, Race, SLOTS, State};
+use super::{Keys, Meter, NODES, Race, SLOTS, State};
 
 /// xorshift64*: a failure depends on its seed alone.
 pub struct Random(u64);
@@ -141,6 +141,10 @@ fn change_region(random: &mut Random, state: &mut State, namespace: usize) {
     region.base = if random.once_in(10) { random.pick(&[14, u32::MAX - 1]) } else { random.pick(&[0, 4]) };
     region.count = if random.once_in(10) { random.pick(&[0, u32::MAX]) } else { 12 };
     region.policy = random.below(4) as u32;
+    // No budget; one with room; one that is spent. Clocks differ by engine: neither moment is near.
+    region.burst = if random.once_in(3) { 1 << 22 } else { 0 };
+    let due = if random.once_in(2) { 1 << 60 } else { u64::MAX / 2 };
+    region.own = Meter { due, cost: 1 << 40 };
 }
 
 fn change_globals(random: &mut Random, state: &mut State) {
