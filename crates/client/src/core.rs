@@ -9,6 +9,7 @@ use crate::errands::Errands;
 use crate::name::Named;
 use crate::observe::{Loss, Observer};
 use crate::port::{Numbers, Place};
+use crate::questions::Questions;
 use crate::request::{Begun, Grant, Standing};
 use crate::{Name, clock, task};
 use std::cmp::Reverse;
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) latest: Time,
     pub(crate) phase: Phase,
     pub(crate) book: Book,
+    /// About keys.
+    pub(crate) questions: Questions,
     /// 0 is the agent's.
     pub(crate) ports: Numbers,
     /// Ends of holds that have one. Stale where the hold is over: `book` knows.
@@ -109,6 +112,7 @@ impl Core {
             latest: Time(0),
             phase: Phase::Enrolling,
             book: Book::default(),
+            questions: Questions::default(),
             ports: Numbers::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             newcomers: Vec::new(),
@@ -257,6 +261,7 @@ impl Core {
                     request.tell(errands);
                 }
             }
+            Event::Chain { request, told } => self.on_told(now, request, told, errands),
             Event::Enrolled(_) => self.enter_phase(Phase::Live, errands),
             Event::Refused(reason) => self.enter_phase(Phase::Refused(reason), errands),
             Event::SessionLost => self.lose(Phase::Lost, errands),

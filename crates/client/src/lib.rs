@@ -56,11 +56,13 @@ mod name;
 mod observe;
 mod port;
 pub mod probe;
+mod questions;
 mod request;
 #[cfg_attr(not(feature = "tls"), path = "insecure.rs")]
 mod secure;
 mod session;
 mod socket;
+mod store;
 mod task;
 mod transport;
 mod wait;
@@ -80,7 +82,9 @@ pub use secure::join;
 #[cfg(feature = "otel")]
 pub use session::TRACE_VARIABLE;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};
+pub use store::{Entry, Overwritten, Store, Written};
 pub use task::{TASK_VARIABLE, Task, Working};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;
+pub use wayside_protocol::chain::{Condition, Value, Version};
 pub use wayside_protocol::{Mode, Path, SessionInfo, Token};

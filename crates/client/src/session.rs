@@ -8,6 +8,7 @@ use crate::lock::LockRequest;
 use crate::many::ManyRequest;
 use crate::observe::Observer;
 use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
+use crate::store::Store;
 use crate::{Error, Name, Wait, clock, task};
 use parking_lot::Mutex;
 use std::net::SocketAddrV4;
@@ -240,6 +241,12 @@ impl Session {
     /// some of the same locks never wait for each other in a circle. A name that occurs twice is taken once.
     pub fn lock_many<'a, N: Into<Name<'a>>>(&self, names: impl IntoIterator<Item = N>) -> ManyRequest<'_, 'a> {
         ManyRequest::new(self, names.into_iter().map(Into::into))
+    }
+
+    /// The namespace's keys and values.
+    #[must_use]
+    pub fn store(&self) -> Store<'_> {
+        Store::new(self)
     }
 
     /// Handle, incarnation, epoch and lease of the session; None while there is none.

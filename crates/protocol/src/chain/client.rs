@@ -426,10 +426,13 @@ impl Client {
     }
 
     fn on_routes(&mut self, link: &mut Link<'_>, page: &Routes, blocks: &[u8]) {
-        if self.map.asked != Some(page.first) || page.groups == 0 {
+        if self.map.asked != Some(page.first) {
             return;
         }
         self.map.asked = None;
+        if page.groups == 0 {
+            return self.refuse_all();
+        }
         self.map.base = page.base;
         let unknown = Group { epoch: 0, head: NOWHERE, tail: NOWHERE };
         self.map.groups.resize(usize::from(page.groups), unknown);
@@ -448,6 +451,15 @@ impl Client {
             self.ask_map(link, next);
         }
         self.send_parked(link);
+    }
+
+    /// There is no group: nobody will ever answer.
+    fn refuse_all(&mut self) {
+        let mut refused: Vec<u64> = self.pending.keys().copied().collect();
+        refused.sort_unstable();
+        for id in refused {
+            self.answer(id, Ended::NoStore, &Effect::default(), &[]);
+        }
     }
 
     /// What has not been sent since nobody knew where to.

@@ -191,6 +191,8 @@ pub enum Ended {
     Full,
     /// Another name has the key: nothing has changed, and nothing can.
     Collision,
+    /// The namespace has no groups.
+    NoStore,
 }
 
 /// The answer to a request.

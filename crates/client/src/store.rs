@@ -1,0 +1,357 @@
+//! Keys and values, kept by switches: reading, writing, comparing and swapping; blocking, or as futures.
+
+use crate::core::{Answer, Core, Terms};
+use crate::errands::Errands;
+use crate::port::Place;
+use crate::questions::Reply;
+use crate::session::{Connection, Session};
+use crate::{Error, clock};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use wayside_protocol::chain::{Answer as Answered, Ask, BadName, Condition, Ended, Key, Told, Value, Version, Wish};
+use wayside_protocol::{AcquireError, RequestId, Time};
+use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
+
+/// The namespace's keys. Names have 1 to 960 bytes, values up to 128; a key keeps its value as long as one switch of its
+/// chain lives.
+///
+/// ```no_run
+/// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;
+/// let store = session.store();
+/// let version = store.put("config/limit", b"10")?;
+/// let entry = store.get("config/limit")?.expect("it has just been written");
+/// assert_eq!((entry.value.bytes(), entry.version), (&b"10"[..], version));
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store<'s> {
+    session: &'s Session,
+    wait: Option<Duration>,
+}
+
+/// What a key has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its value.
+    pub value: Value,
+    /// Since when: for [`Condition::Version`].
+    pub version: Version,
+}
+
+/// What became of a write that depends on a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It was done, and made this version.
+    Done(Version),
+    /// The condition did not hold, and nothing has changed. What the key had then; `Err`: an answer was lost, and it has
+    /// been overwritten since.
+    Unmet(Result<Option<Entry>, Overwritten>),
+}
+
+/// What a condition met is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwritten;
+
+impl<'s> Store<'s> {
+    pub(crate) fn new(session: &'s Session) -> Self {
+        Store { session, wait: None }
+    }
+
+    /// How long each call waits at most. Without it, as long as the session lives.
+    #[must_use]
+    pub fn wait(mut self, most: Duration) -> Self {
+        self.wait = Some(most);
+        self
+    }
+
+    /// What a key has; `None`: no value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`], [`Error::TimedOut`], [`Error::Lost`], [`Error::NoStore`], and those of connecting.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
+        self.ask(name.as_ref(), Wish::Read).map(Answered::entry)
+    }
+
+    /// Gives a key this value. Its version.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`], [`Error::TooLarge`], [`Error::StoreFull`], [`Error::Collision`]. After
+    /// [`Error::TimedOut`] and [`Error::Lost`] it may have been written, or be written yet, once.
+    pub fn put(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Version, Error> {
+        let wish = Wish::Write(checked(value.as_ref())?, Condition::Always);
+        self.ask(name.as_ref(), wish).map(|answer| answer.version)
+    }
+
+    /// Gives a key this value if the condition holds: compare-and-swap.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub fn put_if(
+        &self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        let wish = Wish::Write(checked(value.as_ref())?, condition);
+        self.ask(name.as_ref(), wish).map(Answered::written)
+    }
+
+    /// Takes a key's value away. The version of that.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub fn delete(&self, name: impl AsRef<[u8]>) -> Result<Version, Error> {
+        self.ask(name.as_ref(), Wish::Delete(Condition::Always)).map(|answer| answer.version)
+    }
+
+    /// Takes a key's value away if the condition holds.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub fn delete_if(&self, name: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
+        self.ask(name.as_ref(), Wish::Delete(condition)).map(Answered::written)
+    }
+
+    /// As [`Store::get`], as a future for any executor.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`].
+    pub async fn get_async(&self, name: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
+        self.begin(name.as_ref(), Wish::Read)?.await.map(Answered::entry)
+    }
+
+    /// As [`Store::put`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub async fn put_async(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Version, Error> {
+        let wish = Wish::Write(checked(value.as_ref())?, Condition::Always);
+        self.begin(name.as_ref(), wish)?.await.map(|answer| answer.version)
+    }
+
+    /// As [`Store::put_if`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub async fn put_if_async(
+        &self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        let wish = Wish::Write(checked(value.as_ref())?, condition);
+        self.begin(name.as_ref(), wish)?.await.map(Answered::written)
+    }
+
+    /// As [`Store::delete_if`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub async fn delete_if_async(&self, name: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
+        self.begin(name.as_ref(), Wish::Delete(condition))?.await.map(Answered::written)
+    }
+
+    fn key(&self, name: &[u8]) -> Result<Key, Error> {
+        let namespace = self.session.connection.engine.config.namespace.as_bytes();
+        Key::of(namespace, name).map_err(|bad| {
+            Error::InvalidName(match bad {
+                BadName::Empty => "it is empty".into(),
+                BadName::TooLong(bytes) => format!("it has {bytes} bytes; at most {MAX_KEY_NAME_BYTES} are allowed"),
+            })
+        })
+    }
+
+    fn terms(&self) -> Terms {
+        Terms { wait: self.wait, ..Terms::PLAIN }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&self, name: &[u8], wish: Wish) -> Result<Answered, Error> {
+        let engine = &self.session.connection.engine;
+        let (key, terms) = (self.key(name)?, self.terms());
+        let port = engine.check_out()?;
+        let mut since = None;
+        let (id, now, reply) = loop {
+            let begun = engine.visit_and_look(
+                Some(port.place),
+                |core, now, _| {
+                    let deadline = terms.deadline(*since.get_or_insert(now), engine.patience());
+                    core.ask_key(now, key, name, wish, deadline, Answer::at(&port)).map(|id| (id, now))
+                },
+                |core, _, begun: Result<_, AcquireError>| {
+                    begun.map(|(id, now)| (id, now, core.questions.look(id)))
+                },
+            );
+            match begun {
+                Ok(begun) => break begun,
+                Err(AcquireError::NoSession) => engine.await_session(self.wait)?,
+                Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+            }
+        };
+        let look = |core: &mut Core, _: &mut Errands| core.questions.look(id);
+        let reply = reply.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look));
+        conclude(&self.session.connection, id, reply)
+    }
+
+    fn begin(&self, name: &[u8], wish: Wish) -> Result<Asking, Error> {
+        Ok(Asking {
+            connection: self.session.connection.clone(),
+            key: self.key(name)?,
+            name: name.into(),
+            wish,
+            terms: self.terms(),
+            state: State::New { since: None },
+        })
+    }
+}
+
+/// A question under way. Dropping it gives it up.
+struct Asking {
+    connection: Arc<Connection>,
+    key: Key,
+    name: Box<[u8]>,
+    wish: Wish,
+    terms: Terms,
+    state: State,
+}
+
+enum State {
+    New { since: Option<Time> },
+    Waiting(RequestId),
+    Done,
+}
+
+impl Future for Asking {
+    type Output = Result<Answered, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let engine = &this.connection.engine;
+        let mut waker = Some(context.waker().clone());
+        let (id, reply) = match this.state {
+            State::New { ref mut since } => {
+                let since = *since.get_or_insert_with(clock::now);
+                let Asking { key, name, wish, terms, .. } = &*this;
+                let begun = engine.begin_for_task(
+                    context,
+                    since,
+                    terms,
+                    |core, now, deadline, answer| core.ask_key(now, *key, name, *wish, deadline, answer),
+                    |core, errands, id| (id, core.questions.look_for_task(id, &mut waker, errands)),
+                );
+                match begun {
+                    Poll::Ready(Ok(begun)) => {
+                        this.state = State::Waiting(begun.0);
+                        begun
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            State::Waiting(id) => {
+                let look = |core: &mut Core, errands: &mut _, ()| {
+                    core.questions.look_for_task(id, &mut waker, errands)
+                };
+                (id, engine.visit_and_look(None, |_, _, _| (), look))
+            }
+            State::Done => panic!("polled after it was ready"),
+        };
+        let Some(reply) = reply else { return Poll::Pending };
+        this.state = State::Done;
+        Poll::Ready(conclude(&this.connection, id, reply))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let State::Waiting(id) = self.state {
+            close(&self.connection, id);
+        }
+    }
+}
+
+/// The asker has seen the reply, or has no more use for it.
+fn close(connection: &Connection, id: RequestId) {
+    connection.engine.visit(|core, now, errands| {
+        if core.questions.close(id, errands) {
+            core.node.cancel_key(now, id);
+        }
+    });
+    connection.engine.entrust_timers();
+}
+
+fn conclude(connection: &Connection, id: RequestId, reply: Reply) -> Result<Answered, Error> {
+    close(connection, id);
+    match reply {
+        Reply::Answered(answer) => match answer.ended {
+            Ended::Done | Ended::Unmet => Ok(answer),
+            Ended::Full => Err(Error::StoreFull),
+            Ended::Collision => Err(Error::Collision),
+            Ended::NoStore => Err(Error::NoStore),
+        },
+        Reply::TimedOut => Err(Error::TimedOut),
+        Reply::Lost | Reply::Waiting => Err(Error::Lost),
+    }
+}
+
+fn checked(value: &[u8]) -> Result<Value, Error> {
+    Value::new(value).ok_or(Error::TooLarge { bytes: value.len(), limit: MAX_VALUE_BYTES })
+}
+
+trait Shown {
+    fn entry(self) -> Option<Entry>;
+    fn written(self) -> Written;
+}
+
+impl Shown for Answered {
+    fn entry(self) -> Option<Entry> {
+        self.value.map(|value| Entry { value, version: self.version })
+    }
+
+    fn written(self) -> Written {
+        match self.ended {
+            Ended::Done => Written::Done(self.version),
+            _ if self.is_shown => Written::Unmet(Ok(self.entry())),
+            _ => Written::Unmet(Err(Overwritten)),
+        }
+    }
+}
+
+impl Core {
+    fn ask_key(
+        &mut self,
+        now: Time,
+        key: Key,
+        name: &[u8],
+        wish: Wish,
+        deadline: Option<Time>,
+        answer: Answer,
+    ) -> Result<RequestId, AcquireError> {
+        if self.phase != crate::core::Phase::Live {
+            return Err(AcquireError::NoSession);
+        }
+        let id = self.node.ask_key(now, &Ask { key, wish, deadline, port: answer.number })?;
+        self.questions.enter(id, name, Some(answer.place).filter(|&place| place != Place::REACTOR));
+        Ok(id)
+    }
+
+    /// The node has something to say about a key.
+    pub(crate) fn on_told(&mut self, now: Time, id: RequestId, told: Told, errands: &mut Errands) {
+        match told {
+            Told::Unnamed => {
+                if let Some(question) = self.questions.find(id) {
+                    self.node.name_key(now, id, &question.name);
+                }
+            }
+            Told::Answered => {
+                let answer = self.node.take_answer(id);
+                self.questions.reply(id, answer.map_or(Reply::Lost, Reply::Answered), errands);
+            }
+            Told::TimedOut => self.questions.reply(id, Reply::TimedOut, errands),
+            Told::Lost => self.questions.reply(id, Reply::Lost, errands),
+        }
+    }
+}
