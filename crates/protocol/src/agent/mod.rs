@@ -22,6 +22,8 @@ mod desk;
 mod granting;
 mod heritage;
 mod sole;
+#[cfg(test)]
+mod tests;
 
 pub use desk::{Desk, Party, mode_flag};
 pub use heritage::fill;
