@@ -58,13 +58,17 @@ pub enum Error {
         limit: usize,
     },
     /// A switch has no room for another key. Keys without a value make room after a while.
-    #[error("full: a switch of the key's chain has no room for another key; `keys` in its configuration says for how many")]
+    #[error(
+        "full: a switch of the key's chain has no room for another key; `keys` in its configuration says for how many"
+    )]
     StoreFull,
     /// Another name has this key: so the hash of two names is the same in 128 bits, and only one of them can be used.
     #[error("collision: another name has the same key of 128 bits; use another name")]
     Collision,
     /// The switch keeps no keys for this namespace.
-    #[error("no store: the switch keeps no keys for this namespace; `keys` in its configuration says how many it is to keep")]
+    #[error(
+        "no store: the switch keeps no keys for this namespace; `keys` in its configuration says how many it is to keep"
+    )]
     NoStore,
     /// The endpoint is no host and port, or leads to no address.
     #[error("invalid endpoint: {0}")]

@@ -70,9 +70,8 @@ impl Questions {
 
     /// What came of it; None while it waits.
     pub(crate) fn look(&mut self, id: RequestId) -> Option<Reply> {
-        self.find(id).map_or(Some(Reply::Lost), |question| {
-            Some(question.reply).filter(|reply| *reply != Reply::Waiting)
-        })
+        self.find(id)
+            .map_or(Some(Reply::Lost), |question| Some(question.reply).filter(|reply| *reply != Reply::Waiting))
     }
 
     /// As [`Questions::look`]; where it waits, the task is called when there is a reply.

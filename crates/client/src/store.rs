@@ -181,9 +181,7 @@ impl<'s> Store<'s> {
                     let deadline = terms.deadline(*since.get_or_insert(now), engine.patience());
                     core.ask_key(now, key, name, wish, deadline, Answer::at(&port)).map(|id| (id, now))
                 },
-                |core, _, begun: Result<_, AcquireError>| {
-                    begun.map(|(id, now)| (id, now, core.questions.look(id)))
-                },
+                |core, _, begun: Result<_, AcquireError>| begun.map(|(id, now)| (id, now, core.questions.look(id))),
             );
             match begun {
                 Ok(begun) => break begun,
@@ -252,9 +250,7 @@ impl Future for Asking {
                 }
             }
             State::Waiting(id) => {
-                let look = |core: &mut Core, errands: &mut _, ()| {
-                    core.questions.look_for_task(id, &mut waker, errands)
-                };
+                let look = |core: &mut Core, errands: &mut _, ()| core.questions.look_for_task(id, &mut waker, errands);
                 (id, engine.visit_and_look(None, |_, _, _| (), look))
             }
             State::Done => panic!("polled after it was ready"),

@@ -15,8 +15,27 @@ pub enum Query {
     Locks,
     /// Answered by [`Deadlocks`].
     Deadlocks,
+    /// Answered by [`Keys`], or by [`Refused`] if there is no such namespace.
+    Keys { namespace: String, prefix: String },
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
     Node { handle: u16 },
+}
+
+/// Keys whose names begin as was asked for, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    pub keys: Vec<KeyLine>,
+    /// As many more there are.
+    pub more: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyLine {
+    /// What of it is no text is shown as U+FFFD.
+    pub name: String,
+    pub version: String,
+    /// Length of its value; none: it has no value.
+    pub bytes: Option<u16>,
 }
 
 /// From a process that has a node's session in its care, such as the command under `wayside lock`: `{"hold": ...}`.

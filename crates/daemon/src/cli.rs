@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use wayside_client::credentials::CREDENTIALS_VARIABLE;
-use wayside_client::{ENDPOINTS_VARIABLE, Endpoint};
+use wayside_client::{ENDPOINTS_VARIABLE, Endpoint, Version};
 
 /// Microsecond locks, decided by a switch on the packets' way
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ pub enum Command {
     /// Run a command while holding a lock
     #[command(after_help = LOCK_EXIT_CODES)]
     Lock(LockArgs),
+    /// Read and write keys: small values that switches keep
+    #[command(subcommand, after_help = KV_EXIT_CODES)]
+    Kv(Kv),
     /// List the locks that are held and awaited, by whom and since when
     Locks(QueryArgs),
     /// Look for deadlocks: tasks that wait for each other's locks in a circle
@@ -56,6 +59,123 @@ pub enum Command {
     /// Try to break Wayside: its own core and protocol in a world of faults that a seed decides, watched by checkers
     #[command(max_term_width = 100)]
     Sim(Box<wayside_sim::command::Sim>),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Kv {
+    /// Write a key's value to standard output, and a newline
+    Get(KvGet),
+    /// Give a key a value
+    Put(KvPut),
+    /// Give a key a value if it has the one that is expected: compare and swap
+    Cas(KvCas),
+    /// Take a key's value away
+    Del(KvDelete),
+    /// List keys
+    Ls(KvList),
+}
+
+const KV_EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 the key has no value, 64 bad arguments, 69 no switch or no store, 75 a condition did not hold or \
+timed out, 76 the session was lost, 77 not allowed.";
+
+/// Where, and how long.
+#[derive(Debug, Args)]
+pub struct KvArgs {
+    /// Give up after this time [default: 3s]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub wait: Option<Duration>,
+
+    /// Namespace of the key
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct KvGet {
+    /// Name of the key: 1 to 960 bytes
+    pub name: String,
+
+    #[command(flatten)]
+    pub to: KvArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct KvPut {
+    /// Name of the key: 1 to 960 bytes
+    pub name: String,
+
+    /// Its value, up to 128 bytes [default: standard input]
+    pub value: Option<String>,
+
+    #[command(flatten)]
+    pub condition: ConditionArgs,
+
+    #[command(flatten)]
+    pub to: KvArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct KvCas {
+    /// Name of the key: 1 to 960 bytes
+    pub name: String,
+
+    /// The value that it is to have
+    pub expected: String,
+
+    /// The value that it gets then, up to 128 bytes
+    pub value: String,
+
+    #[command(flatten)]
+    pub to: KvArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct KvDelete {
+    /// Name of the key: 1 to 960 bytes
+    pub name: String,
+
+    #[command(flatten)]
+    pub condition: ConditionArgs,
+
+    #[command(flatten)]
+    pub to: KvArgs,
+}
+
+/// On what a write depends.
+#[derive(Debug, Args)]
+pub struct ConditionArgs {
+    /// Only if the key has no value
+    #[arg(long, conflicts_with = "if_version")]
+    pub if_absent: bool,
+
+    /// Only if this is the version of its value, as `put` and `get -o json` tell it
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<Version>,
+}
+
+#[derive(Debug, Args)]
+pub struct KvList {
+    /// List only names that begin so
+    pub prefix: Option<String>,
+
+    /// Namespace of the keys
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 #[derive(Debug, Subcommand)]

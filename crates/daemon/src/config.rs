@@ -3,17 +3,22 @@
 //! `Settings` is what someone wrote, `Config` is what the daemon runs with. Every value that can't work ends in an
 //! error with its origin, its key and what is allowed.
 
+// Named, since the fuzzer reads this file from elsewhere.
+#[path = "config/namespaces.rs"]
+mod namespaces;
+
 use crate::failure::Failure;
 use serde::Deserialize;
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use wayside_protocol::controller;
-use wayside_wire::limits::MAX_NAMESPACE_BYTES;
-use wayside_wire::{PORT, Policy};
+use wayside_wire::PORT;
+
+pub use namespaces::Namespace;
+use namespaces::NamespaceSettings;
 
 /// Data ports from 1 to 65,534: the admin port is the next one by default.
 const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
@@ -51,10 +56,6 @@ const LONGEST_HISTORY: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
 const LONGEST_SOCKET_PATH: usize = 107;
-
-/// 2^26 slots are 1 GiB.
-const MAX_SLOTS: i64 = 1 << 26;
-const DEFAULT_SLOTS: u32 = 1 << 16;
 
 /// Settings as flags, environment variables and the file give them.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
@@ -169,14 +170,6 @@ pub struct Settings {
     namespaces: Option<Vec<NamespaceSettings>>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamespaceSettings {
-    name: String,
-    slots: Option<i64>,
-    policy: Option<String>,
-}
-
 /// How a worker waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -260,12 +253,6 @@ const LONGEST_DEADLOCK_PERIOD: Duration = Duration::from_secs(3600);
 const DEFAULT_BPF_DIR: &str = "/sys/fs/bpf/wayside";
 
 /// As a file has them; `Policy`'s own names have underscores.
-const POLICIES: [(&str, Policy); 3] = [
-    ("fair", Policy::Fair),
-    ("read-preferring", Policy::ReadPreferring),
-    ("write-preferring", Policy::WritePreferring),
-];
-
 /// What is written for a value.
 fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
     words.iter().find(|(_, of)| *of == value).map_or("?", |(word, _)| word)
@@ -277,21 +264,6 @@ fn value_of<T: Copy>(words: &[(&'static str, T)], written: &str) -> Result<T, St
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("must be {}", words.join(", "))
     })
-}
-
-/// A namespace: names apart from those of others, with slots of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Namespace {
-    pub name: String,
-    pub slots: u32,
-    pub policy: Policy,
-}
-
-impl Namespace {
-    /// What a file has for the policy.
-    pub fn policy_word(&self) -> &'static str {
-        word_of(&POLICIES, self.policy)
-    }
 }
 
 /// How a switch shares its shard with standbys.
@@ -599,35 +571,6 @@ impl Layers<'_> {
             _ => Ok(Some(path.clone())),
         }
     }
-
-    fn namespaces(&self) -> Result<Vec<Namespace>, Failure> {
-        let Some((settings, _)) = self.pick(|s| s.namespaces.as_ref()) else {
-            return Ok(vec![Namespace { name: "default".into(), slots: DEFAULT_SLOTS, policy: Policy::Fair }]);
-        };
-        let mut names = HashSet::new();
-        let mut namespaces = Vec::new();
-        for NamespaceSettings { name, slots, policy } in settings {
-            if name.is_empty() || name.len() > MAX_NAMESPACE_BYTES || name.contains('\0') {
-                let rule = format!("must have 1 to {MAX_NAMESPACE_BYTES} bytes, none of them zero");
-                return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, &rule));
-            }
-            if !names.insert(name) {
-                return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, "is there twice"));
-            }
-            let slots =
-                self.number("namespace.slots", slots.unwrap_or(DEFAULT_SLOTS.into()), false, 1, MAX_SLOTS)? as u32;
-            let policy = policy.as_deref().unwrap_or("fair");
-            let policy = value_of(&POLICIES, policy)
-                .map_err(|rule| self.wrong("namespace.policy", &format_args!("{policy:?}"), false, &rule))?;
-            namespaces.push(Namespace { name: name.clone(), slots, policy });
-        }
-        if namespaces.is_empty() {
-            return Err(self.wrong("namespace", &"[]", false, "must have at least one entry"));
-        }
-        let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.slots)).sum();
-        self.number("namespace.slots of all namespaces", total, false, 1, MAX_SLOTS)?;
-        Ok(namespaces)
-    }
 }
 
 /// Port 0 asks the kernel for any port; so do the ports that follow from it then.
@@ -663,6 +606,7 @@ impl std::fmt::Display for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wayside_wire::Policy;
 
     fn file(text: &str) -> Result<Config, Failure> {
         let path = Path::new("w.toml");
@@ -721,7 +665,7 @@ mod tests {
         let config = file(
             "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
              control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\ndeadlocks = 'off'\ndeadlock_period = '1s'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
-             slots = 7\npolicy = 'read-preferring'",
+             slots = 7\npolicy = 'read-preferring'\nkeys = 9\ngroups = 3",
         )
         .unwrap();
         assert_eq!(config.wait, Wait::Spin);
@@ -729,7 +673,8 @@ mod tests {
         assert_eq!(config.control_socket.as_deref(), Some(Path::new("/c")));
         assert_eq!((config.lease, config.grace), (Duration::from_secs(1), Duration::from_millis(300)));
         assert_eq!((config.deadlocks, config.deadlock_period), (Deadlocks::Off, Duration::from_secs(1)));
-        assert_eq!(config.namespaces[1], Namespace { name: "b".into(), slots: 7, policy: Policy::ReadPreferring });
+        let b = &config.namespaces[1];
+        assert_eq!((b.name.as_str(), b.slots, b.policy, b.keys, b.groups), ("b", 7, Policy::ReadPreferring, 9, 3));
     }
 
     #[test]
@@ -765,6 +710,12 @@ mod tests {
             ("[[namespace]]\nname = 'a'\nslots = 0", "namespace.slots = 0 must be 1 to 67108864"),
             ("[[namespace]]\nname = 'a'\nslots = 67108864\n[[namespace]]\nname = 'b'", "of all namespaces"),
             ("[[namespace]]\nname = 'a'\npolicy = 'first'", "must be fair, read-preferring, write-preferring"),
+            ("[[namespace]]\nname = 'a'\nkeys = -1", "namespace.keys = -1 must be 0 to 16777216"),
+            (
+                "[[namespace]]\nname = 'a'\nkeys = 16777216\n[[namespace]]\nname = 'b'",
+                "namespace.keys of all namespaces",
+            ),
+            ("[[namespace]]\nname = 'a'\ngroups = 0", "namespace.groups = 0 must be 1 to 4096"),
             ("[[namespace]]\nslots = 1", "missing field `name`"),
         ] {
             let failure = file(text).expect_err(text);

@@ -4,11 +4,13 @@ use std::fmt;
 
 /// Exit codes, after BSD's sysexits, which Wayside's commands keep stable.
 pub mod exit {
+    /// The key has no value.
+    pub const ABSENT: u8 = 1;
     /// Arguments or configuration make no sense.
     pub const USAGE: u8 = 64;
     /// The switch, a port or a file can't be had.
     pub const UNAVAILABLE: u8 = 69;
-    /// The lock is held by another, or did not come in time.
+    /// The lock is held by another, or did not come in time; the key is not what it was to be.
     pub const BUSY: u8 = 75;
     /// The lock was lost while the command ran.
     pub const LOST: u8 = 76;

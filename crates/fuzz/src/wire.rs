@@ -1,8 +1,8 @@
 //! Bytes of any kind as a packet: whatever `check` passes can be read, and says the same when it is written again.
 
 use wayside_wire::{
-    BODY, Body, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, SlotBits, blocks, body_of, check, entries,
-    entry_at, limits, text,
+    BODY, Body, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, SlotBits, blocks, body_of, check,
+    entries, entry_at, limits, text,
 };
 
 pub fn run(input: &[u8]) {

@@ -59,7 +59,7 @@ pub struct Agency {
     #[expect(clippy::vec_box, reason = "boxes move between here and the books, and agents stay where they are")]
     spare: Vec<Box<Agent>>,
     spare_limbos: Vec<Vec<Stray>>,
-    /// What [`Agency::slots`] hands out.
+    /// What [`Agency::slots_of`] hands out.
     slot_list: Vec<u32>,
 }
 
@@ -151,6 +151,16 @@ impl Agency {
         }
     }
 
+    /// Empties a book for which nobody waits; what memory it has serves again.
+    pub fn empty(&mut self, place: Place) {
+        let book = self.books.at_mut(place);
+        debug_assert_eq!(book.waits, 0, "whoever waits looks for its book");
+        let agent = book.agent.take();
+        let limbo = self.books.make_plain(place);
+        agent.into_iter().for_each(|agent| self.put_away(agent));
+        self.put_limbo_away(limbo);
+    }
+
     /// Forgets a book that keeps nothing.
     #[inline]
     pub fn close(&mut self, place: Place) {
@@ -161,11 +171,11 @@ impl Agency {
         self.books.close(place);
     }
 
-    /// Slots with a book, in order; given back to [`Agency::put_slots_away`].
-    pub fn slots(&mut self) -> Vec<u32> {
+    /// Slots whose books are like this, in order; given back to [`Agency::put_slots_away`].
+    pub fn slots_of(&mut self, is_meant: impl Fn(&Book) -> bool) -> Vec<u32> {
         let mut slots = mem::take(&mut self.slot_list);
         slots.clear();
-        slots.extend(self.books.iter().map(|(slot, _)| slot));
+        slots.extend(self.books.iter().filter(|(_, book)| is_meant(book)).map(|(slot, _)| slot));
         slots.sort_unstable();
         slots
     }
@@ -195,10 +205,13 @@ pub struct Dead {
 }
 
 impl Dead {
-    /// This session of the handle is over.
-    pub fn note(&mut self, handle: Handle, incarnation: u64) {
-        let latest = self.latest.entry(handle).or_insert(incarnation);
-        *latest = (*latest).max(incarnation);
+    /// This session of the handle is over. False: that is known.
+    pub fn note(&mut self, handle: Handle, incarnation: u64) -> bool {
+        let known = self.latest.get(&handle).is_some_and(|latest| *latest >= incarnation);
+        if !known {
+            self.latest.insert(handle, incarnation);
+        }
+        !known
     }
 
     pub fn is_empty(&self) -> bool {
@@ -232,8 +245,8 @@ mod tests {
         for incarnation in [9_u64, 1 << 24, 5 << 24 | 1] {
             let request = |incarnation: u64| incarnation << COUNTER_BITS | 17;
             let mut dead = Dead::default();
-            dead.note(3, incarnation);
-            dead.note(3, incarnation - 2);
+            assert!(dead.note(3, incarnation), "that is news");
+            assert!(!dead.note(3, incarnation) && !dead.note(3, incarnation - 2));
             assert!(dead.has(3, request(incarnation), &config) && dead.has(3, request(incarnation - 5), &config));
             assert!(!dead.has(3, request(incarnation + 1), &config), "its next session lives");
             assert!(!dead.has(4, request(incarnation), &config), "another's lives");

@@ -9,8 +9,8 @@
 //! * `sole` and `agent` are not both there.
 
 use crate::agency::{Claim, Handing, Stray};
-use crate::agent::{Agent, Duty, Sole};
-use crate::{Mode, Stamp, Time};
+use crate::agent::{Agent, Sole};
+use crate::{Handle, Mode, Stamp, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wayside_wire::SlotBits;
@@ -76,13 +76,20 @@ impl Book {
         self.agent.as_ref().map_or(handed, |agent| agent.stamp.max(handed))
     }
 
+    /// Whether it keeps, since a census, no more than one hold of its own node, or nothing.
+    pub fn is_suspended_alone(&self, me: Handle) -> bool {
+        let sole = self.sole.as_ref().is_none_or(|sole| sole.suspended);
+        let agent = self.agent.as_ref().is_none_or(|agent| agent.suspended && agent.is_alone(me));
+        sole && agent && self.limbo.is_empty() && self.claim.is_none() && self.handing.is_none()
+    }
+
     /// Whether this node's own agent decides on a request of this node. An exclusive one closes an OPEN slot, at the
     /// switch.
     #[inline]
     pub fn decides(&self, mode: Mode) -> bool {
         let (usable, open) = match (&self.agent, &self.sole) {
             (Some(agent), _) => (agent.is_usable(), agent.is_open()),
-            (None, Some(sole)) => (matches!(sole.duty, Duty::Keep { .. }), sole.mode == Mode::Shared),
+            (None, Some(sole)) => (sole.is_usable(), sole.open),
             (None, None) => return false,
         };
         usable && !(open && mode == Mode::Exclusive)
@@ -293,6 +300,11 @@ impl Books {
     #[inline]
     pub fn len(&self) -> usize {
         self.places.len() - self.vacant.len()
+    }
+
+    /// All places, those that are vacant among them: their books are plain, and keep nothing.
+    pub fn places(&self) -> core::ops::Range<Place> {
+        0..self.places.len() as Place
     }
 
     /// In an order that follows from their slots and their history alone.

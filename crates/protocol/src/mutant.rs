@@ -45,6 +45,14 @@ pub enum Mutant {
     HastyCensus,
     /// The controller's heirs hear of no holds.
     ForgetHolds,
+    /// A report is complete with its last page, whichever are missing.
+    AnyPage,
+    /// A page that comes again counts for one that is missing.
+    PagesTwice,
+    /// A slot that several have reported goes to the first of them, as if that one were alone.
+    AloneTogether,
+    /// A node adopts alone what it is told to adopt with others.
+    AdoptAlone,
     /// A standby does not wait until the lease of the switch that serves is over.
     HastySuccessor,
     /// A grant of a request that is over is taken for another one that waits for the same name.

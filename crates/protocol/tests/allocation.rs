@@ -18,6 +18,7 @@ use wayside_protocol::Time;
 use wayside_protocol::{Acquire, Event, Mode, RequestId};
 use wayside_switch::Action;
 use wayside_wire::limits::MAX_PACKET_BYTES;
+use wayside_wire::{BODY, Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service};
 
 /// Counts the allocations of each thread: tests run side by side.
 struct Counting;
@@ -286,4 +287,31 @@ fn a_lock_that_is_handed_over_again_and_again_allocates_nothing() {
         handed += 1;
     }
     assert_eq!(allocations() - counted, 0, "in {handed} hand-overs");
+}
+
+/// A node with a million locks keeps its lease while it reports them: that takes a look at each of them, and no memory
+/// for each.
+#[test]
+fn a_census_of_what_a_node_holds_alone_takes_no_memory_for_each_lock() {
+    let mut bench = Bench::new(1);
+    for name in 0..MOST as u64 {
+        bench.ask(0, name, Mode::Exclusive);
+    }
+    bench.run();
+    let mut packet = [0; BODY + Entry::BYTES];
+    let mut tell = |bench: &mut Bench, kind, flags, about: Entry| {
+        let header = Header { service: service::LOCK, kind, flags, count: 1, ..Header::default() };
+        Header { destination: bench::handle(0), epoch: 8, namespace: 1, ..header }.write(&mut packet);
+        about.write(&mut packet, BODY);
+        bench.nodes[0].on_packet(bench.now, &packet);
+        assert!(core::iter::from_fn(|| bench.nodes[0].transmit().map(|_| ())).count() > 0, "it answers");
+    };
+    let before = allocations();
+    let about = Entry { request: 9, ..Entry::default() };
+    tell(&mut bench, kind::lock::CENSUS, 0, Entry { slot: limits::ALL_SLOTS, ..about });
+    let bits = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
+    let (slot_bits, flags) = (bits.to_u16(), entry_flag::AGENCY);
+    tell(&mut bench, kind::lock::ADOPT, header_flag::LAST, Entry { tenure: 1, slot_bits, flags, ..about });
+    assert!(allocations() - before < MOST as u64 / 4, "{} for {MOST} locks", allocations() - before);
+    assert!((0..MOST as u32).all(|slot| bench.nodes[0].books(slot).is_some()), "it keeps all of them");
 }

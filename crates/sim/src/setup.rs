@@ -74,6 +74,8 @@ impl Setup {
             gap_us: dice.magnitude(200, 50_000),
             waiters_most: if tight { dice.between(1, 4) as usize } else { NodeConfig::new(0).waiters_most },
             retired_most: if tight { dice.between(1, 8) as usize } else { NodeConfig::new(0).retired_most },
+            scanned_most: if tight { dice.below(4) as usize } else { NodeConfig::new(0).scanned_most },
+            page_entries: if tight { dice.between(1, 3) as usize } else { NodeConfig::new(0).page_entries },
             requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
             mutant: options.mutant,
             ..NodeConfig::new(0)

@@ -196,9 +196,7 @@ impl Item {
 
     /// Whatever its check says: of two names with one key, one has it.
     fn is_of(&self, group: u16, key: Key) -> bool {
-        self.is_in(group)
-            && self.key_high.load(Acquire) == key.high
-            && self.key_low.load(Acquire) == key.low
+        self.is_in(group) && self.key_high.load(Acquire) == key.high && self.key_low.load(Acquire) == key.low
     }
 
     fn version(&self, which: usize) -> (Version, u16, u16) {

@@ -13,19 +13,26 @@ use super::{Wish, check_out, machines, told};
 
 /// What decides natively. `frame.h` and `ways.h` are in the BPF build alone.
 const FILES: &[&str] = &["fission.h", "session.h", "packet.h", "seal.h", "siphash.h", "memory.h", "platform_native.h"];
-/// The sources of the library: the core, and what tests and simulator have of it.
-const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
-/// Of crates/switch, the quick ones first. Neither needs root.
-const TESTS: &[&str] = &["cases", "memory", "siphash", "counters", "invariants", "threads", "forgery", "rotation"];
-const SEEDS: &str = "0..400";
-/// The quickest that makes code of it: time goes into compiling. What survives is compared as the product has it.
+/// The sources of the library: the core, and what the tests have of it.
+const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/siphash_native.c"];
+/// That of the simulator, which comes last.
+const LAST: &str = "cases/meanwhile_native.c";
+/// Of crates/switch. None needs root.
+const TESTS: &[&str] = &["cases", "memory", "siphash", "invariants"];
+/// What takes seconds or has threads, after the simulator.
+const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads"];
+const SIMULATOR: &str = "simulator";
+/// Time goes into compiling, and into inlining most: without attributes nothing is.
 const COMPILER: &str = "clang-19";
-const FLAGS: &[&str] = &["-std=gnu11", "-w", "-fPIC", "-O0"];
+const FLAGS: &[&str] = &["-std=gnu11", "-w", "-fPIC", "-O0", "-D__attribute__(of)="];
+/// With `--quick`: a hundredth of the time.
+const QUICK: &str = "tcc";
+const UNIT: &str = include_str!("quick.c");
 
 /// Tries those that are wished for. All mutants.
 pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
     let tree = place.join("tree");
-    check_out(root, &tree, |_| Ok(()))?;
+    check_out(root, &wish.commit, &tree, |_| Ok(()))?;
     let mut edits = Vec::new();
     for file in FILES {
         let path = format!("dataplane/{file}");
@@ -39,7 +46,7 @@ pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Resul
         .map(|(_, edit)| edit)
         .collect();
     if !wanted.is_empty() && !wish.list && !wish.report {
-        let bench = Bench::new(&tree, place)?;
+        let bench = Bench::new(&tree, place, wish)?;
         for (index, edit) in wanted.iter().enumerate() {
             let fate = bench.fate(edit)?;
             println!("{}/{} {fate:?}: {}", index + 1, wanted.len(), told(&edit.mutant));
@@ -55,24 +62,29 @@ struct Bench {
     /// A copy of the data plane, in which one file is another at a time.
     changed: PathBuf,
     library: PathBuf,
+    quick: bool,
     judges: Vec<Judge>,
     /// The core without a mutant, as the product has it.
     object: Vec<u8>,
 }
 
 impl Bench {
-    fn new(tree: &Path, place: &Path) -> Result<Bench, String> {
+    fn new(tree: &Path, place: &Path, wish: &Wish) -> Result<Bench, String> {
         let library = place.join("library");
         let changed = place.join("changed");
         fs::create_dir_all(&library).map_err(|error| error.to_string())?;
         let _ = fs::remove_dir_all(&changed);
-        let mut bench = Bench { tree: tree.to_path_buf(), changed, library, judges: Vec::new(), object: Vec::new() };
+        let (tree, quick) = (tree.to_path_buf(), wish.quick);
+        let mut bench = Bench { tree, changed, library, quick, judges: Vec::new(), object: Vec::new() };
         bench.copy()?;
-        if !bench.compile()? {
+        fs::write(bench.changed.join("quick.c"), UNIT).map_err(|error| error.to_string())?;
+        fs::write(bench.changed.join("meanwhile.c"), format!("#define QUICK_SIMULATOR\n{UNIT}"))
+            .map_err(|error| error.to_string())?;
+        if !bench.compile(true)? {
             return Err(format!("{COMPILER} does not compile the core"));
         }
         bench.object = bench.as_in_the_product()?;
-        bench.judges = bench.build(&place.join("build"))?;
+        bench.judges = bench.build(&place.join("build"), wish)?;
         println!("judges, and what they take without a mutant");
         let environment = bench.environment();
         for judge in &mut bench.judges {
@@ -92,7 +104,7 @@ impl Bench {
     }
 
     /// Tests and simulator, which find the core in the library.
-    fn build(&self, target: &Path) -> Result<Vec<Judge>, String> {
+    fn build(&self, target: &Path, wish: &Wish) -> Result<Vec<Judge>, String> {
         let host = machines::host()?;
         let link = format!("target.{host}.wayside_core.rustc-link-lib=[\"dylib=wayside_core\"]");
         let search = format!("target.{host}.wayside_core.rustc-link-search=[\"native={}\"]", self.library.display());
@@ -102,16 +114,21 @@ impl Bench {
             let built = machines::build(&self.tree, target, &arguments)?.map_err(|_| "the tests do not build")?;
             judges.extend(built);
         }
-        let program = |name: &str| judges.iter().find(|(built, _)| built == name).map(|(_, path)| path.clone());
+        let program = |name: &str| {
+            let found = judges.iter().find(|(built, _)| built == name).map(|(_, path)| path.clone());
+            found.ok_or_else(|| format!("cargo has built no {name}"))
+        };
         let directory = self.tree.join("crates/switch");
         let mut found = Vec::new();
         for test in TESTS {
-            let path = program(test).ok_or_else(|| format!("cargo has built no test {test}"))?;
-            found.push(Judge::new(test, &path, &[], &directory));
+            found.push(Judge::new(test, &program(test)?, &[], &directory));
         }
-        let simulator = program("wayside-sim").ok_or("cargo has built no simulator")?;
-        let arguments = ["--seeds", SEEDS, "--jobs", "1", "--no-shrink"];
-        found.push(Judge::new("simulator", &simulator, &arguments, &directory));
+        let simulator = program("wayside-sim")?;
+        let arguments = ["--seeds", &wish.seeds, "--jobs", "1", "--no-shrink"];
+        found.push(Judge::new(SIMULATOR, &simulator, &arguments, &directory));
+        for test in SLOW.iter().filter(|_| !wish.quick) {
+            found.push(Judge::new(test, &program(test)?, &[], &directory));
+        }
         Ok(found)
     }
 
@@ -127,12 +144,15 @@ impl Bench {
     }
 
     fn judge(&self) -> Result<Fate, String> {
-        if !self.compile()? {
+        if !self.compile(false)? {
             return Ok(Fate::Invalid);
         }
         for judge in &self.judges {
             if judge.name == "invariants" && self.as_in_the_product()? == self.object {
                 return Ok(Fate::Same);
+            }
+            if judge.name == SIMULATOR && !self.compile(true)? {
+                return Ok(Fate::Invalid);
             }
             if judge.notices(&self.environment())? {
                 return Ok(Fate::Killed(judge.name.clone()));
@@ -141,13 +161,22 @@ impl Bench {
         Ok(Fate::Survived)
     }
 
-    /// Makes the library of what is there. False: it does not compile.
-    fn compile(&self) -> Result<bool, String> {
-        let sources = SOURCES.iter().map(|source| self.changed.join("dataplane").join(source));
-        let mut command = Command::new(COMPILER);
-        command.args(FLAGS).arg("-shared").args(sources).arg("-o").arg(self.library.join("libwayside_core.so"));
-        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        Ok(status.map_err(|error| format!("{COMPILER}: {error}"))?.success())
+    /// Makes the library of what is there, `whole` or without the simulator's part. False: it does not compile.
+    fn compile(&self, whole: bool) -> Result<bool, String> {
+        let data = self.changed.join("dataplane");
+        let mut command = Command::new(if self.quick { QUICK } else { COMPILER });
+        if self.quick {
+            // It takes some of what is no C.
+            if !ran(Command::new("cc").args(["-std=gnu11", "-w", "-fsyntax-only"]).arg(data.join("native.c")))? {
+                return Ok(false);
+            }
+            let units = ["quick.c", "meanwhile.c"];
+            command.arg("-w").args(units[..if whole { 2 } else { 1 }].iter().map(|unit| self.changed.join(unit)));
+        } else {
+            let sources = SOURCES.iter().chain(whole.then_some(&LAST)).map(|source| data.join(source));
+            command.args(FLAGS).args(sources);
+        }
+        ran(command.arg("-shared").arg("-o").arg(self.library.join("libwayside_core.so")))
     }
 
     /// The core's object code as `cc` makes it for the product.
@@ -155,8 +184,13 @@ impl Bench {
         let object = self.library.join("product.o");
         let mut command = Command::new("cc");
         command.args(["-std=gnu11", "-w", "-O2", "-c"]).arg(self.changed.join("dataplane/native.c"));
-        let status = command.arg("-o").arg(&object).stderr(Stdio::null()).status();
-        status.map_err(|error| format!("cc: {error}"))?;
+        ran(command.arg("-o").arg(&object))?;
         fs::read(&object).map_err(|error| format!("{}: {error}", object.display()))
     }
+}
+
+/// Whether a compiler takes what it is given.
+fn ran(command: &mut Command) -> Result<bool, String> {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    Ok(status.map_err(|error| format!("{:?}: {error}", command.get_program()))?.success())
 }

@@ -13,12 +13,18 @@ use serde::Deserialize;
 use super::judge::Judge;
 use super::ledger::{Fate, Ledger, Mutant};
 use super::rust::{Instrumented, Written};
-use super::{Wish, check_out, told};
+use super::{Wish, check_out, git, told};
 
 const SOURCES: &str = "crates/protocol/src";
-/// Tests of crates/protocol, the quick ones first: its own by the crate's name.
-const TESTS: &[&str] = &["wayside_protocol", "node", "records"];
-const SEEDS: &str = "0..300";
+/// Tests of crates/protocol, its own by the crate's name, and where the simulator comes among them: the quick ones first.
+const TESTS: &[(&str, &[&str])] = &[
+    ("wayside_protocol", &[]),
+    ("records", &[]),
+    ("node", &["--skip", "chaos"]),
+    (SIMULATOR, &[]),
+    ("node", &["chaos"]),
+];
+const SIMULATOR: &str = "wayside-sim";
 /// What tells the build which mutant is active.
 const VARIABLE: &str = "WAYSIDE_MUTANT";
 
@@ -46,6 +52,8 @@ pub mod mutation {
             let wish = std::env::var("WAYSIDE_MUTANT").unwrap_or_default();
             let active = if wish.starts_with("reach:") { REACH } else { wish.parse().unwrap_or(REACH - 1) };
             ACTIVE.store(active, Relaxed);
+            // The first test that fails is enough.
+            std::panic::set_hook(std::boxed::Box::new(|_| std::process::exit(101)));
         }
         if ACTIVE.load(Relaxed) == REACH
             && REACHED[number as usize].load(Relaxed) == 0
@@ -62,7 +70,8 @@ pub mod mutation {
 
 /// Tries those that are wished for. All mutants.
 pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
-    let mut program = Program { place: place.to_path_buf(), files: BTreeMap::new(), invalid: BTreeSet::new() };
+    let (commit, seeds, place) = (wish.commit.clone(), wish.seeds.clone(), place.to_path_buf());
+    let mut program = Program { commit, seeds, place, files: BTreeMap::new(), invalid: BTreeSet::new() };
     program.read(root)?;
     let all = program.mutants();
     let is_tried = !wish.list && !wish.report;
@@ -90,6 +99,8 @@ pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Resul
 
 /// The crate with all of its mutants.
 struct Program {
+    commit: String,
+    seeds: String,
     place: PathBuf,
     files: BTreeMap<String, Instrumented>,
     /// What no compiler takes.
@@ -104,14 +115,11 @@ struct Bound {
 
 impl Program {
     fn read(&mut self, root: &Path) -> Result<(), String> {
-        let listed =
-            Command::new("git").args(["ls-tree", "-r", "--name-only", "HEAD", SOURCES]).current_dir(root).output();
-        let listed = String::from_utf8_lossy(&listed.map_err(|error| error.to_string())?.stdout).into_owned();
+        let listed = git(root, &["ls-tree", "-r", "--name-only", &self.commit, SOURCES])?;
         let mut first = 0;
         for path in listed.lines().filter(|path| !path.ends_with("/tests.rs") && !path.ends_with("/mutant.rs")) {
-            let shown = Command::new("git").args(["show", &format!("HEAD:{path}")]).current_dir(root).output();
-            let source = String::from_utf8(shown.map_err(|error| error.to_string())?.stdout);
-            let file = Instrumented::new(path, source.map_err(|error| error.to_string())?, first)?;
+            let source = git(root, &["show", &format!("{}:{path}", self.commit)])?;
+            let file = Instrumented::new(path, source, first)?;
             first += file.mutants.len();
             self.files.insert(path.to_string(), file);
         }
@@ -150,7 +158,7 @@ impl Program {
 
     fn write(&self, root: &Path, tree: &Path) -> Result<BTreeMap<String, Vec<Written>>, String> {
         let mut places = BTreeMap::new();
-        check_out(root, tree, |fresh| {
+        check_out(root, &self.commit, tree, |fresh| {
             for (path, file) in &self.files {
                 let (mut text, written) = file.write(|number| !self.invalid.contains(&number));
                 if path.ends_with("src/lib.rs") {
@@ -191,11 +199,11 @@ impl Program {
         };
         let directory = tree.join("crates/protocol");
         let mut judges = Vec::new();
-        for test in TESTS {
-            judges.push(Judge::new(test, program(test)?, &[], &directory));
+        let seeds = ["--seeds", &self.seeds, "--jobs", "1", "--no-shrink"];
+        for (test, arguments) in TESTS {
+            let arguments = if *test == SIMULATOR { &seeds[..] } else { arguments };
+            judges.push(Judge::new(test, program(test)?, arguments, &directory));
         }
-        let arguments = ["--seeds", SEEDS, "--jobs", "1", "--no-shrink"];
-        judges.push(Judge::new("simulator", program("wayside-sim")?, &arguments, &directory));
         println!("judges, and what they take without a mutant");
         judges.into_iter().map(|judge| self.bound(judge)).collect()
     }

@@ -23,7 +23,10 @@ pub const USAGE: &str = "\
   mutate core [PATH...]      change the data plane's C, one place at a time, and see whether tests notice
   mutate machines [PATH...]  the same for the protocol machines in Rust
          --again             try those again that nobody has noticed
+         --quick             core: by tcc, and without the tests that take seconds
          --part K/N          every N-th mutant from the K-th on
+         --commit COMMIT     mutate this one [default: the last]
+         --seeds A..B        the simulator's seeds [default: 0..300]
          --list              print the mutants, with what became of each
          --report            print what a full run found, as docs/mutation.md has it";
 
@@ -32,18 +35,38 @@ pub struct Wish {
     /// Mutants of files whose path begins so; all if there is none.
     paths: Vec<String>,
     again: bool,
+    quick: bool,
     list: bool,
     report: bool,
     part: (usize, usize),
+    /// Of the simulator, as it takes them.
+    seeds: String,
+    /// What is mutated.
+    commit: String,
 }
 
 impl Wish {
-    fn read(words: &[&str]) -> Result<Wish, String> {
-        let mut wish = Wish { paths: Vec::new(), again: false, list: false, report: false, part: (0, 1) };
+    fn read(root: &Path, words: &[&str]) -> Result<Wish, String> {
+        let commit = git(root, &["rev-parse", "HEAD"])?.trim().to_string();
+        let mut wish = Wish {
+            paths: Vec::new(),
+            again: false,
+            quick: false,
+            list: false,
+            report: false,
+            part: (0, 1),
+            seeds: "0..300".to_string(),
+            commit,
+        };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
                 "--again" => wish.again = true,
+                "--commit" => {
+                    let commit = words.next().ok_or("--commit takes one")?;
+                    wish.commit = git(root, &["rev-parse", &format!("{commit}^{{commit}}")])?.trim().to_string();
+                }
+                "--quick" => wish.quick = true,
                 "--list" => wish.list = true,
                 "--report" => wish.report = true,
                 "--part" => {
@@ -51,6 +74,7 @@ impl Wish {
                     let numbers = part.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
                     wish.part = numbers.filter(|(k, n)| k < n).ok_or("--part takes K/N, K from 0 to N - 1")?;
                 }
+                "--seeds" => wish.seeds = words.next().ok_or("--seeds takes A..B")?.to_string(),
                 _ if word.starts_with('-') => return Err(format!("mutate: there is no {word}")),
                 _ => wish.paths.push((*word).to_string()),
             }
@@ -77,7 +101,7 @@ impl Wish {
 /// Runs what the words ask for.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let (what, rest) = words.split_first().ok_or("mutate what: core, or machines?")?;
-    let wish = Wish::read(rest)?;
+    let wish = Wish::read(root, rest)?;
     let reasons = Reasons::read(&root.join("xtask/survivors.toml"))?;
     let place = place(root).join(what);
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
@@ -94,6 +118,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         }
         return Ok(());
     }
+    println!("commit {}", &wish.commit[..10]);
     conclude(&meant, &ledger, &reasons, wish.report)
 }
 
@@ -103,13 +128,25 @@ fn place(root: &Path) -> PathBuf {
     target.join("mutate")
 }
 
-/// The last commit's files, in a directory of their own, changed by `change`: what is mutated is a commit. Files that are
+fn git(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output();
+    let output = output.map_err(|error| format!("git: {error}"))?;
+    String::from_utf8(output.stdout).map_err(|error| format!("git {arguments:?}: {error}"))
+}
+
+/// A commit's files, in a directory of their own, changed by `change`. Files that are
 /// as they were keep their times, so that cargo builds what has changed.
-fn check_out(root: &Path, tree: &Path, change: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+fn check_out(
+    root: &Path,
+    commit: &str,
+    tree: &Path,
+    change: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<(), String> {
     let fresh = tree.with_extension("fresh");
-    let script = "rm -rf \"$0\" && mkdir -p \"$0/.git/logs\" && git archive HEAD | tar -x -C \"$0\" && \
-                  git rev-parse HEAD | tee \"$0/.git/HEAD\" > \"$0/.git/logs/HEAD\"";
-    let status = Command::new("sh").args(["-ec", script]).arg(&fresh).current_dir(root).status();
+    // The simulator asks git for the commit: always the same, or every commit would compile it anew.
+    let script = "rm -rf \"$0\" && mkdir -p \"$0/.git/logs\" && git archive \"$1\" | tar -x -C \"$0\" && \
+                  echo mutated | tee \"$0/.git/HEAD\" > \"$0/.git/logs/HEAD\"";
+    let status = Command::new("sh").args(["-ec", script]).arg(&fresh).arg(commit).current_dir(root).status();
     if !status.as_ref().is_ok_and(ExitStatus::success) {
         return Err(format!("git archive into {}: {status:?}", fresh.display()));
     }

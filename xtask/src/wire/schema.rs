@@ -345,3 +345,40 @@ fn unique(what: &str, pairs: impl Iterator<Item = (String, u8)>) -> Result<(), S
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Schema;
+
+    const MESSAGES: &str = include_str!("../../../wire/messages.toml");
+
+    /// What is wrong with the schema after a change of one place.
+    fn complaint(from: &str, to: &str) -> String {
+        assert_eq!(MESSAGES.matches(from).count(), 1, "{from}");
+        Schema::parse(&MESSAGES.replace(from, to)).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn lengths_agree_with_the_longest_packet() {
+        assert!(Schema::parse(MESSAGES).is_ok());
+        let (entries, blocks) = ("max_entries = { value = 32", "max_blocks = { value = 30");
+        assert_eq!(complaint(entries, "max_entries = { value = 33"), "max_packet_bytes is not header and entries");
+        assert_eq!(complaint(blocks, "max_blocks = { value = 31"), "max_key_name_bytes is not all blocks");
+        let value = complaint("max_value_bytes = { value = 128", "max_value_bytes = { value = 961");
+        assert_eq!(value, "a value has no room in its blocks");
+        let name = "max_key_name_bytes = { value = 960";
+        let shorter = MESSAGES.replace(name, "max_key_name_bytes = { value = 928");
+        let shorter = shorter.replace(blocks, "max_blocks = { value = 29");
+        let complaint = Schema::parse(&shorter).err();
+        assert_eq!(complaint.as_deref(), Some("max_packet_bytes is not header, body and blocks"));
+    }
+
+    #[test]
+    fn a_body_has_blocks_in_every_service_or_in_none() {
+        let fabric = r#"name = "enrol", number = 1, body = "enrol""#;
+        let shared = complaint(fabric, r#"name = "enrol", number = 1, body = "effect""#);
+        assert_eq!(shared, "fabric: a body that has blocks in another service only");
+        let lock = "doc = \"Lock fission.\"\n";
+        assert_eq!(complaint(lock, "doc = \"Lock fission.\"\nblocks = true\n"), "lock: entries and blocks");
+    }
+}

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod kv;
 pub mod lock;
 pub mod node;
 mod query;

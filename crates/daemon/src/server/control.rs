@@ -345,6 +345,10 @@ impl Control {
                     partial: search.partial,
                 })
             }
+            Query::Keys { namespace, prefix } => match self.inbox.keys(namespace.clone(), prefix).await {
+                Some(keys) => json(&keys),
+                None => refusal(&format!("there is no namespace {namespace:?}")),
+            },
             Query::Node { handle } => {
                 match self.sessions().await.into_iter().find(|session| session.handle == handle) {
                     Some(session) => json(&session),

@@ -5,9 +5,10 @@
 
 use super::clock;
 use super::etcd::Shard;
+use super::keys::Keys;
 use super::metrics::{Ledger, Numbers};
 use super::records::Records;
-use crate::answers::{Role, Session};
+use crate::answers::{Keys as KeyList, Role, Session};
 use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,6 +62,8 @@ enum Request {
     Admitted(HashSet<u64>),
     /// What the post says, and where the switch is that has it.
     Post(Inquiry, Answer, Option<SocketAddrV4>),
+    /// Keys of a namespace, by its name, that begin so; None: there is no such namespace.
+    Keys(String, String, oneshot::Sender<Option<KeyList>>),
     /// Makes room for a standby; answered once that is done.
     Drain(oneshot::Sender<()>),
     Stop,
@@ -134,6 +137,13 @@ impl Inbox {
         answer.await.unwrap_or_default()
     }
 
+    /// Keys of a namespace that begin so; None: there is no such namespace.
+    pub async fn keys(&self, namespace: String, prefix: String) -> Option<KeyList> {
+        let (answer, keys) = oneshot::channel();
+        self.request(Request::Keys(namespace, prefix, answer));
+        keys.await.ok().flatten()
+    }
+
     /// For a scrape; None once the thread has ended.
     pub async fn numbers(&self) -> Option<Numbers> {
         let (numbers, answer) = oneshot::channel();
@@ -174,6 +184,8 @@ impl Inbox {
 /// The thread's state.
 pub struct Desk {
     seat: Seat<Arc<Switch>, Records>,
+    /// The chain service.
+    keys: Keys,
     /// Where the post is, unless the switch is alone.
     shard: Option<Shard>,
     /// Who waits for it to be given up.
@@ -194,6 +206,7 @@ pub struct Desk {
 impl Desk {
     pub fn new(
         seat: Seat<Arc<Switch>, Records>,
+        keys: Keys,
         shard: Option<Shard>,
         namespaces: Vec<(u16, String)>,
         socket: Arc<UdpSocket>,
@@ -203,6 +216,7 @@ impl Desk {
         let shared = Arc::clone(&inbox.shared);
         let desk = Desk {
             seat,
+            keys,
             shard,
             draining: Vec::new(),
             hosts: None,
@@ -233,7 +247,11 @@ impl Desk {
                 tracing::debug!(%to, %error, "the controller's packet was not sent");
             }
         }
+        self.keys.settle(&self.socket);
         while let Some(notice) = self.seat.notice() {
+            if let Notice::Serving(epoch) = notice {
+                self.keys.serve_under(epoch);
+            }
             self.ledger.note(&notice);
             self.log(&notice);
         }
@@ -249,7 +267,9 @@ impl Desk {
                     let bytes = &packet.bytes[..packet.length.into()];
                     let now = clock::now();
                     // Of a standby nobody can want anything: whoever serves hears it when it is sent again.
-                    if let Some(controller) = self.seat.controller(now) {
+                    if let Some(controller) = self.seat.controller(now)
+                        && !self.keys.on_packet(packet.from, bytes)
+                    {
                         controller.on_packet(now, packet.from, bytes);
                     }
                 }
@@ -300,6 +320,10 @@ impl Desk {
                 if answer != Answer::Unknown {
                     self.set_role(holder);
                 }
+            }
+            Request::Keys(namespace, prefix, answer) => {
+                let number = self.namespaces.iter().find(|(_, name)| *name == namespace).map(|(number, _)| *number);
+                let _ = answer.send(number.map(|number| self.keys.list(number, prefix.as_bytes())));
             }
             Request::Drain(done) => {
                 // Without a post there is nobody to make room for.

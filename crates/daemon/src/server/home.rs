@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use hook::{Hook, remove_left};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
-use wayside_switch::{Switch, SwitchConfig};
+use wayside_switch::{StoreConfig, Switch, SwitchConfig};
 
 /// Where the core runs, for people.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ fn unfit(config: &Config, listen: SocketAddrV4) -> Option<String> {
 }
 
 fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
-    let switch = Switch::new(switch_config(config));
+    let switch = Switch::new(switch_config(config)).with_store(store_config(config)?);
     add_namespaces(&switch, config, numbers)?;
     Ok(switch)
 }
@@ -138,6 +138,11 @@ fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
 fn switch_config(config: &Config) -> SwitchConfig {
     let slots = config.namespaces.iter().map(|namespace| namespace.slots).sum();
     SwitchConfig { slots, max_handle: wayside_wire::limits::MAX_HANDLE }
+}
+
+fn store_config(config: &Config) -> Result<StoreConfig, Failure> {
+    let keys = config.namespaces.iter().map(|namespace| namespace.keys).sum();
+    Ok(StoreConfig { keys, seed: super::random_number()? })
 }
 
 fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(), Failure> {

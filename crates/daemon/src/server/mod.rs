@@ -23,6 +23,7 @@ mod enrolment;
 mod etcd;
 mod gateway;
 mod home;
+mod keys;
 mod local;
 mod metrics;
 mod mirror;
@@ -43,6 +44,7 @@ use enrolment::Door;
 use etcd::Shard;
 use home::Home;
 pub use home::aside;
+use keys::Keys;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
 use mirror::Mirror;
@@ -196,7 +198,8 @@ impl Server {
                 (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
             }
         };
-        let (mut desk, inbox) = Desk::new(seat, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
+        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen);
+        let (mut desk, inbox) = Desk::new(seat, keys, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
         let admission = Admission::of(&state_dir);
         let mut hosts = HashSet::new();
         if door.is_some() {

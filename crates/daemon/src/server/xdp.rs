@@ -1,6 +1,6 @@
 //! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
 
-use super::{add_namespaces, switch_config};
+use super::{add_namespaces, store_config, switch_config};
 use crate::card::{Card, choice};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -26,8 +26,13 @@ pub struct Hook {
     reason: Option<String>,
 }
 
-fn options(config: &Config, listen: SocketAddrV4) -> Options {
-    Options { listen, config: switch_config(config), directory: config.bpf_dir.clone() }
+fn options(config: &Config, listen: SocketAddrV4) -> Result<Options, Failure> {
+    Ok(Options {
+        listen,
+        config: switch_config(config),
+        store: store_config(config)?,
+        directory: config.bpf_dir.clone(),
+    })
 }
 
 /// Detaches and removes what an earlier daemon of this address has left at the hook.
@@ -38,7 +43,7 @@ pub fn remove_left(config: &Config, listen: SocketAddrV4) {
 impl Hook {
     /// Loads the program, on the memory that an earlier daemon has left if its namespaces are these.
     pub fn load(config: &Config, listen: SocketAddrV4, numbers: &[u16]) -> Result<(Hook, Switch), Failure> {
-        let options = options(config, listen);
+        let options = options(config, listen)?;
         let failed = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Failure::denied(format!("XDP needs root: {error}")),
             _ => Failure::unavailable(format!("XDP: {error}")),

@@ -11,28 +11,16 @@ const HURRY: u64 = 200;
 
 impl Agent {
     pub(super) fn start(&mut self, change: Change, desk: &mut Desk) {
+        debug_assert!(self.joins_are_known(desk), "a new tenure would forget the gap");
         let pause = desk.config.retransmit_us;
-        self.begin(change, pause, pause, desk);
+        let (nonce, due) = (desk.next_nonce(), desk.now + pause);
+        self.pending = Some(Pending { change, nonce, joins: self.joins.expected, pause, due, again: false });
         self.send_pending(desk);
     }
 
-    /// Asks so many microseconds from now, or once somebody waits for it.
-    pub(super) fn start_later(&mut self, change: Change, later: u64, desk: &mut Desk) {
-        self.begin(change, 0, later, desk);
-    }
-
-    fn begin(&mut self, change: Change, pause: u64, due: u64, desk: &mut Desk) {
-        debug_assert!(self.joins_are_known(desk), "a new tenure would forget the gap");
-        let (nonce, due) = (desk.next_nonce(), desk.now + due);
-        self.pending = Some(Pending { change, nonce, joins: self.joins.expected, pause, due, again: false });
-    }
-
-    /// Somebody waits for the outcome: an heir that has nothing to send is asked for it soon, and so is a change that
-    /// was to be asked for later.
+    /// Somebody waits for the outcome: an heir that has nothing to send is asked for it soon.
     pub fn hurry(&mut self, now: Time) {
-        if let Some(Pending { change, pause, due, again: false, .. }) = &mut self.pending
-            && (matches!(change, Change::Transfer(_)) || *pause == 0)
-        {
+        if let Some(Pending { change: Change::Transfer(_), due, again: false, .. }) = &mut self.pending {
             *due = (*due).min(now + HURRY);
         }
     }
@@ -132,10 +120,10 @@ impl Agent {
     pub fn on_tick(&mut self, desk: &mut Desk) {
         let most = desk.config.retransmit_most_us;
         if let Some(pending) = self.pending.as_mut().filter(|p| p.due <= desk.now) {
-            pending.again = pending.pause > 0;
-            pending.pause = if pending.again { (pending.pause * 2).min(most) } else { desk.config.retransmit_us };
+            pending.again = true;
+            pending.pause = (pending.pause * 2).min(most);
             pending.due = desk.now + pending.pause;
-            if !pending.again || !desk.config.is_broken(Mutant::ChangeOnce) {
+            if !desk.config.is_broken(Mutant::ChangeOnce) {
                 self.send_pending(desk);
             }
         }

@@ -110,23 +110,28 @@ impl Agent {
         self.adopting.as_ref().map(|adoption| adoption.stamp)
     }
 
-    /// All holders are known: the agent asks the switch to confirm it, then acts. Where nobody waits, so many others
-    /// ask first.
-    pub fn resume(&mut self, first: u64, desk: &mut Desk) {
-        let Some(Adoption { stamp, bits, .. }) = self.adopting.take() else { return };
+    /// All holders are known: the agent asks the switch to confirm it, then acts. True where nobody waits for that: it
+    /// asks once somebody does, or when it is told to ([`Agent::confirm`]).
+    pub fn resume(&mut self, desk: &mut Desk) -> bool {
+        let Some(Adoption { stamp, bits, .. }) = self.adopting.take() else { return false };
         self.suspended = false;
         self.confirmed = false;
         self.start_tenure(stamp, bits);
-        if self.holders.is_empty() || self.has_waiters() || first == 0 || !self.joins_are_known(desk) {
-            return self.serve(desk);
+        self.bury_the_dead(desk);
+        let has_time = !self.holders.is_empty() && !self.has_waiters() && self.joins_are_known(desk);
+        if !has_time {
+            self.serve(desk);
         }
-        self.start_later(Change::Renew { tryable: false }, first * CONFIRMATION, desk);
+        has_time
+    }
+
+    /// Asks the switch to confirm it, if nobody has wanted that so far.
+    pub fn confirm(&mut self, desk: &mut Desk) {
+        if !self.confirmed {
+            self.serve(desk);
+        }
     }
 }
-
-/// Between the confirmations of agents that were adopted together, in microseconds: all at once, those of 10,000 locks
-/// fill every buffer on their way, and the answers to heartbeats are lost with the others.
-pub const CONFIRMATION: u64 = 100;
 
 /// Writes as many waiters as fit; how many.
 pub fn fill<'a>(entries: &mut [Entry], waiters: impl Iterator<Item = &'a Party>, slot: u32) -> usize {

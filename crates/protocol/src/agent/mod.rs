@@ -22,6 +22,8 @@ mod desk;
 mod granting;
 mod heritage;
 mod sole;
+#[cfg(test)]
+mod tests;
 
 pub use desk::{Desk, Party, mode_flag};
 pub use heritage::fill;
@@ -50,7 +52,7 @@ struct Pending {
     /// The condition. An answer REFUSED is meant for this change only if the switch counts other joins: within a tenure
     /// they only rise, so then it can never have been applied.
     joins: u16,
-    /// Before it is sent again; 0: it has not been sent yet.
+    /// Before it is sent again.
     pause: u64,
     due: Time,
     /// It has been sent more than once.
@@ -192,6 +194,17 @@ impl Agent {
         !self.queue.is_empty() || !self.late.is_empty()
     }
 
+    /// Whether its books say no more than that one request of its own node holds, or nobody: nothing is lost with them.
+    pub fn is_alone(&self, me: Handle) -> bool {
+        !self.has_waiters() && self.holders.len() <= 1 && self.holders.iter().all(|party| party.holder == me)
+    }
+
+    /// Whether the end of this node's session changes anything here.
+    pub fn involves(&self, node: Handle) -> bool {
+        let from = self.heir.as_ref().is_some_and(|heir| heir.from == node);
+        from || self.holders().chain(self.waiters()).any(|party| party.holder == node)
+    }
+
     pub fn holds(&self, holder: Handle, request: u64) -> bool {
         self.holders.iter().any(|p| p.is(holder, request))
     }
@@ -303,9 +316,6 @@ impl Agent {
             if !self.retired.contains(&(holder, request)) {
                 self.retired.push((holder, request));
             }
-        }
-        if self.holders.is_empty() {
-            self.hurry(desk.now);
         }
         self.serve(desk);
     }

@@ -9,6 +9,9 @@
 //! Most locks are taken and given back without anybody else's wanting them. Their agents know of one hold, of their own
 //! node, and later of the change *free* that they asked the switch for: this much is kept in the slot's book, and the
 //! rest is what an agent begins with. It reminds nobody of its grant: that is known here.
+//!
+//! So it stays when the switch begins anew: a census suspends it, an adoption gives it another stamp, and a million
+//! locks that nobody disputes need no million agents.
 
 use super::{Agent, Change, Party, Pending};
 use crate::{Handle, Mode, Port, Stamp, Time, Token};
@@ -23,7 +26,7 @@ pub enum Duty {
     Free { nonce: u64, pause: u64, due: Time },
 }
 
-/// See above. The slot is OPEN if the grant was shared, MANAGED otherwise; nobody has joined.
+/// See above. Nobody has joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Sole {
     pub stamp: Stamp,
@@ -32,6 +35,12 @@ pub struct Sole {
     pub port: Port,
     pub mode: Mode,
     pub tryable: bool,
+    /// The switch grants shared requests itself: the grant was one, and fresh.
+    pub open: bool,
+    /// A census has begun: it is not known yet who keeps the books.
+    pub suspended: bool,
+    /// The switch has named this node as agent. Of one that was adopted the controller alone has said so.
+    pub confirmed: bool,
     pub duty: Duty,
 }
 
@@ -45,6 +54,12 @@ impl Sole {
             }
             Duty::Free { .. } => None,
         }
+    }
+
+    /// Whether it decides on a request of its own node.
+    #[inline]
+    pub fn is_usable(&self) -> bool {
+        self.confirmed && !self.suspended && matches!(self.duty, Duty::Keep { .. })
     }
 
     #[inline]
@@ -71,10 +86,12 @@ impl Sole {
 impl Agent {
     /// Makes this (new or used) agent the one that `sole` stands for.
     pub fn write_out(&mut self, slot: u32, sole: &Sole) {
-        let state = if sole.mode == Mode::Shared { SlotState::Open } else { SlotState::Managed };
+        let state = if sole.open { SlotState::Open } else { SlotState::Managed };
         self.reset(slot, sole.stamp, SlotBits { state, transferred: false, tryable: sole.tryable, joins: 0 });
         self.name = sole.name;
         self.holders.extend(sole.party());
+        self.suspended = sole.suspended;
+        self.confirmed = sole.confirmed;
         if let Duty::Free { nonce, pause, due } = sole.duty {
             self.pending = Some(Pending { change: Change::Free, nonce, joins: 0, pause, due, again: false });
         }

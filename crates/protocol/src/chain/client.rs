@@ -24,7 +24,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use wayside_wire::{BODY, Effect, Header, Operation, Outcome, Route, Routes, blocks, kind, limits, service, value_flag};
+use wayside_wire::{
+    BODY, Effect, Header, Operation, Outcome, Route, Routes, blocks, kind, limits, service, value_flag,
+};
 
 /// What a node tells of its chain requests; with it goes the request's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +188,11 @@ impl Client {
         if self.map.groups.is_empty() {
             self.ask_map(link, 0);
         }
-        if kind == kind::chain::READ { self.send(link, id) } else { self.queue.push_back(id) }
+        if kind == kind::chain::READ {
+            self.send(link, id)
+        } else {
+            self.queue.push_back(id)
+        }
         self.fill_lanes(link);
         RequestId(id)
     }
@@ -369,7 +375,8 @@ impl Client {
         let Some(pending) = self.pending.get_mut(&id) else { return };
         let number = if self.map.groups.is_empty() { 0 } else { pending.key.group(self.map.groups.len() as u16) };
         let known = self.map.groups.get(usize::from(number)).filter(|group| group.epoch != 0);
-        let waits = matches!(pending.state, State::Unnamed) || (pending.kind != kind::chain::READ && pending.lane.is_none());
+        let waits =
+            matches!(pending.state, State::Unnamed) || (pending.kind != kind::chain::READ && pending.lane.is_none());
         pending.due = if waits { Time::NEVER } else { link.now + pending.pause };
         if pending.due < pending.deadline {
             self.timers.set(link.now, pending.due, Due::Request(RequestId(id)));

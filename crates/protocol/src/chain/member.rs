@@ -167,10 +167,7 @@ impl<M: ItemMemory> Member<M> {
         if let Some((_, named)) = self.names.range(same).next() {
             return if *named.name == *name { Ok(named.first) } else { Err(Outcome::Collision) };
         }
-        let first = told.unwrap_or_else(|| Version {
-            epoch: place.epoch,
-            sequence: self.memory.next_sequence(group),
-        });
+        let first = told.unwrap_or_else(|| Version { epoch: place.epoch, sequence: self.memory.next_sequence(group) });
         match self.memory.insert(group, key, first) {
             Ok(is_new) => {
                 let first = if is_new { first } else { self.before(group, key).unwrap_or(first) };

@@ -8,6 +8,7 @@ pub use client::{Client, Link, Told};
 pub use member::{GroupRoute, Groups, Member, Sent};
 
 use crate::{Handle, Port, Time};
+use core::fmt;
 use sha2::{Digest, Sha256};
 use wayside_wire::{Condition as ConditionKind, limits};
 
@@ -74,6 +75,34 @@ pub struct Version {
     pub sequence: u64,
 }
 
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.sequence)
+    }
+}
+
+/// A version is two numbers with a point between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadVersion;
+
+impl fmt::Display for BadVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a version; one is written as 7.42")
+    }
+}
+
+impl core::error::Error for BadVersion {}
+
+impl core::str::FromStr for Version {
+    type Err = BadVersion;
+
+    fn from_str(text: &str) -> Result<Version, BadVersion> {
+        let (epoch, sequence) = text.split_once('.').ok_or(BadVersion)?;
+        let (Ok(epoch), Ok(sequence)) = (epoch.parse(), sequence.parse()) else { return Err(BadVersion) };
+        Ok(Version { epoch, sequence })
+    }
+}
+
 /// A switch's place in a group's chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -124,8 +153,8 @@ impl Default for Value {
     }
 }
 
-impl core::fmt::Debug for Value {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.bytes().escape_ascii())
     }
 }

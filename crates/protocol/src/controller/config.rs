@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use wayside_wire::{Policy, limits};
 
-/// While slots are swept or rebuilt, a tick comes this soon. Microseconds.
+/// While slots are swept, a tick comes this soon. Microseconds.
 pub(super) const BUSY_PERIOD: u64 = 1_000;
 
 /// A set of slots with rules of its own; a session belongs to one.

@@ -17,7 +17,9 @@
 mod config;
 mod enrolment;
 mod keys;
+mod pages;
 mod patrol;
+mod rebuild;
 mod recovery;
 mod seat;
 mod serving;
@@ -180,7 +182,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_downs(now);
         self.patrol(now);
         self.recover(now);
-        if self.patrol.is_urgent() || self.recovery.is_writing() {
+        if self.recovery.is_writing() {
+            self.next_tick = now;
+        } else if self.patrol.is_urgent() {
             self.next_tick = now + self.config.poll_period.min(config::BUSY_PERIOD);
         }
     }

@@ -5,17 +5,22 @@
 //!   (namespace, slot)          up to 32 slots a census     (nobody holds: UNHELD at once)    │ heir dies
 //!       ▲                                                                                    ▼
 //!       └──────────────────────────────────────────────────────────────────── back to the queue, frozen
-//!   all slots: the same; instead of unfreezing, every slot is WRITTEN when all heirs are done, then the switch serves
+//!   all slots: ASKING, then every slot is WRITTEN (`rebuild.rs`), then ADOPTING; then the switch serves
 //! ```
+//!
+//! What nodes report and what they are to adopt comes in pages, several under way at a time (`pages.rs`).
 //!
 //! Invariants: a slot is at most at one census (`at`), and FROZEN as long as it is. A freeze raises the tenure to F,
 //! which is the census's stamp; the heir is agent at F + 1. So a later freeze (F + 1 or more) covers an heir that
 //! took office before its controller died. All slots are recovered only while the switch does not serve, under a
 //! fresh epoch; their heirs are agents at tenure 1 of it.
 
+use super::pages::{Pages, window};
+use super::rebuild::Rebuilt;
 use super::{Controller, Notice, Store};
 use crate::memory::{SlotWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind, limits, request_id};
@@ -23,11 +28,7 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 /// Censuses at a time, each of up to 32 slots: 2,048 slots under way, and a packet per node and census.
 const MAX_CENSUSES: usize = 64;
 /// Entries of a REPORT or ADOPT after the one that names the census.
-const PAGE: usize = limits::MAX_ENTRIES - 1;
-/// So many times what a tick looks at while the switch serves, it writes before that.
-const REBUILT_AT_ONCE: u32 = 16;
-/// Tenure of an heir after all slots were recovered; everybody else starts at 0.
-const FIRST_HEIR: u32 = 1;
+pub(super) const PAGE: usize = limits::MAX_ENTRIES - 1;
 
 #[derive(Default)]
 pub(super) struct Recovery {
@@ -41,66 +42,79 @@ pub(super) struct Recovery {
     all_due: bool,
 }
 
-struct Census {
-    namespace: u16,
-    scope: Scope,
+pub(super) struct Census {
+    pub namespace: u16,
+    pub scope: Scope,
     /// Nodes whose report is not complete.
-    asked: BTreeMap<Handle, Asked>,
-    holds: Vec<Entry>,
-    /// Agents that nodes reported: (slot, tenure, node).
-    agents: Vec<(u32, u32, Handle)>,
-    heirs: BTreeMap<Handle, Heir>,
+    asked: BTreeMap<Handle, Pages>,
+    pub heirs: BTreeMap<Handle, Heir>,
     phase: Phase,
 }
 
-enum Scope {
-    /// Frozen slots, and the tenure that they were frozen at.
-    Slots(BTreeMap<u32, u32>),
-    All(Rebuilt),
+pub(super) enum Scope {
+    Slots(Frozen),
+    All(Box<Rebuilt>),
 }
 
-/// What becomes of all slots: those not mentioned are unheld.
+/// Up to 32 slots.
 #[derive(Default)]
-struct Rebuilt {
-    agents: BTreeMap<u32, Handle>,
-    /// Their heir died before it was told everything: they stay frozen, for a census of their own.
-    orphaned: BTreeSet<u32>,
-    next: u32,
+pub(super) struct Frozen {
+    /// The tenure that each was frozen at.
+    tenures: BTreeMap<u32, u32>,
+    /// What nodes have reported.
+    found: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Asking,
-    Adopting,
     Writing,
-}
-
-pub(super) struct Asked {
-    pub page: u16,
-    pub due: Time,
+    Adopting,
 }
 
 /// A node that becomes the agent of slots.
-struct Heir {
+pub(super) struct Heir {
     slots: Vec<u32>,
+    /// The first entry of every page, but for the census.
+    pub about: Entry,
     /// Per slot one entry for the agency, then its holds.
-    entries: Vec<Entry>,
-    page: u16,
-    due: Time,
+    pub entries: Vec<Entry>,
+    pub pages: Pages,
 }
 
 impl Heir {
-    fn pages(&self) -> usize {
-        self.entries.len().div_ceil(PAGE)
+    pub fn new(now: Time) -> Heir {
+        Heir { slots: Vec::new(), about: Entry::default(), entries: Vec::new(), pages: Pages::new(Some(1), now) }
+    }
+
+    /// Pages, of which there is one at least.
+    pub fn count(&self) -> u32 {
+        (self.entries.len().div_ceil(PAGE) as u32).max(1)
+    }
+
+    pub fn adopt(&mut self, slot: u32, tenure: u32, holder: Handle, books: &Books) {
+        let word = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
+        let (slot_bits, flags) = (word.to_u16(), entry_flag::AGENCY);
+        self.slots.push(slot);
+        self.entries.push(Entry { slot, tenure, holder, slot_bits, flags, ..Entry::default() });
+        self.entries.extend(&books.holds);
     }
 }
 
 /// What the reports say of a slot.
 #[derive(Default)]
-struct Books {
+pub(super) struct Books {
     /// Tenure and node of the youngest agent.
-    agent: Option<(u32, Handle)>,
-    holds: Vec<Entry>,
+    pub agent: Option<(u32, Handle)>,
+    pub holds: Vec<Entry>,
+}
+
+impl Books {
+    /// Who is to keep them.
+    pub fn heir(&self) -> Option<Handle> {
+        let first_holder = self.holds.first().map(|hold| hold.holder);
+        self.agent.map(|(_, handle)| handle).or(first_holder)
+    }
 }
 
 impl Recovery {
@@ -149,7 +163,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn recover_everything(&mut self, now: Time) {
         for index in 0..self.config.namespaces.len() {
             let namespace = self.config.namespaces[index].id;
-            self.ask_everyone(now, namespace, Scope::All(Rebuilt::default()));
+            let rebuilt = Rebuilt::of(self.memory.slot_count(namespace));
+            self.ask_everyone(now, namespace, Scope::All(Box::new(rebuilt)));
         }
         self.recovery.all_due = false;
         self.advance(now);
@@ -159,21 +174,24 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn recover(&mut self, now: Time) {
         let mut questions = Vec::new();
         let mut pages = Vec::new();
+        let again = now + self.config.retransmit;
         for (&id, census) in &mut self.recovery.censuses {
             for (&handle, asked) in census.asked.iter_mut().filter(|(_, asked)| now >= asked.due) {
-                asked.due = now + self.config.retransmit;
-                questions.push((id, handle));
+                asked.due = again;
+                questions.extend(asked.missing().map(|page| (id, handle, page)));
             }
-            for (&handle, heir) in census.heirs.iter_mut().filter(|(_, heir)| now >= heir.due) {
-                heir.due = now + self.config.retransmit;
-                pages.push((id, handle));
+            if census.phase == Phase::Adopting {
+                for (&handle, heir) in census.heirs.iter_mut().filter(|(_, heir)| now >= heir.pages.due) {
+                    heir.pages.due = again;
+                    pages.extend(heir.pages.missing().map(|page| (id, handle, page)));
+                }
             }
         }
-        for (id, handle) in questions {
-            self.send_census(id, handle);
+        for (id, handle, page) in questions {
+            self.send_census(id, handle, page);
         }
-        for (id, handle) in pages {
-            self.send_adopt(id, handle);
+        for (id, handle, page) in pages {
+            self.send_adopt(id, handle, page);
         }
         self.advance(now);
     }
@@ -182,17 +200,17 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn start_censuses(&mut self, now: Time) {
         while self.recovery.censuses.len() < MAX_CENSUSES && self.memory.serving() {
             let Some(&(namespace, _)) = self.recovery.queue.first() else { break };
-            let mut frozen = BTreeMap::new();
-            while frozen.len() < limits::MAX_ENTRIES {
+            let mut frozen = Frozen::default();
+            while frozen.tenures.len() < limits::MAX_ENTRIES {
                 let Some(&next) = self.recovery.queue.first().filter(|next| next.0 == namespace) else { break };
                 self.recovery.queue.remove(&next);
                 if let Some(tenure) = self.freeze(namespace, next.1) {
-                    frozen.insert(next.1, tenure);
+                    frozen.tenures.insert(next.1, tenure);
                     self.recovery.at.insert(next);
                     self.notices.push_back(Notice::Frozen(namespace, next.1));
                 }
             }
-            if !frozen.is_empty() {
+            if !frozen.tenures.is_empty() {
                 self.ask_everyone(now, namespace, Scope::Slots(frozen));
             }
         }
@@ -223,54 +241,58 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let id = self.new_id();
         let nodes: Vec<Handle> = self.sessions.living_in(namespace).collect();
         let due = now + self.config.retransmit;
-        let census = Census {
-            namespace,
-            scope,
-            asked: nodes.iter().map(|&handle| (handle, Asked { page: 0, due })).collect(),
-            holds: Vec::new(),
-            agents: Vec::new(),
-            heirs: BTreeMap::new(),
-            phase: Phase::Asking,
-        };
+        let asked = nodes.iter().map(|&handle| (handle, Pages::new(None, due))).collect();
+        let census = Census { namespace, scope, asked, heirs: BTreeMap::new(), phase: Phase::Asking };
         self.recovery.censuses.insert(id, census);
         for handle in nodes {
-            self.send_census(id, handle);
+            self.ask_for_more(now, id, handle);
         }
     }
 
-    fn send_census(&mut self, id: u64, to: Handle) {
+    /// Asks for pages as long as more may be under way.
+    fn ask_for_more(&mut self, now: Time, id: u64, node: Handle) {
+        let Some(census) = self.recovery.censuses.get_mut(&id) else { return };
+        let window = window(census.asked.len());
+        let Some(asked) = census.asked.get_mut(&node) else { return };
+        asked.due = now + self.config.retransmit;
+        let mut wanted: Vec<u16> = asked.overtaken().into_iter().collect();
+        wanted.extend(core::iter::from_fn(|| asked.ask(window)));
+        for page in wanted {
+            self.send_census(id, node, page);
+        }
+    }
+
+    fn send_census(&mut self, id: u64, to: Handle, page: u16) {
         let Some(census) = self.recovery.censuses.get(&id) else { return };
-        let Some(asked) = census.asked.get(&to) else { return };
-        let header = Header { kind: kind::lock::CENSUS, position: asked.page, ..Header::default() };
+        let header = Header { kind: kind::lock::CENSUS, position: page, ..Header::default() };
         let about = |slot, tenure| Entry { request: id, slot, tenure, ..Entry::default() };
         let questions: Vec<Entry> = match &census.scope {
-            Scope::Slots(frozen) => frozen.iter().map(|(&slot, &tenure)| about(slot, tenure)).collect(),
+            Scope::Slots(frozen) => frozen.tenures.iter().map(|(&slot, &tenure)| about(slot, tenure)).collect(),
             Scope::All(_) => Vec::from([about(limits::ALL_SLOTS, 0)]),
         };
         self.send_entries(to, header, questions.into_iter());
     }
 
-    /// A page of what a node holds, asked for by its number: pages come in order, and each once.
+    /// A page of what a node holds, asked for by its number.
     pub(super) fn on_report(&mut self, now: Time, header: &Header, mut entries: impl Iterator<Item = Entry>) {
-        let Some(Entry { request: id, .. }) = entries.next() else { return };
+        let (from, last) = (header.source, header.flags & header_flag::LAST != 0);
+        let Some(about) = entries.next() else { return };
+        let id = about.request;
         let Some(census) = self.recovery.censuses.get_mut(&id) else { return };
-        let Some(asked) = census.asked.get_mut(&header.source).filter(|asked| asked.page == header.position) else {
+        let Some(pages) = census.asked.get_mut(&from) else { return };
+        if !pages.take(header.position, last, &self.config) {
             return;
-        };
-        for entry in entries {
-            if entry.flags & entry_flag::HELD != 0 {
-                census.holds.push(Entry { holder: header.source, ..entry });
-            } else if entry.flags & entry_flag::AGENCY != 0 {
-                census.agents.push((entry.slot, entry.tenure, header.source));
-            }
         }
-        if header.flags & header_flag::LAST != 0 || asked.page == u16::MAX {
-            census.asked.remove(&header.source);
-            self.advance(now);
+        let is_complete = pages.are_complete(&self.config);
+        match &mut census.scope {
+            Scope::All(rebuilt) => rebuilt.file(from, &about, entries),
+            Scope::Slots(frozen) => frozen.found.extend(entries.map(|entry| Entry { holder: from, ..entry })),
+        }
+        if is_complete {
+            census.asked.remove(&from);
+            self.go_on(now, id);
         } else {
-            asked.page += 1;
-            asked.due = now + self.config.retransmit;
-            self.send_census(id, header.source);
+            self.ask_for_more(now, id, from);
         }
     }
 
@@ -280,16 +302,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             for handle in dead {
                 census.asked.remove(handle);
                 let Some(heir) = census.heirs.remove(handle) else { continue };
-                match &mut census.scope {
-                    Scope::All(rebuilt) => {
-                        rebuilt.agents.retain(|_, agent| agent != handle);
-                        rebuilt.orphaned.extend(heir.slots);
-                    }
-                    Scope::Slots(_) => {
-                        for slot in heir.slots {
-                            self.recovery.at.remove(&(census.namespace, slot));
-                            self.recovery.queue.insert((census.namespace, slot));
-                        }
+                if let Scope::Slots(_) = &census.scope {
+                    for slot in heir.slots {
+                        self.recovery.at.remove(&(census.namespace, slot));
+                        self.recovery.queue.insert((census.namespace, slot));
                     }
                 }
             }
@@ -305,139 +321,123 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         let ids: Vec<u64> = self.recovery.censuses.keys().copied().collect();
         for id in ids {
-            let Some(mut census) = self.recovery.censuses.remove(&id) else { continue };
-            let hasty = self.config.is_broken(Mutant::HastyCensus) && census.asked.len() <= 1;
-            if census.phase == Phase::Asking && (census.asked.is_empty() || hasty) {
-                census.phase = Phase::Adopting;
-                self.decide(now, &mut census);
-            }
-            let heirs: Vec<Handle> = census.heirs.keys().copied().collect();
-            let fresh = census.phase == Phase::Adopting;
-            if fresh && census.heirs.is_empty() {
-                census.phase = Phase::Writing;
-            }
-            let done = census.phase == Phase::Writing && self.write(&mut census);
-            if !done {
-                self.recovery.censuses.insert(id, census);
-                for heir in heirs {
-                    self.send_first_page(now, id, heir);
-                }
-            }
+            self.go_on(now, id);
         }
         self.serve_if_recovered();
     }
 
-    /// All have answered: who inherits what.
-    fn decide(&mut self, now: Time, census: &mut Census) {
-        let mut slots: BTreeMap<u32, Books> = BTreeMap::new();
-        for hold in census.holds.drain(..) {
-            if self.is_alive(&hold) && !self.config.is_broken(Mutant::ForgetHolds) {
-                slots.entry(hold.slot).or_default().holds.push(hold);
+    /// Takes a census as far as it goes. When it is over others may begin, or the switch serves.
+    fn go_on(&mut self, now: Time, id: u64) {
+        let Some(mut census) = self.recovery.censuses.remove(&id) else { return };
+        let hasty = self.config.is_broken(Mutant::HastyCensus) && census.asked.len() <= 1;
+        if census.phase == Phase::Asking && (census.asked.is_empty() || hasty) {
+            census.phase = Phase::Writing;
+        }
+        if census.phase == Phase::Writing {
+            if self.decide(now, &mut census) {
+                census.phase = Phase::Adopting;
+            } else {
+                self.next_tick = now;
             }
         }
-        for (slot, tenure, handle) in census.agents.drain(..) {
-            if self.sessions.is_live(handle) {
-                let books = slots.entry(slot).or_default();
-                books.agent = books.agent.max(Some((tenure, handle)));
+        if census.phase == Phase::Adopting && census.heirs.is_empty() {
+            if !self.recovery.queue.is_empty() {
+                self.start_censuses(now);
             }
+            return self.serve_if_recovered();
         }
-        if let Scope::Slots(frozen) = &census.scope {
-            slots.retain(|slot, _| frozen.contains_key(slot));
-            for (&slot, &tenure) in frozen.iter().filter(|(slot, _)| !slots.contains_key(slot)) {
-                self.unfreeze(census.namespace, slot, tenure, None);
-            }
-        }
-        for (slot, books) in slots {
-            self.bequeath(now, census, slot, &books);
+        let adopting = census.phase == Phase::Adopting;
+        let heirs: Vec<Handle> = census.heirs.keys().copied().filter(|_| adopting).collect();
+        self.recovery.censuses.insert(id, census);
+        for heir in heirs {
+            self.send_more(now, id, heir);
         }
     }
 
+    /// All have answered: who inherits what. False: there is more to be done.
+    fn decide(&mut self, now: Time, census: &mut Census) -> bool {
+        let Scope::Slots(frozen) = &mut census.scope else { return self.write(now, census) };
+        let mut slots: BTreeMap<u32, Books> = frozen.tenures.keys().map(|slot| (*slot, Books::default())).collect();
+        for entry in frozen.found.drain(..) {
+            let Some(books) = slots.get_mut(&entry.slot) else { continue };
+            if entry.flags & entry_flag::HELD != 0 {
+                let is_meant = self.is_alive(&entry) && !self.config.is_broken(Mutant::ForgetHolds);
+                books.holds.extend(is_meant.then_some(entry));
+            } else if entry.flags & entry_flag::AGENCY != 0 && self.sessions.is_live(entry.holder) {
+                books.agent = books.agent.max(Some((entry.tenure, entry.holder)));
+            }
+        }
+        let mut unheld = Vec::new();
+        for (slot, books) in slots {
+            let tenure = frozen.tenures[&slot];
+            match books.heir() {
+                Some(handle) => {
+                    let heir = census.heirs.entry(handle).or_insert_with(|| Heir::new(now));
+                    heir.adopt(slot, tenure + 1, handle, &books);
+                }
+                None => unheld.push((slot, tenure)),
+            }
+        }
+        for heir in census.heirs.values_mut() {
+            heir.pages = Pages::new(Some(heir.count()), now);
+        }
+        for (slot, tenure) in unheld {
+            self.unfreeze(census.namespace, slot, tenure, None);
+        }
+        true
+    }
+
     /// Whether the holder still lives, in the incarnation that it was granted to.
-    fn is_alive(&self, hold: &Entry) -> bool {
+    pub(super) fn is_alive(&self, hold: &Entry) -> bool {
         self.sessions.is_live(hold.holder)
             && self.sessions.get(hold.holder).is_some_and(|session| {
                 request_id::incarnation(hold.request) == session.record.incarnation as u32 & 0xff_ffff
             })
     }
 
-    fn bequeath(&mut self, now: Time, census: &mut Census, slot: u32, books: &Books) {
-        let first_holder = books.holds.first().map(|hold| hold.holder);
-        let Some(handle) = books.agent.map(|(_, handle)| handle).or(first_holder) else { return };
-        let tenure = match &mut census.scope {
-            Scope::Slots(frozen) => frozen[&slot] + 1,
-            Scope::All(rebuilt) => {
-                rebuilt.agents.insert(slot, handle);
-                FIRST_HEIR
-            }
-        };
-        let word = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
-        let agency = Entry {
-            slot,
-            tenure,
-            holder: handle,
-            slot_bits: word.to_u16(),
-            flags: entry_flag::AGENCY,
-            ..Entry::default()
-        };
-        // A page has a number of 16 bits: what is beyond waits, frozen, for a census of its own.
-        let has = census.heirs.get(&handle).map_or(0, |heir| heir.entries.len());
-        if let Scope::All(rebuilt) = &mut census.scope
-            && has + 1 + books.holds.len() > PAGE * usize::from(u16::MAX)
-        {
-            rebuilt.agents.remove(&slot);
-            rebuilt.orphaned.insert(slot);
-            return;
+    /// Sends pages as long as more may be under way.
+    fn send_more(&mut self, now: Time, id: u64, to: Handle) {
+        let Some(census) = self.recovery.censuses.get_mut(&id) else { return };
+        let window = window(census.heirs.len());
+        let Some(heir) = census.heirs.get_mut(&to) else { return };
+        let mut pages: Vec<u16> = heir.pages.overtaken().into_iter().collect();
+        pages.extend(core::iter::from_fn(|| heir.pages.ask(window)));
+        if !pages.is_empty() {
+            heir.pages.due = now + self.config.retransmit;
         }
-        let heir = census.heirs.entry(handle).or_insert_with(|| Heir {
-            slots: Vec::new(),
-            entries: Vec::new(),
-            page: 0,
-            due: now,
-        });
-        heir.slots.push(slot);
-        heir.entries.push(agency);
-        heir.entries.extend(&books.holds);
-    }
-
-    fn send_first_page(&mut self, now: Time, id: u64, to: Handle) {
-        let heir = self.recovery.censuses.get_mut(&id).and_then(|census| census.heirs.get_mut(&to));
-        if let Some(heir) = heir.filter(|heir| heir.page == 0 && heir.due <= now) {
-            heir.due = now + self.config.retransmit;
-            self.send_adopt(id, to);
+        for page in pages {
+            self.send_adopt(id, to, page);
         }
     }
 
-    fn send_adopt(&mut self, id: u64, to: Handle) {
+    fn send_adopt(&mut self, id: u64, to: Handle, page: u16) {
         let heir = self.recovery.censuses.get(&id).and_then(|census| census.heirs.get(&to));
         let Some(heir) = heir else { return };
-        let last = usize::from(heir.page) + 1 == heir.pages();
-        let header = Header {
-            kind: kind::lock::ADOPT,
-            position: heir.page,
-            flags: if last { header_flag::LAST } else { 0 },
-            ..Header::default()
-        };
-        let about = Entry { request: id, ..Entry::default() };
-        let page = heir.entries.iter().skip(usize::from(heir.page) * PAGE).take(PAGE).copied();
-        let entries: Vec<Entry> = core::iter::once(about).chain(page).collect();
+        let last = u32::from(page) + 1 == heir.count();
+        let flags = if last { header_flag::LAST } else { 0 };
+        let header = Header { kind: kind::lock::ADOPT, position: page, flags, ..Header::default() };
+        let about = Entry { request: id, ..heir.about };
+        let entries = heir.entries.iter().skip(usize::from(page) * PAGE).take(PAGE).copied();
+        let entries: Vec<Entry> = core::iter::once(about).chain(entries).collect();
         self.send_entries(to, header, entries.into_iter());
     }
 
     pub(super) fn on_adopted(&mut self, now: Time, header: &Header, mut entries: impl Iterator<Item = Entry>) {
         let Some(Entry { request: id, .. }) = entries.next() else { return };
-        let Some(census) = self.recovery.censuses.get_mut(&id) else { return };
-        let Some(heir) = census.heirs.get_mut(&header.source).filter(|heir| heir.page == header.position) else {
+        let Some(census) = self.recovery.censuses.get_mut(&id).filter(|census| census.phase == Phase::Adopting) else {
             return;
         };
-        if usize::from(heir.page) + 1 < heir.pages() {
-            heir.page += 1;
-            heir.due = now + self.config.retransmit;
-            return self.send_adopt(id, header.source);
+        let Some(heir) = census.heirs.get_mut(&header.source) else { return };
+        if !heir.pages.take(header.position, false, &self.config) {
+            return;
+        }
+        if !heir.pages.are_complete(&self.config) {
+            return self.send_more(now, id, header.source);
         }
         let Some(heir) = census.heirs.remove(&header.source) else { return };
         let namespace = census.namespace;
         let unfrozen: Vec<(u32, u32)> = match &census.scope {
-            Scope::Slots(frozen) => heir.slots.iter().map(|slot| (*slot, frozen[slot])).collect(),
+            Scope::Slots(frozen) => heir.slots.iter().map(|slot| (*slot, frozen.tenures[slot])).collect(),
             Scope::All(_) => Vec::new(),
         };
         for (slot, tenure) in unfrozen {
@@ -445,7 +445,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         let holders: BTreeSet<Handle> = heir.entries.iter().map(|entry| entry.holder).collect();
         self.announce_again(now, header.source, &holders);
-        self.advance(now);
+        self.go_on(now, id);
     }
 
     fn unfreeze(&mut self, namespace: u16, slot: u32, frozen_at: u32, agent: Option<Handle>) {
@@ -456,33 +456,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         debug_assert!(unfrozen, "nobody else changes a frozen slot");
         self.recovery.at.remove(&(namespace, slot));
         self.notices.push_back(Notice::Recovered(namespace, slot, agent));
-    }
-
-    /// All slots: writes the next ones, as many as a tick may. True when none is left.
-    fn write(&mut self, census: &mut Census) -> bool {
-        let Scope::All(rebuilt) = &mut census.scope else { return true };
-        let count = self.memory.slot_count(census.namespace);
-        // Everybody waits for this, and there is nothing else to do.
-        let budget = self.config.slots_per_tick.saturating_mul(REBUILT_AT_ONCE);
-        let end = count.min(rebuilt.next.saturating_add(budget));
-        for slot in rebuilt.next..end {
-            let word = if rebuilt.orphaned.contains(&slot) {
-                self.recovery.queue.insert((census.namespace, slot));
-                SlotWord { state: SlotState::Frozen, transferred: true, ..SlotWord::unheld(FIRST_HEIR) }
-            } else if let Some(&agent) = rebuilt.agents.get(&slot) {
-                recovered(Some(agent), FIRST_HEIR)
-            } else {
-                SlotWord::unheld(0)
-            };
-            loop {
-                let former = self.memory.load_slot(census.namespace, slot);
-                if former == word || self.memory.cas_slot(census.namespace, slot, former, word) {
-                    break;
-                }
-            }
-        }
-        rebuilt.next = end;
-        end == count
     }
 
     fn serve_if_recovered(&mut self) {
@@ -497,7 +470,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 }
 
 /// A slot after its recovery.
-fn recovered(agent: Option<Handle>, tenure: u32) -> SlotWord {
+pub(super) fn recovered(agent: Option<Handle>, tenure: u32) -> SlotWord {
     match agent {
         Some(agent) => SlotWord { state: SlotState::Managed, transferred: true, agent, ..SlotWord::unheld(tenure) },
         None => SlotWord::unheld(tenure),

@@ -392,7 +392,8 @@ fn a_dead_agents_slot_goes_to_a_holder() {
     let held = Entry { name: 9, request: 2 << 40 | 1, slot: 9, tenure: 5, flags: entry_flag::HELD, ..Entry::default() };
     bench.lock(2, lock::REPORT, 0, 0, &[echo, held]);
     bench.lock(2, lock::REPORT, 0, 0, &[echo, held]);
-    assert_eq!(check(&bench.sent(lock::CENSUS).pop().expect("the next page")).unwrap().position, 1);
+    let asked = bench.sent(lock::CENSUS).iter().map(|packet| check(packet).unwrap().position).collect::<Vec<_>>();
+    assert_eq!(asked, (1..=16).collect::<Vec<_>>(), "the next pages, each once");
     bench.lock(2, lock::REPORT, wayside_wire::header_flag::LAST, 1, &[echo]);
     assert_eq!(bench.slot(10), SlotWord::unheld(8), "nobody has it");
 
@@ -449,6 +450,75 @@ fn after_a_restart_the_switch_serves_when_all_have_reported_or_expired() {
     bench.pass(config().poll_period);
     assert!(bench.memory.serving());
     assert_eq!((bench.slot(9).agent, bench.slot(9).tenure), (1, 1));
+}
+
+/// A node that can be told what it adopts in an entry reports these; what it is told.
+fn adopts(bench: &mut Bench, node: Handle, holds: &[Entry]) -> Vec<Entry> {
+    let census = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    let about = Entry { flags: entry_flag::AGENCY, ..census };
+    bench.lock(node, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[&[about], holds].concat());
+    entries(&bench.sent(lock::ADOPT).pop().expect("an heir")).collect()
+}
+
+fn held(slot: u32, node: Handle) -> Entry {
+    let request = u64::from(node) << 40 | u64::from(slot);
+    Entry { name: slot.into(), request, slot, tenure: 5, flags: entry_flag::HELD, ..Entry::default() }
+}
+
+#[test]
+fn what_only_one_has_reported_it_adopts_with_the_rest() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.restart_switch();
+    let told = adopts(&mut bench, 1, &[held(9, 1), held(3, 1)]);
+    assert_eq!(told.len(), 1, "nothing is named");
+    assert_eq!((told[0].flags, told[0].tenure), (entry_flag::AGENCY, 1));
+    assert!(!bench.memory.serving(), "it does not know yet");
+    bench.lock(1, lock::ADOPTED, 0, 0, &told);
+    assert!(bench.memory.serving());
+    assert_eq!([3, 9, 10].map(|slot| bench.slot(slot).agent), [1, 1, 0]);
+}
+
+#[test]
+fn what_several_have_reported_is_named_to_all_of_them() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.restart_switch();
+    let census = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    let about = Entry { flags: entry_flag::AGENCY, ..census };
+    bench.lock(1, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[about, held(9, 1), held(3, 1)]);
+    bench.lock(2, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[about, held(9, 2), held(4, 2)]);
+    let told = bench.sent(lock::ADOPT);
+    let named = |node: Handle| -> Vec<Entry> {
+        let packet = told.iter().find(|packet| check(packet).unwrap().destination == node).expect("told");
+        entries(packet).skip(1).collect()
+    };
+    assert_eq!(named(2), [Entry { slot: 9, ..Entry::default() }], "another's");
+    let books = named(1);
+    assert_eq!((books[0].slot, books[0].flags), (9, entry_flag::AGENCY));
+    assert_eq!(books[1..], [Entry { holder: 1, ..held(9, 1) }, Entry { holder: 2, ..held(9, 2) }]);
+    assert_eq!([3, 4, 9].map(|slot| bench.slot(slot).agent), [1, 2, 1]);
+}
+
+#[test]
+fn nobody_waits_for_what_the_dead_are_told() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.restart_switch();
+    let census = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    let about = Entry { flags: entry_flag::AGENCY, ..census };
+    bench.lock(1, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[about, held(9, 1), held(3, 1)]);
+    bench.lock(2, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[about, held(9, 2)]);
+    bench.controller.closed(Time(bench.now), 1);
+    bench.lock(3, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[about]);
+    let told = bench.sent(lock::ADOPT);
+    assert!(told.iter().all(|packet| check(packet).unwrap().destination == 2), "1 is dead, and 3 has nothing");
+    bench.lock(2, lock::ADOPTED, 0, 0, &[about]);
+    assert!(bench.memory.serving());
+    assert_eq!([3, 9].map(|slot| bench.slot(slot).agent), [0, 2]);
 }
 
 /// Whoever ends with the old epoch must not be taken for the last one that had to report.

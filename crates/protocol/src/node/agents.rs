@@ -204,6 +204,10 @@ impl Node {
     /// a request that was over by then, and never have heard of it.
     pub(super) fn on_inspect(&mut self, now: Time, entry: Entry) {
         let (stamp, bits) = self.snapshot(&entry);
+        // Who has kept his lock for long and alone has nothing to say, and needs no more than he has.
+        if self.agency.books.get(entry.slot).is_some_and(|book| book.sole.is_some()) {
+            return;
+        }
         let book = self.agency.book(entry.slot);
         if book.agent.is_none() && book.claim.is_none() {
             if bits.transferred {
@@ -234,7 +238,7 @@ impl Node {
     }
 
     fn install_claimed(&mut self, now: Time, slot: u32, stamp: Stamp, bits: SlotBits) {
-        self.raise_floors(Some(slot), stamp);
+        self.raise_floors(slot, stamp);
         let mut agent = self.agency.new_agent();
         agent.reset(slot, stamp, bits);
         agent.claimed();
@@ -335,7 +339,7 @@ impl Node {
         let Some(book) = self.agency.get(slot) else { return };
         let Some(agent) = book.agent.take() else { return };
         book.forget = None;
-        self.raise_floors(Some(slot), agent.stamp);
+        self.raise_floors(slot, agent.stamp);
         self.agency.put_away(agent);
         self.bounce_limbo(slot);
         self.settle_book(slot);
@@ -447,7 +451,7 @@ impl Node {
     }
 
     /// Nobody adopted the slot here: somebody else has it.
-    fn forget_suspended(&mut self, slot: u32) {
+    pub(super) fn forget_suspended(&mut self, slot: u32) {
         let Some(book) = self.agency.get(slot) else { return };
         book.forget = None;
         if book.agent.as_ref().is_some_and(|a| a.suspended)
@@ -470,13 +474,13 @@ impl Node {
         if self.config.is_broken(Mutant::BelieveTheDead) {
             return;
         }
-        self.dead.note(dead, body.incarnation);
-        let slots = self.agency.slots();
+        // Told again until the answer arrives: every copy would look through all books.
+        if !self.dead.note(dead, body.incarnation) {
+            return;
+        }
+        // A plain book knows of nobody but this node.
+        let slots = self.agency.slots_of(|book| !book.plain && book.involves(dead));
         for &slot in &slots {
-            // A plain book knows of nobody but this node.
-            if self.agency.books.get(slot).is_none_or(|book| book.plain) {
-                continue;
-            }
             if let Some(book) = self.agency.get(slot)
                 && book.handing.as_ref().is_some_and(|h| h.to == dead)
             {
@@ -509,6 +513,13 @@ impl Stray {
 }
 
 impl Book {
+    /// Whether the end of this node's session changes anything here.
+    fn involves(&self, node: Handle) -> bool {
+        self.handing.as_ref().is_some_and(|handing| handing.to == node)
+            || self.limbo.iter().any(|stray| stray.entry.holder == node)
+            || self.agent.as_ref().is_some_and(|agent| agent.involves(node))
+    }
+
     /// A census has begun: whatever this node was about to do in the slot it does not do.
     pub(super) fn suspend(&mut self, forget: Time) {
         self.claim = None;

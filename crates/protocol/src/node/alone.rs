@@ -44,6 +44,7 @@ impl Node {
         request.state = State::Held { token, agent: me, ordinal: None, downgrading: false };
         request.since = now;
         request.due = Time::NEVER;
+        self.held.note(request.slot, id);
         book.waits = 0;
         book.sole = Some(Sole {
             stamp,
@@ -52,6 +53,9 @@ impl Node {
             port: entry.reply_port,
             mode: request.mode,
             tryable: bits.tryable,
+            open: request.mode == Mode::Shared,
+            suspended: false,
+            confirmed: true,
             duty: Duty::Keep { request: id },
         });
         self.events.push(Event::Granted { request: RequestId(id), token, mode: request.mode, path: Path::Switch });
@@ -65,7 +69,7 @@ impl Node {
         let State::Held { .. } = request.state else { return false };
         let (slot, port) = (request.slot, request.port);
         let Some(book) = self.agency.books.get_at(request.book) else { return false };
-        let Some(sole) = book.sole.as_mut().filter(|sole| sole.keeps(id)) else { return false };
+        let Some(sole) = book.sole.as_mut().filter(|sole| sole.keeps(id) && !sole.suspended) else { return false };
         self.nonce += 1;
         let (nonce, pause) = (self.nonce, self.config.retransmit_us);
         let due = now + pause;

@@ -1,44 +1,48 @@
-//! The node's part in recovery: it reports what it holds, stops acting as agent, and takes over what it is told to.
+//! The node's part in a census: it stops acting as agent, and reports what it holds.
 //!
 //! Invariants: once a census of a slot at some stamp was answered, this node takes no grant of that slot at or below
-//! the stamp, and its agent of at most that stamp neither grants nor changes anything. An adopted agent acts only after
-//! the switch has confirmed it (RENEW), so that a copy of an old ADOPT can do no harm.
+//! the stamp, and its agent of at most that stamp neither grants nor changes anything. What was reported does not
+//! change from page to page, whichever are asked for, and how often. Every hold is in it; an agent only if it keeps
+//! more than its node's own hold, which says as much: whoever reports the only hold of a slot becomes its agent.
 
 use super::{Node, lock_entries};
-use crate::agent::{Party, mode_flag};
-use crate::books::Book;
-use crate::lock::State;
-use crate::map::{IdMap, SteadyMap};
+use crate::agent::{Duty, mode_flag};
+use crate::books::Books;
+use crate::lock::{Request, State};
+use crate::map::IdMap;
 use crate::mutant::Mutant;
-use crate::{Mode, Stamp, Time, Token};
+use crate::{Mode, RequestId, Stamp, Time};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
-use wayside_wire::{BODY, DropReason, Entry, Header, SlotBits, entry_flag, header_flag, kind, limits, service};
+use wayside_wire::{BODY, DropReason, Entry, Header, entry_flag, header_flag, kind, limits, service};
 
 /// Entries of a REPORT after the one that names the census.
 const PAGE: usize = limits::MAX_ENTRIES - 1;
 /// Reports of several pages that are kept for those who ask again. The controller has fewer censuses under way.
 const REPORTS_MOST: usize = 256;
 
-/// Answers that did not fit into one page: they must not change from page to page.
+/// Answers that did not fit into one page.
 pub struct Reports {
     pages: IdMap<u64, Vec<Entry>>,
     order: VecDeque<u64>,
-    /// Adoptions under way: the next page of each.
-    adoptions: SteadyMap<u64, u16>,
+    /// To the census of all slots.
+    whole: Option<Whole>,
     /// The last report of one page; its memory serves again.
     short: Vec<Entry>,
 }
 
+/// The answer to a census of all slots.
+struct Whole {
+    id: u64,
+    report: Vec<Entry>,
+    /// What was reported has been adopted, or left to others: nobody asks again.
+    over: bool,
+}
+
 impl Default for Reports {
     fn default() -> Reports {
-        Reports {
-            pages: IdMap::default(),
-            order: VecDeque::new(),
-            adoptions: SteadyMap::with_room(),
-            short: Vec::with_capacity(PAGE),
-        }
+        Reports { pages: IdMap::default(), order: VecDeque::new(), whole: None, short: Vec::with_capacity(PAGE) }
     }
 }
 
@@ -52,37 +56,42 @@ impl Reports {
         self.order.push_back(id);
         self.pages.insert(id, report);
     }
+
+    /// What was told this census of all slots, if nothing has come of it yet. It is over then.
+    pub fn take_whole(&mut self, id: u64) -> Option<Vec<Entry>> {
+        let whole = self.whole.as_mut().filter(|whole| whole.id == id && !whole.over)?;
+        whole.over = true;
+        Some(mem::take(&mut whole.report))
+    }
+
+    /// Whether this census of all slots was answered, and nothing has come of it yet.
+    pub fn awaits_whole(&self, id: u64) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.id == id && !whole.over)
+    }
 }
 
 /// Which slots a census asks for, and up to which stamp.
 struct Scope {
-    /// None: for all of them, and everything of earlier epochs.
-    slots: Option<[(u32, Stamp); limits::MAX_ENTRIES]>,
+    slots: [(u32, Stamp); limits::MAX_ENTRIES],
     count: usize,
-    epoch: u32,
 }
 
 impl Scope {
-    fn all(epoch: u32) -> Scope {
-        Scope { slots: None, count: 0, epoch }
+    fn of(epoch: u32, packet: &[u8]) -> Scope {
+        let mut scope = Scope { slots: [(0, Stamp::default()); limits::MAX_ENTRIES], count: 0 };
+        for (place, entry) in scope.slots.iter_mut().zip(lock_entries(packet)) {
+            *place = (entry.slot, Stamp { epoch, tenure: entry.tenure });
+            scope.count += 1;
+        }
+        scope
     }
 
-    fn of(epoch: u32, packet: &[u8]) -> Scope {
-        let mut slots = [(0, Stamp::default()); limits::MAX_ENTRIES];
-        let mut count = 0;
-        for (place, entry) in slots.iter_mut().zip(lock_entries(packet)) {
-            *place = (entry.slot, Stamp { epoch, tenure: entry.tenure });
-            count += 1;
-        }
-        Scope { slots: Some(slots), count, epoch }
+    fn slots(&self) -> &[(u32, Stamp)] {
+        &self.slots[..self.count]
     }
 
     fn stamp(&self, slot: u32) -> Option<Stamp> {
-        match &self.slots {
-            // Slots begin again at tenure 0.
-            None => Some(Stamp { epoch: self.epoch.saturating_sub(1), tenure: limits::MAX_TENURE }),
-            Some(slots) => slots[..self.count].iter().find(|(of, _)| *of == slot).map(|(_, stamp)| *stamp),
-        }
+        self.slots().iter().find(|(of, _)| *of == slot).map(|(_, stamp)| *stamp)
     }
 }
 
@@ -100,176 +109,194 @@ impl Node {
                 sealer.raise_epoch(header.epoch);
             }
         }
-        let id = first.request;
-        if header.position == 0 && !self.reports.pages.contains_key(&id) {
-            let scope = if all { Scope::all(header.epoch) } else { Scope::of(header.epoch, packet) };
-            self.suspend(now, &scope);
-            let mut report = mem::take(&mut self.reports.short);
-            self.report(&scope, &mut report);
-            if report.len() <= PAGE {
-                self.send_report(id, 0, true, &report);
-                self.reports.short = report;
-                return Ok(());
-            }
-            self.reports.keep(id, report);
+        if all {
+            self.on_census_of_all(now, first.request, header.position);
+        } else {
+            self.on_census_of_some(now, first.request, header.position, &Scope::of(header.epoch, packet));
         }
-        self.send_kept_page(id, header.position);
         Ok(())
     }
 
-    fn send_kept_page(&mut self, id: u64, page: u16) {
-        let Some(report) = self.reports.pages.get(&id) else { return };
-        let from = usize::from(page) * PAGE;
-        if from >= report.len() {
-            return;
+    fn on_census_of_some(&mut self, now: Time, id: u64, page: u16, scope: &Scope) {
+        if page == 0 && !self.reports.pages.contains_key(&id) {
+            self.suspend(now, scope);
+            let mut report = mem::take(&mut self.reports.short);
+            self.report_some(scope, &mut report);
+            if report.len() <= self.page_entries() {
+                self.send_page(id, 0, 0, &report);
+                self.reports.short = report;
+                return;
+            }
+            self.reports.keep(id, report);
         }
-        let to = report.len().min(from + PAGE);
-        let (entries, last) = (report[from..to].to_vec(), to == report.len());
-        self.send_report(id, page, last, &entries);
+        if let Some(report) = self.reports.pages.remove(&id) {
+            self.send_page(id, page, 0, &report);
+            self.reports.pages.insert(id, report);
+        }
     }
 
-    fn send_report(&mut self, id: u64, page: u16, last: bool, found: &[Entry]) {
+    fn on_census_of_all(&mut self, now: Time, id: u64, page: u16) {
+        let known = self.reports.whole.as_ref().map(|whole| whole.id);
+        if page == 0 && known.is_none_or(|known| known < id) {
+            self.suspend_all(now);
+            let report = self.report_all();
+            self.reports.whole = Some(Whole { id, report, over: false });
+        }
+        if let Some(whole) = self.reports.whole.take() {
+            if whole.id == id && !whole.over {
+                // That this node may be told what it adopts in one entry.
+                self.send_page(id, page, entry_flag::AGENCY, &whole.report);
+            }
+            self.reports.whole = Some(whole);
+        }
+    }
+
+    /// REPORT: a page of it, if there is one of that number.
+    fn send_page(&mut self, id: u64, page: u16, flags: u8, report: &[Entry]) {
+        let from = usize::from(page) * self.page_entries();
+        if from >= report.len() && page > 0 {
+            return;
+        }
+        let found = &report[from..report.len().min(from + self.page_entries())];
+        let last = from + found.len() == report.len();
         let mut batch = [Entry::default(); limits::MAX_ENTRIES];
-        batch[0] = Entry { request: id, holder: self.handle(), ..Entry::default() };
+        batch[0] = Entry { request: id, holder: self.handle(), flags, ..Entry::default() };
         batch[1..=found.len()].copy_from_slice(found);
         let flags = if last { header_flag::LAST } else { 0 };
         let header = Header { flags, position: page, ..self.session.header(service::LOCK, kind::lock::REPORT, 0) };
         self.out.entries(0, header, &batch[..=found.len()]);
     }
 
-    /// Agents stop, claims are withdrawn, floors rise.
+    fn page_entries(&self) -> usize {
+        self.config.page_entries.clamp(1, PAGE)
+    }
+
+    /// When a suspended agent that nobody adopts is forgotten.
+    pub(super) fn forgotten_by(&self, now: Time) -> Time {
+        self.session.info().map_or(now, |info| now + 2 * (info.lease + info.grace))
+    }
+
+    // ---- agents stop, claims are withdrawn, floors rise ----
+
     fn suspend(&mut self, now: Time, scope: &Scope) {
-        let forget = self.session.info().map_or(now, |info| now + 2 * (info.lease + info.grace));
-        if let Some(slots) = &scope.slots {
-            for &(slot, stamp) in &slots[..scope.count] {
-                self.suspend_slot(slot, stamp, forget);
-            }
-            return;
+        let forget = self.forgotten_by(now);
+        let mut some_wait = false;
+        for &(slot, stamp) in scope.slots() {
+            some_wait |= self.agency.books.get(slot).is_some_and(|book| book.waits > 0);
+            self.suspend_slot(slot, stamp, forget);
         }
-        let slots = self.agency.slots();
+        if some_wait {
+            self.raise_floors_at_census(|_, slot| scope.stamp(slot));
+        }
+        for &(slot, _) in scope.slots() {
+            self.settle_book(slot);
+        }
+    }
+
+    /// Of all slots: whatever is of an earlier epoch. Slots begin again at tenure 0.
+    fn suspend_all(&mut self, now: Time) {
+        let past = Stamp { epoch: self.epoch().saturating_sub(1), tenure: limits::MAX_TENURE };
+        let forget = self.forgotten_by(now);
+        let slots = self.agency.slots_of(|book| !book.plain);
         for &slot in &slots {
-            if let Some(stamp) = scope.stamp(slot) {
-                self.suspend_slot(slot, stamp, forget);
+            self.suspend_slot(slot, past, forget);
+        }
+        let mut some_wait = false;
+        for place in self.agency.books.places() {
+            let book = self.agency.books.at_mut(place);
+            some_wait |= book.waits > 0;
+            let Some(sole) = book.sole.as_mut().filter(|sole| sole.stamp <= past) else { continue };
+            if let Duty::Keep { .. } = sole.duty {
+                sole.suspended = true;
+                continue;
             }
+            // Nobody holds: to be told of by nobody, the slot is free.
+            book.sole = None;
+            book.due = Time::NEVER;
+            if book.waits == 0 {
+                self.agency.close(place);
+            }
+        }
+        if some_wait {
+            self.raise_floors_at_census(|_, _| Some(past));
+        }
+        for &slot in &slots {
+            self.settle_book(slot);
         }
         self.agency.put_slots_away(slots);
+        self.adoptions.forget_by(forget);
     }
 
     fn suspend_slot(&mut self, slot: u32, stamp: Stamp, forget: Time) {
         let Some(book) = self.agency.get(slot) else { return };
-        if book.agent.as_ref().is_some_and(|agent| agent.stamp > stamp) {
-            return;
+        if book.agent.as_ref().is_none_or(|agent| agent.stamp <= stamp) {
+            book.suspend(forget);
         }
-        book.suspend(forget);
+    }
+
+    fn raise_floors_at_census(&mut self, stamp_of: impl Fn(&Books, u32) -> Option<Stamp>) {
         if !self.config.is_broken(Mutant::CensusKeepsFloors) {
-            self.raise_floors(Some(slot), stamp);
+            self.raise_floors_of(stamp_of);
         }
-        self.settle_book(slot);
     }
 
-    /// Holds and agents of the slots asked for, as entries.
-    fn report(&self, scope: &Scope, found: &mut Vec<Entry>) {
-        let me = self.handle();
+    // ---- what is held ----
+
+    /// Holds and agents of the slots asked for.
+    fn report_some(&mut self, scope: &Scope, found: &mut Vec<Entry>) {
         found.clear();
-        found.extend(self.requests.iter().filter_map(|(id, request)| {
-            let State::Held { token, downgrading, .. } = request.state else { return None };
-            scope.stamp(request.slot)?;
-            // The old agent may have admitted readers already.
-            let mode = if downgrading { Mode::Shared } else { request.mode };
-            Some(Entry {
-                name: request.name,
-                request: id.0,
-                slot: request.slot,
-                tenure: token.stamp().tenure,
-                holder: me,
-                reply_port: request.port,
-                slot_bits: 0,
-                flags: entry_flag::HELD | mode_flag(mode),
-                sequence: token.sequence(),
-            })
-        }));
-        found.sort_unstable_by_key(|entry| (entry.slot, entry.request));
-        let agents = found.len();
-        found.extend(self.agency.books.iter().filter_map(|(slot, book)| {
-            let agent = book.agent.as_ref().filter(|agent| agent.suspended)?;
-            scope.stamp(slot).filter(|stamp| agent.stamp <= *stamp)?;
-            let flags = entry_flag::AGENCY;
-            Some(Entry { slot, tenure: agent.stamp.tenure, holder: me, flags, ..Entry::default() })
-        }));
-        found[agents..].sort_unstable_by_key(|entry| entry.slot);
+        if self.requests.len() > self.config.scanned_most {
+            self.held.prepare(&self.requests);
+            let ids = scope.slots().iter().flat_map(|(slot, _)| self.held.in_slot(*slot));
+            found.extend(ids.filter_map(|id| as_entry(id, self.requests.get(id)?, self.handle())));
+        } else {
+            found.extend(self.everything_held().filter(|hold| scope.stamp(hold.slot).is_some()));
+        }
+        found.sort_unstable_by_key(|hold| (hold.slot, hold.request));
+        found.extend(scope.slots().iter().filter_map(|&(slot, stamp)| self.suspended_agent(slot, stamp)));
     }
 
-    /// ADOPT: be the agent of these slots, with these holders. AGENCY entries name a slot, HELD ones its holders; the
-    /// last page makes it true.
-    pub(super) fn on_adopt(&mut self, now: Time, header: &Header, packet: &[u8]) {
-        let id = Entry::read(packet, BODY).request;
-        let next = self.reports.adoptions.get(&id).copied().unwrap_or(0);
-        if header.position > next {
-            return;
-        }
-        if header.position == next {
-            for entry in lock_entries(packet).skip(1) {
-                if entry.flags & entry_flag::AGENCY != 0 {
-                    self.prepare_adoption(now, id, &entry);
-                } else if let Some(agent) = self.agency.get(entry.slot).and_then(|b| b.agent.as_mut()) {
-                    let token = Token::new(Stamp { epoch: header.epoch, tenure: entry.tenure }, entry.sequence);
-                    agent.adopt_holder(id, Party { token, tries: false, ..Party::from_entry(&entry) });
-                }
-            }
-            self.reports.adoptions.insert(id, next + 1);
-        }
-        let about = Entry { request: id, slot: limits::ALL_SLOTS, ..Entry::default() };
-        self.send(0, kind::lock::ADOPTED, 0, header.position, about);
-        if header.flags & header_flag::LAST != 0 {
-            self.reports.adoptions.remove(&id);
-            self.finish_adoptions(now, id);
-        }
-    }
-
-    /// The agent that was suspended, or a new one, waits for its holders. Nothing if this node is past that tenure.
-    fn prepare_adoption(&mut self, now: Time, id: u64, entry: &Entry) {
-        let (stamp, bits) = self.snapshot(entry);
-        let slot = entry.slot;
-        let forget = self.session.info().map_or(now, |info| now + 2 * (info.lease + info.grace));
-        let kept = self.agency.get(slot).and_then(|book| book.agent.as_ref()).map(|a| (a.suspended, a.stamp));
-        match kept {
-            Some((_, acting)) if acting >= stamp => return,
-            Some((true, _)) => {}
-            _ => {
-                let mut agent = self.agency.new_agent();
-                agent.reset(slot, Stamp::default(), SlotBits::default());
-                agent.suspend();
-                self.replace_agent(slot, agent);
-            }
-        }
-        let book = self.agency.book(slot);
-        book.forget = Some(forget);
-        if let Some(agent) = &mut book.agent {
-            agent.prepare_adoption(id, stamp, bits);
-        }
-        self.settle_book(slot);
-    }
-
-    fn finish_adoptions(&mut self, now: Time, id: u64) {
-        let slots = self.agency.slots();
-        let mut first = 0;
-        for &slot in &slots {
-            let adopts = |book: &Book| book.agent.as_ref().is_some_and(|agent| agent.adopts(id));
-            if self.agency.books.get(slot).is_some_and(adopts) {
-                self.agency.book(slot).forget = None;
-                self.raise_floors_of_adoption(slot);
-                self.with_agent(now, slot, 0, |agent, desk| agent.resume(first, desk));
-                first += 1;
-            }
-        }
+    /// Holds and agents of all slots.
+    fn report_all(&mut self) -> Vec<Entry> {
+        let mut found = Vec::with_capacity(self.requests.len());
+        found.extend(self.everything_held());
+        let latest = Stamp { epoch: self.epoch(), tenure: limits::MAX_TENURE };
+        let slots = self.agency.slots_of(|book| !book.plain);
+        found.extend(slots.iter().filter_map(|&slot| self.suspended_agent(slot, latest)));
         self.agency.put_slots_away(slots);
+        found
     }
 
-    /// Whatever was granted before the adoption is either among its holders or void.
-    fn raise_floors_of_adoption(&mut self, slot: u32) {
-        let stamp = self.agency.get(slot).and_then(|b| b.agent.as_ref()).and_then(|a| a.adoption_stamp());
-        if let Some(stamp) = stamp {
-            self.raise_floors(Some(slot), stamp);
-        }
+    fn everything_held(&self) -> impl Iterator<Item = Entry> + '_ {
+        let me = self.handle();
+        self.requests.iter().filter_map(move |(RequestId(id), request)| as_entry(id, request, me))
     }
+
+    /// The agent of this slot, if it is of at most this stamp, and more is to be known of it than the hold of its own
+    /// node that is reported anyway.
+    fn suspended_agent(&self, slot: u32, most: Stamp) -> Option<Entry> {
+        let me = self.handle();
+        let agent = self.agency.books.get(slot)?.agent.as_ref()?;
+        let is_meant = agent.suspended && agent.stamp <= most && !agent.is_alone(me);
+        let (flags, tenure) = (entry_flag::AGENCY, agent.stamp.tenure);
+        is_meant.then(|| Entry { slot, tenure, holder: me, flags, ..Entry::default() })
+    }
+}
+
+/// A hold as its node reports it.
+fn as_entry(id: u64, request: &Request, me: u16) -> Option<Entry> {
+    let State::Held { token, downgrading, .. } = request.state else { return None };
+    // The old agent may have admitted readers already.
+    let mode = if downgrading { Mode::Shared } else { request.mode };
+    Some(Entry {
+        name: request.name,
+        request: id,
+        slot: request.slot,
+        tenure: token.stamp().tenure,
+        holder: me,
+        reply_port: request.port,
+        slot_bits: 0,
+        flags: entry_flag::HELD | mode_flag(mode),
+        sequence: token.sequence(),
+    })
 }

@@ -3,13 +3,16 @@
 //! * `requests.rs`: the lock client's handlers (on_grant, on_busy, …) and the calls acquire, release, downgrade.
 //! * `alone.rs`: the same for a lock that nobody else wants: its grant, its release and the answer to that.
 //! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
-//! * `census.rs`: the node's part in recovery.
+//! * `census.rs`, `held.rs`, `adoption.rs`: the node's part in recovery: what it holds, and what it is to keep from
+//!   then on.
 //! * `chain.rs`: reads and writes of keys.
 
+mod adoption;
 mod agents;
 mod alone;
 mod census;
 mod chain;
+mod held;
 mod requests;
 
 use crate::agency::{Agency, Dead};
@@ -58,6 +61,10 @@ pub struct NodeConfig {
     pub requests_most: usize,
     /// Waiters of an agent beyond which more are told BUSY with RETRY: `position` counts them in 16 bits.
     pub waiters_most: usize,
+    /// With more requests than these, what a slot's census asks for is not found by looking at all of them.
+    pub scanned_most: usize,
+    /// Entries of a report's page: as many as fit, or fewer where a test wants many pages.
+    pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
     /// A rule to break, for the simulator's own tests.
@@ -81,6 +88,8 @@ impl NodeConfig {
             // Each may take two entries of a report, which has 65,535 pages of 31: more could not be told to a census.
             requests_most: 1_015_000,
             waiters_most: 60_000,
+            scanned_most: 1_024,
+            page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
             mutant: None,
         }
@@ -221,6 +230,8 @@ pub struct Node {
     nonce: u64,
     reports: census::Reports,
     chain: ChainClient,
+    adoptions: adoption::Adoptions,
+    held: held::Held,
     dropped: u64,
 }
 
@@ -258,6 +269,8 @@ impl Node {
             events: Fifo::with_room(QUEUED),
             local: VecDeque::with_capacity(QUEUED),
             reports: census::Reports::default(),
+            adoptions: adoption::Adoptions::default(),
+            held: held::Held::default(),
             dropped: 0,
         }
     }
@@ -322,6 +335,10 @@ impl Node {
                 self.on_session_tick(now);
                 continue;
             }
+            if self.adoptions.due() <= now {
+                self.on_adoptions_tick(now);
+                continue;
+            }
             match self.timers.due(now) {
                 None => return,
                 Some((at, Due::Request(RequestId(id)))) => self.on_request_tick(now, at, id),
@@ -339,8 +356,8 @@ impl Node {
             self.drop_stale_timers(owners);
         }
         let Node { timers, requests, agency, .. } = self;
-        let next = timers.next(|at, due| is_current(requests, &agency.books, at, due)).min(self.session.due());
-        let next = next.min(self.chain.next_timer());
+        let next = timers.next(|at, due| is_current(requests, &agency.books, at, due));
+        let next = next.min(self.session.due()).min(self.adoptions.due()).min(self.chain.next_timer());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -396,7 +413,7 @@ impl Node {
     pub fn books(&self, slot: u32) -> Option<impl Iterator<Item = Booked> + '_> {
         let book = self.agency.books.get(slot)?;
         let agent = book.agent.as_ref().filter(|agent| !agent.suspended);
-        if agent.is_none() && book.sole.is_none() {
+        if agent.is_none() && book.sole.as_ref().is_none_or(|sole| sole.suspended) {
             return None;
         }
         let booked = |party: &Party, token| Booked {
@@ -405,7 +422,8 @@ impl Node {
             token,
             tries: party.tries,
         };
-        let sole = book.sole.as_ref().and_then(Sole::party).map(|party| booked(&party, Some(party.token)));
+        let sole = book.sole.as_ref().filter(|sole| !sole.suspended).and_then(Sole::party);
+        let sole = sole.map(|party| booked(&party, Some(party.token)));
         let holders = agent.into_iter().flat_map(|agent| agent.holders());
         let waiters = agent.into_iter().flat_map(|agent| agent.waiters());
         let holders = holders.map(move |party| booked(party, Some(party.token)));
@@ -547,6 +565,8 @@ impl Node {
         self.chain.lose_everything();
         self.tell_chain();
         self.agency.clear();
+        self.adoptions = adoption::Adoptions::default();
+        self.held.forget();
         self.dead.clear();
         self.timers.clear();
     }

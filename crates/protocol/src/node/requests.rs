@@ -3,7 +3,7 @@
 use super::{Event, Node, NodeConfig, decider, header_of, lock_entries};
 use crate::agency::Agency;
 use crate::agent::{Party, Taken};
-use crate::books::Book;
+use crate::books::{Book, Books};
 use crate::lock::{Acquire, AcquireError, Grant, Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::session::SessionInfo;
@@ -428,6 +428,7 @@ impl Node {
         request.since = now;
         request.due = Time::NEVER;
         let (slot, mode, next) = (request.slot, request.mode, request.next);
+        self.held.note(slot, id);
         self.leave_wait(slot);
         self.events.push(Event::Granted { request: RequestId(id), token, mode, path });
         self.call(now, next);
@@ -532,20 +533,23 @@ impl Node {
     }
 
     /// The node has served this slot up to `stamp`: older grants to what waits there are stale.
-    pub(super) fn raise_floors(&mut self, slot: Option<u32>, stamp: Stamp) {
-        let none_wait = slot.is_some_and(|slot| self.agency.books.get(slot).is_none_or(|book| book.waits == 0));
-        if none_wait {
-            return;
+    pub(super) fn raise_floors(&mut self, slot: u32, stamp: Stamp) {
+        if self.agency.books.get(slot).is_some_and(|book| book.waits > 0) {
+            self.raise_floors_of(|_, of| (of == slot).then_some(stamp));
         }
+    }
+
+    /// The same for many slots: those of which `stamp_of` tells a stamp. One look at every request for all of them.
+    pub(super) fn raise_floors_of(&mut self, stamp_of: impl Fn(&Books, u32) -> Option<Stamp>) {
         let pause = self.config.retransmit_us;
-        for (id, request) in self.requests.iter_mut() {
-            if request.waits() && slot.is_none_or(|slot| slot == request.slot) {
-                request.floor = request.floor.max(stamp);
-                // It has grown while nobody answered; from now on somebody does.
-                if request.state == State::Waiting && request.due > self.now + pause {
-                    request.pause = pause;
-                    Self::set_request_timer(&mut self.timers, self.now, id, request, self.now + pause);
-                }
+        let Node { requests, agency, timers, now, .. } = self;
+        for (id, request) in requests.iter_mut().filter(|(_, request)| request.waits()) {
+            let Some(stamp) = stamp_of(&agency.books, request.slot) else { continue };
+            request.floor = request.floor.max(stamp);
+            // It has grown while nobody answered; from now on somebody does.
+            if request.state == State::Waiting && request.due > *now + pause {
+                request.pause = pause;
+                Self::set_request_timer(timers, *now, id, request, *now + pause);
             }
         }
     }

@@ -1,55 +1,118 @@
 //! A node in a recovery (docs/protocol.md, Recovery): what it asks for, and when.
 
 use crate::bench::{Bench, SLOTS, handle};
-use wayside_protocol::Mode;
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
+use wayside_protocol::{Mode, RequestId};
 use wayside_wire::{
-    BODY, Entry, Header, LockKind, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service,
+    BODY, Entry, Header, LockKind, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits, service,
 };
 
 const NEXT_EPOCH: u32 = 8;
 const CENSUS: u64 = 77;
 
 /// A packet of the controller's to node 0, in the next epoch.
-fn tell(bench: &mut Bench, kind: u8, flags: u16, entries: &[Entry]) {
+fn tell(bench: &mut Bench, kind: u8, position: u16, flags: u16, entries: &[Entry]) {
+    tell_node(bench, 0, kind, position, flags, entries);
+}
+
+fn tell_node(bench: &mut Bench, node: usize, kind: u8, position: u16, flags: u16, entries: &[Entry]) {
     let mut packet = vec![0; BODY + entries.len() * Entry::BYTES];
     let count = entries.len() as u8;
-    let header = Header { service: service::LOCK, kind, flags, count, destination: handle(0), ..Header::default() };
-    Header { epoch: NEXT_EPOCH, namespace: 1, ..header }.write(&mut packet);
+    let header = Header { service: service::LOCK, kind, flags, count, destination: handle(node), ..Header::default() };
+    Header { epoch: NEXT_EPOCH, namespace: 1, position, ..header }.write(&mut packet);
     for (index, entry) in entries.iter().enumerate() {
         entry.write(&mut packet, BODY + index * Entry::BYTES);
     }
-    bench.nodes[0].on_packet(bench.now, &packet);
-    bench.collect(0);
+    bench.nodes[node].on_packet(bench.now, &packet);
+    bench.collect(node);
 }
 
-fn ask_what_it_holds(bench: &mut Bench) {
-    tell(bench, kind::lock::CENSUS, 0, &[Entry { request: CENSUS, slot: limits::ALL_SLOTS, ..Entry::default() }]);
+/// Node 1 hears of the next epoch, too, and has nothing to say.
+fn bring_node_1_along(bench: &mut Bench) {
+    let about = Entry { request: CENSUS, slot: limits::ALL_SLOTS, ..Entry::default() };
+    tell_node(bench, 1, kind::lock::CENSUS, 0, 0, &[about]);
+    bench.flying.clear();
 }
 
-/// The switch has begun anew, and node 0 adopts what it holds: `names`, each in the slot of its number.
-fn adopt(bench: &mut Bench, names: u32) {
+/// The newest packet that node 0 has sent, if it is of this kind.
+fn answer(bench: &mut Bench, kind: u8) -> Option<(Header, Vec<Entry>)> {
+    let packet = bench.flying.pop_back()?.packet;
+    let header = check(&packet).expect("well formed");
+    (header.kind == kind).then(|| (header, entries(&packet).collect()))
+}
+
+fn ask_what_it_holds(bench: &mut Bench, page: u16) {
+    let about = Entry { request: CENSUS, slot: limits::ALL_SLOTS, ..Entry::default() };
+    tell(bench, kind::lock::CENSUS, page, 0, &[about]);
+}
+
+/// All pages of what node 0 reports.
+fn report(bench: &mut Bench) -> Vec<Entry> {
+    let mut found = Vec::new();
+    for page in 0.. {
+        ask_what_it_holds(bench, page);
+        let (header, entries) = answer(bench, kind::lock::REPORT).expect("a report");
+        assert_eq!(header.position, page);
+        found.extend(&entries[1..]);
+        if header.flags & header_flag::LAST != 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// Node 0 holds so many names.
+fn hold(bench: &mut Bench, names: u64) -> Vec<RequestId> {
+    let held = (0..names).map(|name| bench.ask(0, name, Mode::Exclusive)).collect();
+    bench.run();
+    while bench.nodes[0].event().is_some() {}
+    held
+}
+
+/// The switch has begun anew, and node 0 has the first slots.
+fn begin_anew(bench: &mut Bench, slots: u32) {
     bench.switch.set_epoch(NEXT_EPOCH);
     for slot in 0..SLOTS {
-        let agent = if slot < names { handle(0) } else { 0 };
-        let state = if slot < names { SlotState::Managed } else { SlotState::Unheld };
-        let tenure = u32::from(slot < names);
-        let word = SlotWord { state, agent, transferred: slot < names, ..SlotWord::unheld(tenure) };
+        let agent = if slot < slots { handle(0) } else { 0 };
+        let state = if slot < slots { SlotState::Managed } else { SlotState::Unheld };
+        let tenure = u32::from(slot < slots);
+        let word = SlotWord { state, agent, transferred: slot < slots, ..SlotWord::unheld(tenure) };
         assert!(bench.switch.cas_slot(1, slot, bench.switch.load_slot(1, slot), word));
     }
+}
+
+fn agency(slot: u32) -> Entry {
     let word = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
-    ask_what_it_holds(bench);
-    let mut entries = vec![Entry { request: CENSUS, ..Entry::default() }];
-    let report = bench.flying.pop_back().expect("a report").packet;
-    let holds = wayside_wire::entries(&report).skip(1).filter(|entry| entry.flags & entry_flag::HELD != 0);
-    for hold in holds {
-        let (slot, holder, flags) = (hold.slot, handle(0), entry_flag::AGENCY);
-        entries.push(Entry { slot, tenure: 1, holder, slot_bits: word.to_u16(), flags, ..Entry::default() });
-        entries.push(hold);
+    let (slot_bits, flags) = (word.to_u16(), entry_flag::AGENCY);
+    Entry { slot, tenure: 1, holder: handle(0), slot_bits, flags, ..Entry::default() }
+}
+
+/// Node 0 adopts what it holds: `names`, each in the slot of its number, each by an entry of its own.
+fn adopt(bench: &mut Bench, names: u32) {
+    begin_anew(bench, names);
+    let mut entries = Vec::new();
+    for hold in report(bench) {
+        assert_ne!(hold.flags & entry_flag::HELD, 0, "of an agent that keeps nothing else the hold says enough");
+        entries.extend([agency(hold.slot), hold]);
     }
-    assert_eq!(entries.len(), 1 + 2 * names as usize);
+    assert_eq!(entries.len(), 2 * names as usize);
+    let pages = entries.chunks(30).count() as u16;
+    for (page, chunk) in (0..pages).zip(entries.chunks(30)) {
+        let flags = if page + 1 == pages { header_flag::LAST } else { 0 };
+        let about = Entry { request: CENSUS, ..Entry::default() };
+        tell(bench, kind::lock::ADOPT, page, flags, &[&[about], chunk].concat());
+    }
     bench.flying.clear();
-    tell(bench, kind::lock::ADOPT, header_flag::LAST, &entries);
+}
+
+/// Node 0 adopts what is named, and whatever else it has reported.
+fn adopt_the_rest(bench: &mut Bench, named: &[Entry]) {
+    let about = Entry { request: CENSUS, ..agency(0) };
+    tell(bench, kind::lock::ADOPT, 0, header_flag::LAST, &[&[about], named].concat());
+}
+
+fn holders(bench: &Bench, slot: u32) -> Option<usize> {
+    bench.nodes[0].books(slot).map(Iterator::count)
 }
 
 fn renewals(bench: &mut Bench) -> usize {
@@ -70,7 +133,7 @@ fn who_waits_asks_again_soon_once_a_census_shows_that_somebody_is_there() {
     }
     bench.flying.clear();
     bench.switch.set_epoch(NEXT_EPOCH);
-    ask_what_it_holds(&mut bench);
+    ask_what_it_holds(&mut bench, 0);
     bench.delivered.clear();
     bench.pass(5_000);
     assert_eq!(bench.count(LockKind::Acquire), 1);
@@ -78,29 +141,37 @@ fn who_waits_asks_again_soon_once_a_census_shows_that_somebody_is_there() {
 }
 
 #[test]
-fn agents_that_were_adopted_together_are_confirmed_one_after_the_other() {
+fn agents_that_were_adopted_together_are_confirmed_some_at_a_time() {
     let mut bench = Bench::new(1);
-    for name in 0..8 {
-        bench.ask(0, name, Mode::Exclusive);
-    }
-    bench.run();
-    adopt(&mut bench, 8);
+    hold(&mut bench, 40);
+    adopt(&mut bench, 40);
     bench.delivered.clear();
     bench.run();
-    assert_eq!(renewals(&mut bench), 1, "not all at once");
-    bench.pass(400);
-    assert!(renewals(&mut bench) < 8);
-    bench.pass(2_000);
-    assert_eq!(renewals(&mut bench), 8, "each once");
-    assert!((0..8).all(|name| bench.slot(name).tenure == 2), "the switch has confirmed all");
+    assert_eq!(renewals(&mut bench), 0, "nobody wants any of them");
+    bench.pass(10_000);
+    assert_eq!(renewals(&mut bench), 32, "not all at once");
+    bench.pass(10_000);
+    assert_eq!(renewals(&mut bench), 40, "each once");
+    assert!((0..40).all(|name| bench.slot(name).tenure == 2), "the switch has confirmed all");
+}
+
+#[test]
+fn an_adopted_agent_is_confirmed_as_soon_as_somebody_wants_the_lock() {
+    let mut bench = Bench::new(2);
+    hold(&mut bench, 4);
+    adopt(&mut bench, 4);
+    bring_node_1_along(&mut bench);
+    bench.delivered.clear();
+    bench.run();
+    bench.ask(1, 3, Mode::Exclusive);
+    bench.run();
+    assert_eq!((renewals(&mut bench), bench.slot(3).tenure), (1, 2));
 }
 
 #[test]
 fn a_lock_that_is_given_back_before_its_agent_was_confirmed_is_free_soon() {
     let mut bench = Bench::new(2);
-    let held: Vec<_> = (0..8).map(|name| bench.ask(0, name, Mode::Exclusive)).collect();
-    bench.run();
-    while bench.nodes[0].event().is_some() {}
+    let held = hold(&mut bench, 8);
     adopt(&mut bench, 8);
     bench.run();
     // Given back before the agent was confirmed.
@@ -108,4 +179,100 @@ fn a_lock_that_is_given_back_before_its_agent_was_confirmed_is_free_soon() {
     bench.pass(600);
     assert_eq!(bench.slot(7).state, SlotState::Unheld);
     assert!((0..7).all(|name| bench.slot(name).state == SlotState::Managed));
+}
+
+#[test]
+fn what_a_node_holds_alone_it_reports_and_adopts_in_a_word() {
+    let mut bench = Bench::new(2);
+    let held = hold(&mut bench, 40);
+    begin_anew(&mut bench, 40);
+    assert_eq!(report(&mut bench).len(), 40, "an entry each");
+    adopt_the_rest(&mut bench, &[]);
+    assert!((0..40).all(|slot| holders(&bench, slot) == Some(1)));
+    bring_node_1_along(&mut bench);
+    bench.ask(1, 3, Mode::Exclusive);
+    bench.run();
+    assert!(bench.nodes[1].event().is_none(), "it is held");
+    bench.release(0, held[3]);
+    bench.release(0, held[4]);
+    bench.run();
+    assert!(matches!(bench.nodes[1].event(), Some(wayside_protocol::Event::Granted { .. })));
+    assert_eq!(bench.slot(4).state, SlotState::Unheld);
+}
+
+#[test]
+fn what_an_adoption_names_is_no_part_of_the_rest() {
+    let mut bench = Bench::new(2);
+    let shared = bench.ask(0, 3, Mode::Shared);
+    bench.ask(1, 3, Mode::Shared);
+    hold(&mut bench, 2);
+    begin_anew(&mut bench, 4);
+    let reported = report(&mut bench);
+    let mine = *reported.iter().find(|hold| hold.slot == 3 && hold.request == shared.0).expect("it holds");
+    let others = Entry { holder: handle(1), request: 101 << 40 | 1, ..mine };
+    // Slot 1 is another node's.
+    let left = Entry { slot: 1, ..Entry::default() };
+    adopt_the_rest(&mut bench, &[agency(3), mine, others, left]);
+    assert_eq!([0, 1, 3].map(|slot| holders(&bench, slot)), [Some(1), None, Some(2)]);
+}
+
+#[test]
+fn a_copy_of_an_adoption_is_confirmed_and_does_nothing() {
+    let mut bench = Bench::new(1);
+    let held = hold(&mut bench, 2);
+    begin_anew(&mut bench, 2);
+    report(&mut bench);
+    adopt_the_rest(&mut bench, &[]);
+    bench.release(0, held[1]);
+    bench.run();
+    assert_eq!(bench.slot(1).state, SlotState::Unheld);
+    for _ in 0..2 {
+        adopt_the_rest(&mut bench, &[]);
+        assert!(answer(&mut bench, kind::lock::ADOPTED).is_some(), "or the controller would ask for ever");
+    }
+    assert_eq!([0, 1].map(|slot| holders(&bench, slot)), [Some(1), None]);
+    // A late copy of the question finds nobody who answers it another way.
+    ask_what_it_holds(&mut bench, 0);
+    assert!(bench.flying.is_empty());
+    assert_eq!(holders(&bench, 0), Some(1));
+}
+
+/// The answer to the last of several pages may be lost.
+#[test]
+fn the_last_page_of_an_adoption_is_confirmed_as_often_as_it_comes() {
+    let mut bench = Bench::new(1);
+    hold(&mut bench, 40);
+    adopt(&mut bench, 40);
+    let about = Entry { request: CENSUS, ..Entry::default() };
+    tell(&mut bench, kind::lock::ADOPT, 2, header_flag::LAST, &[about]);
+    let (header, _) = answer(&mut bench, kind::lock::ADOPTED).expect("confirmed");
+    assert_eq!(header.position, 2);
+}
+
+#[test]
+fn an_agent_that_others_wait_for_is_reported_beside_the_hold() {
+    let mut bench = Bench::new(2);
+    hold(&mut bench, 2);
+    bench.ask(1, 1, Mode::Exclusive);
+    bench.run();
+    begin_anew(&mut bench, 2);
+    let found: Vec<(u32, u8)> = report(&mut bench).iter().map(|entry| (entry.slot, entry.flags)).collect();
+    let held = entry_flag::HELD | entry_flag::EXCLUSIVE;
+    assert_eq!(found, [(0, held), (1, held), (1, entry_flag::AGENCY)]);
+}
+
+/// Whoever gives a lock back between his report and the adoption has it given back after that.
+#[test]
+fn what_is_given_back_before_it_is_adopted_is_free_in_the_end() {
+    let mut bench = Bench::new(1);
+    let held = hold(&mut bench, 2);
+    begin_anew(&mut bench, 2);
+    bench.switch.set_serving(false);
+    report(&mut bench);
+    bench.release(0, held[1]);
+    bench.run();
+    adopt_the_rest(&mut bench, &[]);
+    bench.switch.set_serving(true);
+    bench.pass(50_000);
+    assert_eq!([0, 1].map(|slot| bench.slot(slot).state), [SlotState::Managed, SlotState::Unheld]);
 }

@@ -294,6 +294,11 @@ pub fn counter_names() -> Vec<&'static str> {
         .collect()
 }
 
+/// Counters that no packet reaches. Nothing is dropped for no reason; what is handed up is the XDP program's affair
+/// (`frames.rs`); the last four are the chain service's, whose packets are dropped as of an unknown service.
+pub const UNREACHED: [&str; 7] =
+    ["none", "handed_up", "handed_up_lost", "unknown_group", "wrong_place", "bad_value", "bad_lane"];
+
 /// The native build.
 pub struct Native {
     slots: Vec<Slot>,

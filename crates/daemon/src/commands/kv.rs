@@ -1,0 +1,204 @@
+//! `wayside kv`: keys and values from the shell.
+
+use super::query::ask;
+use super::text::{say, shown, table};
+use crate::answers::{Keys, Query};
+use crate::cli::{ConditionArgs, Kv, KvArgs, KvCas, KvDelete, KvGet, KvList, KvPut, Output};
+use crate::failure::{Failure, exit};
+use serde::Serialize;
+use std::io::{Read, Write};
+use std::time::Duration;
+use wayside_client::{Condition, Endpoint, Entry, Error, Session, Version, Written};
+
+/// Without --wait: for a switch to be found, and for it to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The exit code, where it is no failure.
+pub fn kv(command: &Kv) -> Result<u8, Failure> {
+    match command {
+        Kv::Get(args) => get(args),
+        Kv::Put(args) => put(args),
+        Kv::Cas(args) => cas(args),
+        Kv::Del(args) => delete(args),
+        Kv::Ls(args) => list(args).map(|()| 0),
+    }
+}
+
+/// What a key has, or what became of a write, as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// As text, if it is any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    /// Otherwise in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<bool>,
+}
+
+fn get(args: &KvGet) -> Result<u8, Failure> {
+    let session = begin(&args.to)?;
+    let entry = session.store().wait(patience(&args.to)).get(&args.name).map_err(|error| failure(&error))?;
+    match (&entry, args.to.output) {
+        (_, Output::Json) => say(&json(&args.name, entry.as_ref(), None)),
+        (Some(entry), Output::Text) => {
+            let mut stdout = std::io::stdout().lock();
+            // Whoever stops reading has read enough.
+            let _ = stdout.write_all(entry.value.bytes()).and_then(|()| stdout.write_all(b"\n"));
+        }
+        (None, Output::Text) => {}
+    }
+    match entry {
+        Some(_) => Ok(0),
+        None if args.to.output == Output::Json => Ok(exit::ABSENT),
+        None => Err(Failure::plain(exit::ABSENT, format!("{} has no value", shown(&args.name)))),
+    }
+}
+
+fn put(args: &KvPut) -> Result<u8, Failure> {
+    let value = match &args.value {
+        Some(value) => value.clone().into_bytes(),
+        None => read_stdin()?,
+    };
+    let session = begin(&args.to)?;
+    let written = session.store().wait(patience(&args.to)).put_if(&args.name, value, condition(&args.condition));
+    tell(&args.to, &args.name, written)
+}
+
+fn delete(args: &KvDelete) -> Result<u8, Failure> {
+    let session = begin(&args.to)?;
+    let written = session.store().wait(patience(&args.to)).delete_if(&args.name, condition(&args.condition));
+    tell(&args.to, &args.name, written)
+}
+
+/// Compares whole values: reads, and writes if the version is still the one that was read.
+fn cas(args: &KvCas) -> Result<u8, Failure> {
+    let session = begin(&args.to)?;
+    let store = session.store().wait(patience(&args.to));
+    loop {
+        let found = store.get(&args.name).map_err(|error| failure(&error))?;
+        let Some(same) = found.filter(|entry| entry.value.bytes() == args.expected.as_bytes()) else {
+            return tell(&args.to, &args.name, Ok(Written::Unmet(Ok(found))));
+        };
+        let written = store.put_if(&args.name, &args.value, Condition::Version(same.version));
+        // Written meanwhile: perhaps by the same value.
+        if !matches!(written, Ok(Written::Unmet(_))) {
+            return tell(&args.to, &args.name, written);
+        }
+    }
+}
+
+fn list(args: &KvList) -> Result<(), Failure> {
+    let query = Query::Keys { namespace: args.namespace.clone(), prefix: args.prefix.clone().unwrap_or_default() };
+    let (line, keys) = ask::<Keys>(&args.endpoint, &query)?;
+    match args.output {
+        Output::Json => say(&line),
+        Output::Text => say(&list_text(&keys)),
+    }
+    Ok(())
+}
+
+fn list_text(answer: &Keys) -> String {
+    if answer.keys.is_empty() {
+        return "no such key\n".into();
+    }
+    let heading = ["NAME", "VERSION", "BYTES"].map(String::from).to_vec();
+    let lines = answer.keys.iter().map(|key| {
+        let bytes = key.bytes.map_or_else(|| "no value".into(), |bytes| bytes.to_string());
+        vec![shown(&key.name), key.version.clone(), bytes]
+    });
+    let mut text = table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>());
+    if answer.more > 0 {
+        text.push_str(&format!("and {} more: name a longer prefix\n", answer.more));
+    }
+    text
+}
+
+/// Says what became of a write.
+fn tell(args: &KvArgs, name: &str, written: Result<Written, Error>) -> Result<u8, Failure> {
+    let unmet = |what: String| Err(Failure::plain(exit::BUSY, format!("{}: {what}, not written", shown(name))));
+    match (written.map_err(|error| failure(&error))?, args.output) {
+        (Written::Done(version), Output::Json) => say(&json_of(name, Some(version), None, Some(true))),
+        (Written::Done(version), Output::Text) => say(&text_of(version)),
+        (Written::Unmet(found), Output::Json) => {
+            say(&json(name, found.ok().flatten().as_ref(), Some(false)));
+            return Ok(exit::BUSY);
+        }
+        (Written::Unmet(Ok(Some(entry))), Output::Text) => {
+            let value = String::from_utf8_lossy(entry.value.bytes()).into_owned();
+            return unmet(format!("it has {:?}, version {}", shown(&value), text_of(entry.version)));
+        }
+        (Written::Unmet(Ok(None)), Output::Text) => return unmet("it has no value".into()),
+        (Written::Unmet(Err(_)), Output::Text) => return unmet("it had another value".into()),
+    }
+    Ok(0)
+}
+
+fn json(name: &str, entry: Option<&Entry>, written: Option<bool>) -> String {
+    json_of(name, entry.map(|entry| entry.version), entry.map(|entry| entry.value.bytes()), written)
+}
+
+fn json_of(name: &str, version: Option<Version>, value: Option<&[u8]>, written: Option<bool>) -> String {
+    let text = value.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let told = Told {
+        name,
+        version: version.map(text_of),
+        value: text,
+        value_hex: if text.is_none() { value.map(hex) } else { None },
+        written,
+    };
+    serde_json::to_string(&told).expect("it has no keys but text")
+}
+
+fn text_of(version: Version) -> String {
+    version.to_string()
+}
+
+fn condition(args: &ConditionArgs) -> Condition {
+    match (args.if_absent, args.if_version) {
+        (true, _) => Condition::Absent,
+        (false, Some(version)) => Condition::Version(version),
+        (false, None) => Condition::Always,
+    }
+}
+
+fn read_stdin() -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    // One byte more than can be kept is enough to know.
+    let most = wayside_wire::limits::MAX_VALUE_BYTES as u64 + 1;
+    let read = std::io::stdin().lock().take(most).read_to_end(&mut value);
+    read.map_err(|error| Failure::system("can't read the value from standard input", &error))?;
+    Ok(value)
+}
+
+fn patience(args: &KvArgs) -> Duration {
+    args.wait.unwrap_or(PATIENCE)
+}
+
+fn begin(args: &KvArgs) -> Result<Session, Failure> {
+    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
+    let builder = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str());
+    builder.patience(patience(args)).connect().map_err(|error| failure(&error))
+}
+
+fn failure(error: &Error) -> Failure {
+    let code = match error {
+        Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
+            exit::USAGE
+        }
+        Error::TimedOut => exit::BUSY,
+        Error::Lost => exit::LOST,
+        Error::NotJoined(_) => exit::DENIED,
+        _ => exit::UNAVAILABLE,
+    };
+    match error {
+        Error::TimedOut => Failure::new(code, "timed out: no answer; what was to be written may have been, or will be"),
+        Error::Lost => Failure::new(code, "the session was lost: what was to be written may have been, or will be"),
+        _ => Failure::new(code, error.to_string()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Books that change hands.
+
+use super::*;
+
+#[test]
+fn waiters_of_the_former_agent_come_before_later_ones_in_their_order_and_once() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    let [second, third] = [party(2, 20, NAME, EXCLUSIVE), party(3, 30, NAME, EXCLUSIVE)];
+    scene.agent.inherit(now, 4, 2, [second].into_iter());
+    scene.acquire(party(5, 50, NAME, EXCLUSIVE));
+    scene.acquire(third);
+    assert_eq!(scene.agent.late.len(), 2, "who comes meanwhile is late");
+    scene.agent.take_waiters(now, 0, [second].into_iter());
+    assert_eq!(scene.agent.queue.len(), 1, "those have arrived already");
+    scene.agent.take_waiters(now, 2, [third].into_iter());
+    assert_eq!(scene.agent.queue.len(), 1, "those before them have not");
+    scene.agent.take_waiters(now + 5, 1, [third].into_iter());
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30), (5, 50)]);
+    assert!(scene.agent.late.is_empty());
+    assert_eq!(scene.agent.heir.as_ref().map(|heir| heir.until), Some(now + 5 + 4_000_000));
+    scene.agent.take_waiters(now, 2, [party(6, 60, NAME, EXCLUSIVE)].into_iter());
+    assert_eq!(scene.waiting().len(), 3, "more than there were");
+}
+
+#[test]
+fn inherited_waiters_that_hold_or_are_over_do_not_wait() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, SHARED));
+    scene.release(3, 30);
+    scene.said();
+    scene.agent.pending = None;
+    let now = scene.now;
+    let all = [party(2, 20, NAME, SHARED), party(3, 30, NAME, SHARED), party(3, 31, NAME, SHARED)];
+    scene.agent.inherit(now, 4, 3, all.into_iter());
+    assert_eq!(scene.waiting(), [(3, 31)]);
+}
+
+/// "Tells the former agent what has arrived": by itself where more is to come or it was asked, with the next packet
+/// otherwise.
+#[test]
+fn an_heir_acknowledges_what_has_arrived() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.with(|agent, desk| agent.acknowledge(true, desk));
+    scene.is_silent();
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 2, [party(2, 20, NAME, EXCLUSIVE)].into_iter());
+    scene.with(|agent, desk| agent.acknowledge(false, desk));
+    let said = scene.one();
+    assert_eq!((said.kind, said.to, said.position), (kind::lock::QUEUED, 4, 2));
+    assert_eq!((said.entries[0].slot, said.entries[0].tenure), (SLOT, STAMP.tenure));
+    scene.agent.take_waiters(now, 1, [party(3, 30, NAME, EXCLUSIVE)].into_iter());
+    scene.with(|agent, desk| agent.acknowledge(false, desk));
+    scene.is_silent();
+    scene.with(|agent, desk| agent.acknowledge(true, desk));
+    assert_eq!(scene.said().iter().map(|said| said.position).collect::<Vec<_>>(), [3, 3]);
+}
+
+#[test]
+fn who_hands_over_is_dead_so_the_rest_of_the_waiters_will_not_come() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 2, [].into_iter());
+    scene.release(ME, 1);
+    scene.with(|agent, desk| agent.on_down(5, desk));
+    scene.is_silent();
+    scene.with(|agent, desk| agent.on_down(4, desk));
+    assert_eq!(scene.one().bits().state, SlotState::Unheld);
+}
+
+/// "Whatever enters its books is dropped if its node is dead".
+#[test]
+fn the_dead_leave_all_books() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 2, [party(2, 21, NAME, EXCLUSIVE)].into_iter());
+    scene.acquire(party(2, 22, NAME, EXCLUSIVE));
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    scene.dead.note(2, 1);
+    scene.with(|agent, desk| agent.on_down(2, desk));
+    assert!(scene.holding().is_empty());
+    assert_eq!(scene.waiting(), [(3, 30)]);
+}
+
+#[test]
+fn a_census_takes_back_what_was_asked_for_and_grants_nothing() {
+    let (mut scene, _) = transferring(&[party(2, 20, NAME, EXCLUSIVE), party(3, 30, NAME, EXCLUSIVE)]);
+    scene.agent.suspend();
+    assert!(!scene.agent.is_pending() && !scene.agent.is_usable());
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30)]);
+    scene.acquire(party(ME, 5, NAME, EXCLUSIVE));
+    scene.is_silent();
+    assert!(scene.local.is_empty());
+}
+
+#[test]
+fn an_adoption_is_of_its_own_pages_and_lists_each_holder_once() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, SHARED));
+    scene.agent.suspend();
+    scene.agent.queue.push_back(party(3, 30, NAME, SHARED));
+    scene.agent.prepare_adoption(9, NEXT, bits(SlotState::Managed, 0));
+    assert!(scene.holding().is_empty());
+    assert_eq!(scene.agent.adoption_stamp(), Some(NEXT));
+    assert!(scene.agent.adopts(9) && !scene.agent.adopts(8));
+    scene.agent.adopt_holder(8, party(4, 40, NAME, SHARED));
+    scene.agent.adopt_holder(9, party(3, 30, NAME, SHARED));
+    scene.agent.adopt_holder(9, party(3, 30, NAME, SHARED));
+    assert_eq!(scene.holding(), [(3, 30)]);
+    assert!(scene.waiting().is_empty(), "who holds does not wait");
+}
+
+/// Nobody but the switch can say that it is agent: it asks before it grants.
+#[test]
+fn an_adopted_agent_asks_the_switch_before_it_grants() {
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.confirmed = false;
+    scene.acquire(party(ME, 2, NAME, EXCLUSIVE));
+    let said = scene.one();
+    assert_eq!((said.bits().state, said.bits().tryable), (SlotState::Managed, false), "it renews");
+    assert!(scene.local.is_empty());
+    scene.applied(SlotState::Managed);
+    assert_eq!(scene.local.pop_front().map(|p| p.request), Some(2));
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.confirmed = false;
+    scene.with(|agent, desk| agent.serve(desk));
+    assert_eq!(scene.one().bits().state, SlotState::Unheld, "nobody holds, nobody waits: it frees");
+    for with in [
+        |scene: &mut Scene| scene.agent.holders.push(party(2, 20, NAME, SHARED)),
+        |scene: &mut Scene| {
+            let now = scene.now;
+            scene.agent.inherit(now, 4, 2, [].into_iter());
+        },
+    ] {
+        let mut scene = Scene::new(SlotState::Managed);
+        scene.agent.confirmed = false;
+        with(&mut scene);
+        scene.with(|agent, desk| agent.serve(desk));
+        assert_eq!(scene.one().bits().state, SlotState::Managed, "somebody holds, or is still to come");
+    }
+}
+
+#[test]
+fn a_packet_takes_31_waiters_along_and_says_how_many_there_are() {
+    let waiters: Vec<Party> = (0..40).map(|index| party(2, 100 + index, NAME, EXCLUSIVE)).collect();
+    let (_, said) = transferring(&waiters);
+    assert_eq!((said.entries.len(), said.position), (limits::MAX_ENTRIES, 39));
+    assert_eq!(said.entries[31].request, 131);
+}
+
+#[test]
+fn what_an_agent_says_of_itself() {
+    let (scene, _) = transferring(&[party(2, 20, NAME, EXCLUSIVE)]);
+    assert_eq!(scene.agent.transfer_to(), Some((2, NEXT)));
+    assert!(scene.agent.is_pending() && !scene.agent.has_waiters());
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    assert!(scene.agent.is_usable() && !scene.agent.is_open());
+    assert!(scene.agent.holds(ME, 1) && !scene.agent.holds(ME, 2) && !scene.agent.holds(2, 1));
+    assert_eq!(scene.agent.transfer_to(), None);
+    let now = scene.now;
+    assert!(!scene.agent.inherited_at(STAMP));
+    scene.agent.inherit(now, 4, 1, [].into_iter());
+    assert!(scene.agent.inherited_at(STAMP) && !scene.agent.inherited_at(NEXT));
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    assert!(scene.agent.has_waiters(), "the late ones count");
+    assert_eq!(BODY, entry_at(0));
+}
+
+/// A claim is answered with the joins of the tenure before: those of its own tenure are ordinals of that one.
+#[test]
+fn a_claimed_agent_knows_joins_by_the_tenure_before() {
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.reset(SLOT, NEXT, bits(SlotState::Managed, 1));
+    scene.agent.claimed();
+    assert_eq!(scene.agent.joins_stamp, STAMP);
+    assert!(!scene.agent.joins.complete());
+    scene.with(|agent, desk| agent.on_join(party(2, 20, NAME, SHARED), NEXT, 1, false, desk));
+    assert!(!scene.agent.joins.complete());
+    scene.with(|agent, desk| agent.on_join(party(2, 20, NAME, SHARED), STAMP, 1, false, desk));
+    assert!(scene.agent.joins.complete());
+    let told = Some((NEXT, bits(SlotState::Managed, 3)));
+    scene.with(|agent, desk| agent.on_acquire(party(3, 30, NAME, SHARED), told, desk));
+    assert!(scene.agent.joins.complete(), "what the switch says now is of this tenure");
+}
