@@ -204,12 +204,7 @@ unsafe extern "C" {
         context: *mut core::ffi::c_void,
     ) -> RawVerdict;
     pub(crate) fn ws_process_copy(view: *const View, packet: *mut u8, length: u32) -> core::ffi::c_int;
-    pub(crate) fn ws_process_seal(
-        view: *const View,
-        receiver: u16,
-        packet: *mut u8,
-        length: u32,
-    ) -> core::ffi::c_int;
+    pub(crate) fn ws_process_seal(view: *const View, receiver: u16, packet: *mut u8, length: u32) -> core::ffi::c_int;
     pub(crate) fn ws_counter_count() -> u32;
     pub(crate) fn ws_counter_name(counter: u32) -> *const core::ffi::c_char;
 }

@@ -23,8 +23,8 @@ use crate::clock::Ticks;
 use crate::counters::{self, Counters};
 use crate::layout::{GROUPS, NODES, REGIONS};
 use crate::memory::Memory;
-use crate::zeroed::{Zeroable, Zeroed};
 use crate::store::Store;
+use crate::zeroed::{Zeroable, Zeroed};
 use crate::{StoreConfig, Switch, SwitchConfig};
 use interfaces::{Interface, Mode};
 use libbpf_rs::libbpf_sys as sys;
@@ -49,9 +49,8 @@ pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 11] = [
-    "slots", "regions", "nodes", "keys", "globals", "counters", "groups", "buckets", "items", "lanes", "store",
-];
+const PINNED: [&str; 11] =
+    ["slots", "regions", "nodes", "keys", "globals", "counters", "groups", "buckets", "items", "lanes", "store"];
 
 /// What a switch at the hook is made of.
 #[derive(Clone, Debug)]
