@@ -112,8 +112,8 @@ impl Service for Locks {
             Event::TimedOut { request } => self.on_refused(world, host, request, "timed out"),
             Event::Lost { request } => self.on_refused(world, host, request, "lost with the session"),
             Event::Downgraded { .. } => world.count("downgraded"),
-            // The world's.
-            Event::Refused(_) | Event::SessionLost | Event::Left => {}
+            // Nobody here asks for keys; the others are the world's.
+            Event::Chain { .. } | Event::Refused(_) | Event::SessionLost | Event::Left => {}
         }
     }
 
