@@ -139,11 +139,12 @@ WS_INLINE int ws_take(struct ws_switch *sw, ws_u64 *lock, ws_u64 *before)
 	return 0;
 }
 
-/* Gives both locks back; the item's with what it is to be now. */
+/* Gives both locks back; the item's with what it is to be now. The item's first: whoever dies in between leaves a lane
+ * that remembers what did happen. */
 WS_INLINE void ws_give_back(struct ws_held *held)
 {
-	ws_word_store(&held->lane->lock, held->lane_lock);
 	ws_word_store(&held->item->lock, held->item_lock);
+	ws_word_store(&held->lane->lock, held->lane_lock);
 }
 
 enum ws_taking {
@@ -185,18 +186,23 @@ WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_held *held, stru
 	held->item_lock = ws_item_lock_with_which(held->item_lock, other);
 }
 
-WS_INLINE void ws_remember(struct ws_lane *lane, ws_u64 request, struct ws_result result)
+/* The lane's lock says meanwhile whose result this is. Should we die here, the item's other version counts if, and only
+ * if, the lane has come to remember that very request. */
+WS_INLINE void ws_remember(struct ws_turn *turn, struct ws_held *held, ws_u64 request, struct ws_result result)
 {
+	struct ws_lane *lane = held->lane;
+
+	ws_word_store(&lane->lock, ws_item_lock_with_owner(request, ws_owner(turn->sw)));
 	ws_word_store(&lane->own_sequence, result.sequence);
 	ws_half_store(&lane->own_epoch, (ws_u32)result.epoch);
 	ws_half_store(&lane->outcome, result.outcome);
-	ws_word_store(&lane->request, request); /* last: with it the item's other version counts, should we die here */
+	ws_word_store(&lane->request, request);
 }
 
-/* Whether a request came after the one that its lane remembers: ids of a client rise. */
+/* Whether a request came after the one that its lane remembers: ids of a client rise, and none is 0. */
 WS_INLINE int ws_is_later(ws_u64 request, ws_u64 remembered)
 {
-	return !remembered || request - remembered - 1 < 1ull << 63;
+	return request && (!remembered || request - remembered - 1 < 1ull << 63);
 }
 
 /* Ends the packet behind so many blocks. */
@@ -249,6 +255,20 @@ WS_INLINE enum ws_action ws_tell_missing(struct ws_turn *turn, struct ws_link *l
 {
 	ws_count(turn->sw, WS_COUNTER_missing);
 	return ws_refuse_client(turn, link, WS_OUTCOME_MISSING, 0);
+}
+
+/* The value is longer than the packet has blocks for it. */
+WS_INLINE enum ws_action ws_tell_no_room(struct ws_turn *turn, struct ws_link *link, struct ws_version version)
+{
+	ws_count(turn->sw, WS_COUNTER_no_room);
+	return ws_refuse_client(turn, link, WS_OUTCOME_NO_ROOM, ws_version_length(version));
+}
+
+/* The serving lease is over: another switch may serve, and this one may again. */
+WS_INLINE enum ws_action ws_tell_later(struct ws_turn *turn, struct ws_link *link)
+{
+	ws_count(turn->sw, WS_COUNTER_recovering);
+	return ws_refuse_client(turn, link, WS_OUTCOME_RECOVERING, 0);
 }
 
 /* The sender knows another chain than this switch does. */
@@ -357,7 +377,7 @@ WS_INLINE enum ws_action ws_on_write(struct ws_turn *turn, struct ws_link *link)
 	struct ws_version version = ws_load_version(held.item, ws_which(held.item_lock));
 	ws_u64 remembered = ws_word_load(&held.lane->request);
 	struct ws_result result;
-	int repeated = request == remembered;
+	int repeated = request && request == remembered;
 
 	if (!repeated && !ws_is_later(request, remembered)) {
 		ws_give_back(&held);
@@ -375,12 +395,10 @@ WS_INLINE enum ws_action ws_on_write(struct ws_turn *turn, struct ws_link *link)
 	int shown = (!repeated && result.outcome == WS_OUTCOME_DONE) ||
 		    ws_show_item(turn, held.item, ws_which(held.item_lock), version);
 	if (shown && !repeated)
-		ws_remember(held.lane, request, result);
+		ws_remember(turn, &held, request, result);
 	ws_give_back(&held);
-	if (!shown) {
-		ws_count(turn->sw, WS_COUNTER_no_room);
-		return ws_refuse_client(turn, link, WS_OUTCOME_NO_ROOM, ws_version_length(version));
-	}
+	if (!shown)
+		return ws_tell_no_room(turn, link, version);
 	return ws_pass_on(turn, link, version, result);
 }
 
@@ -415,7 +433,7 @@ WS_INLINE enum ws_action ws_on_apply(struct ws_turn *turn, struct ws_link *link)
 		ws_count(turn->sw, WS_COUNTER_overtaken);
 	}
 	if (ws_is_later(request, ws_word_load(&held.lane->request)))
-		ws_remember(held.lane, request, result);
+		ws_remember(turn, &held, request, result);
 	ws_give_back(&held);
 	return ws_pass_on(turn, link, version, result);
 }
@@ -438,29 +456,23 @@ WS_INLINE int ws_read_item(struct ws_turn *turn, struct ws_link *link, struct ws
 	return -1;
 }
 
-/* READ: at the tail. */
+/* READ: at the tail. That there is no such key is an answer as any other. */
 WS_INLINE enum ws_action ws_on_read(struct ws_turn *turn, struct ws_link *link)
 {
 	struct ws_item *item = ws_find_item(turn, link);
-	struct ws_version version;
+	struct ws_version version = { 0 };
+	int outcome = item ? ws_read_item(turn, link, item, &version) : WS_OUTCOME_MISSING;
 
-	if (!item)
-		return ws_tell_missing(turn, link);
-	switch (ws_read_item(turn, link, item, &version)) {
-	case WS_OUTCOME_DONE:
-		break;
-	case WS_OUTCOME_MISSING:
-		return ws_tell_missing(turn, link);
-	case WS_OUTCOME_NO_ROOM:
-		ws_count(turn->sw, WS_COUNTER_no_room);
-		return ws_refuse_client(turn, link, WS_OUTCOME_NO_ROOM, ws_version_length(version));
-	default:
-		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	}
-	if (ws_word_load(&link->group->place) != link->place)
+	if (outcome == WS_OUTCOME_MISSING) /* The others have passed one. */
+		ws_read_barrier();
+	if (outcome < 0 || ws_word_load(&link->group->place) != link->place)
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 	if (!ws_lease_runs(turn->sw))
-		return ws_refuse_client(turn, link, WS_OUTCOME_RECOVERING, 0);
+		return ws_tell_later(turn, link);
+	if (outcome == WS_OUTCOME_MISSING)
+		return ws_tell_missing(turn, link);
+	if (outcome == WS_OUTCOME_NO_ROOM)
+		return ws_tell_no_room(turn, link, version);
 	ws_count(turn->sw, WS_COUNTER_read);
 	ws_show_version(link->op, version);
 	ws_show_result(link->op, (struct ws_result){ ws_version_epoch(version), version.sequence, WS_OUTCOME_DONE });
@@ -496,7 +508,7 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 	if (kind == WS_CHAIN_READ ? !ws_is_tail(link->place) : !ws_is_head(link->place))
 		return ws_drop(turn, WS_DROP_REASON_WRONG_PLACE);
 	if (!ws_lease_runs(turn->sw))
-		return ws_refuse_client(turn, link, WS_OUTCOME_RECOVERING, 0);
+		return ws_tell_later(turn, link);
 	switch (kind) {
 	case WS_CHAIN_READ:
 		return ws_on_read(turn, link);

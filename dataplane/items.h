@@ -45,14 +45,14 @@ struct ws_bucket {
 /* A virtual group's chain, as this switch stands in it. */
 struct ws_group {
 	ws_u64 place;    /* wire.h: group_place. In one word, so that nobody sees half a change */
-	ws_u64 sequence; /* of the head's latest version in this epoch */
+	ws_u64 sequence; /* of the latest version that this switch counted as head. Never falls */
 	ws_u32 namespace;
 	ws_u32 reserved;
 };
 
 /* Writes of one client that are under way one after the other. Its latest is answered again as it was answered first. */
 struct ws_lane {
-	ws_u64 lock;    /* wire.h: item_lock */
+	ws_u64 lock;    /* wire.h: item_lock. Below the owner, while a result is written: whose, of its request 47..0 */
 	ws_u64 request; /* 0: none yet */
 	ws_u64 own_sequence;
 	ws_u32 own_epoch;

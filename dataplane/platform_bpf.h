@@ -93,13 +93,14 @@ WS_INLINE void ws_word_store(ws_u64 *word, ws_u64 x) { *(volatile ws_u64 *)word 
 /* Counts up, and returns what it is then. */
 WS_INLINE ws_u64 ws_word_next(ws_u64 *word) { return __sync_fetch_and_add(word, 1) + 1; }
 
-/* What was read before is not read later: an atomic operation on this CPU's own stack, since BPF has no barrier. */
+/* What was read before is not read later: an atomic operation on this CPU's own stack, since BPF has no barrier. Its
+ * result is used: one without a result orders nothing on processors that reorder loads. */
 WS_INLINE void ws_read_barrier(void)
 {
 	ws_u64 own = 0;
+	ws_u64 before = __sync_fetch_and_add(&own, 1);
 
-	__sync_fetch_and_add(&own, 1);
-	asm volatile("" : : "r"(own) : "memory");
+	asm volatile("" : : "r"(before) : "memory");
 }
 
 WS_INLINE ws_u32 ws_half_load(ws_u32 *half) { return *(volatile ws_u32 *)half; }

@@ -3,11 +3,11 @@
 #include "../platform_native.h"
 
 static _Thread_local ws_u32 race;
-static _Thread_local struct ws_node *nodes;
+static _Thread_local struct ws_switch *racing;
 
 WS_INLINE ws_u32 ws_race(void) { return race; }
 WS_INLINE void ws_race_over(void) { race = 0; }
-WS_INLINE struct ws_node *ws_race_node(ws_u16 handle) { return &nodes[handle]; }
+WS_INLINE struct ws_switch *ws_race_switch(void) { return racing; }
 
 #include "race.h"
 #include "../packet.h"
@@ -19,7 +19,7 @@ struct ws_verdict ws_process_racing(struct ws_switch *sw, void *packet, ws_u32 l
 				    ws_u32 race_word)
 {
 	race = race_word;
-	nodes = sw->nodes;
+	racing = sw;
 	struct ws_verdict verdict;
 
 	ws_decide(sw, packet, (ws_u8 *)packet + length, length, from_port, &verdict);

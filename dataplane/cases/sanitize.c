@@ -3,6 +3,7 @@
  * sees every byte too far. Records, integers in the machine's byte order:
  *
  *   'S' slots[16] nodes[16] regions[4] keys[16] globals    the switch is this from now on
+ *       groups[4] buckets[2] items[6] lanes[256] store
  *   'P' length (u16) port (u16) packet                     one packet
  *
  * Built and fed by crates/switch/tests/sanitizers.rs. Prints how many packets it decided. */
@@ -11,7 +12,7 @@
 
 #include "../native.h"
 
-enum { SLOTS = 16, NODES = 16, REGIONS = 4 };
+enum { SLOTS = 16, NODES = 16, REGIONS = 4, GROUPS = 4, BUCKETS = 2, ITEMS = 6, LANES = NODES * WS_MAX_LANES };
 
 static void read_exactly(void *to, size_t bytes)
 {
@@ -32,6 +33,15 @@ int main(void)
 		.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
 		.slot_count = SLOTS,
 		.now_us = 1000000,
+		.groups = calloc(WS_GROUPS, sizeof(struct ws_group)),
+		.buckets = calloc(BUCKETS, sizeof(struct ws_bucket)),
+		.items = calloc(ITEMS, sizeof(struct ws_item)),
+		.lanes = calloc(LANES, sizeof(struct ws_lane)),
+		.store = calloc(1, sizeof(struct ws_store)),
+		.bucket_count = BUCKETS,
+		.item_count = ITEMS,
+		.lane_count = LANES,
+		.owner = 1,
 	};
 	unsigned long decided = 0;
 	int kind;
@@ -43,6 +53,11 @@ int main(void)
 			read_exactly(sw.regions, REGIONS * sizeof(struct ws_region));
 			read_exactly(sw.keys, NODES * sizeof(struct ws_keys));
 			read_exactly(sw.globals, sizeof(struct ws_globals));
+			read_exactly(sw.groups, GROUPS * sizeof(struct ws_group));
+			read_exactly(sw.buckets, BUCKETS * sizeof(struct ws_bucket));
+			read_exactly(sw.items, ITEMS * sizeof(struct ws_item));
+			read_exactly(sw.lanes, LANES * sizeof(struct ws_lane));
+			read_exactly(sw.store, sizeof(struct ws_store));
 			continue;
 		}
 		ws_u16 length, port;
@@ -65,5 +80,10 @@ int main(void)
 	free(sw.keys);
 	free(sw.globals);
 	free(sw.counters);
+	free(sw.groups);
+	free(sw.buckets);
+	free(sw.items);
+	free(sw.lanes);
+	free(sw.store);
 	return 0;
 }

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::shrink::{Shrunk, shrink};
-use crate::{BATCH, COMMIT, Counts, Filter, Marks, Options, Outcome, Scale, run};
+use crate::{BATCH, COMMIT, Counts, Filter, Marks, Options, Outcome, Scale, ServiceKind, run};
 
 /// Arguments of `wayside sim`.
 #[derive(Debug, Args)]
@@ -53,6 +53,10 @@ struct Seeds {
     /// Run one seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+
+    /// What the worlds do
+    #[arg(long, value_enum, default_value_t)]
+    service: ServiceKind,
 
     /// Print every packet and event, in columns
     #[arg(long, requires = "seed")]
@@ -124,13 +128,13 @@ fn run_seeds(arguments: &Seeds) -> bool {
     });
     let without = arguments.without.clone().unwrap_or_default();
     let filter = Filter { only: arguments.only.clone(), without };
-    let options = Options { chart: arguments.trace, filter, scale, ..Options::default() };
+    let options = Options { chart: arguments.trace, service: arguments.service, filter, scale, ..Options::default() };
     let count = seeds.end - seeds.start;
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let jobs = if arguments.trace { 1 } else { arguments.jobs.unwrap_or(processors) }.min(count);
     let progress = bar(count, arguments.trace, "{bar:40} {pos}/{len} seeds, {eta} left{msg}");
     let started = Instant::now();
-    let mut total = Outcome::default();
+    let mut total = Outcome { service: options.service, ..Outcome::default() };
     let (mut ran, mut failures) = (0, BTreeMap::<&str, Vec<u64>>::new());
     run_all(seeds, &options, jobs, |outcome| {
         ran += 1;
@@ -144,7 +148,7 @@ fn run_seeds(arguments: &Seeds) -> bool {
                 let bar = bar(0, false, "shrinking: {msg} happenings left");
                 let shrunk = shrink(&outcome, &options, &|left| bar.set_message(left.to_string()));
                 bar.finish_and_clear();
-                shrunk.iter().for_each(|shrunk| say(&told(outcome.seed, shrunk)));
+                shrunk.iter().for_each(|shrunk| say(&told(&outcome, shrunk)));
             }
             failures.entry(failure.invariant).or_default().push(outcome.seed);
         }
@@ -173,13 +177,13 @@ fn say(text: &str) {
 }
 
 /// What a failure takes, and how to see it.
-fn told(seed: u64, shrunk: &Shrunk) -> String {
+fn told(outcome: &Outcome, shrunk: &Shrunk) -> String {
     let Shrunk { filter, happened, failure, before, runs } = shrunk;
     let mut text = format!("  shrunk from {before} happenings to {}, in {runs} runs:\n", happened.len());
     for (at, mark) in happened {
         text += &format!("    {:>12.6} s  {}:{}\n", *at as f64 / 1e6, mark.kind.name(), mark.occasion);
     }
-    text += &format!("  {failure}\n  to see it: wayside sim --seed {seed}");
+    text += &format!("  {failure}\n  to see it: {}", outcome.command());
     if !filter.without.is_empty() {
         text += &format!(" --without {}", filter.without);
     }

@@ -1,7 +1,7 @@
 //! The fault mix: what can go wrong in a run, and how often. A seed draws its own (a swarm): most faults are absent
 //! from a given run, so that those present can do their worst undisturbed.
 
-use wayside_wire::kind;
+use wayside_wire::{kind, service};
 
 use crate::dice::Dice;
 use crate::schedule::{Kind, Rate, Schedule};
@@ -11,8 +11,8 @@ use crate::schedule::{Kind, Rate, Schedule};
 pub struct Mix {
     /// How often what happens.
     pub rates: Vec<(Kind, Rate)>,
-    /// The packet that is lost with all its copies: the n-th of a kind of the lock service.
-    pub chosen: (u8, u64),
+    /// The packet that is lost with all its copies: the n-th of a kind of a service.
+    pub chosen: (u8, u8, u64),
     /// Every packet takes this long at least.
     pub delay: u64,
     /// On top, evenly up to this: reorders.
@@ -90,7 +90,7 @@ impl Mix {
         let wild = drifts && dice.percent(15);
         Mix {
             rates,
-            chosen: (dice.pick(&kinds), dice.magnitude(1, 100)),
+            chosen: (service::LOCK, dice.pick(&kinds), dice.magnitude(1, 100)),
             delay: dice.magnitude(5, 500),
             jitter: dice.magnitude(1, 2_000) * u64::from(jitters),
             late_by: dice.magnitude(1_000, 10 * lease),

@@ -7,6 +7,7 @@
 
 mod agenda;
 mod attacker;
+mod chain;
 mod clock;
 pub mod command;
 mod decisions;
@@ -32,6 +33,7 @@ mod tally;
 mod tamper;
 mod world;
 
+use clap::ValueEnum;
 pub use report::{BATCH, Counts, Failure, Outcome};
 pub use schedule::{Filter, Kind, Mark, Marks};
 #[cfg(feature = "mutants")]
@@ -52,11 +54,23 @@ pub struct Scale {
     pub packets: u64,
 }
 
+/// What a world does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ServiceKind {
+    /// Locks, at one switch or at two that stand by for each other.
+    #[default]
+    Lock,
+    /// Keys with values, along chains of switches.
+    Chain,
+}
+
 /// How to run a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Print every packet and event.
     pub chart: bool,
+    /// What is run.
+    pub service: ServiceKind,
     /// What may happen.
     pub filter: Filter,
     /// A large world.
@@ -73,7 +87,12 @@ pub struct Options {
 
 /// Runs a seed.
 pub fn run(seed: u64, options: &Options) -> Outcome {
-    let world = world::World::new(seed, options.clone());
-    let locks = locks::Locks::new(&world);
-    run::Run::new(world, locks).live()
+    match options.service {
+        ServiceKind::Lock => {
+            let world = world::World::new(seed, options.clone());
+            let locks = locks::Locks::new(&world);
+            run::Run::new(world, locks).live()
+        }
+        ServiceKind::Chain => chain::run(seed, options),
+    }
 }

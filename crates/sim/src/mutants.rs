@@ -5,7 +5,7 @@ use std::thread;
 
 use wayside_protocol::Mutant;
 
-use crate::{CoreMutant, Failure, Options, run};
+use crate::{CoreMutant, Failure, Options, ServiceKind, run};
 
 /// A rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,17 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::HastyRotation),
 ];
 
+/// The chain service's: NetChain's holes and docs/chain.md's rules.
+pub const CHAIN_RULES: &[Rule] = &[
+    Rule::Core(CoreMutant::ForgetLanes),
+    Rule::Core(CoreMutant::OlderRequests),
+    Rule::Core(CoreMutant::AnyVersion),
+    Rule::Core(CoreMutant::DropOvertaken),
+    Rule::Core(CoreMutant::ShortSequences),
+    Rule::Core(CoreMutant::AnswerAtHead),
+    Rule::Core(CoreMutant::ReadAnywhere),
+];
+
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
 /// well, waiters that are forgotten ask again, what a retired request is granted is given back, and a slot that a late
 /// copy of an old request has seized is claimed and freed.
@@ -69,9 +80,10 @@ pub const SECOND_LINES: &[Mutant] =
 impl Rule {
     /// How to run a seed without it.
     pub fn broken(self) -> Options {
+        let service = if CHAIN_RULES.contains(&self) { ServiceKind::Chain } else { ServiceKind::Lock };
         match self {
-            Rule::Machine(mutant) => Options { mutant: Some(mutant), ..Options::default() },
-            Rule::Core(core) => Options { core: Some(core), ..Options::default() },
+            Rule::Machine(mutant) => Options { mutant: Some(mutant), service, ..Options::default() },
+            Rule::Core(core) => Options { core: Some(core), service, ..Options::default() },
         }
     }
 
@@ -110,7 +122,7 @@ pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
 /// Breaks each rule and prints what came of it. Whether all were noticed.
 pub fn table(seeds: u64, some: &[String]) -> bool {
     let is_meant = |rule: &&Rule| some.is_empty() || some.iter().any(|name| rule.name().starts_with(name.as_str()));
-    let rules: Vec<Rule> = RULES.iter().filter(is_meant).copied().collect();
+    let rules: Vec<Rule> = RULES.iter().chain(CHAIN_RULES).filter(is_meant).copied().collect();
     println!("{:<26} {:>13}  invariant that broke", "rule broken", "seeds it took");
     let mut missed = 0;
     for &rule in &rules {

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddrV4;
 
-use wayside_wire::{Header, mix, service};
+use wayside_wire::{Header, mix};
 
 use crate::attacker;
 use crate::dice::Dice;
@@ -159,8 +159,8 @@ impl Network {
     }
 
     fn is_chosen(&mut self, flight: &Flight, mix: &Mix) -> bool {
-        let (kind, number) = mix.chosen;
-        let is_of_kind = |header: Header| (header.service, header.kind) == (service::LOCK, kind);
+        let (service, kind, number) = mix.chosen;
+        let is_of_kind = |header: Header| (header.service, header.kind) == (service, kind);
         if self.of_kind >= number || !Header::read(&flight.packet).is_ok_and(is_of_kind) {
             return false;
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::ServiceKind;
+use crate::chain;
 use crate::decisions::{LINES, UNREACHED_DROPS};
 use crate::schedule::{Kind, Mark};
 
@@ -25,6 +27,8 @@ pub type Counts = BTreeMap<&'static str, u64>;
 pub struct Outcome {
     /// Of the run.
     pub seed: u64,
+    /// What it did.
+    pub service: ServiceKind,
     /// Over every event in order: the same seed gives the same.
     pub trace_hash: u64,
     /// Packets put on the wire.
@@ -53,7 +57,13 @@ pub const BATCH: u64 = 5_000;
 impl Outcome {
     /// The command that runs it again, step by step.
     pub fn replay(&self) -> String {
-        format!("wayside sim --seed {} --trace", self.seed)
+        self.command() + " --trace"
+    }
+
+    /// The command that runs it again.
+    pub(crate) fn command(&self) -> String {
+        let service = if self.service == ServiceKind::Chain { "--service chain " } else { "" };
+        format!("wayside sim {service}--seed {}", self.seed)
     }
 
     /// Adds another run's counts.
@@ -78,6 +88,13 @@ impl Outcome {
     pub fn missing(&self, seeds: u64) -> Vec<&'static str> {
         let is_large = seeds >= BATCH;
         let seen = |counts: &Counts, name: &str| counts.get(name).is_some_and(|count| *count > 0);
+        if self.service == ServiceKind::Chain {
+            let faults = chain::FAULTS.iter().filter(|name| !seen(&self.faults, name));
+            let outcomes = chain::OUTCOMES.iter().filter(|name| !seen(&self.outcomes, name));
+            let lines = chain::LINES.iter().filter(|name| is_large || !chain::RARE.contains(name));
+            let lines = lines.filter(|name| !seen(&self.decisions, name));
+            return faults.chain(outcomes).chain(lines).copied().collect();
+        }
         let kinds = Kind::ALL.iter().filter(|kind| !kind.is_condition() && **kind != Kind::Ask).map(|kind| kind.name());
         let faults = kinds.filter(|name| !seen(&self.faults, name));
         let outcomes = OUTCOMES.iter().copied().filter(|name| !seen(&self.outcomes, name));

@@ -164,7 +164,7 @@ impl<'a> Story<'a> {
 }
 
 /// A reader that has seen enough closes the pipe: no reason to stop.
-fn print(line: &str) {
+pub fn print(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", line.trim_end());
 }
 

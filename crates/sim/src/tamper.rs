@@ -25,6 +25,39 @@ pub enum CoreMutant {
     AnyTag,
     /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.
     CopyForHolder,
+    /// Chain: no lane knows its latest request: a write that is sent again is another write.
+    ForgetLanes,
+    /// Chain: a lane takes requests that came before its latest.
+    OlderRequests,
+    /// Chain: a switch takes versions that are older than its own.
+    AnyVersion,
+    /// Chain: what was overtaken is not passed on.
+    DropOvertaken,
+    /// Chain: sequences have 16 bits.
+    ShortSequences,
+    /// Chain: the head answers what failed.
+    AnswerAtHead,
+    /// Chain: any switch of a chain answers reads.
+    ReadAnywhere,
+    /// Chain: packets of every epoch of a group are taken.
+    AnyGroupEpoch,
+}
+
+impl CoreMutant {
+    /// Whether it is the chain service's, whose worlds tamper by themselves.
+    pub fn is_of_chain(self) -> bool {
+        matches!(
+            self,
+            CoreMutant::ForgetLanes
+                | CoreMutant::OlderRequests
+                | CoreMutant::AnyVersion
+                | CoreMutant::DropOvertaken
+                | CoreMutant::ShortSequences
+                | CoreMutant::AnswerAtHead
+                | CoreMutant::ReadAnywhere
+                | CoreMutant::AnyGroupEpoch
+        )
+    }
 }
 
 /// Makes the packet fulfil the condition.
@@ -33,7 +66,8 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
     if matches!(
         mutant,
         CoreMutant::AnyTag | CoreMutant::CopyForHolder | CoreMutant::NoSecondLook | CoreMutant::NoServingLease
-    ) {
+    ) || mutant.is_of_chain()
+    {
         if mutant == CoreMutant::AnyTag {
             sign(switch, disk, header.source, Direction::Up, packet);
         }

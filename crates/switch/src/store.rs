@@ -126,15 +126,22 @@ impl Store {
         let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| is_dead(owner(&lane.lock))).collect();
         for item in self.items.iter().filter(|item| is_dead(owner(&item.lock))) {
             let mut lock = item.lock.load(SeqCst) & !OWNER;
-            let written = item.version((lock & 1 ^ 1) as usize).0;
-            let is_of_it = |lane: &&&Lane| owner(&lane.lock) == owner(&item.lock) && lane.read().own == written;
+            let other = (lock & 1 ^ 1) as usize;
+            let written = item.version(other).0;
+            let is_of_it = |lane: &&Lane| {
+                owner(&lane.lock) == owner(&item.lock) && lane.read().own == written && lane.is_remembered()
+            };
             // It may have met this version, a condition unmet: then it counts already, and is not the other one.
-            if lanes.iter().any(|lane| is_of_it(&lane)) && written > item.version((lock & 1) as usize).0 {
-                lock = (lock & !1).wrapping_add(2) & !OWNER | (lock & 1 ^ 1);
+            if lanes.iter().any(is_of_it) && written > item.version((lock & 1) as usize).0 {
+                lock = (lock & !1).wrapping_add(2) & !OWNER | other as u64;
+            } else {
+                // What never counted is not to be taken for what a later writer wrote, should that one die as well.
+                item.versions[other].sequence.store(0, SeqCst);
+                item.versions[other].shape.store(0, SeqCst);
             }
             item.lock.store(lock, SeqCst);
         }
-        lanes.iter().for_each(|lane| lane.lock.store(lane.lock.load(SeqCst) & !OWNER, SeqCst));
+        lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -269,10 +276,7 @@ impl ItemMemory for Switch {
         if before.epoch == 0 {
             to.namespace.store(namespace.into(), Release);
         }
-        // A head that had this place before, whose daemon was started again, goes on counting.
-        if before != place && place.epoch != before.epoch {
-            to.sequence.store(0, Release);
-        }
+        // The count of versions goes on: somebody may be counting one in the epoch before, at this moment.
         to.place.store(place.pack(), SeqCst);
         if before.epoch == 0 || before == place {
             return;
@@ -377,6 +381,12 @@ impl Store {
 }
 
 impl Lane {
+    /// Whether it remembers the request that its lock, which somebody has, says it is to remember.
+    #[cfg(feature = "xdp")]
+    fn is_remembered(&self) -> bool {
+        (self.lock.load(SeqCst) ^ self.request.load(SeqCst)) & !OWNER == 0
+    }
+
     fn read(&self) -> LaneContent {
         LaneContent {
             request: self.request.load(Acquire),

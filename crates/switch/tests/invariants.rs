@@ -4,17 +4,22 @@
 mod engine;
 
 use engine::random::{self, Random};
-use engine::{ACTIONS, DROP, Engine, Keys, Meter, Native, Region, State, TO_NODE, Verdict};
+use engine::{ACTIONS, DROP, Engine, Item, Keys, Lane, Meter, Native, Region, State, TO_NODE, Verdict};
+use wayside_protocol::chain::Place;
 use wayside_protocol::memory::{NodeWord, SlotWord};
-use wayside_wire::{DropReason, NodeState, SlotState, kind};
+use wayside_wire::{DropReason, NodeState, SlotState, kind, service};
 
 const SEEDS: u64 = 300;
 const PACKETS_OF_A_SEED: u64 = 1_000;
 
 /// I4: a bad, foreign, stale or forged packet leaves the state as it was. The drops that may follow a change are
-/// NOT_GRANTED, which undoes it, and which needs a race, and NO_KEY, of an answer.
-fn check_verdict(verdict: &Verdict, before: &State, after: &State, length: usize) {
-    if verdict.reason != DropReason::NoKey as u8 && (verdict.action == DROP || verdict.reason != 0) {
+/// NOT_GRANTED, which undoes it, and which needs a race, and NO_KEY, of an answer; and of the chain service one whose
+/// next switch or client is not there.
+fn check_verdict(verdict: &Verdict, before: &State, after: &State, packet: &[u8]) {
+    let length = packet.len();
+    let is_lost = packet.get(3) == Some(&service::CHAIN) && verdict.reason == DropReason::DestinationNotLive as u8;
+    let may_follow = is_lost || verdict.reason == DropReason::NoKey as u8;
+    if !may_follow && (verdict.action == DROP || verdict.reason != 0) {
         assert_ne!(verdict.reason, DropReason::NotGranted as u8, "nobody expires here");
         assert_ne!(verdict.reason, 0, "a drop without a reason");
         // What is charged for has been found good; that its agent is dead is seen later. `check_region` has the rest.
@@ -68,6 +73,45 @@ fn check_region(before: &Region, after: &Region, requests: u64, refused: u64) {
     assert_eq!(Region { own, over_budget: after.over_budget, ..*before }, *after, "regions are the daemon's");
 }
 
+/// A packet changes one item and one lane at most, and nothing else but what the head counts; locks are given back.
+fn check_chain(before: &State, after: &State, packet: &[u8]) {
+    assert_eq!((&before.buckets, before.store), (&after.buckets, after.store), "keys are the daemon's");
+    let kind = match packet.get(3..5) {
+        Some(&[service::CHAIN, kind]) => kind,
+        _ => 0,
+    };
+    let writes = matches!(kind, kind::chain::WRITE | kind::chain::DELETE);
+    let changed: Vec<_> = before.items.iter().zip(&after.items).filter(|(one, other)| one != other).collect();
+    assert!(changed.len() <= 1 && (changed.is_empty() || writes || kind == kind::chain::APPLY), "{kind}: {changed:?}");
+    changed.iter().for_each(|(one, other)| check_item(one, other));
+    for (one, other) in before.groups.iter().zip(&after.groups).filter(|(one, other)| one != other) {
+        assert!(writes && Place::unpack(one.place).previous == 0, "heads count, and nobody else");
+        assert_eq!((one.place, one.sequence + 1, one.namespace), (other.place, other.sequence, other.namespace));
+        let version = |item: &Item| item.versions[(item.lock & 1) as usize];
+        assert_eq!(version(changed[0].1).sequence, other.sequence, "what is counted is written");
+    }
+    let lanes: Vec<_> = before.lanes.iter().zip(&after.lanes).filter(|(one, other)| one != other).collect();
+    assert!(lanes.len() <= 1 && (lanes.is_empty() || writes || kind == kind::chain::APPLY), "{kind}: {lanes:?}");
+    lanes.iter().for_each(|(one, other)| check_lane(one, other));
+    assert!(!writes || changed.is_empty() || !lanes.is_empty(), "a write without its lane");
+}
+
+fn check_item(before: &Item, after: &Item) {
+    let (was, is) = ((before.lock & 1) as usize, (after.lock & 1) as usize);
+    assert_eq!(after.lock, (before.lock + 2) ^ 1, "one change, and the lock given back");
+    assert_eq!((before.versions[was], before.values[was]), (after.versions[was], after.values[was]), "what was");
+    let order = |item: &Item, which: usize| (item.versions[which].shape >> 32, item.versions[which].sequence);
+    assert!(order(after, is) > order(before, was), "versions never fall");
+    let same = Item { lock: after.lock, versions: after.versions, values: after.values, ..*before };
+    assert_eq!(same, *after, "keys are the daemon's");
+}
+
+fn check_lane(before: &Lane, after: &Lane) {
+    assert_eq!(before.lock, after.lock, "given back");
+    let later = after.request.wrapping_sub(before.request).wrapping_sub(1) < 1 << 63;
+    assert!(after.request != 0 && (before.request == 0 || later), "requests of a lane rise");
+}
+
 /// Says more when an assertion fails.
 struct OnPanic<F: Fn()>(F);
 
@@ -113,7 +157,8 @@ fn of_every_packet() {
                 _ => 1 + u64::from(verdict.reason != 0)..=1 + u64::from(verdict.reason != 0),
             };
             assert!(counts.contains(&(counted(&native) - counted_before)), "counted otherwise than {counts:?}");
-            check_verdict(&verdict, &before, &after, packet.len());
+            check_verdict(&verdict, &before, &after, &packet);
+            check_chain(&before, &after, &packet);
             for (one, other) in before.slots.iter().zip(&after.slots) {
                 check_slot(SlotWord::unpack(one.w0), SlotWord::unpack(other.w0));
             }

@@ -56,7 +56,28 @@ fn record(state: &State) -> Vec<u8> {
     for word in [globals.reserved, globals.lease_end_us, globals.lease_end_tick] {
         bytes.extend(word.to_ne_bytes());
     }
+    record_chain(state, &mut bytes);
     bytes
+}
+
+/// The chain service's part of it.
+fn record_chain(state: &State, bytes: &mut Vec<u8>) {
+    let mut words = |words: &[u64]| bytes.extend(words.iter().copied().flat_map(u64::to_ne_bytes));
+    // Two halves as the word that they are in memory.
+    let pair = |halves: [u32; 2]| u64::from_ne_bytes(halves.map(u32::to_ne_bytes).concat().try_into().unwrap());
+    for group in &state.groups {
+        words(&[group.place, group.sequence, pair([group.namespace, group.reserved])]);
+    }
+    state.buckets.iter().for_each(|bucket| words(&bucket.places));
+    for item in &state.items {
+        words(&[item.lock, item.key_high, item.key_low, item.name]);
+        item.versions.iter().for_each(|version| words(&[version.sequence, version.shape]));
+        item.values.iter().for_each(|value| words(value));
+    }
+    for lane in &state.lanes {
+        words(&[lane.lock, lane.request, lane.own_sequence, pair([lane.own_epoch, lane.outcome])]);
+    }
+    words(&[state.store.seed, pair([state.store.bucket_mask, state.store.handle])]);
 }
 
 /// Packets of a seed, each plausible for the switch as the ones before have left it.

@@ -263,9 +263,9 @@ impl Client {
                 continue;
             }
             pending.pause = (pending.pause * 2).min(self.pause_most);
-            let group = pending.key.group(self.map.groups.len() as u16);
-            if pending.sent.is_multiple_of(DOUBTFUL) {
-                self.ask_map(link, group);
+            let (key, sent) = (pending.key, pending.sent);
+            if sent.is_multiple_of(DOUBTFUL) {
+                self.ask_map(link, self.map.group_of(key));
             }
             self.send(link, id);
         }
@@ -321,7 +321,7 @@ impl Client {
             // Again, and then with all the room that there is.
             Outcome::NoRoom => self.send(link, id),
             Outcome::Moved => {
-                let group = pending.key.group(self.map.groups.len() as u16);
+                let group = self.map.group_of(pending.key);
                 if self.map.groups.get(usize::from(group)).is_none_or(|group| group.epoch != header.epoch) {
                     self.ask_map(link, group);
                 }
@@ -373,7 +373,7 @@ impl Client {
     /// Sends what a request's state asks for, and sets its timer. Nothing, while the map does not say where to.
     fn send(&mut self, link: &mut Link<'_>, id: u64) {
         let Some(pending) = self.pending.get_mut(&id) else { return };
-        let number = if self.map.groups.is_empty() { 0 } else { pending.key.group(self.map.groups.len() as u16) };
+        let number = self.map.group_of(pending.key);
         let known = self.map.groups.get(usize::from(number)).filter(|group| group.epoch != 0);
         let waits =
             matches!(pending.state, State::Unnamed) || (pending.kind != kind::chain::READ && pending.lane.is_none());
@@ -475,6 +475,13 @@ impl Client {
         let mut parked: Vec<u64> = self.pending.iter().filter(is_parked).map(|(&id, _)| id).collect();
         parked.sort_unstable();
         parked.into_iter().for_each(|id| self.send(link, id));
+    }
+}
+
+impl Map {
+    /// The group of a key within the namespace; 0 as long as nobody knows how many there are.
+    fn group_of(&self, key: Key) -> u16 {
+        if self.groups.is_empty() { 0 } else { key.group(self.groups.len() as u16) }
     }
 }
 

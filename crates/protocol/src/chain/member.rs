@@ -91,6 +91,11 @@ impl<M: ItemMemory> Member<M> {
         self.routes.insert(group, route);
     }
 
+    /// Tells clients from now on where a group is in which this switch has no part.
+    pub fn learn_route(&mut self, group: u16, route: GroupRoute) {
+        self.routes.insert(group, route);
+    }
+
     /// A packet of the chain service that the data plane has checked and handed over. `from_port`: the sender's.
     pub fn on_packet(&mut self, from_port: Port, packet: &[u8]) {
         let Ok(header) = check(packet) else { return };

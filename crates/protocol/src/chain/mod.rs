@@ -216,7 +216,8 @@ pub enum Ended {
     Done,
     /// The condition did not hold: nothing has changed.
     Unmet,
-    /// The switch has no room for another key: nothing has changed.
+    /// A switch of the chain has no room for another key. As without an answer, a write may still have its effect: the
+    /// switches before that one may have had room.
     Full,
     /// Another name has the key: nothing has changed, and nothing can.
     Collision,

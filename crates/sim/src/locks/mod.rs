@@ -112,7 +112,7 @@ impl Service for Locks {
             Event::TimedOut { request } => self.on_refused(world, host, request, "timed out"),
             Event::Lost { request } => self.on_refused(world, host, request, "lost with the session"),
             Event::Downgraded { .. } => world.count("downgraded"),
-            // The world's.
+            // Nobody here asks for keys; the others are the world's.
             Event::Chain { .. } | Event::Refused(_) | Event::SessionLost | Event::Left => {}
         }
     }

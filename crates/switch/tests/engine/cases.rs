@@ -4,13 +4,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::SplitWhitespace;
 
+use wayside_protocol::chain::Key;
 use wayside_protocol::memory::{NodeWord, SlotWord};
 use wayside_wire::{
-    DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Policy, SlotBits, SlotState, entry_at,
-    entry_flag, header_flag, kind, name_hash, packet_bytes, service,
+    BODY, ChainKind, Condition, DropReason, Effect, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState,
+    Operation, Outcome, Policy, SlotBits, SlotState, entry_at, entry_flag, header_flag, kind, limits, name_hash,
+    packet_bytes, service, value_flag,
 };
 
-use super::{ACTIONS, DROP, Engine, Keys, Race, State, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
+use super::chain::{KEY, lane_index, padded};
+use super::{ACTIONS, DROP, Engine, Keys, Race, State, Strike, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
 
 /// One case: a slot and its surroundings, one packet, and what becomes of both.
 #[derive(Clone)]
@@ -49,14 +52,25 @@ struct Packet {
     header: Header,
     entries: Vec<Entry>,
     heartbeat: Option<Heartbeat>,
+    /// Of a packet of the chain service: its operation, effect or routes, and its blocks.
+    chain: Option<([u8; CHAIN_BODY], Vec<u8>)>,
     /// Bytes that differ from what the header's fields say: offset and value.
     patches: Vec<(usize, u8)>,
     /// Cut or padded with zeros to this length.
     length: Option<usize>,
 }
 
+const CHAIN_BODY: usize = Operation::BYTES;
+
 impl Packet {
     fn bytes(&self) -> Vec<u8> {
+        if let Some((body, blocks)) = &self.chain {
+            let mut bytes = vec![0; BODY];
+            self.header.write(&mut bytes);
+            bytes.extend(body);
+            bytes.extend(blocks);
+            return self.patched(bytes);
+        }
         let body = if self.heartbeat.is_some() { 1 } else { self.entries.len() };
         let mut bytes = vec![0; entry_at(body)];
         self.header.write(&mut bytes);
@@ -66,6 +80,10 @@ impl Packet {
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.write(&mut bytes, entry_at(0));
         }
+        self.patched(bytes)
+    }
+
+    fn patched(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         for &(offset, value) in &self.patches {
             bytes[offset] = value;
         }
@@ -124,6 +142,15 @@ impl Case {
             compare(&format!("keys {index}"), format!("{is:?}"), format!("{expected:?}"));
         }
         compare("regions", format!("{:?}", is.regions), format!("{:?}", self.after.regions));
+        compare("groups", format!("{:?}", is.groups), format!("{:?}", self.after.groups));
+        compare("buckets", format!("{:x?}", is.buckets), format!("{:x?}", self.after.buckets));
+        compare("store", format!("{:?}", is.store), format!("{:?}", self.after.store));
+        for (index, (is, expected)) in is.items.iter().zip(&self.after.items).enumerate() {
+            compare(&format!("item {index}"), format!("{is:x?}"), format!("{expected:x?}"));
+        }
+        for (index, (is, expected)) in is.lanes.iter().zip(&self.after.lanes).enumerate() {
+            compare(&format!("lane {index}"), format!("{is:x?}"), format!("{expected:x?}"));
+        }
         compare("globals", format!("{:?}", is.globals), format!("{:?}", self.after.globals));
         let counted = counter_names().into_iter().zip(before.iter().zip(engine.counters()));
         let counted = counted.filter(|(_, (before, after))| **before != *after);
@@ -258,7 +285,16 @@ impl Reader {
         match word {
             "race" => {
                 let expires = words.maybe("expires").unwrap_or(0);
-                case.race = Some(Race { expires, joined: words.flag("joined"), loses: words.flag("loses") });
+                let strikes = [
+                    ("moves", Strike::Moves),
+                    ("goes", Strike::Goes),
+                    ("turns", Strike::Turns),
+                    ("ends_lease", Strike::EndsLease),
+                ];
+                let strike =
+                    strikes.into_iter().find_map(|(name, strike)| words.maybe(name).map(|number| (strike, number)));
+                let (joined, loses) = (words.flag("joined"), words.flag("loses"));
+                case.race = Some(Race { expires, joined, loses, strike });
             }
             "tag" => {
                 case.tag = Tag {
@@ -287,6 +323,10 @@ impl Reader {
                 words.take_into("oldest", &mut body.oldest);
                 words.take_into("sent_us", &mut body.sent_us);
                 words.take_into("incarnation", &mut body.incarnation);
+            }
+            "operation" | "effect" | "routes" => {
+                let packet = if self.out { &mut case.out } else { &mut case.packet };
+                set_chain(packet, word, words);
             }
             "patch" => {
                 let packet = if self.out { &mut case.out } else { &mut case.packet };
@@ -326,11 +366,24 @@ impl Reader {
         header.epoch = 7;
         header.namespace = 1;
         (header.service, header.kind) = kind_of(&name).unwrap_or_else(|| panic!("{}: no kind {name}", words.place));
+        if header.service == service::CHAIN {
+            header.epoch = 11;
+        }
         words.take_into("from", &mut case.from_port);
         if let Some(length) = words.maybe("length") {
             case.packet.length = Some(length);
         }
         set_header(header, words);
+        if header.service == service::CHAIN {
+            // Of switches nothing but the client is known beforehand: the first node.
+            let by_switch = [ChainKind::Apply, ChainKind::Install].map(|kind| kind as u8).contains(&header.kind);
+            let (client, check) = if by_switch { (1, 0) } else { (header.source, KEY.check) };
+            let request = 101 << 40 | 10;
+            let (key_high, key_low) = (KEY.high, KEY.low);
+            let operation = Operation { key_high, key_low, check, group: 1, client, request, ..Operation::default() };
+            case.packet.chain = Some(([0; CHAIN_BODY], vec![]));
+            case.packet.set_body(&mut |body| operation.write(body, 0));
+        }
     }
 
     /// The packet as it came in, and what is different.
@@ -358,7 +411,10 @@ impl Reader {
         (header.service, header.kind) = kind_of(&name).unwrap_or_else(|| panic!("{}: no kind {name}", words.place));
         set_header(header, words);
         case.out.length = None;
-        if let Ok(length) = packet_bytes(header.service, header.kind, header.count) {
+        if let Some((_, blocks)) = &mut case.out.chain {
+            blocks.clear();
+            case.out.header.count = 0;
+        } else if let Ok(length) = packet_bytes(header.service, header.kind, header.count) {
             case.out.length = Some(length);
         }
     }
@@ -376,7 +432,9 @@ fn kind_of(name: &str) -> Option<(u8, u8)> {
     }
     let fabric = (0..=u8::MAX).filter_map(|kind| FabricKind::try_from(kind).ok()).find(|kind| kind.name() == name);
     let lock = (0..=u8::MAX).filter_map(|kind| LockKind::try_from(kind).ok()).find(|kind| kind.name() == name);
-    fabric.map(|kind| (service::FABRIC, kind as u8)).or(lock.map(|kind| (service::LOCK, kind as u8)))
+    let chain = (0..=u8::MAX).filter_map(|kind| ChainKind::try_from(kind).ok()).find(|kind| kind.name() == name);
+    let fabric = fabric.map(|kind| (service::FABRIC, kind as u8));
+    fabric.or(lock.map(|kind| (service::LOCK, kind as u8))).or(chain.map(|kind| (service::CHAIN, kind as u8)))
 }
 
 fn set_header(header: &mut Header, words: &mut Words) {
@@ -433,6 +491,135 @@ fn set_entry(entry: &mut Entry, words: &mut Words) {
     let named: Vec<u8> = flags.into_iter().filter(|(name, _)| words.flag(name)).map(|(_, flag)| flag).collect();
     if !named.is_empty() {
         entry.flags = named.iter().sum();
+    }
+}
+
+impl Packet {
+    fn set_body(&mut self, set: &mut dyn FnMut(&mut [u8])) {
+        set(&mut self.chain.as_mut().expect("a packet of the chain service").0);
+    }
+
+    fn set_blocks(&mut self, bytes: Vec<u8>) {
+        self.header.count = (bytes.len() / limits::BLOCK_BYTES) as u8;
+        self.chain.as_mut().expect("a packet of the chain service").1 = bytes;
+    }
+}
+
+/// The fields of an operation, an effect or routes. A value fills as many blocks as it takes; `blocks=` says how many
+/// there are.
+fn set_chain(packet: &mut Packet, word: &str, words: &mut Words) {
+    let body = packet.chain.as_ref().unwrap_or_else(|| panic!("{}: not the chain service's", words.place)).0;
+    let value = words.value();
+    if let Some(value) = &value {
+        packet.set_blocks(padded(value));
+    }
+    if let Some(blocks) = words.maybe::<u8>("blocks") {
+        let mut bytes = packet.chain.clone().expect("just seen").1;
+        bytes.resize(usize::from(blocks) * limits::BLOCK_BYTES, 0);
+        packet.set_blocks(bytes);
+    }
+    let length = value.map(|value| value.len() as u16);
+    match word {
+        "operation" => {
+            let mut operation = Operation { length: length.unwrap_or(0), ..Operation::read(&body, 0) };
+            words.take_into("high", &mut operation.key_high);
+            words.take_into("low", &mut operation.key_low);
+            words.take_into("check", &mut operation.check);
+            words.take_into("request", &mut operation.request);
+            words.take_into("group", &mut operation.group);
+            words.take_into("client", &mut operation.client);
+            words.take_into("lane", &mut operation.lane);
+            words.take_into("length", &mut operation.length);
+            words.take_into("reply_port", &mut operation.reply_port);
+            words.take_into("expected", &mut operation.expected);
+            words.take_into("expected_epoch", &mut operation.expected_epoch);
+            if let Some(condition) = Condition::ALL[1..].iter().find(|condition| words.flag(condition.name())) {
+                operation.condition = *condition as u8;
+            }
+            words.take_into("condition", &mut operation.condition);
+            packet.set_body(&mut |body| operation.write(body, 0));
+        }
+        "effect" => {
+            let mut effect = Effect::read(&body, 0);
+            words.take_into("high", &mut effect.key_high);
+            words.take_into("low", &mut effect.key_low);
+            words.take_into("request", &mut effect.request);
+            words.take_into("group", &mut effect.group);
+            words.take_into("client", &mut effect.client);
+            words.take_into("lane", &mut effect.lane);
+            words.take_into("reply_port", &mut effect.reply_port);
+            effect.epoch = words.maybe("epoch").unwrap_or(0);
+            effect.sequence = words.maybe("sequence").unwrap_or(0);
+            effect.own_epoch = words.maybe("own_epoch").unwrap_or(0);
+            effect.own_sequence = words.maybe("own_sequence").unwrap_or(0);
+            let outcome = Outcome::ALL.into_iter().find(|outcome| words.flag(outcome.name()));
+            effect.outcome = outcome.unwrap_or_else(|| panic!("{}: an effect has an outcome", words.place)) as u8;
+            effect.length = words.maybe("length").or(length).unwrap_or(0);
+            effect.flags = if length.is_some() || words.flag("present") { value_flag::PRESENT } else { 0 };
+            packet.set_body(&mut |body| effect.write(body, 0));
+        }
+        _ => {
+            // A page of routes has nothing that the switch looks at.
+            let first: u16 = words.take("first");
+            packet.set_body(&mut |body| {
+                body.fill(0);
+                body[..2].copy_from_slice(&first.to_be_bytes());
+            });
+        }
+    }
+}
+
+fn set_group(state: &mut State, words: &mut Words) {
+    let group = &mut state.groups[words.index()];
+    let mut place = wayside_protocol::chain::Place::unpack(group.place);
+    words.take_into("epoch", &mut place.epoch);
+    words.take_into("previous", &mut place.previous);
+    words.take_into("next", &mut place.next);
+    group.place = place.pack();
+    words.take_into("sequence", &mut group.sequence);
+    words.take_into("namespace", &mut group.namespace);
+}
+
+/// A key that comes to an item, or a further version of what is there.
+fn set_item(state: &mut State, words: &mut Words) {
+    let number = words.index();
+    let mut key: Key = KEY;
+    words.take_into("high", &mut key.high);
+    words.take_into("low", &mut key.low);
+    words.take_into("check", &mut key.check);
+    if let Some(group) = words.maybe("group") {
+        state.put_key(number, group, key);
+    }
+    if let Some(sequence) = words.maybe("sequence") {
+        let value = words.value();
+        assert!(value.is_some() != words.flag("no_value"), "{}: a value or none", words.place);
+        state.write_item(number, (words.take("epoch"), sequence), value.as_deref());
+    }
+    if words.flag("turned") {
+        state.turn_item(number);
+    }
+    if let Some(shape) = words.maybe("shape") {
+        let item = &mut state.items[number];
+        item.versions[(item.lock & 1) as usize].shape = shape;
+    }
+    if words.flag("gone") {
+        state.items[number].name = 0;
+    }
+    if let Some(owner) = words.maybe::<u16>("owner") {
+        state.items[number].lock |= u64::from(owner) << 48;
+    }
+}
+
+fn set_lane(state: &mut State, words: &mut Words) {
+    let lane = &mut state.lanes[lane_index(words.take("of"), words.take("number"))];
+    words.take_into("request", &mut lane.request);
+    words.take_into("epoch", &mut lane.own_epoch);
+    words.take_into("sequence", &mut lane.own_sequence);
+    if let Some(outcome) = Outcome::ALL.iter().find(|outcome| words.flag(outcome.name())) {
+        lane.outcome = *outcome as u32;
+    }
+    if let Some(owner) = words.maybe::<u16>("owner") {
+        lane.lock |= u64::from(owner) << 48;
     }
 }
 
@@ -504,6 +691,14 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             let tenure: u64 = words.take("tenure");
             state.slots[words.index()].w1 = tenure << 44 | name_hash(words.take("name"));
         }
+        "store" => {
+            words.take_into("seed", &mut state.store.seed);
+            words.take_into("mask", &mut state.store.bucket_mask);
+            words.take_into("handle", &mut state.store.handle);
+        }
+        "group" => set_group(state, words),
+        "item" => set_item(state, words),
+        "lane" => set_lane(state, words),
         other => panic!("{}: what is {other}?", words.place),
     }
     words.end();
@@ -554,6 +749,16 @@ impl Words {
 
     fn take<T: TryFrom<u64>>(&mut self, name: &str) -> T {
         self.maybe(name).unwrap_or_else(|| panic!("{}: {name}= is missing", self.place))
+    }
+
+    /// `value=` of these bytes; `value=x*128`: of 128 times this one.
+    fn value(&mut self) -> Option<Vec<u8>> {
+        let at = self.words.iter().position(|(word, value)| word == "value" && value.is_some())?;
+        let text = self.words.remove(at).1.expect("just seen");
+        Some(match text.split_once('*') {
+            Some((byte, times)) => byte.repeat(number(times).expect("a number of times") as usize).into_bytes(),
+            None => text.into_bytes(),
+        })
     }
 
     fn take_into<T: TryFrom<u64>>(&mut self, name: &str, field: &mut T) {

@@ -6,7 +6,9 @@
 #[cfg(feature = "xdp")]
 pub mod bpf;
 pub mod cases;
+pub mod chain;
 pub mod random;
+pub mod random_chain;
 
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
@@ -229,15 +231,31 @@ impl Default for State {
     }
 }
 
-/// What happens while a packet is decided: `race.h` in `dataplane/cases`.
+/// What happens while a packet is decided, right after its first successful compare-and-swap or at its first read
+/// barrier: `race.h` in `dataplane/cases`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Race {
-    /// This node expires right after the packet's first successful compare-and-swap.
+    /// This node expires, unless there is a `strike`.
     pub expires: u16,
     /// The slot takes a join in the same moment.
     pub joined: bool,
-    /// Instead, every compare-and-swap is lost.
+    /// Instead, every compare-and-swap is lost; and what happens at a barrier happens at every one.
     pub loses: bool,
+    /// Something of the chain service, with the group's or item's number.
+    pub strike: Option<(Strike, u16)>,
+}
+
+/// As `race.h` numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The group's place is of the next epoch.
+    Moves = 18,
+    /// The item is no key's any more.
+    Goes = 19,
+    /// The item is turned to its other version.
+    Turns = 20,
+    /// The serving lease ends.
+    EndsLease = 21,
 }
 
 /// One home of the core.
@@ -296,8 +314,7 @@ pub fn counter_names() -> Vec<&'static str> {
 
 /// Counters that no packet reaches. Nothing is dropped for no reason; what is handed up is the XDP program's affair
 /// (`frames.rs`); the last four are the chain service's, whose packets are dropped as of an unknown service.
-pub const UNREACHED: [&str; 7] =
-    ["none", "handed_up", "handed_up_lost", "unknown_group", "wrong_place", "bad_value", "bad_lane"];
+pub const UNREACHED: [&str; 3] = ["none", "handed_up", "handed_up_lost"];
 
 /// The native build.
 pub struct Native {
@@ -424,6 +441,7 @@ impl Engine for Native {
 impl Race {
     /// As `race.h` reads it.
     pub fn word(self) -> u32 {
-        u32::from(self.expires) | u32::from(self.joined) << 16 | u32::from(self.loses) << 17
+        let (bit, number) = self.strike.map_or((0, self.expires), |(strike, number)| (1 << strike as u32, number));
+        u32::from(number) | u32::from(self.joined) << 16 | u32::from(self.loses) << 17 | bit
     }
 }

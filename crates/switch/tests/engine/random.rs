@@ -6,7 +6,7 @@ use wayside_wire::{
     name_hash, service,
 };
 
-use super::{Keys, Meter, NODES, Race, SLOTS, State};
+use super::{GROUPS, ITEMS, Keys, Meter, NODES, Race, SLOTS, State, Strike, random_chain};
 
 /// xorshift64*: a failure depends on its seed alone.
 pub struct Random(u64);
@@ -56,6 +56,7 @@ fn state(random: &mut Random) -> State {
         change_region(random, &mut state, namespace);
     }
     change_globals(random, &mut state);
+    random_chain::begin(random, &mut state);
     state
 }
 
@@ -73,7 +74,8 @@ pub fn state_of(seed: u64, random: &mut Random) -> State {
 
 /// One thing about the switch becomes another, as by a controller, time, or chance.
 pub fn disturb(random: &mut Random, state: &mut State) {
-    match random.below(40) {
+    match random.below(60) {
+        40..60 => random_chain::disturb(random, state),
         0..16 => {
             let slot = random.below(SLOTS as u64) as usize;
             change_slot(random, state, slot);
@@ -156,13 +158,14 @@ fn change_globals(random: &mut Random, state: &mut State) {
     state.globals.lease_end_tick = state.globals.lease_end_us;
 }
 
-fn handle(random: &mut Random) -> u16 {
+pub(super) fn handle(random: &mut Random) -> u16 {
     if random.once_in(30) { random.next() as u16 } else { 1 + random.below(8) as u16 }
 }
 
 /// A packet for this switch, and the UDP port that it comes from.
 pub fn packet(random: &mut Random, state: &State) -> (Vec<u8>, u16) {
-    let mut packet = match random.below(20) {
+    let mut packet = match random.below(30) {
+        20..30 => random_chain::packet(random, state),
         0..9 => request_packet(random, state, kind::lock::ACQUIRE),
         9..12 => {
             let kinds = [kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE];
@@ -193,14 +196,14 @@ fn sign(random: &mut Random, packet: &mut [u8]) {
 }
 
 /// A node of the table that is likely to be LIVE.
-fn live(random: &mut Random, state: &State) -> u16 {
+pub(super) fn live(random: &mut Random, state: &State) -> u16 {
     let one = handle(random);
     let other = handle(random);
     let lives = |handle: u16| state.nodes.get(usize::from(handle)).is_some_and(|node| node.word >> 56 == 1);
     if lives(one) { one } else { other }
 }
 
-fn header(random: &mut Random, state: &State, kind: u8, source: u16) -> Header {
+pub(super) fn header(random: &mut Random, state: &State, kind: u8, source: u16) -> Header {
     let namespace = state.nodes.get(usize::from(source)).map_or(1, |node| node.namespace);
     Header {
         service: service::LOCK,
@@ -354,11 +357,20 @@ fn spoil(random: &mut Random, packet: &mut Vec<u8>) {
     }
 }
 
-/// Perhaps the holder, or the new agent, expires on the way, or the packet is always too late.
+/// Perhaps the holder, or the new agent, expires on the way, or the packet is always too late; or a chain, an item or the
+/// lease is not what it was.
 pub fn race(random: &mut Random) -> Race {
+    let strike = match random.below(12) {
+        0..2 => Some((Strike::Moves, random.below(GROUPS as u64) as u16)),
+        2 => Some((Strike::Goes, random.below(ITEMS as u64) as u16)),
+        3..6 => Some((Strike::Turns, random.below(ITEMS as u64) as u16)),
+        6 => Some((Strike::EndsLease, 0)),
+        _ => None,
+    };
     Race {
         expires: if random.once_in(3) { 0 } else { handle(random) },
         joined: random.once_in(3),
         loses: random.once_in(8),
+        strike,
     }
 }

@@ -1,6 +1,8 @@
 //! A switch with nodes, and packets for it.
 #![allow(dead_code)] // Every test file uses its own part.
 
+pub mod chain;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wayside_protocol::memory::{NodeEntry, NodeWord, SwitchMemory};

@@ -1,0 +1,219 @@
+//! What must hold of keys, whatever the switches do: K1, K2. It knows who asked what when, and what he was answered;
+//! nothing of packets.
+//!
+//! Versions put all that happens to a key in one order. An order is a linearization if nobody who asks later is put
+//! before whom was answered by then: so of every key the highest version that anybody was answered is kept (`floor`),
+//! and whoever asks now must be answered at or above it; above it, if he writes. What came of a request without an
+//! answer is learned by whoever reads it.
+
+use std::collections::BTreeMap;
+
+use wayside_protocol::chain::{Answer, Condition, Ended, Key, Value, Version, Wish};
+
+use crate::host::Process;
+
+/// A request of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Op {
+    /// Who asked.
+    pub process: Process,
+    /// The request's id.
+    pub request: u64,
+}
+
+struct Asked {
+    key: Key,
+    wish: Wish,
+    /// Of the key, when it was asked.
+    floor: Option<Version>,
+    /// The version that others have seen of it, or that it was answered.
+    effect: Option<Version>,
+    /// It was answered, so that it has no effect any more.
+    is_settled: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    floor: Option<Version>,
+    /// What each version was made by; `None`: by nobody, as the key came to be.
+    made: BTreeMap<Version, Option<Op>>,
+    /// Conditions that held, and the versions that were made then.
+    held: Vec<(Version, Condition)>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct Checker {
+    asked: BTreeMap<Op, Asked>,
+    keys: BTreeMap<Key, Known>,
+    /// What made a group's version, as the head that made it knows.
+    decided: BTreeMap<(u16, Version), Op>,
+}
+
+/// An invariant, and how it broke.
+pub type Broken = (&'static str, String);
+
+impl Checker {
+    /// A request begins.
+    pub fn asked(&mut self, op: Op, key: Key, wish: Wish) {
+        let floor = self.keys.entry(key).or_default().floor;
+        self.asked.insert(op, Asked { key, wish, floor, effect: None, is_settled: false });
+    }
+
+    /// A head has made a version for a request.
+    pub fn decided(&mut self, group: u16, version: Version, op: Op) -> Result<(), Broken> {
+        match self.decided.insert((group, version), op) {
+            Some(other) if other != op => {
+                Err(("K1", format!("{version:?} of group {group} was made for {other:?}, and for {op:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A request is answered.
+    pub fn answered(&mut self, op: Op, group: u16, answer: &Answer) -> Result<(), Broken> {
+        let Some(asked) = self.asked.get_mut(&op) else { return Ok(()) };
+        let (key, wish, floor) = (asked.key, asked.wish, asked.floor);
+        let version = answer.version;
+        let settled = matches!(answer.ended, Ended::Done | Ended::Unmet | Ended::Collision);
+        asked.is_settled = settled;
+        if !matches!(answer.ended, Ended::Done | Ended::Unmet) {
+            return Ok(());
+        }
+        let reads = wish == Wish::Read || answer.ended == Ended::Unmet;
+        if floor.is_some_and(|floor| version < floor || (!reads && version == floor)) {
+            let story = format!("{op:?} is answered {answer:?} to {wish:?}, and {floor:?} was known when it was asked");
+            return Err(("K1", story));
+        }
+        let nothing = Version::default();
+        if reads {
+            if version != nothing {
+                self.seen(key, group, version, None)?;
+            }
+            if answer.is_shown {
+                self.shows(key, version, answer.value, op)?;
+            }
+            if answer.ended == Ended::Unmet {
+                self.is_unmet(key, version, wish, answer, op)?;
+            }
+        } else {
+            self.seen(key, group, version, Some(op))?;
+            let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+            self.known(key).held.push((version, condition));
+        }
+        let known = self.known(key);
+        known.floor = known.floor.max(Some(version));
+        Ok(())
+    }
+
+    fn known(&mut self, key: Key) -> &mut Known {
+        self.keys.entry(key).or_default()
+    }
+
+    /// Somebody was answered this version; `own`: by who made it.
+    fn seen(&mut self, key: Key, group: u16, version: Version, own: Option<Op>) -> Result<(), Broken> {
+        let by = self.decided.get(&(group, version)).copied();
+        if own.is_some() && by != own {
+            return Err(("K1", format!("{own:?} is told that it made {version:?}, which is {by:?}'s")));
+        }
+        self.known(key).made.insert(version, by);
+        let Some(op) = by else { return Ok(()) };
+        let Some(asked) = self.asked.get_mut(&op) else {
+            return Err(("K1", format!("{version:?} was made by {op:?}, which nobody has asked for")));
+        };
+        if asked.key != key {
+            return Err(("K1", format!("{version:?} of {op:?} is shown of another key")));
+        }
+        if asked.effect.is_some_and(|effect| effect != version) {
+            return Err(("K2", format!("{op:?} has two effects: {:?} and {version:?}", asked.effect)));
+        }
+        if asked.floor.is_some_and(|floor| version <= floor) {
+            return Err(("K1", format!("{op:?} made {version:?}, and {:?} was known when it was asked", asked.floor)));
+        }
+        if asked.is_settled && own.is_none() && asked.effect.is_none() {
+            return Err(("K1", format!("{op:?} was answered that it changes nothing, and made {version:?}")));
+        }
+        asked.effect = Some(version);
+        Ok(())
+    }
+
+    /// What a version's value is; `None`: nobody knows.
+    fn value_of(&self, key: Key, version: Version) -> Option<Option<Value>> {
+        if version == Version::default() {
+            return Some(None);
+        }
+        match self.keys.get(&key)?.made.get(&version)? {
+            None => Some(None),
+            Some(op) => match self.asked.get(op)?.wish {
+                Wish::Write(value, _) => Some(Some(value)),
+                Wish::Delete(_) | Wish::Read => Some(None),
+            },
+        }
+    }
+
+    fn shows(&self, key: Key, version: Version, value: Option<Value>, op: Op) -> Result<(), Broken> {
+        match self.value_of(key, version) {
+            Some(known) if known != value => {
+                Err(("K1", format!("{op:?} is shown {value:?} as {version:?}, which is {known:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A condition that was answered to be unmet does not hold of what it met.
+    fn is_unmet(&self, key: Key, version: Version, wish: Wish, answer: &Answer, op: Op) -> Result<(), Broken> {
+        let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+        let Some(value) = self.value_of(key, version) else { return Ok(()) };
+        if holds(condition, version, value) {
+            return Err(("K1", format!("{op:?} is told {answer:?}, of which {condition:?} holds")));
+        }
+        Ok(())
+    }
+
+    /// The end: conditions held of what came before.
+    pub fn conclude(&self) -> Result<(), Broken> {
+        for (key, known) in &self.keys {
+            // What nobody was answered may have been in between.
+            let is_open = |asked: &Asked| asked.key == *key && !asked.is_settled && asked.effect.is_none();
+            let open = self.asked.values().any(|asked| asked.wish != Wish::Read && is_open(asked));
+            for &(version, condition) in &known.held {
+                let before = known.made.range(..version).next_back().map_or(Version::default(), |(before, _)| *before);
+                let exactly = matches!(condition, Condition::Version(_));
+                let Some(value) = self.value_of(*key, before) else { continue };
+                if !holds(condition, before, value) && (exactly && is_between(condition, before) || !open && !exactly) {
+                    return Err((
+                        "K1",
+                        format!("{version:?} of {key:?} was made as of {condition:?}, after {before:?}"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest version of a key that anybody was answered.
+    pub fn floors(&self) -> impl Iterator<Item = (Key, Version)> + '_ {
+        self.keys.iter().filter_map(|(key, known)| Some((*key, known.floor?)))
+    }
+}
+
+/// Whether a version comes after the one that was expected.
+fn is_between(condition: Condition, before: Version) -> bool {
+    matches!(condition, Condition::Version(expected) if before > expected)
+}
+
+fn holds(condition: Condition, version: Version, value: Option<Value>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Version(expected) => value.is_some() && version == expected,
+        Condition::Absent => value.is_none(),
+        Condition::Word(word) => {
+            let mut first = [0; 8];
+            if let Some(value) = &value {
+                let length = value.bytes().len().min(8);
+                first[..length].copy_from_slice(&value.bytes()[..length]);
+            }
+            u64::from_be_bytes(first) == word
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Everything that a seed decides beforehand about a world of chains.
+
+use wayside_protocol::NodeConfig;
+use wayside_wire::{kind, limits, service};
+
+use crate::dice::Dice;
+use crate::faults::Mix;
+use crate::schedule::{Kind, Rate, Schedule};
+
+/// What a world is made from.
+pub struct Setup {
+    /// Hosts of clients.
+    pub clients: usize,
+    /// Switches, all of which serve.
+    pub switches: usize,
+    /// What may go wrong.
+    pub mix: Mix,
+    /// The namespace's groups.
+    pub groups: u16,
+    /// Number of the first.
+    pub base: u16,
+    /// Switches of a chain.
+    pub length: usize,
+    /// Keys that are asked for.
+    pub keys: u64,
+    /// Keys that a switch has room for.
+    pub room: u32,
+    /// Of every so many keys another name has the key already; 0: of none.
+    pub collides: u64,
+    /// Requests of a client at a time.
+    pub tasks: usize,
+    /// Pause between two of a task's, in microseconds at most.
+    pub think: u64,
+    /// Packets are signed.
+    pub authenticated: bool,
+    /// Versions that every group had before.
+    pub versions: u64,
+    /// Counter of a client's first request.
+    pub first_request: u64,
+    /// First incarnation of a client's session.
+    pub incarnation: u64,
+    /// What nodes are told, but for their seed.
+    pub node: NodeConfig,
+}
+
+/// Purposes of dice.
+const SETUP: u64 = 40;
+
+impl Setup {
+    /// A seed's own.
+    pub fn draw(seed: u64, schedule: &Schedule) -> Setup {
+        let mut dice = Dice::of(seed, &[SETUP]);
+        let authenticated = seed % 2 == 1;
+        let mix = draw_mix(&mut dice, authenticated, schedule);
+        let switches = dice.between(1, 7) as usize;
+        let length = dice.between(1, 5).min(switches as u64) as usize;
+        let condition = |dice: &mut Dice, kind, percent| dice.percent(percent) && schedule.allows(kind);
+        let keys = dice.magnitude(1, 40);
+        let tight = condition(&mut dice, Kind::Tight, 20);
+        let aged = mix.tenures_left > 0;
+        let collides = if condition(&mut dice, Kind::Collision, 15) { dice.between(2, 6) } else { 0 };
+        let node = NodeConfig {
+            retransmit_us: dice.between(500, 5_000),
+            retransmit_most_us: dice.between(10_000, 100_000),
+            ..NodeConfig::new(0)
+        };
+        Setup {
+            clients: dice.between(2, 6) as usize,
+            switches,
+            groups: dice.between(1, 6) as u16,
+            base: dice.pick(&[0, 1, 700, u16::MAX - 8]),
+            length,
+            keys,
+            room: if tight { dice.between(1, keys.max(2)) as u32 } else { 64 },
+            collides,
+            tasks: dice.magnitude(1, 40) as usize,
+            think: dice.magnitude(1, 20_000),
+            authenticated,
+            // A sequence of 16 bits would come to its end.
+            versions: if aged { (1 << 16) - dice.between(1, 64) } else { 0 },
+            first_request: if aged { (1 << 40) - 1_000_000 } else { 1 },
+            incarnation: if aged { (dice.between(1, 1_000) << 24) - dice.between(1, 3) } else { 1 },
+            node,
+            mix,
+        }
+    }
+
+    /// The switches of a group's first chain.
+    pub fn first_chain(&self, group: u16) -> Vec<usize> {
+        let first = usize::from(group) * 3 % self.switches;
+        (0..self.length).map(|place| (first + place) % self.switches).collect()
+    }
+}
+
+/// Percent of seeds that have it, and how often then: in a million packets, at least and at most.
+const PACKET_FAULTS: &[(Kind, u32, u64, u64)] = &[
+    (Kind::Lost, 60, 1_000, 300_000),
+    (Kind::Duplicated, 50, 1_000, 500_000),
+    (Kind::Replayed, 50, 1_000, 300_000),
+    (Kind::Corrupted, 30, 1_000, 50_000),
+    (Kind::Flipped, 60, 1_000, 50_000),
+    (Kind::Forged, 80, 1_000, 200_000),
+    (Kind::Late, 50, 500, 50_000),
+    (Kind::Overlap, 50, 1_000, 300_000),
+];
+
+/// Percent of seeds that have it, several times a run.
+const MISHAPS: &[(Kind, u32)] = &[(Kind::Partition, 50), (Kind::Crash, 60), (Kind::Pause, 50), (Kind::Stall, 50)];
+
+/// A while that everything else is measured by: as long as a lease would be.
+const WHILE: u64 = 100_000;
+
+fn draw_mix(dice: &mut Dice, authenticated: bool, schedule: &Schedule) -> Mix {
+    let packets = dice.magnitude(1_000, 12_000);
+    let mut rates = Vec::new();
+    for &(kind, percent, low, high) in PACKET_FAULTS {
+        let rate = Rate::millionths(dice.magnitude(low, high));
+        let is_signed_only = matches!(kind, Kind::Flipped | Kind::Forged);
+        if dice.percent(percent) && (authenticated || !is_signed_only) {
+            rates.push((kind, rate));
+        }
+    }
+    for &(kind, percent) in MISHAPS {
+        let times = dice.magnitude(1, 16);
+        if dice.percent(percent) {
+            rates.push((kind, Rate::once_in((packets / times).max(120))));
+        }
+    }
+    let kinds = [kind::chain::READ, kind::chain::WRITE, kind::chain::APPLY, kind::chain::ANSWER, kind::chain::INSERT];
+    let kinds = [kinds.as_slice(), &[kind::chain::INSTALL, kind::chain::MAP, kind::chain::ROUTES]].concat();
+    let mut condition = |kind: Kind, percent: u32| dice.percent(percent) && schedule.allows(kind);
+    let (jitters, drifts) = (condition(Kind::Jitter, 80), condition(Kind::Drift, 60));
+    let (ages, queues) = (condition(Kind::Aged, 20), condition(Kind::Queue, 20));
+    Mix {
+        rates,
+        chosen: (service::CHAIN, dice.pick(&kinds), dice.magnitude(1, 100)),
+        delay: dice.magnitude(5, 500),
+        jitter: dice.magnitude(1, 2_000) * u64::from(jitters),
+        late_by: dice.magnitude(1_000, 10 * WHILE),
+        partition_for: dice.magnitude(1_000, 3 * WHILE),
+        pause_for: dice.magnitude(1_000, 3 * WHILE),
+        store_for: dice.magnitude(1_000, WHILE),
+        lifelines: false,
+        drift_ppm: dice.magnitude(10, 100_000) as u32 * u32::from(drifts),
+        wildness: 1,
+        tenures_left: u32::from(ages),
+        packet_time: dice.magnitude(1, 40) * u64::from(queues),
+        link_queue: dice.magnitude(4, 256),
+        packets,
+        crowd: false,
+    }
+}
+
+const _: () = assert!(limits::MAX_CHAIN == 5);
