@@ -3,6 +3,8 @@
 //! `Settings` is what someone wrote, `Config` is what the daemon runs with. Every value that can't work ends in an
 //! error with its origin, its key and what is allowed.
 
+// Named, since the fuzzer reads this file from elsewhere.
+#[path = "config/namespaces.rs"]
 mod namespaces;
 
 use crate::failure::Failure;
