@@ -36,8 +36,11 @@ need /usr/include/zlib.h zlib1g-dev
 need tshark tshark                       # the Wireshark dissector
 need redis-server redis-server           # compared with, in benchmarks and in the demo; fencing is tested on it
 initdb=$(find /usr/lib/postgresql -name initdb 2>/dev/null | tail -n 1)
-need "${initdb:-initdb}" postgresql      # fencing is tested on it
-need etcd etcd-server                    # what standby switches share their records in
+need "${initdb:-initdb}" postgresql      # fencing is tested on it; compared with
+need etcd etcd-server                    # what standby switches share their records in; compared with
+need protoc protobuf-compiler            # etcd's client in benchmarks is built with it
+need /usr/include/google/protobuf/descriptor.proto libprotobuf-dev
+need /usr/share/java/zookeeper.jar libzookeeper-java # compared with, in benchmarks
 need go golang-go                         # Porcupine, which judges histories
 need jq jq                               # end-to-end tests read -o json
 need ip iproute2                         # network namespaces

@@ -9,14 +9,17 @@
 //! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is
 //!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
-//!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README.
-//! * `workloads/`: lock requests as papers' benchmarks make them.
-//! * `recovery/` is another measurement: how long locks are away when a switch or a node dies.
+//!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README; `drawing.rs` has axes and curves.
+//! * `contest/` is another measurement: lock services that people use today beside Wayside, with the lock requests of
+//!   papers' benchmarks, which `workloads/` makes. It has the report, too.
+//! * `recovery/` is a third one: how long locks are away when a switch or a node dies.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
 
 mod compare;
+mod contest;
+mod drawing;
 mod echo;
 mod figures;
 #[cfg(feature = "xdp")]
@@ -38,6 +41,10 @@ mod wayside;
 pub mod workloads;
 
 pub use compare::{Options, run};
+pub use contest::{
+    About, Contest, ContestOptions, Game, Played, Run, compare, page, put_contest, run_contest, service_names,
+    workload_list,
+};
 pub use figures::put_figures;
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};

@@ -1,11 +1,14 @@
 //! `make bench`: measures, prints the table, and with `--record` keeps it in `bench/runs`.
 
+mod arguments;
+
+use arguments::{Arguments, What};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use wayside_bench::{Options, Recovery, RecoveryOptions, Report};
+use wayside_bench::{Contest, ContestOptions, Game, Options, Recovery, RecoveryOptions, Report};
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
 /// another one is timed for by chance alone.
@@ -43,40 +46,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const USAGE: &str = "\
-usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
-       wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
-       wayside-bench --figures FILE
-
-  --seconds N                how long to measure all in all; 75 without it
-  --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
-  --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
-  --short                    with 10,000 locks, once: within 15 s
-  --locks N                  with so many locks alone; given several times, with each
-  --rounds N                 so often; five times without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery>.json, with its drawings
-  --figures FILE             put the figures of such a report into README.md or docs/recovery.md; measures nothing";
-
-struct Arguments {
-    seconds: u64,
-    hold_latency: bool,
-    recovery: bool,
-    short: bool,
-    locks: Vec<u64>,
-    rounds: Option<u32>,
-    record: bool,
-    figures: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
-    let Some(arguments) = arguments(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
+    let Some(arguments) = Arguments::read(std::env::args().skip(1)) else {
+        eprintln!("{}", arguments::USAGE);
         return ExitCode::from(64);
     };
-    let done = match &arguments.figures {
-        Some(record) => show(record),
-        None if arguments.recovery => recover(&arguments),
-        None => measure(&arguments),
+    let done = match (&arguments.figures, arguments.what) {
+        (Some(record), _) => show(record),
+        (None, What::Echoes) => measure(&arguments),
+        (None, What::Recovery) => recover(&arguments),
+        (None, What::Services) => contest(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,41 +64,6 @@ fn main() -> ExitCode {
             ExitCode::from(69)
         }
     }
-}
-
-fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments {
-        seconds: 75,
-        hold_latency: true,
-        recovery: false,
-        short: false,
-        locks: Vec::new(),
-        rounds: None,
-        record: false,
-        figures: None,
-    };
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--seconds" => arguments.seconds = words.next()?.parse().ok().filter(|&seconds| seconds > 0)?,
-            "--idle-latency" => {
-                arguments.hold_latency = match words.next()?.as_str() {
-                    "held" => true,
-                    "free" => false,
-                    _ => return None,
-                }
-            }
-            "--recovery" => arguments.recovery = true,
-            "--short" => arguments.short = true,
-            "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
-            "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
-            "--record" => arguments.record = true,
-            "--figures" => arguments.figures = Some(words.next()?.into()),
-            _ => return None,
-        }
-    }
-    let some = !arguments.locks.is_empty();
-    let of_recovery = arguments.short || some || arguments.rounds.is_some();
-    (!of_recovery || arguments.recovery && !(arguments.short && some)).then_some(arguments)
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
@@ -152,6 +96,30 @@ fn recover(arguments: &Arguments) -> Result<(), String> {
     if recovery.broken().next().is_none() { Ok(()) } else { Err("something was lost: see above".into()) }
 }
 
+fn contest(arguments: &Arguments) -> Result<(), String> {
+    let wayside = build_wayside()?;
+    let mut options = if arguments.short { ContestOptions::short(wayside) } else { ContestOptions::whole(wayside) };
+    options.rounds = arguments.rounds.unwrap_or(options.rounds);
+    options.services.clone_from(&arguments.services);
+    if !arguments.workloads.is_empty() {
+        let clients = options.games.iter().map(|game| game.clients).max().unwrap_or(1);
+        let game = |workload: &String| Game { workload: workload.clone(), clients, aborts: false };
+        options.games = arguments.workloads.iter().map(game).collect();
+    }
+    if let Some(clients) = arguments.clients {
+        options.games.iter_mut().for_each(|game| game.clients = clients);
+    }
+    let contest = wayside_bench::run_contest(&options)?;
+    print!("{contest}");
+    if arguments.record {
+        let stem = stem(contest.commit(), "services")?;
+        keep(&stem.with_extension("json"), &(contest.to_json() + "\n"))?;
+        keep(&stem.with_extension("csv"), &contest.to_csv())?;
+        keep(&stem.with_extension("html"), &wayside_bench::page(&[contest], &[], &[]))?;
+    }
+    Ok(())
+}
+
 /// The switch of this very tree, built in the same way, beside this program.
 fn build_wayside() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -178,15 +146,15 @@ fn build_wayside() -> Result<PathBuf, String> {
 fn show(record: &Path) -> Result<(), String> {
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let (text, name) = (read(record)?, record.display().to_string());
-    let (page, text) = match Recovery::from_json(&text) {
-        Ok(recovery) => {
-            let page = Path::new("docs/recovery.md");
-            (page, wayside_bench::put_recovery(&read(page)?, &recovery, &name)?)
-        }
-        Err(_) => {
-            let page = Path::new("README.md");
-            (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)
-        }
+    let (page, text) = if let Ok(recovery) = Recovery::from_json(&text) {
+        let page = Path::new("docs/recovery.md");
+        (page, wayside_bench::put_recovery(&read(page)?, &recovery, &name)?)
+    } else if let Ok(contest) = Contest::from_json(&text) {
+        let page = Path::new("docs/figures.md");
+        (page, wayside_bench::put_contest(&read(page)?, &contest, &name)?)
+    } else {
+        let page = Path::new("README.md");
+        (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)
     };
     std::fs::write(page, text).map_err(|error| format!("{}: {error}", page.display()))
 }
@@ -208,33 +176,4 @@ fn keep(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     println!("Kept as {}.", path.display());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_read_or_refused() {
-        let read = |line: &str| arguments(line.split_whitespace().map(str::to_owned));
-        let given = read("--seconds 5 --idle-latency free --record").unwrap();
-        assert_eq!((given.seconds, given.hold_latency, given.record), (5, false, true));
-        let given = read("--recovery --locks 5 --locks 6 --rounds 2").unwrap();
-        assert_eq!((given.recovery, given.short, given.rounds), (true, false, Some(2)));
-        assert_eq!(given.locks, [5, 6]);
-        for line in [
-            "--seconds",
-            "--seconds 0",
-            "--seconds x",
-            "--idle-latency maybe",
-            "--figures",
-            "--unknown",
-            "quick",
-            "--short",
-            "--recovery --locks 0",
-            "--recovery --short --locks 5",
-        ] {
-            assert!(read(line).is_none(), "{line:?}");
-        }
-    }
 }

@@ -296,3 +296,6 @@ impl Session {
         self.pause = (self.pause * 2).min(PAUSE_MOST);
     }
 }
+
+#[cfg(test)]
+mod tests;

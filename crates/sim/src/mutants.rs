@@ -24,6 +24,8 @@ pub const RULES: &[Rule] = &[
     Rule::Core(CoreMutant::AnyTenure),
     Rule::Core(CoreMutant::AnyJoins),
     Rule::Core(CoreMutant::AnyEpoch),
+    Rule::Core(CoreMutant::AnyAgent),
+    Rule::Core(CoreMutant::BatchGoesOn),
     Rule::Machine(Mutant::FreeUnderReaders),
     Rule::Machine(Mutant::ReleaseAnything),
     Rule::Machine(Mutant::ReleaseByHandle),
@@ -72,10 +74,15 @@ pub const CHAIN_RULES: &[Rule] = &[
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
-/// well, waiters that are forgotten ask again, what a retired request is granted is given back, and a slot that a late
-/// copy of an old request has seized is claimed and freed.
-pub const SECOND_LINES: &[Mutant] =
-    &[Mutant::ClaimTransferred, Mutant::ForgetQueue, Mutant::ForgetRetired, Mutant::KeepOldest];
+/// well, waiters that are forgotten ask again, what a retired request is granted is given back, a slot that a late
+/// copy of an old request has seized is claimed and freed, and a request that hops finds its agent in the end.
+pub const SECOND_LINES: &[Rule] = &[
+    Rule::Machine(Mutant::ClaimTransferred),
+    Rule::Machine(Mutant::ForgetQueue),
+    Rule::Machine(Mutant::ForgetRetired),
+    Rule::Machine(Mutant::KeepOldest),
+    Rule::Core(CoreMutant::AnyHops),
+];
 
 impl Rule {
     /// How to run a seed without it.

@@ -4,7 +4,7 @@
 use wayside_protocol::Handle;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::{Direction, Period};
-use wayside_wire::{BODY, Entry, SlotBits, check, kind, service};
+use wayside_wire::{BODY, Entry, Header, SlotBits, SlotState, check, entry_at, kind, service};
 
 use crate::seat::{Disk, SharedSwitch};
 
@@ -17,6 +17,12 @@ pub enum CoreMutant {
     AnyTenure,
     /// A RETENURE need not know all joins.
     AnyJoins,
+    /// A RETENURE need not come from the agent.
+    AnyAgent,
+    /// A request may hop for ever.
+    AnyHops,
+    /// A batch goes on behind a slot that is held.
+    BatchGoesOn,
     /// The holder's word is not read again after a slot was won for it.
     NoSecondLook,
     /// It goes on when its serving lease is over.
@@ -63,35 +69,62 @@ impl CoreMutant {
 /// Makes the packet fulfil the condition.
 pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &mut [u8]) {
     let Ok(mut header) = check(packet) else { return };
-    if matches!(
-        mutant,
-        CoreMutant::AnyTag | CoreMutant::CopyForHolder | CoreMutant::NoSecondLook | CoreMutant::NoServingLease
-    ) || mutant.is_of_chain()
-    {
-        if mutant == CoreMutant::AnyTag {
-            sign(switch, disk, header.source, Direction::Up, packet);
+    let is_lock = |kinds: &[u8]| header.service == service::LOCK && kinds.contains(&header.kind);
+    match mutant {
+        CoreMutant::AnyTag => {}
+        CoreMutant::AnyEpoch => {
+            header.epoch = switch.epoch();
+            header.write(packet);
         }
-        return;
+        CoreMutant::AnyHops if is_lock(HOPPING) && header.position > 1 => {
+            header.position = 1;
+            header.write(packet);
+        }
+        CoreMutant::BatchGoesOn if is_lock(&[kind::lock::ACQUIRE]) && header.count > 1 => {
+            unheld_first(switch, &header, packet);
+        }
+        CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::RETENURE]) => {
+            change(mutant, switch, &mut header, packet);
+        }
+        _ => return,
     }
-    if mutant == CoreMutant::AnyEpoch {
-        header.epoch = switch.epoch();
-        header.write(packet);
-        return sign(switch, disk, header.source, Direction::Up, packet);
-    }
-    if (header.service, header.kind) != (service::LOCK, kind::lock::RETENURE) {
-        return;
-    }
+    sign(switch, disk, header.source, Direction::Up, packet);
+}
+
+/// Requests that an agent's node sends back to the switch if it is not the agent.
+const HOPPING: &[u8] = &[kind::lock::ACQUIRE, kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE];
+
+/// A RETENURE as the slot wants it.
+fn change(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet: &mut [u8]) {
     let mut entry = Entry::read(packet, BODY);
     if entry.slot >= switch.slot_count(header.namespace) {
         return;
     }
     let slot = switch.load_slot(header.namespace, entry.slot);
-    if mutant == CoreMutant::AnyTenure {
-        entry.tenure = slot.tenure;
+    match mutant {
+        CoreMutant::AnyAgent if slot.agent != 0 => {
+            header.source = slot.agent;
+            return header.write(packet);
+        }
+        CoreMutant::AnyAgent => return,
+        CoreMutant::AnyTenure => entry.tenure = slot.tenure,
+        _ => {}
     }
     entry.slot_bits = SlotBits { joins: slot.joins, ..SlotBits::from_u16(entry.slot_bits) }.to_u16();
     entry.write(packet, BODY);
-    sign(switch, disk, header.source, Direction::Up, packet);
+}
+
+/// A batch in an order in which nothing stops it.
+fn unheld_first(switch: &SharedSwitch, header: &Header, packet: &mut [u8]) {
+    let count = usize::from(header.count);
+    let mut entries: Vec<Entry> = (0..count).map(|index| Entry::read(packet, entry_at(index))).collect();
+    if entries.iter().any(|entry| entry.slot >= switch.slot_count(header.namespace)) {
+        return;
+    }
+    entries.sort_by_key(|entry| switch.load_slot(header.namespace, entry.slot).state != SlotState::Unheld);
+    for (index, entry) in entries.iter().enumerate() {
+        entry.write(packet, entry_at(index));
+    }
 }
 
 /// [`CoreMutant::CopyForHolder`]: the JOIN's source is its holder.

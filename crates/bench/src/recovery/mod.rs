@@ -12,8 +12,8 @@
 mod locks;
 mod plot;
 mod record;
-mod summary;
-mod switches;
+pub(crate) mod summary;
+pub(crate) mod switches;
 mod timeline;
 
 pub use locks::hold;

@@ -102,10 +102,10 @@ pub struct Timeline {
 }
 
 impl Fault {
-    pub(super) const ALL: [Fault; 6] =
+    pub(crate) const ALL: [Fault; 6] =
         [Fault::Restart, Fault::Failover, Fault::Drain, Fault::Killed, Fault::KilledAway, Fault::Stopped];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Fault::Restart => "switch killed, started again",
             Fault::Failover => "switch killed, standby takes over",

@@ -7,7 +7,7 @@ use crate::figures::put_between;
 use std::fmt;
 
 /// What is looked at of a trial, with its head.
-type Look = (&'static str, fn(&Trial) -> Option<f64>);
+pub(crate) type Look = (&'static str, fn(&Trial) -> Option<f64>);
 
 const OF_SWITCHES: [Look; 5] = [
     ("post taken", |trial| trial.promoted_ms),
@@ -28,16 +28,21 @@ fn is_of_switch(fault: Fault) -> bool {
     matches!(fault, Fault::Restart | Fault::Failover | Fault::Drain)
 }
 
+/// What is looked at of the trials with this fault.
+pub(crate) fn looks(fault: Fault) -> impl Iterator<Item = Look> {
+    if is_of_switch(fault) { &OF_SWITCHES[..] } else { &OF_NODES }.iter().copied()
+}
+
 /// Least, middle and most.
-#[derive(Clone, Copy)]
-pub(super) struct Spread {
-    pub(super) least: f64,
-    pub(super) median: f64,
-    pub(super) most: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) most: f64,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Spread> {
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_unstable_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
         let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
@@ -53,12 +58,12 @@ impl fmt::Display for Spread {
 }
 
 /// Two digits, or what is before the point.
-fn short(ms: f64) -> String {
+pub(crate) fn short(ms: f64) -> String {
     let digits = if ms < 1.0 { 2 } else { usize::from(ms < 10.0) };
     format!("{ms:.digits$}")
 }
 
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
@@ -66,7 +71,7 @@ fn thousands(number: u64) -> String {
 }
 
 impl Recovery {
-    fn locks(&self) -> Vec<u64> {
+    pub(crate) fn locks(&self) -> Vec<u64> {
         let mut locks: Vec<u64> = self.trials.iter().map(|trial| trial.locks).collect();
         locks.sort_unstable();
         locks.dedup();
@@ -74,7 +79,7 @@ impl Recovery {
     }
 
     /// Of all sound trials of a kind.
-    pub(super) fn spread(&self, fault: Fault, locks: u64, look: impl Fn(&Trial) -> Option<f64>) -> Option<Spread> {
+    pub(crate) fn spread(&self, fault: Fault, locks: u64, look: impl Fn(&Trial) -> Option<f64>) -> Option<Spread> {
         let trials = self.trials.iter().filter(|trial| trial.fault == fault && trial.locks == locks);
         Spread::of(trials.filter(|trial| trial.broken.is_none()).filter_map(look).collect())
     }
@@ -85,9 +90,7 @@ impl Recovery {
     }
 
     fn table(&self, fault: Fault) -> String {
-        let looks = if is_of_switch(fault) { &OF_SWITCHES[..] } else { &OF_NODES };
-        let looks: Vec<&Look> = looks
-            .iter()
+        let looks: Vec<Look> = looks(fault)
             .filter(|(_, look)| self.locks().iter().any(|&locks| self.spread(fault, locks, look).is_some()))
             .collect();
         if looks.is_empty() {

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process that ends with this one, and with its owner.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
 }
 
 impl Process {
-    pub(super) fn start(mut command: Command) -> Result<Process, Error> {
+    pub(crate) fn start(mut command: Command) -> Result<Process, Error> {
         // SAFETY: a system call only, between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -35,11 +35,15 @@ impl Process {
         Ok(Process { child })
     }
 
-    pub(super) fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    pub(super) fn signal(&self, signal: libc::c_int) {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: libc::c_int) {
         // SAFETY: a child that has not been waited for keeps its id.
         unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
     }
@@ -58,20 +62,24 @@ impl Drop for Process {
 }
 
 /// A directory that goes with its owner.
-pub(super) struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    pub(super) fn new() -> Result<Directory, Error> {
+    pub(crate) fn new() -> Result<Directory, Error> {
+        Directory::within(&std::env::temp_dir())
+    }
+
+    pub(crate) fn within(place: &Path) -> Result<Directory, Error> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("wayside-recovery-{}-{number}", std::process::id()));
+        let path = place.join(format!("wayside-bench-server-{}-{number}", std::process::id()));
         let made =
             fs::create_dir_all(&path).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o700)));
         made.map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Directory(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -83,7 +91,7 @@ impl Drop for Directory {
 }
 
 /// A real etcd of one member.
-pub(super) struct Etcd {
+pub(crate) struct Etcd {
     _process: Process,
     _directory: Directory,
     pub(super) url: String,
@@ -120,10 +128,10 @@ impl Etcd {
 type Said = Arc<Mutex<Vec<(Instant, String)>>>;
 
 /// A switch in userspace on loopback; it keeps its address and its records when it is started again.
-pub(super) struct Switch {
+pub(crate) struct Switch {
     program: PathBuf,
     directory: Directory,
-    pub(super) address: SocketAddrV4,
+    pub(crate) address: SocketAddrV4,
     etcd: Option<String>,
     /// Level of what it says; at `info` it tells of its phases, and of every slot of a dead node.
     log: &'static str,
@@ -133,7 +141,7 @@ pub(super) struct Switch {
 
 impl Switch {
     /// Started and ready; `etcd`: of the shard that it shares with its standbys.
-    pub(super) fn start(program: &Path, slots: u64, etcd: Option<&Etcd>, log: &'static str) -> Result<Switch, Error> {
+    pub(crate) fn start(program: &Path, slots: u64, etcd: Option<&Etcd>, log: &'static str) -> Result<Switch, Error> {
         let directory = Directory::new()?;
         let config = format!("[[namespace]]\nname = \"default\"\nslots = {slots}\n");
         let file = directory.path().join("switch.toml");
@@ -181,6 +189,11 @@ impl Switch {
         Ok(())
     }
 
+    /// Its process, while it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
     /// kill -9: what it remembers is gone.
     pub(super) fn kill(&mut self) {
         self.process = None;
@@ -213,7 +226,7 @@ impl Switch {
 }
 
 /// A command of ours without what this process's environment says to Wayside.
-pub(super) fn without_settings(command: &mut Command) -> &mut Command {
+pub(crate) fn without_settings(command: &mut Command) -> &mut Command {
     for (variable, _) in std::env::vars_os() {
         if variable.as_encoded_bytes().starts_with(b"WAYSIDE_") {
             command.env_remove(variable);
@@ -223,7 +236,7 @@ pub(super) fn without_settings(command: &mut Command) -> &mut Command {
 }
 
 /// Waits until this is so.
-pub(super) fn await_that(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) -> Result<(), Error> {
+pub(crate) fn await_that(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) -> Result<(), Error> {
     let began = Instant::now();
     while !is_so() {
         if began.elapsed() > patience {

@@ -313,7 +313,7 @@ pub fn counter_names() -> Vec<&'static str> {
 }
 
 /// Counters that no packet reaches. Nothing is dropped for no reason; what is handed up is the XDP program's affair
-/// (`frames.rs`); the last four are the chain service's, whose packets are dropped as of an unknown service.
+/// (`frames.rs`).
 pub const UNREACHED: [&str; 3] = ["none", "handed_up", "handed_up_lost"];
 
 /// The native build.

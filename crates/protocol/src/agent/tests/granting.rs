@@ -291,3 +291,16 @@ fn a_downgraded_hold_lets_readers_in_and_a_hold_that_is_none_cannot_be() {
     assert_eq!(kinds, [(kind::lock::GRANT, 2), (kind::lock::GRANT, 3), (kind::lock::RETENURE, 0)]);
     assert_eq!(said[0].entries[0].flags, 0);
 }
+
+/// The first holder's name is the slot's one name, for the switch as well: a second request of it needs no renewal.
+#[test]
+fn the_first_grant_says_which_name_the_slot_is_of() {
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.granted_with(party(ME, 1, OTHER, SHARED), true);
+    assert_eq!(scene.holding(), [(ME, 1)]);
+    scene.acquire(party(2, 20, OTHER, SHARED));
+    assert_eq!(scene.said()[0].kind, kind::lock::GRANT);
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.granted_with(party(ME, 1, OTHER, SHARED), false);
+    assert!(scene.holding().is_empty() && !scene.agent.is_usable(), "it does not wait any more: only doubt is left");
+}

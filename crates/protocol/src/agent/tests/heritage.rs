@@ -180,3 +180,107 @@ fn a_claimed_agent_knows_joins_by_the_tenure_before() {
     scene.with(|agent, desk| agent.on_acquire(party(3, 30, NAME, SHARED), told, desk));
     assert!(scene.agent.joins.complete(), "what the switch says now is of this tenure");
 }
+
+#[test]
+fn a_census_ends_the_wait_for_a_gap_and_for_other_waiters() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 2, [party(2, 20, NAME, EXCLUSIVE)].into_iter());
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    scene.agent.gap_due = Some(now);
+    scene.agent.suspend();
+    assert!(scene.agent.late.is_empty() && scene.agent.heir_is_complete());
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30)]);
+    scene.agent.joins.expected = 1;
+    scene.tick(0);
+    scene.is_silent();
+}
+
+#[test]
+fn a_gap_that_has_closed_meanwhile_is_not_told() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.agent.gap_due = Some(scene.now);
+    scene.tick(0);
+    scene.is_silent();
+    assert_eq!(scene.agent.gap_due, None);
+}
+
+/// An agent that the controller has named, with these holders, after a census.
+fn adopted(holders: &[Party], joins: u16) -> Scene {
+    let mut scene = Scene::new(SlotState::Managed);
+    scene.agent.suspend();
+    scene.agent.prepare_adoption(9, NEXT, bits(SlotState::Managed, joins));
+    holders.iter().for_each(|holder| scene.agent.adopt_holder(9, *holder));
+    scene
+}
+
+/// Where nobody waits for it, it has time to ask the switch whether it is the agent.
+#[test]
+fn an_adopted_agent_has_time_while_somebody_holds_and_nobody_waits() {
+    let holder = party(2, 20, NAME, SHARED);
+    let mut scene = adopted(&[holder], 0);
+    assert!(scene.with(Agent::resume));
+    scene.is_silent();
+    assert!(!scene.agent.is_usable(), "the switch has not confirmed it");
+    assert_eq!(scene.agent.stamp, NEXT);
+    assert!(!scene.with(Agent::resume), "it was adopted once");
+    scene.with(Agent::confirm);
+    assert_eq!(scene.one().bits().state, SlotState::Managed);
+
+    let mut scene = adopted(&[], 0);
+    assert!(!scene.with(Agent::resume));
+    assert_eq!(scene.one().bits().state, SlotState::Unheld, "nobody holds: it frees");
+
+    let mut scene = adopted(&[holder], 0);
+    scene.agent.queue.push_back(party(3, 30, NAME, EXCLUSIVE));
+    assert!(!scene.with(Agent::resume));
+    assert_eq!(scene.one().kind, kind::lock::RETENURE, "somebody waits");
+
+    let mut scene = adopted(&[holder], 1);
+    assert!(!scene.with(Agent::resume));
+    scene.is_silent();
+    assert_eq!(scene.agent.due(), scene.now + scene.config.gap_us, "a join is unknown");
+
+    let mut scene = adopted(&[holder], 0);
+    scene.dead.note(2, 1);
+    assert!(!scene.with(Agent::resume));
+    assert_eq!(scene.one().bits().state, SlotState::Unheld, "the holder died before the census was over");
+}
+
+#[test]
+fn a_confirmed_agent_does_not_ask_again() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
+    scene.with(Agent::confirm);
+    scene.is_silent();
+    assert_eq!(scene.agent.reminder, None, "it has nothing to do");
+}
+
+/// Agents are put away and taken again for another slot: of the former one nothing is left but memory.
+#[test]
+fn a_used_agent_begins_anew() {
+    let mut scene = Scene::held(SlotState::Open, party(2, 20, NAME, SHARED));
+    let now = scene.now;
+    scene.release(5, 50);
+    scene.agent.inherit(now, 4, 2, [party(2, 21, NAME, EXCLUSIVE)].into_iter());
+    scene.acquire(party(3, 30, NAME, SHARED));
+    scene.agent.late.push_back(party(6, 60, NAME, SHARED));
+    scene.said();
+    scene.agent.prepare_adoption(9, NEXT, bits(SlotState::Managed, 3));
+    scene.agent.holders.push(party(2, 20, NAME, SHARED));
+    scene.with(|agent, desk| agent.start(Change::Free, desk));
+    scene.agent.suspended = true;
+    scene.agent.confirmed = false;
+    scene.agent.gap_due = Some(now);
+    scene.agent.reminder = Some((now, 1));
+    scene.agent.sequence = 9;
+    scene.agent.joins.learn(3);
+    scene.agent.reset(SLOT + 1, NEXT, bits(SlotState::Managed, 0));
+    assert!(scene.agent.is_usable() && !scene.agent.is_open() && scene.agent.tryable);
+    assert!(scene.holding().is_empty() && scene.waiting().is_empty() && scene.agent.retired.is_empty());
+    assert!(scene.agent.heir_is_complete() && !scene.agent.inherited_at(STAMP));
+    assert_eq!(scene.agent.adoption_stamp(), None);
+    assert_eq!(scene.agent.due(), Time(u64::MAX), "nothing is to come");
+    assert_eq!((scene.agent.slot, scene.agent.stamp, scene.agent.joins_stamp), (SLOT + 1, NEXT, NEXT));
+    assert_eq!(scene.agent.sequence, 0);
+    assert!(scene.agent.joins.complete());
+}

@@ -1,0 +1,137 @@
+//! What `wayside-bench` is called with.
+
+use std::path::PathBuf;
+
+pub(crate) const USAGE: &str = "\
+usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
+       wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
+       wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --figures FILE
+
+  --seconds N                how long to measure all in all; 75 without it
+  --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
+  --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
+  --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: twenty minutes
+  --short                    with 10,000 locks, or 16 clients, once: within half a minute
+  --locks N                  with so many locks alone; given several times, with each
+  --workload NAME            with this workload alone; given several times, with each; locks are taken in order
+  --service NAME             with this service alone; given several times, with each
+  --clients N                so many, in all workloads
+  --rounds N                 so often; five times without it
+  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery|services>.json, with its
+                             drawings or its page
+  --figures FILE             put the figures of such a report into the page that has them; measures nothing";
+
+/// Which measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Echoes,
+    Recovery,
+    Services,
+}
+
+pub(crate) struct Arguments {
+    pub(crate) what: What,
+    pub(crate) seconds: u64,
+    pub(crate) hold_latency: bool,
+    pub(crate) short: bool,
+    pub(crate) locks: Vec<u64>,
+    pub(crate) workloads: Vec<String>,
+    pub(crate) services: Vec<String>,
+    pub(crate) clients: Option<usize>,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) record: bool,
+    pub(crate) figures: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// None: they make no sense.
+    pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+        let mut arguments = Arguments {
+            what: What::Echoes,
+            seconds: 75,
+            hold_latency: true,
+            short: false,
+            locks: Vec::new(),
+            workloads: Vec::new(),
+            services: Vec::new(),
+            clients: None,
+            rounds: None,
+            record: false,
+            figures: None,
+        };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--seconds" => arguments.seconds = words.next()?.parse().ok().filter(|&seconds| seconds > 0)?,
+                "--idle-latency" => {
+                    arguments.hold_latency = match words.next()?.as_str() {
+                        "held" => true,
+                        "free" => false,
+                        _ => return None,
+                    }
+                }
+                "--recovery" if arguments.what == What::Echoes => arguments.what = What::Recovery,
+                "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
+                "--short" => arguments.short = true,
+                "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
+                "--workload" => arguments.workloads.push(words.next()?),
+                "--service" => arguments.services.push(words.next()?),
+                "--clients" => arguments.clients = Some(words.next()?.parse().ok().filter(|&clients| clients > 0)?),
+                "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
+                "--record" => arguments.record = true,
+                "--figures" => arguments.figures = Some(words.next()?.into()),
+                _ => return None,
+            }
+        }
+        arguments.makes_sense().then_some(arguments)
+    }
+
+    /// Whether everything that was said belongs to what is measured.
+    fn makes_sense(&self) -> bool {
+        let of_recovery = !self.locks.is_empty();
+        let of_services = !self.workloads.is_empty() || !self.services.is_empty() || self.clients.is_some();
+        let of_both = self.short || self.rounds.is_some();
+        match self.what {
+            What::Echoes => !of_recovery && !of_services && !of_both,
+            What::Recovery => !(of_services || self.short && of_recovery),
+            What::Services => !of_recovery,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let read = |line: &str| Arguments::read(line.split_whitespace().map(str::to_owned));
+        let given = read("--seconds 5 --idle-latency free --record").unwrap();
+        assert_eq!((given.seconds, given.hold_latency, given.record), (5, false, true));
+        let given = read("--recovery --locks 5 --locks 6 --rounds 2").unwrap();
+        assert_eq!((given.what, given.short, given.rounds), (What::Recovery, false, Some(2)));
+        assert_eq!(given.locks, [5, 6]);
+        let given = read("--services --workload tatp --service redis --service etcd --clients 8").unwrap();
+        assert_eq!((given.what, given.workloads.len(), given.services.len()), (What::Services, 1, 2));
+        assert_eq!(given.clients, Some(8));
+        for line in [
+            "--seconds",
+            "--seconds 0",
+            "--seconds x",
+            "--idle-latency maybe",
+            "--figures",
+            "--unknown",
+            "quick",
+            "--short",
+            "--recovery --locks 0",
+            "--recovery --short --locks 5",
+            "--recovery --services",
+            "--services --locks 5",
+            "--services --clients 0",
+            "--recovery --workload tatp",
+            "--workload tatp",
+        ] {
+            assert!(read(line).is_none(), "{line:?}");
+        }
+    }
+}

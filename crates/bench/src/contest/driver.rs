@@ -1,0 +1,470 @@
+//! Runs a workload's transactions over a lock service: a thread for each node, its clients as tasks on it, each of them
+//! one transaction after the other. The service is checked all the while (`witness.rs`).
+//!
+//! A transaction acquires its locks one by one, works for the workload's execution time, and gives all back; where the
+//! workload has a time-out, one that has not all locks by then gives back what it has and tries again a little later.
+//! Grants and transactions count if they end within the measured time.
+
+use super::cost;
+use super::service::{Grant, LockService, Refusal};
+use super::witness::Witness;
+use crate::Error;
+use crate::workloads::{Transaction, Workload};
+use futures_util::future::try_join_all;
+use hdrhistogram::Histogram;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use wayside_client::Mode;
+
+/// Longer than anything takes that works. Who waits longer for a lock waits in vain: the run has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// An aborted transaction tries again after up to so many milliseconds.
+const BACKOFF_MS: u64 = 2;
+/// Of the throughput over time.
+pub(super) const BIN: Duration = Duration::from_millis(20);
+
+/// What to run, and how.
+pub(super) struct Course<'w> {
+    pub(super) workload: &'w dyn Workload,
+    pub(super) execution: Duration,
+    /// After how long a transaction is aborted.
+    pub(super) abort: Option<Duration>,
+    /// Locks are acquired in the order of their numbers, so that nobody can wait in a circle; otherwise in the
+    /// program's.
+    pub(super) is_sorted: bool,
+    pub(super) nodes: usize,
+    /// Of all nodes.
+    pub(super) clients: usize,
+    pub(super) seed: u64,
+    pub(super) warm_up: Duration,
+    pub(super) measured: Duration,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    /// From asking for a lock until it was granted: nanoseconds.
+    pub(super) grants: Histogram<u64>,
+    /// From a transaction's first request until all was given back, with what was aborted before: nanoseconds.
+    pub(super) transactions: Histogram<u64>,
+    pub(super) aborts: u64,
+    /// Grants in each [`BIN`].
+    pub(super) timeline: Vec<u32>,
+    pub(super) measured: Duration,
+    pub(super) overlaps: u64,
+    pub(super) stale_tokens: u64,
+    /// Processor time of the clients' process.
+    pub(super) client_cpu: Duration,
+    /// Of the servers'.
+    pub(super) server_cpu: Duration,
+}
+
+/// A thread's place among the nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) index: usize,
+    pub(super) clients: usize,
+}
+
+const CONNECTING: u8 = 0;
+const WARMING: u8 = 1;
+const MEASURING: u8 = 2;
+const OVER: u8 = 3;
+
+/// What all threads of a run share.
+struct Shared<'c, 'w> {
+    course: &'c Course<'w>,
+    witness: Witness,
+    phase: AtomicU8,
+    connected: AtomicUsize,
+    /// When clients began.
+    began: OnceLock<Instant>,
+    /// When what counts began.
+    counted: OnceLock<Instant>,
+    failure: Mutex<Option<Error>>,
+}
+
+impl Shared<'_, '_> {
+    fn is_in(&self, phase: u8) -> bool {
+        self.phase.load(SeqCst) == phase
+    }
+
+    /// The first failure is kept; everybody ends.
+    fn fail(&self, why: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        self.phase.store(OVER, SeqCst);
+    }
+}
+
+/// What one node's clients saw.
+struct Tally {
+    grants: Histogram<u64>,
+    transactions: Histogram<u64>,
+    aborts: u64,
+    timeline: Vec<u32>,
+}
+
+impl Tally {
+    fn new(measured: Duration) -> Tally {
+        // Two digits at least, up to the longest wait.
+        let empty = || Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64, 2).expect("bounds that fit");
+        let bins = measured.as_nanos().div_ceil(BIN.as_nanos()) as usize;
+        Tally { grants: empty(), transactions: empty(), aborts: 0, timeline: vec![0; bins] }
+    }
+}
+
+fn nanos(since: Instant) -> u64 {
+    since.elapsed().as_nanos() as u64
+}
+
+/// Runs it. `enter` brings a node's thread to its place, `connect` its clients to the service; `servers` are the service's
+/// processes.
+///
+/// # Errors
+/// If the service fails. That it breaks its promise is in the outcome.
+pub(super) fn drive<S: LockService>(
+    course: &Course<'_>,
+    servers: &[u32],
+    enter: impl Fn(Node) + Sync,
+    connect: impl AsyncFn(Node) -> Result<S, Error> + Sync,
+) -> Result<Outcome, Error> {
+    let shared = Shared {
+        course,
+        witness: Witness::new(),
+        phase: CONNECTING.into(),
+        connected: 0.into(),
+        began: OnceLock::new(),
+        counted: OnceLock::new(),
+        failure: Mutex::new(None),
+    };
+    let (tallies, cpu) = thread::scope(|scope| {
+        let nodes: Vec<_> = (0..course.nodes)
+            .map(|index| {
+                // Clients that do not divide evenly are the first nodes'.
+                let clients = course.clients / course.nodes + usize::from(index < course.clients % course.nodes);
+                let node = Node { index, clients };
+                let (shared, enter, connect) = (&shared, &enter, &connect);
+                scope.spawn(move || {
+                    enter(node);
+                    run_node(shared, node, connect)
+                })
+            })
+            .collect();
+        let cpu = lead(&shared, servers);
+        let tallies: Vec<Tally> = nodes
+            .into_iter()
+            .filter_map(|node| match node.join() {
+                Ok(tally) => Some(tally),
+                Err(_) => {
+                    shared.fail("a node's thread panicked".into());
+                    None
+                }
+            })
+            .collect();
+        (tallies, cpu)
+    });
+    if let Some(why) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(why);
+    }
+    let mut all = Tally::new(course.measured);
+    for tally in tallies {
+        all.grants += tally.grants;
+        all.transactions += tally.transactions;
+        all.aborts += tally.aborts;
+        all.timeline.iter_mut().zip(&tally.timeline).for_each(|(sum, one)| *sum += one);
+    }
+    let (measured, client_cpu, server_cpu) = cpu;
+    Ok(Outcome {
+        grants: all.grants,
+        transactions: all.transactions,
+        aborts: all.aborts,
+        timeline: all.timeline,
+        measured,
+        overlaps: shared.witness.overlaps(),
+        stale_tokens: shared.witness.stale_tokens(),
+        client_cpu,
+        server_cpu,
+    })
+}
+
+/// Leads from phase to phase; how long it was measured, and the processor time of clients and servers meanwhile.
+fn lead(shared: &Shared<'_, '_>, servers: &[u32]) -> (Duration, Duration, Duration) {
+    let course = shared.course;
+    let began = Instant::now();
+    while shared.connected.load(SeqCst) < course.nodes && !shared.is_in(OVER) {
+        if began.elapsed() > PATIENCE {
+            shared.fail("the service does not take all clients".into());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    if shared.is_in(OVER) {
+        return Default::default();
+    }
+    shared.began.get_or_init(Instant::now);
+    // A failure may have ended it meanwhile, and stays.
+    let go_on = |from, to| shared.phase.compare_exchange(from, to, SeqCst, SeqCst).is_ok();
+    go_on(CONNECTING, WARMING);
+    thread::sleep(course.warm_up);
+    let before = (cost::own(), cost::of_processes(servers));
+    let counted = *shared.counted.get_or_init(Instant::now);
+    go_on(WARMING, MEASURING);
+    thread::sleep(course.measured);
+    go_on(MEASURING, OVER);
+    let measured = counted.elapsed();
+    (measured, cost::own() - before.0, cost::of_processes(servers).saturating_sub(before.1))
+}
+
+fn run_node<S: LockService>(
+    shared: &Shared<'_, '_>,
+    node: Node,
+    connect: &impl AsyncFn(Node) -> Result<S, Error>,
+) -> Tally {
+    let tally = RefCell::new(Tally::new(shared.course.measured));
+    let outcome = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = outcome.map_err(|error| error.to_string()).and_then(|runtime| -> Result<Vec<()>, Error> {
+        let done = runtime.block_on(async {
+            let service = connect(node).await?;
+            shared.connected.fetch_add(1, SeqCst);
+            while shared.is_in(CONNECTING) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let clients = (0..node.clients).map(|client| run_client(shared, node, client, &service, &tally));
+            try_join_all(clients).await
+        });
+        // What libraries still have under way, such as deletions in the background, is done in a moment.
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        done
+    });
+    if let Err(why) = outcome {
+        shared.fail(why);
+    }
+    tally.into_inner()
+}
+
+/// One client: a transaction after the other, to the end of the run.
+async fn run_client<S: LockService>(
+    shared: &Shared<'_, '_>,
+    node: Node,
+    client: usize,
+    service: &S,
+    tally: &RefCell<Tally>,
+) -> Result<(), Error> {
+    let course = shared.course;
+    // Clients are dealt out to the nodes in turn.
+    let number = (client * course.nodes + node.index) as u64;
+    let mut generator = course.workload.generator(course.seed, number);
+    let mut pause = ChaCha8Rng::seed_from_u64(number);
+    let mut transaction = Transaction::empty();
+    let mut held = Vec::with_capacity(32);
+    while !shared.is_in(OVER) {
+        let began = Instant::now();
+        generator.next(shared.began.get().map_or(Duration::ZERO, Instant::elapsed), &mut transaction);
+        if course.is_sorted {
+            transaction.requests.sort_unstable_by_key(|request| request.lock);
+        }
+        loop {
+            let attempt = Attempt { shared, client, service, tally };
+            let has_all = attempt.acquire(&transaction, &mut held).await?;
+            if has_all {
+                work(course.execution);
+            }
+            attempt.give_back(&mut held).await?;
+            if has_all {
+                break;
+            }
+            if shared.is_in(MEASURING) {
+                tally.borrow_mut().aborts += 1;
+            }
+            if shared.is_in(OVER) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(pause.random_range(0..=BACKOFF_MS))).await;
+        }
+        if shared.is_in(MEASURING) {
+            tally.borrow_mut().transactions.saturating_record(nanos(began));
+        }
+    }
+    Ok(())
+}
+
+/// What a transaction does with its locks: its own work keeps a processor busy, as in a database in memory.
+fn work(execution: Duration) {
+    if execution.is_zero() {
+        return;
+    }
+    let until = Instant::now() + execution;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// One attempt at a transaction.
+struct Attempt<'a, 'c, 'w, S> {
+    shared: &'a Shared<'c, 'w>,
+    client: usize,
+    service: &'a S,
+    tally: &'a RefCell<Tally>,
+}
+
+impl<S: LockService> Attempt<'_, '_, '_, S> {
+    /// Whether all locks are held, in time.
+    async fn acquire(&self, transaction: &Transaction, held: &mut Vec<(u64, Mode, S::Held)>) -> Result<bool, Error> {
+        let began = Instant::now();
+        let abort = self.shared.course.abort;
+        let until = began + abort.unwrap_or(PATIENCE);
+        for request in &transaction.requests {
+            let asked = Instant::now();
+            match self.service.acquire(self.client, request.lock, request.mode, until).await {
+                Ok(Grant { held: lock, token }) => {
+                    self.shared.witness.enter(request.lock, request.mode, token);
+                    held.push((request.lock, request.mode, lock));
+                    self.granted(asked);
+                }
+                Err(Refusal::TimedOut) if abort.is_some() => return Ok(false),
+                Err(Refusal::TimedOut) => {
+                    return Err(format!("lock {} was not granted within {PATIENCE:?}", request.lock));
+                }
+                Err(Refusal::Failed(why)) => return Err(why),
+            }
+        }
+        Ok(abort.is_none() || Instant::now() < until)
+    }
+
+    fn granted(&self, asked: Instant) {
+        if !self.shared.is_in(MEASURING) {
+            return;
+        }
+        let mut tally = self.tally.borrow_mut();
+        tally.grants.saturating_record(nanos(asked));
+        let counted = self.shared.counted.get().map_or(Duration::ZERO, Instant::elapsed);
+        let bin = (counted.as_nanos() / BIN.as_nanos()) as usize;
+        if let Some(bin) = tally.timeline.get_mut(bin) {
+            *bin += 1;
+        }
+    }
+
+    /// The last lock first.
+    async fn give_back(&self, held: &mut Vec<(u64, Mode, S::Held)>) -> Result<(), Error> {
+        while let Some((lock, mode, one)) = held.pop() {
+            self.shared.witness.leave(lock, mode);
+            self.service.release(self.client, one).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::named;
+    use std::collections::HashMap;
+    use std::rc::Rc;
+    use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+    /// A lock service of this process: right, or one that lets in everybody one time in a hundred.
+    struct Local {
+        locks: RefCell<HashMap<u64, std::sync::Arc<RwLock<u64>>>>,
+        grants: RefCell<u64>,
+        is_right: bool,
+    }
+
+    #[allow(dead_code, reason = "held, not looked at")]
+    enum Held {
+        Read(OwnedRwLockReadGuard<u64>),
+        Write(OwnedRwLockWriteGuard<u64>),
+        Nothing,
+    }
+
+    impl LockService for Rc<Local> {
+        type Held = Held;
+
+        async fn acquire(&self, _: usize, lock: u64, mode: Mode, until: Instant) -> Result<Grant<Held>, Refusal> {
+            *self.grants.borrow_mut() += 1;
+            if !self.is_right && self.grants.borrow().is_multiple_of(100) {
+                return Ok(Grant { held: Held::Nothing, token: None });
+            }
+            let lock = self.locks.borrow_mut().entry(lock).or_default().clone();
+            let waited = async {
+                match mode {
+                    Mode::Shared => (Held::Read(lock.read_owned().await), None),
+                    Mode::Exclusive => {
+                        let mut guard = lock.write_owned().await;
+                        *guard += 1;
+                        let token = *guard;
+                        (Held::Write(guard), Some(token))
+                    }
+                }
+            };
+            let waited = tokio::time::timeout_at(until.into(), waited).await;
+            tokio::task::yield_now().await;
+            waited.map(|(held, token)| Grant { held, token }).map_err(|_| Refusal::TimedOut)
+        }
+
+        async fn release(&self, _: usize, _: Held) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    fn run(name: &str, is_sorted: bool, is_right: bool) -> Result<Outcome, Error> {
+        let named = named(name).unwrap();
+        let workload = named.build();
+        let course = Course {
+            workload: &*workload,
+            execution: named.execution,
+            abort: if is_sorted { None } else { named.abort },
+            is_sorted,
+            nodes: 1,
+            clients: 40,
+            seed: 1,
+            warm_up: Duration::from_millis(20),
+            measured: Duration::from_millis(200),
+        };
+        let local = || Rc::new(Local { locks: RefCell::default(), grants: RefCell::default(), is_right });
+        drive(&course, &[], |_| {}, async |_| Ok(local()))
+    }
+
+    #[test]
+    fn a_service_that_keeps_its_promise_passes_and_is_counted() {
+        // Few enough warehouses for everybody to wait for everybody; unsorted, transactions wait in circles and abort.
+        for (name, is_sorted) in [("exclusive-500", true), ("tpcc-high", true), ("tpcc-high", false)] {
+            let outcome = run(name, is_sorted, true).unwrap();
+            assert_eq!((outcome.overlaps, outcome.stale_tokens), (0, 0), "{name}");
+            assert!(outcome.transactions.len() > 10, "{name}: {}", outcome.transactions.len());
+            assert!(outcome.grants.len() >= outcome.transactions.len(), "{name}");
+            let in_bins: u64 = outcome.timeline.iter().map(|&count| u64::from(count)).sum();
+            assert!(in_bins > outcome.grants.len() * 9 / 10 && in_bins <= outcome.grants.len(), "{name}");
+            assert_eq!(outcome.aborts > 0, !is_sorted, "{name}, sorted: {is_sorted}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_lets_two_in_is_noticed() {
+        assert!(run("exclusive-500", true, false).unwrap().overlaps > 0);
+    }
+
+    #[test]
+    fn a_service_that_fails_fails_the_run() {
+        let named = named("exclusive-500").unwrap();
+        let workload = named.build();
+        let course = Course {
+            workload: &*workload,
+            execution: Duration::ZERO,
+            abort: None,
+            is_sorted: true,
+            nodes: 2,
+            clients: 4,
+            seed: 1,
+            warm_up: Duration::from_secs(1),
+            measured: Duration::from_secs(20),
+        };
+        let began = Instant::now();
+        let connect = async |node: Node| -> Result<Rc<Local>, Error> { Err(format!("node {} is refused", node.index)) };
+        let outcome = drive(&course, &[], |_| {}, connect);
+        assert!(outcome.is_err_and(|why| why.contains("is refused")));
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not wait for the end");
+    }
+}

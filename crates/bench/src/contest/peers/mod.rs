@@ -1,0 +1,104 @@
+//! Lock services: each a real server, started by the measurement and ended with it, and its users' client.
+//!
+//! * `wayside.rs`: in userspace, and at the hook where that was built in.
+//! * With the feature `peers`: `redis.rs` (and RedLock over several), `etcd.rs`, `zookeeper.rs`, `postgres.rs`.
+
+#[cfg(feature = "peers")]
+mod etcd;
+#[cfg(feature = "peers")]
+mod postgres;
+#[cfg(feature = "peers")]
+mod redis;
+#[cfg(feature = "peers")]
+mod server;
+mod wayside;
+#[cfg(feature = "peers")]
+mod zookeeper;
+
+use super::driver::{Course, Outcome};
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What a reader has to know of a service before its figures are compared with another's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// As on the command line.
+    pub name: String,
+    /// Program and version.
+    pub version: String,
+    /// Client library, and how a lock is taken with it.
+    pub client: String,
+    /// How clients reach it.
+    pub endpoint: String,
+    /// Servers that decide together.
+    pub members: u32,
+    /// What outlives a crash of the server, and when it is written.
+    pub durability: String,
+    /// What goes together.
+    pub batching: String,
+    /// Whether shared requests are shared, and how a client waits.
+    pub modes: String,
+}
+
+/// A service that runs.
+pub(super) trait Contestant {
+    fn about(&self) -> &About;
+
+    /// Connects new clients, and runs this.
+    fn run(&self, course: &Course<'_>) -> Result<Outcome, Error>;
+}
+
+/// What becomes of a service that is asked for.
+pub(super) enum Entry {
+    Runs(Box<dyn Contestant>),
+    /// And why.
+    LeftOut(String),
+}
+
+type Start = fn(&Conditions<'_>) -> Result<Entry, Error>;
+
+/// What a service is started for.
+pub(super) struct Conditions<'c> {
+    /// The binary `wayside`.
+    pub(super) wayside: &'c Path,
+    pub(super) nodes: usize,
+    pub(super) clients: usize,
+}
+
+/// Every service by its name, and how it is started.
+const ALL: &[(&str, Start)] = &[
+    ("wayside-userspace", wayside::userspace),
+    ("wayside-userspace-threads", wayside::userspace_threads),
+    ("wayside-hook", wayside::hook),
+    ("wayside-hook-threads", wayside::hook_threads),
+    #[cfg(feature = "peers")]
+    ("redis", redis::single),
+    #[cfg(feature = "peers")]
+    ("redlock-1", redis::redlock_of_one),
+    #[cfg(feature = "peers")]
+    ("redlock-3", redis::redlock_of_three),
+    #[cfg(feature = "peers")]
+    ("etcd", etcd::durable),
+    #[cfg(feature = "peers")]
+    ("etcd-v3lock", etcd::lock_service),
+    #[cfg(feature = "peers")]
+    ("etcd-memory", etcd::in_memory),
+    #[cfg(feature = "peers")]
+    ("zookeeper", zookeeper::durable),
+    #[cfg(feature = "peers")]
+    ("zookeeper-memory", zookeeper::in_memory),
+    #[cfg(feature = "peers")]
+    ("postgresql", postgres::advisory),
+];
+
+/// Names of the services that this program can start.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+/// Starts one, which has a name of [`names`].
+pub(super) fn start(name: &str, conditions: &Conditions<'_>) -> Result<Entry, Error> {
+    let (_, start) = ALL.iter().find(|(known, _)| *known == name).ok_or_else(|| format!("no service {name:?}"))?;
+    start(conditions)
+}

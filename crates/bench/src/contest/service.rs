@@ -1,0 +1,41 @@
+//! What a lock service is to a client of the measurement.
+
+use crate::Error;
+use std::time::Instant;
+use wayside_client::Mode;
+
+/// Why there is no lock.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Not in time.
+    TimedOut,
+    /// The service does not work.
+    Failed(Error),
+}
+
+/// A lock that is held.
+pub(super) struct Grant<H> {
+    pub(super) held: H,
+    /// A number that rises with every exclusive grant of the lock, where the service has one.
+    pub(super) token: Option<u64>,
+}
+
+/// One node's way to a lock service, for all of its clients: tasks of one thread.
+pub(super) trait LockService {
+    /// What a client keeps of a lock, to give it back.
+    type Held;
+
+    /// Waits for a lock, until then at most. `client`: which of this node's, from 0.
+    async fn acquire(&self, client: usize, lock: u64, mode: Mode, until: Instant)
+    -> Result<Grant<Self::Held>, Refusal>;
+
+    /// Gives a lock back; done when the service's own library says so.
+    async fn release(&self, client: usize, held: Self::Held) -> Result<(), Error>;
+}
+
+impl Refusal {
+    /// What a library says.
+    pub(super) fn failed(error: impl ToString) -> Refusal {
+        Refusal::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,183 @@
+//! A record as people read it: a table for each workload, on a terminal and in the documentation.
+
+use super::record::{Contest, Played, Run};
+use crate::Error;
+use crate::figures::put_between;
+use crate::recovery::summary::{Spread, short, thousands};
+use std::fmt;
+
+/// What is looked at of a run, with its head.
+type Look = (&'static str, fn(&Run) -> Option<f64>);
+
+pub(super) const COLUMNS: [Look; 6] = [
+    ("locks/s", Run::grants_a_second),
+    ("grant p50, us", |run| run.grant_us(0.5)),
+    ("grant p99, us", |run| run.grant_us(0.99)),
+    ("transaction p50, us", |run| run.transaction_us(0.5)),
+    ("transactions/s", Run::transactions_a_second),
+    ("CPU us/lock", Run::cpu_us),
+];
+
+impl Played {
+    /// Its name, and how it was run.
+    pub(super) fn title(&self) -> String {
+        let order = match self.abort_ms {
+            Some(ms) => format!(", aborted after {ms} ms"),
+            None => String::new(),
+        };
+        format!("{}, {} clients{order}", self.workload, self.clients)
+    }
+
+    /// What it is, and how this differs from the paper.
+    pub(super) fn conditions(&self) -> String {
+        let order = if self.is_sorted { "locks in order" } else { "locks in the program's order" };
+        let execution = match self.execution_us {
+            0 => String::new(),
+            us => format!(", {us} us of work under them"),
+        };
+        let locks = thousands(self.locks);
+        format!("{}: {locks} locks; {order}{execution}; clients in the paper: {}", self.about, self.clients_of_paper)
+    }
+}
+
+impl Contest {
+    /// A service's cells in [`COLUMNS`], and what was aborted; None: it has no run that counts.
+    pub(super) fn cells(&self, played: usize, service: &str) -> Option<Vec<String>> {
+        let mut cells = Vec::new();
+        for (_, look) in COLUMNS {
+            cells.push(figure(self.spread(played, service, look)?));
+        }
+        if self.played[played].abort_ms.is_some() {
+            let aborted = self.spread(played, service, |run| run.aborted().map(|part| 100.0 * part))?;
+            cells.push(format!("{aborted} %"));
+        }
+        Some(cells)
+    }
+
+    /// Heads of the cells.
+    pub(super) fn heads(&self, played: usize) -> Vec<&'static str> {
+        let aborted = self.played[played].abort_ms.map(|_| "aborted");
+        COLUMNS.iter().map(|(head, _)| *head).chain(aborted).collect()
+    }
+
+    fn table(&self, played: usize) -> String {
+        let heads = self.heads(played);
+        let mut text = format!("| {} | {} |\n", self.played[played].title(), heads.join(" | "));
+        text += &format!("|{}\n", " --- |".repeat(heads.len() + 1));
+        for service in &self.services {
+            let name = &service.name;
+            match self.cells(played, name) {
+                Some(cells) => text += &format!("| {name} | {} |\n", cells.join(" | ")),
+                None => text += &format!("| {name} | failed |{}\n", " |".repeat(heads.len() - 1)),
+            }
+        }
+        text + "\n"
+    }
+
+    fn services_table(&self) -> String {
+        let mut text = String::from(
+            "| service | version | client | endpoint | members | durable | batching | modes and waiting |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        );
+        for one in &self.services {
+            text += &format!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                one.name, one.version, one.client, one.endpoint, one.members, one.durability, one.batching, one.modes
+            );
+        }
+        text + "\n"
+    }
+
+    /// Under what it was measured, in a sentence.
+    pub(super) fn circumstances(&self) -> String {
+        let machine = &self.machine;
+        format!(
+            "{}, {} cores that clients and servers share, nothing bound to a core; Linux {}; commit {}, {}; load {} \
+             before and {} after; {} rounds, {:.0} s in all; seed {}, {} nodes with a thread each",
+            machine.processor,
+            machine.cores,
+            machine.kernel,
+            machine.commit,
+            machine.date,
+            machine.load_before,
+            self.load_after,
+            self.rounds,
+            self.seconds,
+            self.seed,
+            self.nodes,
+        )
+    }
+}
+
+/// Median, and least to most; thousands from ten of them on.
+fn figure(spread: Spread) -> String {
+    let one = |value: f64| if value >= 10_000.0 { format!("{:.0} k", value / 1e3) } else { short(value) };
+    if spread.least == spread.most {
+        return one(spread.median);
+    }
+    format!("{} ({} to {})", one(spread.median), one(spread.least), one(spread.most))
+}
+
+/// The page with the figures of `contest`, which is kept as `record`, in the place of those before.
+///
+/// # Errors
+/// If it has no place for them.
+pub fn put_contest(page: &str, contest: &Contest, record: &str) -> Result<String, Error> {
+    let mut text = format!(
+        "`{}`: {}. Medians, and in brackets the least and the most of the rounds. Every run: [{record}](../{record}).\n\n",
+        contest.machine.command,
+        contest.circumstances(),
+    );
+    text += &contest.services_table();
+    for (index, played) in contest.played.iter().enumerate() {
+        text += &format!("{}.\n\n{}", played.conditions(), contest.table(index));
+    }
+    contest.notes.iter().for_each(|note| text += &format!("* {note}\n"));
+    contest.broken().for_each(|why| text += &format!("* BROKEN: {why}.\n"));
+    put_between(page, &text)
+}
+
+impl fmt::Display for Contest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}.\nMedian (least to most) of the rounds.\n", self.circumstances())?;
+        for (index, played) in self.played.iter().enumerate() {
+            writeln!(f, "{}\n  {}", played.title(), played.conditions())?;
+            let heads = self.heads(index);
+            let name = self.services.iter().map(|service| service.name.len()).max().unwrap_or(0);
+            write!(f, "  {:<name$}", "")?;
+            heads.iter().try_for_each(|head| write!(f, " {head:>23}"))?;
+            writeln!(f)?;
+            for service in &self.services {
+                write!(f, "  {:<name$}", service.name)?;
+                match self.cells(index, &service.name) {
+                    Some(cells) => cells.iter().try_for_each(|cell| write!(f, " {cell:>23}"))?,
+                    None => write!(f, " failed")?,
+                }
+                writeln!(f)?;
+            }
+            writeln!(f)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "* {note}"))?;
+        self.broken().try_for_each(|why| writeln!(f, "* BROKEN: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::record;
+
+    #[test]
+    fn a_table_has_a_line_for_each_service_and_says_what_failed() {
+        let mut contest = record(&[("redis", &[100.0, 200.0, 110.0]), ("etcd", &[9_000.0])]);
+        contest.runs[3].failed = Some("no answer".into());
+        let page =
+            format!("{}{}", "<!-- figures: written by `wayside-bench --figures` -->\n", "<!-- end of figures -->\n");
+        let text = super::put_contest(&page, &contest, "bench/runs/one.json").unwrap();
+        assert!(text.contains("| redis | 9091 (5000 to 10 k) | 110 (100 to 200) | 164 (149 to 298) |"), "{text}");
+        assert!(
+            text.contains("| etcd | failed |") && text.contains("BROKEN: tatp, etcd, round 1: no answer."),
+            "{text}"
+        );
+        assert!(contest.to_string().contains("tatp, 2 clients, aborted after 10 ms"));
+    }
+}

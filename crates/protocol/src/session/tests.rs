@@ -1,0 +1,291 @@
+//! Sessions alone: what is sent when, and what an answer means (docs/protocol.md, "Sessions").
+
+use super::*;
+use alloc::vec::Vec;
+use wayside_wire::{BODY, Enrol, check};
+
+const LEASE: u64 = 800_000;
+const BEAT: u64 = LEASE / BEATS_PER_LEASE;
+const NOW: Time = Time(1_000_000);
+
+fn enrolled(nonce: u64) -> Enrolled {
+    let lease_us = LEASE as u32;
+    Enrolled { nonce, incarnation: 9, lease_us, grace_us: 77, slots: 16, lifeline: 5, ..Enrolled::default() }
+}
+
+fn answer(flags: u16) -> Header {
+    Header { destination: 3, epoch: 7, namespace: 2, flags, ..Header::default() }
+}
+
+struct Scene {
+    session: Session,
+    out: Outbox,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene { session: Session::new(NodeConfig::new(42)), out: Outbox::new() }
+    }
+
+    /// Of which the session began at `NOW`.
+    fn live() -> Scene {
+        let mut scene = Scene::new();
+        scene.session.start(NOW, &mut scene.out);
+        scene.said();
+        assert_eq!(scene.session.on_enrolled(NOW, &answer(0), &enrolled(42)), Some(Change::Enrolled));
+        scene
+    }
+
+    fn tick(&mut self, now: Time) -> Option<Change> {
+        self.session.on_tick(now, 11, &mut self.out)
+    }
+
+    fn said(&mut self) -> Vec<(u8, u16, Vec<u8>)> {
+        let mut said = Vec::new();
+        while let Some(sent) = self.out.pop(None) {
+            let header = check(sent.packet).expect("a session writes packets");
+            said.push((header.kind, header.flags, sent.packet.to_vec()));
+        }
+        said
+    }
+
+    fn kinds(&mut self) -> Vec<u8> {
+        self.said().iter().map(|(kind, ..)| *kind).collect()
+    }
+
+    fn nonce(&mut self) -> u64 {
+        let said = self.said();
+        assert_eq!(said.iter().map(|(kind, ..)| *kind).collect::<Vec<_>>(), [kind::fabric::ENROL]);
+        Enrol::read(&said[0].2, BODY).nonce
+    }
+
+    fn beat(&mut self) -> Heartbeat {
+        let said = self.said();
+        assert_eq!(said.len(), 1);
+        assert_eq!(said[0].0, kind::fabric::HEARTBEAT);
+        Heartbeat::read(&said[0].2, BODY)
+    }
+
+    fn acknowledge(&mut self, sequence: u64, now: Time) -> Option<Change> {
+        let body = Heartbeat { sequence, incarnation: 9, ..Heartbeat::default() };
+        self.session.on_heartbeat_ack(now, &answer(0), &body)
+    }
+
+    fn lease_end(&self) -> Time {
+        self.session.info().expect("it lives").lease_end
+    }
+}
+
+#[test]
+fn enrolment_is_asked_for_in_pauses_that_double_up_to_half_a_second() {
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    let (mut now, mut pause) = (NOW, 5_000);
+    while now.since(NOW) <= 2_000_000 {
+        assert_eq!(scene.nonce(), 42, "the same question: it asks for the same session");
+        assert_eq!(scene.session.due(), now + pause);
+        assert_eq!(scene.tick(Time(now.0 + pause - 1)), None);
+        assert!(scene.said().is_empty());
+        now = now + pause;
+        pause = (pause * 2).min(500_000);
+        assert_eq!(scene.tick(now), None);
+    }
+    let second = scene.nonce();
+    assert_ne!(second, 42, "an answer to the first would begin a session that is half over");
+    assert_eq!(scene.session.due(), now + 5_000);
+    assert_eq!(scene.session.on_enrolled(now, &answer(0), &enrolled(42)), None, "nor is one taken");
+    assert_eq!(scene.session.on_enrolled(now + 1, &answer(0), &enrolled(second)), Some(Change::Enrolled));
+    assert_eq!(scene.lease_end(), now + LEASE);
+}
+
+#[test]
+fn a_question_of_exactly_two_seconds_is_asked_once_more() {
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    scene.said();
+    scene.session.due = NOW;
+    scene.tick(NOW + 4 * PAUSE_MOST);
+    assert_eq!(scene.nonce(), 42);
+    scene.session.due = NOW;
+    scene.tick(NOW + 4 * PAUSE_MOST + 1);
+    assert_ne!(scene.nonce(), 42);
+}
+
+#[test]
+fn a_session_is_what_the_controller_said_and_runs_from_the_question() {
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    assert!(!scene.session.is_live() && scene.session.info().is_none());
+    assert_eq!(scene.session.on_enrolled(NOW + 50, &answer(0), &enrolled(42)), Some(Change::Enrolled));
+    let info = *scene.session.info().expect("it lives");
+    assert_eq!((info.handle, info.incarnation, info.epoch, info.namespace), (3, 9, 7, 2));
+    assert_eq!((info.slots, info.lease, info.grace, info.lifeline), (16, LEASE, 77, 5));
+    assert_eq!(info.lease_end, NOW + LEASE, "from the question, not from the answer");
+    assert_eq!(scene.session.due(), NOW + 50, "the first heartbeat goes at once");
+    assert_eq!(scene.session.on_enrolled(NOW + 60, &answer(0), &enrolled(42)), None, "a copy");
+    let header = scene.session.header(service::LOCK, 1, 4);
+    assert_eq!((header.source, header.epoch, header.namespace, header.destination), (3, 7, 2, 4));
+}
+
+#[test]
+fn an_enrolment_without_handle_or_slots_is_none() {
+    for (destination, slots) in [(0, 16), (3, 0)] {
+        let mut scene = Scene::new();
+        scene.session.start(NOW, &mut scene.out);
+        let header = Header { destination, ..answer(0) };
+        let body = Enrolled { slots, ..enrolled(42) };
+        assert_eq!(scene.session.on_enrolled(NOW, &header, &body), None);
+        assert!(!scene.session.is_live());
+    }
+}
+
+#[test]
+fn a_refusal_is_final_unless_the_switch_recovers() {
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    let refused = |reason: Refusal| Enrolled { reason: reason as u8, ..enrolled(42) };
+    let header = answer(header_flag::REFUSED);
+    assert_eq!(scene.session.on_enrolled(NOW, &header, &refused(Refusal::Recovering)), None);
+    assert_eq!(scene.session.due(), NOW + 5_000, "it asks again");
+    let change = scene.session.on_enrolled(NOW, &header, &refused(Refusal::Version));
+    assert_eq!(change, Some(Change::Refused(Refusal::Version)));
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+    scene.said();
+    assert_eq!(scene.tick(NOW + 1_000_000), None);
+    assert!(scene.said().is_empty());
+}
+
+#[test]
+fn heartbeats_go_eight_times_a_lease_and_rise() {
+    let mut scene = Scene::live();
+    for index in 0..8 {
+        assert_eq!(scene.tick(NOW + index * BEAT), None);
+        let beat = scene.beat();
+        assert_eq!((beat.sequence, beat.sent_us, beat.incarnation), (1 + index, NOW.0 + index * BEAT, 9));
+        assert_eq!(beat.oldest, 11);
+        let next = NOW + (index + 1) * BEAT;
+        assert_eq!(scene.session.due(), next);
+        assert_eq!(scene.tick(Time(next.0 - 1)), None);
+        assert!(scene.said().is_empty());
+    }
+    assert_eq!(scene.tick(NOW + LEASE), Some(Change::Lost), "not one was acknowledged");
+    assert!(scene.said().is_empty());
+    assert_eq!(scene.tick(NOW + 2 * LEASE), None, "it is told once");
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+}
+
+/// The end of the lease comes before the next heartbeat, where that is late.
+#[test]
+fn a_session_is_due_when_its_lease_ends() {
+    let mut scene = Scene::live();
+    scene.tick(NOW + (LEASE - 5));
+    assert_eq!(scene.session.due(), NOW + LEASE);
+    assert!(scene.session.info_at(NOW + (LEASE - 1)).is_some());
+    assert!(scene.session.info_at(NOW + LEASE).is_none());
+    assert!(scene.session.lease_is_over(NOW + LEASE) && !scene.session.lease_is_over(NOW + (LEASE - 1)));
+}
+
+/// "The node's lease runs from the send time of the last acknowledged heartbeat", and never moves back.
+#[test]
+fn an_acknowledgement_lengthens_the_lease_from_when_its_heartbeat_went() {
+    let mut scene = Scene::live();
+    scene.tick(NOW + 10);
+    scene.tick(NOW + 10 + BEAT);
+    scene.said();
+    assert_eq!(scene.acknowledge(2, NOW + 300_000), None);
+    assert_eq!(scene.lease_end(), NOW + 10 + BEAT + LEASE);
+    assert_eq!(scene.acknowledge(1, NOW + 300_000), None);
+    assert_eq!(scene.lease_end(), NOW + 10 + BEAT + LEASE, "an earlier one's comes late");
+    for sequence in [0, 3] {
+        assert_eq!(scene.acknowledge(sequence, NOW + 300_000), None);
+        assert_eq!(scene.lease_end(), NOW + 10 + BEAT + LEASE, "of no heartbeat of ours");
+    }
+    let body = Heartbeat { sequence: 2, incarnation: 8, ..Heartbeat::default() };
+    let expired = answer(header_flag::EXPIRED);
+    assert_eq!(scene.session.on_heartbeat_ack(NOW, &expired, &body), None, "of an earlier session");
+    assert!(scene.session.is_live());
+    let body = Heartbeat { incarnation: 9, ..body };
+    assert_eq!(scene.session.on_heartbeat_ack(NOW, &expired, &body), Some(Change::Lost));
+    assert!(!scene.session.is_live());
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+}
+
+#[test]
+fn leaving_is_asked_for_at_once_and_six_times_at_most() {
+    for (clean, flags) in [(true, header_flag::CLEAN), (false, 0)] {
+        let mut scene = Scene::live();
+        scene.tick(NOW);
+        scene.said();
+        assert_eq!(scene.session.leave(NOW + 1, clean, &mut scene.out), None);
+        assert!(scene.session.is_live() && scene.session.info().is_none());
+        let (mut now, mut pause) = (NOW + 1, 5_000);
+        for _ in 0..6 {
+            let said = scene.said();
+            assert_eq!(said.len(), 1);
+            assert_eq!((said[0].0, said[0].1), (kind::fabric::LEAVE, flags));
+            assert_eq!(Heartbeat::read(&said[0].2, BODY).incarnation, 9);
+            assert_eq!(scene.session.due(), now + pause);
+            now = now + pause;
+            pause *= 2;
+            let change = scene.tick(now);
+            assert_eq!(change, (pause == 5_000 << 6).then_some(Change::Left));
+        }
+        assert!(scene.said().is_empty());
+        assert_eq!(scene.session.due(), Time(u64::MAX));
+    }
+}
+
+#[test]
+fn leaving_is_over_when_the_controller_says_so_of_this_session() {
+    let left = |incarnation| Heartbeat { incarnation, ..Heartbeat::default() };
+    let mut scene = Scene::live();
+    assert_eq!(scene.session.on_left(&left(9)), None, "nobody has asked for it");
+    assert!(scene.session.is_live());
+    scene.session.leave(NOW, true, &mut scene.out);
+    assert_eq!(scene.session.on_left(&left(8)), None);
+    assert_eq!(scene.session.on_left(&left(9)), Some(Change::Left));
+    assert!(!scene.session.is_live());
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    assert_eq!(scene.session.leave(NOW, true, &mut scene.out), Some(Change::Left), "there is no session yet");
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+    assert_eq!(scene.kinds(), [kind::fabric::ENROL]);
+    let mut scene = Scene::live();
+    scene.session.leave(NOW, true, &mut scene.out);
+    scene.said();
+    assert_eq!(scene.tick(NOW + LEASE), Some(Change::Lost), "the lease ends meanwhile");
+}
+
+#[test]
+fn the_epoch_rises_and_never_falls() {
+    let mut scene = Scene::live();
+    scene.session.raise_epoch(6);
+    assert_eq!(scene.session.info().map(|info| info.epoch), Some(7));
+    scene.session.raise_epoch(8);
+    assert_eq!(scene.session.info().map(|info| info.epoch), Some(8));
+}
+
+#[test]
+fn a_session_that_was_agreed_on_elsewhere_begins_once() {
+    let enrolment = Enrolment {
+        handle: 3,
+        incarnation: 9,
+        epoch: 7,
+        namespace: 2,
+        slots: 16,
+        lease: LEASE as u32,
+        grace: 77,
+        lifeline: 5,
+        secret: None,
+    };
+    let mut scene = Scene::new();
+    assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), Some(Change::Enrolled));
+    assert_eq!(scene.lease_end(), NOW + LEASE);
+    assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), None);
+    scene.session.leave(NOW, true, &mut scene.out);
+    assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), None);
+    let mut scene = Scene::new();
+    assert_eq!(scene.tick(NOW), None);
+    assert_eq!(scene.session.due(), Time(u64::MAX), "nothing has begun");
+}
