@@ -132,12 +132,20 @@ fn unfit(config: &Config, listen: SocketAddrV4) -> Option<String> {
 fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
     let switch = Switch::new(switch_config(config));
     add_namespaces(&switch, config, numbers)?;
+    set_budgets(&switch, config, numbers);
     Ok(switch)
 }
 
 fn switch_config(config: &Config) -> SwitchConfig {
     let slots = config.namespaces.iter().map(|namespace| namespace.slots).sum();
     SwitchConfig { slots, max_handle: wayside_wire::limits::MAX_HANDLE }
+}
+
+/// Budgets as they are configured now: of memory that an earlier daemon has left, too.
+fn set_budgets(switch: &Switch, config: &Config, numbers: &[u16]) {
+    for (namespace, &number) in config.namespaces.iter().zip(numbers) {
+        switch.set_budget(number, namespace.budget);
+    }
 }
 
 fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(), Failure> {
