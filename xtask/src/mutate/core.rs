@@ -16,7 +16,7 @@ const FILES: &[&str] = &["fission.h", "session.h", "packet.h", "seal.h", "siphas
 /// The sources of the library: the core, and what tests and simulator have of it.
 const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
 /// Of crates/switch. None needs root.
-const TESTS: &[&str] = &["cases", "memory", "siphash", "meanwhile", "invariants"];
+const TESTS: &[&str] = &["cases", "memory", "siphash", "meanwhile", "copies", "invariants"];
 /// What takes seconds or has threads, after the simulator.
 const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads"];
 const SIMULATOR: &str = "simulator";
