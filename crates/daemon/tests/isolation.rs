@@ -27,7 +27,7 @@ fn session(daemon: &Daemon, namespace: &str) -> Session {
     Session::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().expect("it lives")
 }
 
-/// Every thread takes and gives back locks that nobody else wants: whether all were granted in time, and how long it took.
+/// Every thread takes and gives back locks that nobody else wants: whether all were granted, and how long it took.
 fn all_granted(session: &Session) -> (bool, Duration) {
     let began = Instant::now();
     let granted = thread::scope(|scope| {

@@ -55,7 +55,7 @@ impl Stream {
             header.write(&mut packet);
             let entry = Entry {
                 name,
-                request: info.incarnation << 40 | REQUEST + index,
+                request: info.incarnation << 40 | (REQUEST + index),
                 slot: slot_of(name, info.slots),
                 holder: info.handle,
                 flags,

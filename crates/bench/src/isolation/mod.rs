@@ -8,8 +8,8 @@
 //! ```
 //!
 //! B has a processor to flood from. At the hook, on veth, the switch decides within the sender's own send, so A and B
-//! each pay for their packets, unless they share a port's queue. In userspace the switch has a processor of its own, and
-//! A shares the other one with B, before which it goes whenever an answer comes. What B's packets cost the machine in
+//! each pay for their packets, unless they share a port's queue. In userspace the switch has a processor of its own: A
+//! shares the other one with B, before which it goes whenever an answer comes. What B's packets cost the machine in
 //! any case is seen where B sends just as many to a socket that nobody reads, at the switch's host.
 //!
 //! Every round has all of these in turn, in an order that moves on, so that what disturbs the machine disturbs all.
@@ -39,7 +39,7 @@ const SINK: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 81, 0, 
 const CYCLES: usize = 1_000;
 /// For a queue to fill, or to empty.
 const SETTLE: Duration = Duration::from_millis(30);
-/// Before whatever else the machine does: a thread's niceness. The flooder, where it shares A's processor, comes behind.
+/// Before whatever else the machine does: a thread's niceness. Where the flooder shares A's processor it comes behind.
 const FAVOURED: i32 = -20;
 const LESS_FAVOURED: i32 = -10;
 /// Names that B uses.
