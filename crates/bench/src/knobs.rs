@@ -36,6 +36,14 @@ fn is_pinned() -> bool {
     }
 }
 
+/// Has the calling thread, and threads and processes that it starts later, go before others (-20) or behind (19). Does
+/// nothing without the right to.
+#[cfg(feature = "xdp")]
+pub(crate) fn favour(nice: i32) {
+    // SAFETY: numbers only; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 /// Keeps idle processors awake while it is held: a processor that must be woken from deep sleep takes tens of
 /// microseconds, which drown whatever is measured.
 pub(crate) struct LatencyHeld {

@@ -13,6 +13,7 @@
 //! * `contest/` is another measurement: lock services that people use today beside Wayside, with the lock requests of
 //!   papers' benchmarks, which `workloads/` makes. It has the report, too.
 //! * `recovery/` is a third one: how long locks are away when a switch or a node dies.
+//! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
@@ -29,6 +30,8 @@ mod handover;
 mod hook;
 #[cfg(feature = "xdp")]
 mod hook_rounds;
+#[cfg(feature = "xdp")]
+mod isolation;
 mod knobs;
 mod recovery;
 mod redis;
@@ -46,6 +49,8 @@ pub use contest::{
     workload_list,
 };
 pub use figures::put_figures;
+#[cfg(feature = "xdp")]
+pub use isolation::{Isolation, IsolationOptions, run_isolation};
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 

@@ -50,6 +50,12 @@ impl Samples {
         self.round.reset();
     }
 
+    /// Of the round that has not ended yet.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn of_round(&self, quantile: f64) -> u64 {
+        self.round.value_at_quantile(quantile)
+    }
+
     pub(crate) fn median(&self) -> u64 {
         self.all.value_at_quantile(0.5)
     }

@@ -122,6 +122,24 @@ pub struct Namespace {
     pub name: String,
     pub slots: u32,
     pub policy: String,
+    /// Its budget, if it has one: requests a second, and at once.
+    pub rate: Option<u32>,
+    pub burst: Option<u32>,
+    /// Packets that it refused.
+    #[serde(default)]
+    pub over_budget: u64,
+}
+
+impl Namespace {
+    /// Its budget, for people.
+    pub fn budget(&self) -> String {
+        match (self.rate, self.burst) {
+            (Some(rate), Some(burst)) => {
+                format!(", {rate} requests a second, {burst} at once: {} packets were over it", self.over_budget)
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// A node's session.

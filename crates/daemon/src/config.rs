@@ -678,6 +678,19 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_is_a_rate_and_by_default_a_hundredth_of_it_at_once() {
+        let budget = |text: &str| {
+            let namespace = &file(&format!("[[namespace]]\nname = 'a'\n{text}")).unwrap().namespaces[0];
+            namespace.budget.map(|budget| (budget.rate, budget.burst))
+        };
+        assert_eq!(budget(""), None);
+        assert_eq!(budget("rate = 500000"), Some((500_000, 5_000)));
+        assert_eq!(budget("rate = 100"), Some((100, 32)));
+        assert_eq!(budget("rate = 100\nburst = 4000"), Some((100, 4_000)));
+        assert_eq!(budget("rate = 10000000"), Some((10_000_000, 100_000)));
+    }
+
+    #[test]
     fn impossible_values_name_their_key_and_what_is_allowed() {
         for (text, expected) in [
             ("treads = 1", "unknown field `treads`"),
@@ -717,6 +730,22 @@ mod tests {
             ),
             ("[[namespace]]\nname = 'a'\ngroups = 0", "namespace.groups = 0 must be 1 to 4096"),
             ("[[namespace]]\nslots = 1", "missing field `name`"),
+            (
+                "[[namespace]]\nname = 'a'\nrate = 0",
+                "namespace.rate = 0 must be 1 to 10000000 requests a second; leave",
+            ),
+            ("[[namespace]]\nname = 'a'\nrate = 10000001", "namespace.rate = 10000001 must be 1 to 10000000"),
+            ("[[namespace]]\nname = 'a'\nrate = '1k'", "expected i64"),
+            ("[[namespace]]\nname = 'a'\nburst = 100", "namespace.burst = 100 goes with a rate"),
+            (
+                "[[namespace]]\nname = 'a'\nrate = 1\nburst = 31",
+                "namespace.burst = 31 must be 32 to 16777216: a packet",
+            ),
+            (
+                "[[namespace]]\nname = 'a'\nrate = 500000\nburst = 4999",
+                "burst = 4999 must be 5000 to 16777216: a packet",
+            ),
+            ("[[namespace]]\nname = 'a'\nrate = 1\nburst = 16777217", "burst = 16777217 must be 32 to 16777216"),
         ] {
             let failure = file(text).expect_err(text);
             assert!(failure.message.contains(expected), "{text}: {failure}");

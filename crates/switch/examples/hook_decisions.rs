@@ -7,6 +7,8 @@
 //!   packet before it was answered, so that the processor cannot wait for both;
 //! * work: many decisions in one run, less what it takes to prepare their packets.
 //!
+//! The second line of each size is of a namespace with a budget (`dataplane/budget.h`), which is never spent.
+//!
 //! Paths of other builds' `timed.bpf.o` are measured in the same rounds: a change, beside what was before.
 
 use libbpf_rs::libbpf_sys as sys;
@@ -36,6 +38,13 @@ const READINGS: [(&str, bool); 9] = [
     ("loop_decide", false),
 ];
 
+/// A compiled `timed.bpf.c`, and whether its namespace has a budget.
+struct Build {
+    name: String,
+    bytes: Vec<u8>,
+    budget: bool,
+}
+
 /// A switch with one namespace and one node.
 struct Timer {
     object: Object,
@@ -43,7 +52,7 @@ struct Timer {
 }
 
 impl Timer {
-    fn new(bytes: &[u8], slots: u32) -> Timer {
+    fn new(Build { bytes, budget, .. }: &Build, slots: u32) -> Timer {
         let mut open = ObjectBuilder::default().open_memory(bytes).expect("an object of BPF");
         let options = sys::bpf_map_create_opts { sz: size_of::<sys::bpf_map_create_opts>() as _, ..Default::default() };
         let pair = MapHandle::create(MapType::Devmap, Some("pair"), 4, 8, 2, &options).expect("room for a map");
@@ -55,7 +64,13 @@ impl Timer {
             }
         }
         let object = open.load().expect("the kernel's verifier takes it; it needs root");
-        set(&object, ".bss.regions", &words(&[0, slots, 0, 0]));
+        // `struct ws_region`. A budget of four million requests a tick is never spent.
+        let region = if *budget {
+            [0, slots, 0, 1 << 22, 0, 0, 0, 0, 0, 0, 1, 0]
+        } else {
+            [0, slots, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        };
+        set(&object, ".bss.regions", &words(&region));
         set(&object, ".bss.globals", &words(&[1, 1, 0, 0]));
         let node = [0, NodeState::Live as u32 * (1 << 24), 0, 0, 0, 0, 0, 0];
         set(&object, ".bss.nodes", &words(&[[0; 8], node].concat()));
@@ -122,8 +137,8 @@ fn frame() -> Vec<u8> {
 }
 
 /// Rounds of every reading of every build, in turns.
-fn measure(builds: &[(String, Vec<u8>)], slots: u32) {
-    let mut timers: Vec<Timer> = builds.iter().map(|(_, bytes)| Timer::new(bytes, slots)).collect();
+fn measure(builds: &[Build], slots: u32) {
+    let mut timers: Vec<Timer> = builds.iter().map(|build| Timer::new(build, slots)).collect();
     let mut taken = vec![[const { Vec::new() }; READINGS.len()]; timers.len()];
     for round in 0..ROUNDS {
         let mut fastest = vec![[f64::INFINITY; READINGS.len()]; timers.len()];
@@ -138,7 +153,7 @@ fn measure(builds: &[(String, Vec<u8>)], slots: u32) {
             taken.iter_mut().zip(fastest).for_each(|(taken, &fastest)| taken.push(fastest));
         }
     }
-    for ((name, _), (timer, taken)) in builds.iter().zip(timers.iter().zip(taken)) {
+    for (Build { name, .. }, (timer, taken)) in builds.iter().zip(timers.iter().zip(taken)) {
         timer.check();
         let [nothing, idle, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = taken;
         let less = |work: &[f64]| work.iter().zip(&loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
@@ -168,10 +183,12 @@ fn median(values: &[f64]) -> f64 {
 }
 
 fn main() {
-    let mut builds = vec![("this build".to_owned(), PROGRAM.to_vec())];
+    let own = |name: &str, budget| Build { name: name.into(), bytes: PROGRAM.to_vec(), budget };
+    let mut builds = vec![own("this build", false), own("budgeted", true)];
     for path in std::env::args().skip(1) {
         let name = path.rsplit('/').next().unwrap_or_default().chars().take(10).collect();
-        builds.push((name, std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))));
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        builds.push(Build { name, bytes, budget: false });
     }
     println!(
         "ns a packet on one processor: medians of {ROUNDS} rounds, in each the fastest of {RUNS} runs of {PACKETS}"

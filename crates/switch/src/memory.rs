@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
-use wayside_wire::{NodeState, Policy};
+use wayside_wire::{Header, NodeState, Policy};
 
 use crate::Switch;
 use crate::clock::Ticks;
@@ -216,6 +216,14 @@ impl Switch {
     /// Packets that the namespace's budget has refused.
     pub fn over_budget(&self, namespace: u16) -> u64 {
         self.memory.regions[usize::from(namespace)].over_budget.load(Acquire)
+    }
+
+    /// The namespace of the node that a packet says it is from, if its handle was ever given out. What the switch has
+    /// decided on while authentication is on really is from there.
+    pub fn tenant_of(&self, packet: &[u8]) -> Option<u16> {
+        let source = Header::read(packet).ok()?.source;
+        let node = &self.memory.nodes[usize::from(source)];
+        (node.agent_port.load(Acquire) != 0).then(|| node.namespace.load(Acquire))
     }
 
     /// Changes a namespace's policy: the next request is decided by it.

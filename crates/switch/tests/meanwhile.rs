@@ -136,3 +136,15 @@ fn every_entry_of_the_longest_batch_is_looked_at() {
     assert_eq!(switch.process(Time(0), &mut again, from(HOLDER)).action, Action::ToSender);
     assert!((0..limits::MAX_ENTRIES).all(|index| Entry::read(&again, entry_at(index)).flags == 0), "all are held");
 }
+
+#[test]
+fn a_longest_batch_is_refused_for_its_last_entry() {
+    let switch = switch(limits::MAX_ENTRIES as u32, 2);
+    let mut entries: Vec<Entry> =
+        (0..limits::MAX_ENTRIES as u32).map(|slot| entry(slot, 1 + u64::from(slot), 0)).collect();
+    entries[limits::MAX_ENTRIES - 1].holder = OTHER;
+    let mut batch = lock_packet(kind::lock::ACQUIRE, HOLDER, &entries);
+    let verdict = switch.process(Time(0), &mut batch, from(HOLDER));
+    assert_eq!((verdict.action, verdict.reason), (Action::Drop, DropReason::ForeignHolder));
+    assert_eq!(switch.load_slot(NAMESPACE, 0), SlotWord::unheld(0), "nothing was decided");
+}

@@ -23,7 +23,7 @@ pub const USAGE: &str = "\
   mutate core [PATH...]      change the data plane's C, one place at a time, and see whether tests notice
   mutate machines [PATH...]  the same for the protocol machines in Rust
          --again             try those again that nobody has noticed
-         --quick             core: by tcc, and without the tests that take seconds
+         --quick             without the tests that take longest; the core compiled by tcc
          --part K/N          every N-th mutant from the K-th on
          --commit COMMIT     mutate this one [default: the last]
          --seeds A..B        the simulator's seeds [default: 0..300]
@@ -94,7 +94,12 @@ impl Wish {
     }
 
     fn speaks_of(&self, mutant: &Mutant) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|path| mutant.file.contains(path.as_str()))
+        self.paths.is_empty() || self.place_of(mutant) < self.paths.len()
+    }
+
+    /// Of its file among those that were asked for: they are tried in that order.
+    fn place_of(&self, mutant: &Mutant) -> usize {
+        self.paths.iter().position(|path| mutant.file.contains(path.as_str())).unwrap_or(self.paths.len())
     }
 }
 

@@ -28,7 +28,7 @@ static inline unsigned long long quick_swap64(unsigned long long x)
 	return (unsigned long long)quick_swap32(x) << 32 | quick_swap32(x >> 32);
 }
 
-#ifdef QUICK_SIMULATOR
+#ifdef QUICK_MEANWHILE
 #include "dataplane/cases/meanwhile_native.c"
 #else
 #include "dataplane/cases/race_native.c"

@@ -59,8 +59,15 @@ impl Instrumented {
     /// Finds the mutants of a file, numbered from `first`.
     pub fn new(path: &str, source: String, first: usize) -> Result<Instrumented, String> {
         let file = syn::parse_file(&source).map_err(|error| format!("{path}: {error}"))?;
-        let mut finder =
-            Finder { path, source: &source, function: None, sites: Vec::new(), mutants: BTreeMap::new(), next: first };
+        let mut finder = Finder {
+            path,
+            source: &source,
+            function: None,
+            is_silent: false,
+            sites: Vec::new(),
+            mutants: BTreeMap::new(),
+            next: first,
+        };
         finder.visit_file(&file);
         let Finder { sites, mutants, .. } = finder;
         Ok(Instrumented { source, sites: nested(sites), mutants })
@@ -181,6 +188,8 @@ struct Finder<'a> {
     source: &'a str,
     /// Its name, its text's hash, and how many mutants it has so far.
     function: Option<(String, u64, usize)>,
+    /// What is only there for the simulator's own mutants (`Mutant` of the protocol machines) is left alone.
+    is_silent: bool,
     sites: Vec<Site>,
     mutants: BTreeMap<usize, Mutant>,
     next: usize,
@@ -202,6 +211,15 @@ fn lets(expression: &Expr) -> bool {
     match expression {
         Expr::Let(_) => true,
         Expr::Binary(binary) => lets(&binary.left) || lets(&binary.right),
+        _ => false,
+    }
+}
+
+/// Whether it asks for a rule that is broken on purpose: never, in a build for use.
+fn never(expression: &Expr) -> bool {
+    match expression {
+        Expr::MethodCall(call) => call.method == "is_broken",
+        Expr::Binary(binary) => matches!(binary.op, BinOp::And(_)) && (never(&binary.left) || never(&binary.right)),
         _ => false,
     }
 }
@@ -280,6 +298,10 @@ impl Finder<'_> {
 
     fn push(&mut self, range: Range<usize>, style: Style, text: String, what: String) {
         let Some((name, hash, ordinal)) = &mut self.function else { return };
+        if self.is_silent {
+            *ordinal += 1;
+            return;
+        }
         let start = self.source[..range.start].rfind('\n').map_or(0, |end| end + 1);
         let mutant = Mutant {
             file: self.path.to_string(),
@@ -401,6 +423,13 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                     self.push(range.clone(), Style::Expression, text, what);
                 }
             }
+            Expr::Unary(unary) if never(&unary.expr) => {
+                // Its numbers are those of every other.
+                let before = std::mem::replace(&mut self.is_silent, true);
+                let text = self.text(unary.expr.span()).to_string();
+                self.push(range, Style::Expression, text, String::new());
+                self.is_silent = before;
+            }
             Expr::Unary(unary) => {
                 let sign = match unary.op {
                     UnOp::Not(_) => "!",
@@ -415,6 +444,17 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             Expr::Macro(of) if of.mac.path.is_ident("matches") => {
                 let text = format!("!{}", self.text(expression.span()));
                 self.push(range, Style::Expression, text, "`matches!` is negated".into());
+            }
+            Expr::If(choice) if never(&choice.cond) => {
+                let before = std::mem::replace(&mut self.is_silent, true);
+                self.condition(&choice.cond, true);
+                self.visit_expr(&choice.cond);
+                self.visit_block(&choice.then_branch);
+                self.is_silent = before;
+                if let Some((_, other)) = &choice.else_branch {
+                    self.visit_expr(other);
+                }
+                return;
             }
             Expr::If(choice) => self.condition(&choice.cond, true),
             Expr::While(repeated) => self.condition(&repeated.cond, false),

@@ -2,7 +2,7 @@
 
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
-use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Owner, Query, Role, Status};
+use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Role, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
@@ -149,7 +149,8 @@ fn status_text(status: &Status) -> String {
     }
     text.push_str(&authentication_text(status));
     for namespace in &status.namespaces {
-        text.push_str(&format!("namespace: {}, {} slots, {}\n", namespace.name, namespace.slots, namespace.policy));
+        let Namespace { name, slots, policy, .. } = namespace;
+        text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{}\n", namespace.budget()));
     }
     text.push_str(&format!("sessions: {}\n", status.sessions.len()));
     if !status.sessions.is_empty() {

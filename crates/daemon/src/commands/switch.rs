@@ -101,12 +101,10 @@ fn shown(config: &Config) -> String {
         None => format!("authentication off: whoever reaches {listen} can take and free every lock\n"),
     });
     for namespace in &config.namespaces {
-        text.push_str(&format!(
-            "namespace {}, {} slots, {}\n",
-            namespace.name,
-            namespace.slots,
-            namespace.policy_word()
-        ));
+        let (name, slots, policy) = (&namespace.name, namespace.slots, namespace.policy_word());
+        let budget =
+            namespace.budget.map(|budget| format!(", {} requests a second, {} at once", budget.rate, budget.burst));
+        text.push_str(&format!("namespace {name}, {slots} slots, {policy}{}\n", budget.unwrap_or_default()));
     }
     text.push_str("the configuration is in order");
     text

@@ -4,6 +4,7 @@ use super::{Layers, value_of, word_of};
 use crate::failure::Failure;
 use serde::Deserialize;
 use std::collections::HashSet;
+use wayside_switch::Budget;
 use wayside_wire::Policy;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 
@@ -34,6 +35,8 @@ pub struct NamespaceSettings {
     policy: Option<String>,
     keys: Option<i64>,
     groups: Option<i64>,
+    rate: Option<i64>,
+    burst: Option<i64>,
 }
 
 /// A namespace: names apart from those of others, with slots and keys of its own.
@@ -46,6 +49,8 @@ pub struct Namespace {
     pub keys: u32,
     /// Virtual groups that its keys are spread over.
     pub groups: u16,
+    /// What is decided of its requests at most.
+    pub budget: Option<Budget>,
 }
 
 impl Namespace {
@@ -64,11 +69,12 @@ impl Layers<'_> {
                 policy: Policy::Fair,
                 keys: DEFAULT_KEYS,
                 groups: DEFAULT_GROUPS,
+                budget: None,
             }]);
         };
         let mut names = HashSet::new();
         let mut namespaces = Vec::new();
-        for NamespaceSettings { name, slots, policy, keys, groups } in settings {
+        for NamespaceSettings { name, slots, policy, keys, groups, rate, burst } in settings {
             if name.is_empty() || name.len() > MAX_NAMESPACE_BYTES || name.contains('\0') {
                 let rule = format!("must have 1 to {MAX_NAMESPACE_BYTES} bytes, none of them zero");
                 return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, &rule));
@@ -85,7 +91,8 @@ impl Layers<'_> {
             let keys = self.number("namespace.keys", keys, false, 0, MAX_KEYS)? as u32;
             let groups = groups.unwrap_or(DEFAULT_GROUPS.into());
             let groups = self.number("namespace.groups", groups, false, 1, 4_096)? as u16;
-            namespaces.push(Namespace { name: name.clone(), slots, policy, keys, groups });
+            let budget = self.budget(*rate, *burst)?;
+            namespaces.push(Namespace { name: name.clone(), slots, policy, keys, groups, budget });
         }
         if namespaces.is_empty() {
             return Err(self.wrong("namespace", &"[]", false, "must have at least one entry"));
@@ -97,5 +104,29 @@ impl Layers<'_> {
         let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.groups)).sum();
         self.number("namespace.groups of all namespaces", total, false, 1, MAX_GROUPS)?;
         Ok(namespaces)
+    }
+
+    fn budget(&self, rate: Option<i64>, burst: Option<i64>) -> Result<Option<Budget>, Failure> {
+        let Some(rate) = rate else {
+            let lonely =
+                burst.map(|burst| self.wrong("namespace.burst", &burst, false, "goes with a rate: name that too"));
+            return lonely.map_or(Ok(None), Err);
+        };
+        let most = i64::from(Budget::MAX_RATE);
+        if !(1..=most).contains(&rate) {
+            let rule = format!("must be 1 to {most} requests a second; leave it out for no limit");
+            return Err(self.wrong("namespace.rate", &rate, false, &rule));
+        }
+        let rate = rate as u32;
+        let (least, most) = (Budget::least_burst(rate), Budget::MAX_BURST);
+        let burst = burst.unwrap_or(least.into());
+        if !(i64::from(least)..=most.into()).contains(&burst) {
+            let rule = format!(
+                "must be {least} to {most}: a packet has up to 32 requests, and a rate of {rate} has {} in a tick of 10 ms",
+                rate.div_ceil(100)
+            );
+            return Err(self.wrong("namespace.burst", &burst, false, &rule));
+        }
+        Ok(Some(Budget { rate, burst: burst as u32 }))
     }
 }

@@ -11,7 +11,7 @@ use super::records::Records;
 use crate::answers::{Keys as KeyList, Role, Session};
 use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,8 +29,16 @@ pub const BACKLOG: usize = 1024;
 /// Between complaints about the store, in microseconds.
 const COMPLAINT: u64 = 1_000_000;
 
+/// Of these places a tenant may have so many at a time: what floods the controller with its packets delays those of
+/// another by no more than this, and keeps none out.
+pub const SHARE: u16 = (BACKLOG / 4) as u16;
+/// Tenants are told apart by the namespace of the packet's source; who has no session yet is of none.
+const TENANTS: usize = 1 << 16;
+
 /// A packet for the controller, by value: the channel's memory is allocated once.
 pub struct Packet {
+    /// Whose place it has.
+    tenant: usize,
     from: SocketAddrV4,
     length: u16,
     bytes: [u8; MAX_PACKET_BYTES],
@@ -76,31 +84,52 @@ pub struct Inbox {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
     requests: Mutex<Vec<Request>>,
     overflowed: AtomicU64,
     role: Mutex<Role>,
+    /// Places that each tenant has.
+    places: Box<[AtomicU16]>,
 }
 
 impl Inbox {
     /// An inbox, and the end that the controller's thread reads.
     pub fn with_channel() -> (Inbox, Receiver<Event>) {
         let (events, receiver) = sync_channel(BACKLOG);
-        (Inbox { events, shared: Arc::default() }, receiver)
+        let shared = Shared {
+            requests: Mutex::default(),
+            overflowed: AtomicU64::new(0),
+            role: Mutex::default(),
+            places: (0..=TENANTS).map(|_| AtomicU16::new(0)).collect(),
+        };
+        (Inbox { events, shared: Arc::new(shared) }, receiver)
     }
 
-    /// Hands a packet over, or drops and counts it where the controller is too far behind.
-    pub fn packet(&self, from: SocketAddrV4, packet: &[u8]) {
+    /// Hands a packet over, or drops and counts it where the controller is too far behind, or its tenant has its share
+    /// of what waits there. `tenant`: the namespace of its source, as the switch knows it.
+    pub fn packet(&self, from: SocketAddrV4, tenant: Option<u16>, packet: &[u8]) {
+        let tenant = tenant.map_or(TENANTS, usize::from);
+        let places = &self.shared.places[tenant];
+        let takes = |taken: u16| (taken < SHARE).then_some(taken + 1);
+        if places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, takes).is_err() {
+            self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let mut bytes = [0; MAX_PACKET_BYTES];
         bytes[..packet.len()].copy_from_slice(packet);
-        let packet = Packet { from, length: packet.len() as u16, bytes };
+        let packet = Packet { tenant, from, length: packet.len() as u16, bytes };
         if self.events.try_send(Some(packet)).is_err() {
+            places.fetch_sub(1, Ordering::Relaxed);
             self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Packets that found the channel full.
+    /// A packet that was handed over has been taken: its place is free.
+    pub fn took(&self, packet: &Packet) {
+        self.shared.places[packet.tenant].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Packets that found the channel, or their tenant's share of it, full.
     pub fn overflowed(&self) -> u64 {
         self.shared.overflowed.load(Ordering::Relaxed)
     }
@@ -264,6 +293,7 @@ impl Desk {
             let wait = Duration::from_micros(self.seat.next_timer(now).since(now));
             match self.events.recv_timeout(wait) {
                 Ok(Some(packet)) => {
+                    self.inbox.took(&packet);
                     let bytes = &packet.bytes[..packet.length.into()];
                     let now = clock::now();
                     // Of a standby nobody can want anything: whoever serves hears it when it is sent again.

@@ -132,6 +132,7 @@ fn unfit(config: &Config, listen: SocketAddrV4) -> Option<String> {
 fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
     let switch = Switch::new(switch_config(config)).with_store(store_config(config)?);
     add_namespaces(&switch, config, numbers)?;
+    set_budgets(&switch, config, numbers);
     Ok(switch)
 }
 
@@ -143,6 +144,13 @@ fn switch_config(config: &Config) -> SwitchConfig {
 fn store_config(config: &Config) -> Result<StoreConfig, Failure> {
     let keys = config.namespaces.iter().map(|namespace| namespace.keys).sum();
     Ok(StoreConfig { keys, seed: super::random_number()? })
+}
+
+/// Budgets as they are configured now: of memory that an earlier daemon has left, too.
+fn set_budgets(switch: &Switch, config: &Config, numbers: &[u16]) {
+    for (namespace, &number) in config.namespaces.iter().zip(numbers) {
+        switch.set_budget(number, namespace.budget);
+    }
 }
 
 fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(), Failure> {

@@ -237,6 +237,7 @@ impl Server {
         let tally = Arc::new(enrolment::tally());
         let facts = Facts {
             config,
+            numbers,
             listen,
             admin_listen,
             enrols,

@@ -18,6 +18,8 @@ use wayside_wire::DropReason;
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
     pub config: Config,
+    /// Its namespaces' numbers in packets.
+    pub numbers: Vec<u16>,
     /// As bound.
     pub listen: SocketAddrV4,
     pub admin_listen: SocketAddrV4,
@@ -100,12 +102,22 @@ impl Facts {
     fn namespaces(&self) -> Vec<Namespace> {
         let namespaces = self.config.namespaces.iter();
         namespaces
-            .map(|namespace| Namespace {
+            .zip(self.over_budget())
+            .map(|(namespace, (_, over_budget))| Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
+                rate: namespace.budget.map(|budget| budget.rate),
+                burst: namespace.budget.map(|budget| budget.burst),
+                over_budget,
             })
             .collect()
+    }
+
+    /// Packets that each namespace's budget has refused, by its name.
+    pub fn over_budget(&self) -> impl Iterator<Item = (String, u64)> {
+        let namespaces = self.config.namespaces.iter().zip(&self.numbers);
+        namespaces.map(|(namespace, &number)| (namespace.name.clone(), self.switch.over_budget(number)))
     }
 
     /// The switch's counters: drops that occurred, by reason, and everything else.

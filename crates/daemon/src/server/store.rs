@@ -170,7 +170,7 @@ mod tests {
     use wayside_wire::Policy;
 
     fn namespace(name: &str, slots: u32) -> Namespace {
-        Namespace { name: name.into(), slots, policy: Policy::Fair, keys: 0, groups: 1 }
+        Namespace { name: name.into(), slots, policy: Policy::Fair, keys: 0, groups: 1, budget: None }
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl Worker {
             Action::ToSender => Some(from),
             Action::ToNode { handle, port } => self.switch.address(handle, port),
             Action::ToController => {
-                self.inbox.packet(from, &packet[..verdict.length.min(MAX_PACKET_BYTES)]);
+                let packet = &packet[..verdict.length.min(MAX_PACKET_BYTES)];
+                self.inbox.packet(from, self.switch.tenant_of(packet), packet);
                 None
             }
         };
@@ -195,15 +196,38 @@ mod tests {
     }
 
     #[test]
-    fn what_the_controller_cannot_take_is_counted() {
-        let (inbox, _events) = Inbox::with_channel();
+    fn a_tenant_that_floods_the_controller_keeps_nobody_out() {
+        let (inbox, events) = Inbox::with_channel();
         let (worker, node) = worker(inbox.clone());
         let mut batch = Batch::new();
-        for _ in 0..super::super::controller::BACKLOG + 5 {
+        let share = u64::from(super::super::controller::SHARE);
+        for _ in 0..share + 5 {
             node.send_to(&packet(kind::lock::GAP, 3), ipv4(&worker.socket)).unwrap();
             let count = batch.receive(worker.socket.as_fd(), true).unwrap();
             (0..count).for_each(|index| worker.decide(Time(0), &mut batch, index));
         }
-        assert_eq!(inbox.overflowed(), 5);
+        assert_eq!(inbox.overflowed(), 5, "what the controller cannot take is counted");
+        let packet = packet(kind::lock::GAP, 3);
+        for tenant in [Some(7), None] {
+            inbox.packet(ipv4(&node), tenant, &packet);
+        }
+        assert_eq!(inbox.overflowed(), 5, "others have places of their own");
+        assert_eq!(events.try_iter().flatten().count() as u64, share + 2);
+    }
+
+    #[test]
+    fn tenants_together_have_no_more_places_than_there_are() {
+        let (inbox, events) = Inbox::with_channel();
+        let (_, node) = worker(inbox.clone());
+        let backlog = super::super::controller::BACKLOG as u64;
+        for turn in 0..2 * backlog {
+            inbox.packet(ipv4(&node), Some((turn % 10) as u16), &packet(kind::lock::GAP, 3));
+        }
+        assert_eq!(inbox.overflowed(), backlog);
+        // What was refused for want of a place in the channel has not cost its tenant a place of its share.
+        let first = events.try_recv().unwrap().expect("a packet");
+        inbox.took(&first);
+        inbox.packet(ipv4(&node), Some(9), &packet(kind::lock::GAP, 3));
+        assert_eq!(inbox.overflowed(), backlog);
     }
 }

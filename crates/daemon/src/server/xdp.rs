@@ -1,6 +1,6 @@
 //! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
 
-use super::{add_namespaces, store_config, switch_config};
+use super::{add_namespaces, set_budgets, store_config, switch_config};
 use crate::card::{Card, choice};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -65,6 +65,7 @@ impl Hook {
         } else {
             add_namespaces(&switch, config, numbers)?;
         }
+        set_budgets(&switch, config, numbers);
         // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.
         let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if stop < 0 {
@@ -173,7 +174,9 @@ impl Delivery {
                     self.send(upcall.packet, to);
                 }
             }
-            Action::ToController => self.inbox.packet(upcall.from, upcall.packet),
+            Action::ToController => {
+                self.inbox.packet(upcall.from, self.switch.tenant_of(upcall.packet), upcall.packet);
+            }
             Action::Drop | Action::ToSender => {}
         }
     }

@@ -47,6 +47,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let asked = text(&body.namespace_name);
         let namespace = self.config.namespaces.iter().find(|n| Some(n.name.as_str()) == asked);
         let namespace = namespace.filter(|n| self.memory.slot_count(n.id) != 0).ok_or(Refusal::Namespace)?;
+        if self.has_its_share(now, namespace.id) {
+            return Err(Refusal::Full);
+        }
         let handle = self.free_handle(now).ok_or(Refusal::Full)?;
         let incarnation = self.counters.incarnation + 1;
         let (lease, grace) = self.config.lease(namespace, body.lease_us);
@@ -129,11 +132,49 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_fabric(to, header, FabricKind::Enrolled.body().bytes(0), |packet, at| body.write(packet, at));
     }
 
+    /// Whether a namespace has half of all handles, those at rest included: where there are others, it gets no more.
+    fn has_its_share(&self, now: Time, namespace: u16) -> bool {
+        let share = usize::from(self.memory.max_handle() / 2);
+        self.config.namespaces.len() > 1 && self.sessions.taken_in(now, namespace, &self.config) >= share
+    }
+
     /// Round robin, so that a handle rests as long as possible.
     fn free_handle(&self, now: Time) -> Option<Handle> {
         let count = self.memory.max_handle();
         let free = |handle: &Handle| self.sessions.is_free(now, *handle, &self.config);
         let latest = self.counters.handle.min(count);
         (latest + 1..=count).chain(1..=latest).find(free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Disk, Memory, config};
+    use super::super::{Config, Namespace};
+    use super::*;
+    use alloc::rc::Rc;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+    use core::net::Ipv4Addr;
+    use wayside_wire::padded;
+
+    /// What becomes of so many enrolments in the first namespace, of three handles.
+    fn enrolled(config: Config) -> Vec<Option<Refusal>> {
+        let mut controller =
+            Controller::new(config, Rc::new(Memory::default()), Disk::default()).expect("an empty store");
+        controller.on_tick(Time(0));
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600);
+        let body = |nonce| Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        (1..5).map(|nonce| controller.enrol(Time(0), address, 0, &body(nonce)).err()).collect()
+    }
+
+    #[test]
+    fn a_tenant_does_not_get_the_other_half_of_all_handles() {
+        assert_eq!(enrolled(config()), [None, None, None, Some(Refusal::Full)], "nobody else is there");
+        let mut shared = config();
+        let other = Namespace { id: 2, name: "other".to_string(), ..shared.namespaces[0].clone() };
+        shared.namespaces.push(other);
+        let full = Some(Refusal::Full);
+        assert_eq!(enrolled(shared), [None, full, full, full], "half of three is one");
     }
 }

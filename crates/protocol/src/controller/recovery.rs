@@ -25,7 +25,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind, limits, request_id};
 
-/// Censuses at a time, each of up to 32 slots: 2,048 slots under way, and a packet per node and census.
+/// Censuses of a namespace at a time, each of up to 32 slots: 2,048 slots under way, and a packet per node and census.
+/// Each has its own, so that one whose nodes do not report, or ask for ever more of them, keeps no other from its turn.
 const MAX_CENSUSES: usize = 64;
 /// Entries of a REPORT or ADOPT after the one that names the census.
 pub(super) const PAGE: usize = limits::MAX_ENTRIES - 1;
@@ -134,6 +135,19 @@ impl Recovery {
         self.at.contains(&(namespace, slot))
     }
 
+    /// The first namespace with a slot in the queue that may have another census.
+    fn next_namespace(&self) -> Option<u16> {
+        let mut from = 0;
+        loop {
+            let &(namespace, _) = self.queue.range((from, 0)..).next()?;
+            let own = self.censuses.values().filter(|census| census.namespace == namespace).count();
+            if own < MAX_CENSUSES {
+                return Some(namespace);
+            }
+            from = namespace.checked_add(1)?;
+        }
+    }
+
     pub fn is_writing(&self) -> bool {
         self.censuses.values().any(|census| census.phase == Phase::Writing)
     }
@@ -198,11 +212,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// Freezes slots from the queue, 32 to a census, as long as there may be more censuses.
     pub(super) fn start_censuses(&mut self, now: Time) {
-        while self.recovery.censuses.len() < MAX_CENSUSES && self.memory.serving() {
-            let Some(&(namespace, _)) = self.recovery.queue.first() else { break };
+        while let Some(namespace) = self.recovery.next_namespace().filter(|_| self.memory.serving()) {
             let mut frozen = Frozen::default();
             while frozen.tenures.len() < limits::MAX_ENTRIES {
-                let Some(&next) = self.recovery.queue.first().filter(|next| next.0 == namespace) else { break };
+                let Some(&next) = self.recovery.queue.range((namespace, 0)..=(namespace, u32::MAX)).next() else {
+                    break;
+                };
                 self.recovery.queue.remove(&next);
                 if let Some(tenure) = self.freeze(namespace, next.1) {
                     frozen.tenures.insert(next.1, tenure);
@@ -474,5 +489,33 @@ pub(super) fn recovered(agent: Option<Handle>, tenure: u32) -> SlotWord {
     match agent {
         Some(agent) => SlotWord { state: SlotState::Managed, transferred: true, agent, ..SlotWord::unheld(tenure) },
         None => SlotWord::unheld(tenure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_whose_censuses_never_end_keeps_no_other_from_its_own() {
+        let mut recovery = Recovery::default();
+        let census = |namespace| Census {
+            namespace,
+            scope: Scope::Slots(Frozen::default()),
+            asked: BTreeMap::new(),
+            heirs: BTreeMap::new(),
+            phase: Phase::Asking,
+        };
+        (0..100).for_each(|slot| recovery.queue(1, slot));
+        recovery.queue(2, 7);
+        for id in 0..MAX_CENSUSES as u64 {
+            assert_eq!(recovery.next_namespace(), Some(1));
+            recovery.censuses.insert(id, census(1));
+        }
+        assert_eq!(recovery.next_namespace(), Some(2), "the first has its share");
+        recovery.queue.remove(&(2, 7));
+        assert_eq!(recovery.next_namespace(), None);
+        recovery.censuses.remove(&0);
+        assert_eq!(recovery.next_namespace(), Some(1));
     }
 }

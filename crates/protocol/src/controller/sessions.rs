@@ -153,6 +153,12 @@ impl Sessions {
         living.map(|(handle, session)| (*handle, session.record, &mut session.rotated))
     }
 
+    /// How many handles of a namespace are not free.
+    pub fn taken_in(&self, now: Time, namespace: u16, config: &Config) -> usize {
+        let own = self.by_handle.iter().filter(|(_, session)| session.record.namespace == namespace);
+        own.filter(|(handle, _)| !self.is_free(now, **handle, config)).count()
+    }
+
     /// Whether a new session may take the handle.
     pub fn is_free(&self, now: Time, handle: Handle, config: &Config) -> bool {
         if config.is_broken(Mutant::HastyReuse) && !self.live.contains(&handle) {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use wayside_protocol::Time;
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
 use wayside_protocol::seal::{Direction, Period, Secret};
-use wayside_switch::{Switch, SwitchConfig};
+use wayside_switch::{Budget, Switch, SwitchConfig};
 use wayside_wire::{Entry, Header, Heartbeat, Policy, SlotBits, SlotState, entry_at, kind, service};
 
 const NAMESPACE: u16 = 1;
@@ -72,6 +72,7 @@ struct Work {
     packet: fn(slots: &[u32], number: u64) -> Vec<u8>,
     /// Decisions that a packet asks for.
     entries: usize,
+    budget: Option<Budget>,
 }
 
 const UNHELD: SlotWord = SlotWord::unheld(0);
@@ -79,20 +80,33 @@ const OPEN: SlotWord = SlotWord { state: SlotState::Open, agent: AGENT, ..UNHELD
 const MANAGED: SlotWord = SlotWord { state: SlotState::Managed, agent: AGENT, ..UNHELD };
 const OURS: SlotWord = SlotWord { state: SlotState::Managed, agent: NODE, ..UNHELD };
 
-const WORKS: [&Work; 8] = [
-    &Work { name: "a packet that is dropped (bad magic)", slot: UNHELD, packet: |_, _| vec![0; 64], entries: 1 },
-    &Work { name: "HEARTBEAT", slot: UNHELD, packet: |_, number| heartbeat(number), entries: 1 },
-    &Work { name: "ACQUIRE, granted with the agency", slot: UNHELD, packet: acquire, entries: 1 },
-    &Work { name: "ACQUIRE, joined", slot: OPEN, packet: acquire, entries: 1 },
-    &Work { name: "ACQUIRE, forwarded", slot: MANAGED, packet: acquire, entries: 1 },
-    &Work { name: "RELEASE, forwarded", slot: MANAGED, packet: release, entries: 1 },
-    &Work { name: "RETENURE, renewed", slot: OURS, packet: renew, entries: 1 },
-    &Work { name: "ACQUIRE of 32 names, each", slot: UNHELD, packet: acquire, entries: 32 },
+/// More than all rounds ask for, and nothing.
+const AMPLE: Option<Budget> = Some(Budget { rate: Budget::MAX_RATE, burst: Budget::MAX_BURST });
+const SPENT: Option<Budget> = Some(Budget { rate: 1, burst: 32 });
+
+const WORKS: [&Work; 10] = [
+    &Work {
+        name: "a packet that is dropped (bad magic)",
+        slot: UNHELD,
+        packet: |_, _| vec![0; 64],
+        entries: 1,
+        budget: None,
+    },
+    &Work { name: "HEARTBEAT", slot: UNHELD, packet: |_, number| heartbeat(number), entries: 1, budget: None },
+    &Work { name: "ACQUIRE, granted with the agency", slot: UNHELD, packet: acquire, entries: 1, budget: None },
+    &Work { name: "the same, within a budget", slot: UNHELD, packet: acquire, entries: 1, budget: AMPLE },
+    &Work { name: "ACQUIRE over its budget", slot: UNHELD, packet: acquire, entries: 1, budget: SPENT },
+    &Work { name: "ACQUIRE, joined", slot: OPEN, packet: acquire, entries: 1, budget: None },
+    &Work { name: "ACQUIRE, forwarded", slot: MANAGED, packet: acquire, entries: 1, budget: None },
+    &Work { name: "RELEASE, forwarded", slot: MANAGED, packet: release, entries: 1, budget: None },
+    &Work { name: "RETENURE, renewed", slot: OURS, packet: renew, entries: 1, budget: None },
+    &Work { name: "ACQUIRE of 32 names, each", slot: UNHELD, packet: acquire, entries: 32, budget: None },
 ];
 
 /// Nanoseconds a decision of every round, in order: without tags, and with them.
 fn measure(work: &Work, slots: u32) -> [Vec<f64>; 2] {
     let switch = switch(slots);
+    switch.set_budget(NAMESPACE, work.budget);
     let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
     let key = SECRET.key(Direction::Up, PERIOD);
     let mut number = 1;

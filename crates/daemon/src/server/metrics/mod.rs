@@ -200,6 +200,8 @@ fn about_packets(facts: &Facts) -> Vec<Family> {
         by("verdict", verdicts).counter("wayside_packets", "Packets decided, by where they went"),
         by("reason", drops)
             .counter("wayside_drops", "Packets refused; stale_epoch and foreign_version may be answered"),
+        by("namespace", facts.over_budget())
+            .counter("wayside_over_budget", "Packets refused because their namespace had spent its budget"),
         by("outcome", outcomes).counter("wayside_outcomes", "What the core did to slots and sessions"),
         by("what", traffic).counter(
             "wayside_datagrams",

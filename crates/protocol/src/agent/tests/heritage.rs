@@ -1,5 +1,6 @@
 //! Books that change hands.
 
+use super::super::sole::{Duty, Sole};
 use super::*;
 
 #[test]
@@ -283,4 +284,87 @@ fn a_used_agent_begins_anew() {
     assert_eq!((scene.agent.slot, scene.agent.stamp, scene.agent.joins_stamp), (SLOT + 1, NEXT, NEXT));
     assert_eq!(scene.agent.sequence, 0);
     assert!(scene.agent.joins.complete());
+}
+
+#[test]
+fn an_agent_is_alone_while_one_of_its_own_node_holds_and_nobody_waits() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));
+    assert!(scene.agent.is_alone(ME) && !scene.agent.is_alone(2));
+    scene.agent.holders.push(party(ME, 2, NAME, SHARED));
+    assert!(!scene.agent.is_alone(ME), "two hold");
+    scene.agent.holders.clear();
+    assert!(scene.agent.is_alone(ME), "nobody does");
+    scene.agent.holders.push(party(2, 20, NAME, SHARED));
+    assert!(!scene.agent.is_alone(ME), "another node does");
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.acquire(party(ME, 2, NAME, EXCLUSIVE));
+    assert!(!scene.agent.is_alone(ME), "somebody waits");
+}
+
+#[test]
+fn the_end_of_a_node_concerns_an_agent_that_has_it_in_its_books() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    scene.agent.late.push_back(party(4, 40, NAME, EXCLUSIVE));
+    assert!([2, 3, 4].iter().all(|node| scene.agent.involves(*node)));
+    assert!(!scene.agent.involves(5));
+    let now = scene.now;
+    scene.agent.inherit(now, 5, 1, [].into_iter());
+    assert!(scene.agent.involves(5), "its waiters are still to come");
+    let (scene, _) = transferring(&[party(2, 20, NAME, EXCLUSIVE)]);
+    assert!(scene.agent.involves(2), "the agency is on its way to it");
+}
+
+#[test]
+fn who_comes_while_waiters_are_still_to_come_waits_in_the_order_of_arrival_and_may_go() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.config.waiters_most = 3;
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 1, [].into_iter());
+    for request in [30, 31, 32] {
+        scene.acquire(party(3, request, NAME, EXCLUSIVE));
+    }
+    scene.is_silent();
+    scene.acquire(party(3, 33, NAME, EXCLUSIVE));
+    assert_eq!(scene.one().flags, header_flag::RETRY);
+    scene.release(3, 31);
+    assert_eq!(scene.waiting(), [(3, 30), (3, 32)]);
+    scene.agent.take_waiters(now, 0, [party(2, 20, NAME, EXCLUSIVE)].into_iter());
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30), (3, 32)]);
+    scene.agent.reminder = None;
+    assert_eq!(scene.agent.due(), Time(u64::MAX), "all have come");
+}
+
+#[test]
+fn an_agent_in_a_few_words_decides_while_its_one_request_holds() {
+    let keep = Sole {
+        stamp: STAMP,
+        name: NAME,
+        holder: ME,
+        port: 9,
+        mode: EXCLUSIVE,
+        tryable: true,
+        open: false,
+        suspended: false,
+        confirmed: true,
+        duty: Duty::Keep { request: 5 },
+    };
+    let free = Sole { duty: Duty::Free { nonce: 6, pause: 7, due: Time(8) }, ..keep };
+    assert!(keep.keeps(5) && !keep.keeps(6) && !free.keeps(6));
+    assert!(keep.is_usable());
+    for other in [Sole { suspended: true, ..keep }, Sole { confirmed: false, ..keep }, free] {
+        assert!(!other.is_usable(), "{other:?}");
+    }
+    let mut scene = Scene::new(SlotState::Open);
+    scene.agent.write_out(SLOT, &Sole { suspended: true, confirmed: false, ..keep });
+    assert_eq!(scene.holding(), [(ME, 5)]);
+    assert!(scene.agent.suspended && !scene.agent.confirmed && !scene.agent.is_open() && scene.agent.tryable);
+    assert_eq!((scene.agent.name, scene.agent.holders[0].token), (NAME, Token::new(STAMP, 0)));
+    scene.agent.write_out(SLOT, &Sole { open: true, tryable: false, mode: SHARED, ..free });
+    assert!(scene.holding().is_empty() && scene.agent.is_pending());
+    assert!(scene.agent.is_open() && !scene.agent.tryable);
+    assert_eq!(scene.agent.due(), Time(8));
+    let entry = free.freeing(SLOT, 6);
+    assert_eq!((entry.name, entry.request, entry.slot, entry.tenure), (NAME, 6, SLOT, STAMP.tenure));
+    assert_eq!((entry.holder, SlotBits::from_u16(entry.slot_bits).state), (ME, SlotState::Unheld));
 }
