@@ -26,7 +26,7 @@ use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 /// assert_eq!((entry.value.bytes(), entry.version), (&b"10"[..], version));
 /// # Ok::<(), wayside_client::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Store<'s> {
     session: &'s Session,
     wait: Option<Duration>,

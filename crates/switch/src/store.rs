@@ -253,6 +253,14 @@ fn take(lock: &AtomicU64) -> u64 {
 }
 
 impl Switch {
+    /// Whether every group that has a place here is of the namespace that it has to be of.
+    pub fn has_groups_of(&self, namespace_of: impl Fn(u16) -> Option<u16>) -> bool {
+        (0u16..=u16::MAX).zip(self.store.groups.iter()).all(|(number, group)| {
+            let namespace = group.namespace.load(Acquire);
+            group.place.load(Acquire) == 0 || namespace_of(number).is_some_and(|wanted| u32::from(wanted) == namespace)
+        })
+    }
+
     /// With a store for the chain service.
     #[must_use]
     pub fn with_store(mut self, config: StoreConfig) -> Switch {

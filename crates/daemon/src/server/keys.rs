@@ -87,7 +87,7 @@ impl Keys {
 }
 
 /// Groups are numbered in the order of namespaces' numbers, which stay: so are they.
-fn groups_of(config: &Config, numbers: &[u16]) -> Vec<Groups> {
+pub fn groups_of(config: &Config, numbers: &[u16]) -> Vec<Groups> {
     let mut namespaces: Vec<_> = config.namespaces.iter().zip(numbers).collect();
     namespaces.sort_unstable_by_key(|(_, number)| **number);
     let mut base = 0u16;

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::kernel::release;
 use crate::server::controller::Inbox;
+use crate::server::keys::groups_of;
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -51,7 +52,9 @@ impl Hook {
         let (mut hook, mut switch) = xdp::Hook::load(&options).map_err(failed)?;
         let wanted: Vec<(u16, u32)> =
             numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.slots)).collect();
-        if hook.resumed() && !switch.has_exactly(&wanted) {
+        let groups = groups_of(config, numbers);
+        let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
+        if hook.resumed() && !(switch.has_exactly(&wanted) && switch.has_groups_of(of)) {
             tracing::warn!(
                 "the namespaces are not those of the switch that was left at the hook: its memory begins anew"
             );

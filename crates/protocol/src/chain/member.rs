@@ -258,7 +258,8 @@ impl<M: ItemMemory> Member<M> {
 }
 
 impl Groups {
-    fn has(&self, group: u16) -> bool {
+    /// Whether this group is one of them.
+    pub fn has(&self, group: u16) -> bool {
         group.checked_sub(self.base).is_some_and(|offset| offset < self.count)
     }
 
