@@ -168,3 +168,47 @@ fn a_switch_in_userspace_that_starts_again_has_no_values_and_takes_new_ones() {
     let after = session.store().wait(Duration::from_secs(10)).put("k", "after").unwrap();
     assert!(after > before, "{after} is not later than {before}");
 }
+
+/// At the hook: values are read and written without the daemon, and outlive it.
+#[cfg(feature = "xdp")]
+#[test]
+fn values_at_the_hook_outlive_the_daemon() {
+    use support::world::World;
+
+    let Some(world) = World::or_skip(1) else { return };
+    let (daemon, line) = world.daemon("native");
+    assert!(line.contains("native XDP"), "{line}");
+    // A thread's port belongs to the host where it is when it is opened: by its first question.
+    let sessions = [0, 1].map(|client| {
+        let session = world.session(client);
+        session.store().get("limit").unwrap();
+        session
+    });
+    let [first, second] = sessions.each_ref().map(|session| session.store().wait(Duration::from_secs(10)));
+    let version = first.put("limit", "10").unwrap();
+    let entry = second.get("limit").unwrap().unwrap();
+    assert_eq!((entry.value.bytes(), entry.version), (&b"10"[..], version));
+
+    // None of these reaches the daemon: it hands nothing up, and receives nothing.
+    let before = ["read", "written", "handed_up"].map(|name| world.count(name));
+    for round in 0..100u64 {
+        let written = first.put_if("limit", round.to_be_bytes(), Condition::Always).unwrap();
+        assert!(matches!(written, Written::Done(_)));
+        let entry = second.get("limit").unwrap().unwrap();
+        assert_eq!(entry.value.bytes(), round.to_be_bytes());
+    }
+    let after = ["read", "written", "handed_up"].map(|name| world.count(name));
+    assert!(after[0] >= before[0] + 100 && after[1] == before[1] + 100, "{before:?} {after:?}");
+    assert!(after[2] < before[2] + 20, "handed up: {before:?} {after:?}");
+
+    daemon.signal(libc::SIGKILL);
+    daemon.wait();
+    let alone = first.put("limit", "written without a daemon").unwrap();
+    assert_eq!(second.get("limit").unwrap().unwrap().version, alone);
+
+    let (_daemon, _) = world.daemon("native");
+    assert_eq!(second.get("limit").unwrap().unwrap().value.bytes(), b"written without a daemon");
+    assert!(first.put("limit", "x").unwrap() > alone);
+    first.put("new", "made by the second daemon").unwrap();
+    assert_eq!(second.get("new").unwrap().unwrap().value.bytes(), b"made by the second daemon");
+}
