@@ -9,7 +9,7 @@
 #include "../../dataplane/native.h"
 #include "../../dataplane/packet.h"
 
-enum { SLOTS = 16, NODES = 16, REGIONS = 4 };
+enum { SLOTS = 16, NODES = 16, REGIONS = 4, GROUPS = 4, BUCKETS = 2, ITEMS = 6, LANES = NODES * WS_MAX_LANES };
 
 /* What a packet may change, and what it may not. */
 struct state {
@@ -18,13 +18,18 @@ struct state {
 	struct ws_region regions[REGIONS];
 	struct ws_keys keys[NODES];
 	struct ws_globals globals;
+	struct ws_group groups[GROUPS];
+	struct ws_bucket buckets[BUCKETS];
+	struct ws_item items[ITEMS];
+	struct ws_lane lanes[LANES];
+	struct ws_store store;
 };
 
 static struct ws_switch sw;
-static ws_u64 seen[64]; /* counters of all inputs */
+static ws_u64 seen[WS_COUNTERS]; /* counters of all inputs */
 
 /* Besides lines of code, libFuzzer looks for new ones of these: what was counted by a packet of each kind. */
-static __attribute__((section("__libfuzzer_extra_counters"))) ws_u8 outcomes[32][64];
+static __attribute__((section("__libfuzzer_extra_counters"))) ws_u8 outcomes[64][WS_COUNTERS];
 
 static const ws_u8 *at, *end;
 
@@ -73,6 +78,165 @@ static void save(struct state *state)
 	memcpy(state->regions, sw.regions, sizeof state->regions);
 	memcpy(state->keys, sw.keys, sizeof state->keys);
 	state->globals = *sw.globals;
+	memcpy(state->groups, sw.groups, sizeof state->groups);
+	memcpy(state->buckets, sw.buckets, sizeof state->buckets);
+	memcpy(state->items, sw.items, sizeof state->items);
+	memcpy(state->lanes, sw.lanes, sizeof state->lanes);
+	state->store = *sw.store;
+}
+
+/* Key `key` comes to an item of a group: as the daemon does it. */
+static void put_key(ws_u32 number, ws_u16 group, ws_u64 key)
+{
+	struct ws_item *item = &sw.items[number];
+	ws_u64 hash = ws_key_hash(sw.store->seed, key, ~key, group);
+
+	for (ws_u32 i = 0; i < BUCKETS * WS_BUCKET_PLACES; i++)
+		if ((ws_u32)sw.buckets[i / WS_BUCKET_PLACES].places[i % WS_BUCKET_PLACES] == number)
+			sw.buckets[i / WS_BUCKET_PLACES].places[i % WS_BUCKET_PLACES] = 0;
+	item->key_high = key;
+	item->key_low = ~key;
+	item->name = ws_item_name(group, key);
+	for (ws_u32 i = 0; i < 2 * WS_BUCKET_PLACES; i++) {
+		ws_u32 at = i < WS_BUCKET_PLACES ? ws_first_bucket(hash) : ws_second_bucket(hash);
+		ws_u64 *place = &sw.buckets[at % BUCKETS].places[i % WS_BUCKET_PLACES];
+		if (!*place) {
+			*place = hash >> 32 << 32 | number;
+			return;
+		}
+	}
+}
+
+/* A head has counted what its group's items have, and nobody has more than the group's epoch. */
+static void make_possible(void)
+{
+	for (ws_u32 number = 1; number < ITEMS; number++) {
+		struct ws_item *item = &sw.items[number];
+		ws_u64 group = (item->name & WS_ITEM_GROUP) - 1;
+		if (group >= GROUPS)
+			continue;
+		ws_u64 epoch = ws_group_place_epoch(sw.groups[group].place);
+		for (int which = 0; which < 2; which++) {
+			struct ws_version *version = &item->versions[which];
+			if (ws_version_epoch(*version) > epoch)
+				version->shape = epoch << 32 | (ws_u32)version->shape;
+			if (version->sequence >> 40)
+				version->sequence = 60;
+			if (sw.groups[group].sequence < version->sequence)
+				sw.groups[group].sequence = version->sequence;
+		}
+	}
+}
+
+static void begin_chains(void)
+{
+	memset(sw.groups, 0, GROUPS * sizeof *sw.groups);
+	memset(sw.buckets, 0, BUCKETS * sizeof *sw.buckets);
+	memset(sw.items, 0, ITEMS * sizeof *sw.items);
+	memset(sw.lanes, 0, LANES * sizeof *sw.lanes);
+	*sw.store = (struct ws_store){ .seed = 7, .bucket_mask = BUCKETS - 1, .handle = 9 };
+	/* Alone, head, tail and middle. */
+	static const ws_u64 places[GROUPS] = { 11ull << 32, 11ull << 32 | 3, 11ull << 32 | 2 << 16, 11ull << 32 | 2 << 16 | 3 };
+	for (ws_u16 group = 0; group < GROUPS; group++)
+		sw.groups[group] = (struct ws_group){ .place = places[group], .sequence = 50, .namespace = 1 };
+	for (ws_u16 number = 1; number < ITEMS; number++) {
+		put_key(number, number % GROUPS, number);
+		sw.items[number].versions[0] = ws_version_of(11, 40, 5, WS_VALUE_FLAG_PRESENT);
+	}
+}
+
+/* What a daemon, another switch or a slow writer may have done to chains. */
+static void disturb_chains(void)
+{
+	ws_u8 what = byte(), bits = byte();
+	struct ws_item *item = &sw.items[1 + bits % (ITEMS - 1)];
+	struct ws_group *group = &sw.groups[bits % GROUPS];
+	struct ws_lane *lane = &sw.lanes[(1 + bits % 4) * WS_MAX_LANES + bits % 3];
+
+	switch (what % 6) {
+	case 0:
+		group->place = (bits & 0x80 ? 0 : 10 + (bits >> 6)) * (1ull << 32) | (byte() % 5) << 16 | byte() % 5;
+		break;
+	case 1:
+		group->namespace = byte() % 3;
+		break;
+	case 2:
+		put_key((ws_u32)(item - sw.items), byte() % GROUPS, byte() % 8);
+		break;
+	case 3: {
+		ws_u32 which = (ws_u32)ws_item_lock_which(item->lock);
+		item->versions[which] = ws_version_of(9 + byte() % 3, byte(), byte() % (WS_MAX_VALUE_BYTES + 1), byte() & 1);
+		item->values[which][0] = number(8);
+		break;
+	}
+	case 4:
+		item->lock = ws_item_lock_with_owner(item->lock, bits & 0x80 ? 5 : 0);
+		lane->lock = ws_item_lock_with_owner(lane->lock, bits & 0x40 ? 5 : 0);
+		item->name = bits & 0x20 ? 0 : item->name;
+		break;
+	default:
+		lane->request = bits & 0x80 ? number(8) : byte() % 8;
+		lane->outcome = byte() & 1;
+	}
+	make_possible();
+}
+
+/* A packet about a key of the store, as a rule, with what its lane and its version make plausible. */
+static ws_u32 write_chain(ws_u8 *packet)
+{
+	static const ws_u8 kinds[] = { WS_CHAIN_READ, WS_CHAIN_WRITE, WS_CHAIN_WRITE, WS_CHAIN_DELETE, WS_CHAIN_APPLY,
+				       WS_CHAIN_APPLY, WS_CHAIN_INSERT, WS_CHAIN_INSTALL, WS_CHAIN_MAP };
+	ws_u8 first = byte(), bits = byte(), count = byte(), lane = byte() % 64 ? bits % 3 : byte();
+	ws_u8 kind = first & 0x80 ? first & 15 : kinds[first % sizeof kinds];
+	const struct ws_item *item = &sw.items[1 + bits % (ITEMS - 1)];
+	ws_u16 group = bits & 0x80 ? byte() : (ws_u16)((item->name & WS_ITEM_GROUP) - 1) % GROUPS;
+	ws_u64 place = sw.groups[group].place;
+	int by_switch = kind == WS_CHAIN_APPLY || kind == WS_CHAIN_INSTALL;
+	ws_u16 source = by_switch && !(bits & 0x40) ? (ws_u16)ws_group_place_previous(place) : handle();
+	ws_u16 client = by_switch ? handle() : source;
+	struct ws_version version = item->versions[ws_item_lock_which(item->lock)];
+	count = count & 0x80 ? count % (WS_MAX_BLOCKS + 1) : count % 5;
+	ws_u32 length = WS_HEADER_BYTES + WS_OPERATION_BYTES + count * WS_BLOCK_BYTES;
+	ws_u64 request = client < NODES && lane < WS_MAX_LANES ? sw.lanes[client * WS_MAX_LANES + lane].request : 0;
+
+	memset(packet, 0, length);
+	ws_header_set_magic(packet, WS_MAGIC);
+	ws_header_set_version(packet, WS_VERSION);
+	ws_header_set_service(packet, WS_SERVICE_CHAIN);
+	ws_header_set_kind(packet, kind);
+	ws_header_set_count(packet, count);
+	ws_header_set_source(packet, source);
+	ws_header_set_namespace(packet, first & 0x20 ? byte() % 4 : (ws_u16)sw.groups[group].namespace);
+	ws_header_set_epoch(packet, (ws_u32)ws_group_place_epoch(place) + (first & 0x40 ? byte() % 3 - 1u : 0));
+	ws_u8 *op = packet + WS_HEADER_BYTES;
+	ws_u8 about = byte(), step = byte();
+	ws_operation_set_key_high(op, item->key_high);
+	ws_operation_set_key_low(op, item->key_low + (about == 0xff));
+	ws_operation_set_request(op, step >= 0xf8 ? number(8) : request + step % 4 - (step >= 0xf0));
+	ws_operation_set_group(op, group);
+	ws_operation_set_client(op, client + (about == 0xfe));
+	ws_operation_set_reply_port(op, 20001);
+	ws_operation_set_length(op, about & 0x40 ? (ws_u16)number(2) : count ? (ws_u16)(count * WS_BLOCK_BYTES - step % 32) : 0);
+	ws_operation_set_lane(op, lane);
+	ws_operation_set_flags(op, WS_VALUE_FLAG_PRESENT);
+	if (by_switch) {
+		ws_effect_set_sequence(op, version.sequence + byte() % 4 - 1);
+		ws_effect_set_epoch(op, (ws_u32)ws_version_epoch(version));
+		ws_effect_set_own_sequence(op, byte());
+		ws_effect_set_own_epoch(op, (ws_u32)ws_version_epoch(version));
+		ws_effect_set_outcome(op, byte() & 1);
+	} else {
+		ws_u8 condition = byte();
+		ws_operation_set_condition(op, condition % 5);
+		ws_operation_set_expected_epoch(op, (ws_u32)ws_version_epoch(version));
+		ws_operation_set_expected(op, condition % 5 == WS_CONDITION_WORD
+						      ? item->values[ws_item_lock_which(item->lock)][0]
+						      : version.sequence + (condition >> 7));
+		ws_operation_set_check(op, (item->name >> 17) + (about == 0xfd));
+	}
+	for (ws_u32 block = 0; block < count; block++)
+		packet[WS_HEADER_BYTES + WS_OPERATION_BYTES + block * WS_BLOCK_BYTES] = step;
+	return length;
 }
 
 static void begin(void)
@@ -104,6 +268,7 @@ static void begin(void)
 			.agent_port = (ws_u16)(10000 + node),
 			.namespace = node < 5 ? 1 : node < 7 ? 2 : 3,
 		};
+	begin_chains();
 	for (ws_u32 node = 1; node < NODES; node++) {
 		sw.keys[node].written[0] = sw.keys[node].written[1] = 2;
 		for (ws_u32 slot = 0; slot < 2; slot++) {
@@ -142,7 +307,11 @@ static void disturb(void)
 		struct ws_region *region = &sw.regions[byte() % REGIONS];
 		region->base = counter();
 		region->count = counter();
-		region->policy = byte() % 4;
+		ws_u8 bits = byte();
+		region->policy = bits % 4;
+		/* No budget, one with room, or one that is spent for ever. */
+		region->burst = bits >> 7;
+		region->by_clock = (struct ws_meter){ bits & 0x40 ? ~0ull / 2 : 0, 1 };
 		break;
 	}
 	case 3: {
@@ -294,12 +463,79 @@ static void check_node(const struct ws_node *before, const struct ws_node *after
 	MUST(!memcmp(&same, before, sizeof same));
 }
 
-static void check_changes(const struct ws_verdict *verdict, const struct state *before, const struct state *after)
+static void check_item(const struct ws_item *before, const struct ws_item *after)
 {
-	/* NO_KEY is the answer's, which comes after the change; NOT_GRANTED takes a race, and there is none here. */
-	MUST(verdict->reason != WS_DROP_REASON_NOT_GRANTED && verdict->reason != WS_DROP_REASON_LOST_RACE);
-	if (verdict->reason != WS_DROP_REASON_NO_KEY && (verdict->action == WS_DROP || verdict->reason))
-		MUST(!memcmp(before, after, sizeof *before));
+	ws_u64 was = ws_item_lock_which(before->lock);
+
+	/* One change, and the lock given back; what was stays in the other version. */
+	MUST(after->lock == ((before->lock + 2) ^ 1) && !ws_item_lock_owner(before->lock));
+	MUST(!memcmp(&before->versions[was], &after->versions[was], sizeof before->versions[was]));
+	MUST(!memcmp(before->values[was], after->values[was], sizeof before->values[was]));
+	MUST(ws_is_newer(after->versions[!was], before->versions[was]));
+	MUST(after->key_high == before->key_high && after->key_low == before->key_low && after->name == before->name);
+}
+
+/* A packet changes one item and one lane at most; heads count, and nobody else. */
+static void check_chains(const struct state *before, const struct state *after, int writes, int applies)
+{
+	int items = 0, lanes = 0, counted = 0;
+
+	MUST(!memcmp(before->buckets, after->buckets, sizeof before->buckets));
+	MUST(!memcmp(&before->store, &after->store, sizeof before->store));
+	for (int item = 0; item < ITEMS; item++)
+		if (memcmp(&before->items[item], &after->items[item], sizeof *before->items)) {
+			check_item(&before->items[item], &after->items[item]);
+			items++;
+		}
+	for (int lane = 0; lane < LANES; lane++) {
+		const struct ws_lane *was = &before->lanes[lane], *is = &after->lanes[lane];
+		if (!memcmp(was, is, sizeof *was))
+			continue;
+		MUST(was->lock == is->lock && !ws_item_lock_owner(was->lock));
+		MUST(is->request && (!was->request || is->request - was->request - 1 < 1ull << 63));
+		lanes++;
+	}
+	for (int group = 0; group < GROUPS; group++) {
+		const struct ws_group *was = &before->groups[group], *is = &after->groups[group];
+		MUST(was->place == is->place && was->namespace == is->namespace);
+		counted += is->sequence != was->sequence;
+		MUST(is->sequence == was->sequence || (is->sequence == was->sequence + 1 && ws_is_head(was->place)));
+	}
+	MUST(items <= 1 && lanes <= 1 && counted <= (writes ? items : 0));
+	MUST(!items || (writes && counted && lanes) || applies);
+	MUST(!lanes || writes || applies);
+}
+
+/* What is charged for and what is refused is counted; makes regions that differ in that alone the same. */
+static void check_regions(const struct ws_verdict *verdict, const struct ws_region *before, struct ws_region *after)
+{
+	for (int region = 0; region < REGIONS; region++, before++, after++) {
+		ws_u64 refused = after->over_budget - before->over_budget;
+		MUST(refused == 0 || (refused == 1 && verdict->reason == WS_DROP_REASON_OVER_BUDGET));
+		MUST(after->by_clock.due >= before->by_clock.due);
+		MUST(before->burst || after->by_clock.due == before->by_clock.due);
+		after->over_budget = before->over_budget;
+		after->by_clock.due = before->by_clock.due;
+	}
+}
+
+static void check_changes(const struct ws_verdict *verdict, const struct state *before, const struct state *after,
+			  const ws_u8 *packet, ws_u32 length)
+{
+	int chain = length > WS_HEADER_KIND_AT && ws_header_service(packet) == WS_SERVICE_CHAIN;
+	int kind = chain ? ws_header_kind(packet) : 0;
+	int writes = kind == WS_CHAIN_WRITE || kind == WS_CHAIN_DELETE, applies = kind == WS_CHAIN_APPLY;
+
+	/* NO_KEY is the answer's, which comes after the change; so is, of what goes on along a chain, that its receiver is
+	 * not there. NOT_GRANTED takes a race, and there is none here; LOST_RACE a lock that somebody has. */
+	MUST(verdict->reason != WS_DROP_REASON_NOT_GRANTED && (chain || verdict->reason != WS_DROP_REASON_LOST_RACE));
+	int lost = (writes || applies) && verdict->reason == WS_DROP_REASON_DESTINATION_NOT_LIVE;
+	static struct state same;
+	same = *after;
+	check_regions(verdict, before->regions, same.regions);
+	if (!lost && verdict->reason != WS_DROP_REASON_NO_KEY && (verdict->action == WS_DROP || verdict->reason))
+		MUST(!memcmp(before, &same, sizeof *before));
+	check_chains(before, after, writes, applies);
 	for (int slot = 0; slot < SLOTS; slot++)
 		check_slot(before->slots[slot].w0, after->slots[slot].w0);
 	for (int node = 0; node < NODES; node++) {
@@ -308,19 +544,19 @@ static void check_changes(const struct ws_verdict *verdict, const struct state *
 		keys.heard = before->keys[node].heard;
 		MUST(!memcmp(&keys, &before->keys[node], sizeof keys));
 	}
-	MUST(!memcmp(before->regions, after->regions, sizeof before->regions));
+	MUST(!memcmp(before->regions, same.regions, sizeof before->regions));
 	MUST(!memcmp(&before->globals, &after->globals, sizeof before->globals));
 }
 
 /* One verdict or, dropped, one reason; an answer that says why counts both. */
-static void check_counts(const struct ws_verdict *verdict, ws_u8 kind)
+static void check_counts(const struct ws_verdict *verdict, ws_u8 kind, int chain)
 {
 	ws_u64 counted = 0, expected = 1 + (verdict->action != WS_DROP && verdict->reason);
 	ws_u32 names = ws_counter_count();
 
 	for (ws_u32 name = 0; name < names; name++) {
 		seen[name] += sw.counters[name];
-		outcomes[kind % 32][name] |= sw.counters[name] != 0;
+		outcomes[kind % 32 + (chain ? 32 : 0)][name] |= sw.counters[name] != 0;
 		if (name < WS_DROP_REASON_COUNT || name == WS_COUNTER_to_sender || name == WS_COUNTER_to_node ||
 		    name == WS_COUNTER_to_controller)
 			counted += sw.counters[name];
@@ -345,8 +581,9 @@ static void decide(const ws_u8 *bytes, ws_u32 length, ws_u16 port)
 	MUST(verdict.length <= length && (verdict.action != WS_DROP || (verdict.reason && !verdict.copy)));
 	MUST(verdict.action == WS_DROP || verdict.length);
 	MUST(verdict.action != WS_TO_NODE || verdict.handle != WS_CONTROLLER_HANDLE);
-	check_changes(&verdict, &before, &after);
-	check_counts(&verdict, length > WS_HEADER_KIND_AT ? bytes[WS_HEADER_KIND_AT] : 0);
+	check_changes(&verdict, &before, &after, bytes, length);
+	int chain = length > WS_HEADER_KIND_AT && bytes[WS_HEADER_SERVICE_AT] == WS_SERVICE_CHAIN;
+	check_counts(&verdict, length > WS_HEADER_KIND_AT ? bytes[WS_HEADER_KIND_AT] : 0, chain);
 	/* What leaves is a packet again; one of another version is the controller's to answer. */
 	if (verdict.action != WS_DROP && verdict.reason != WS_DROP_REASON_FOREIGN_VERSION)
 		MUST(!ws_check_structure(packet, packet + verdict.length, verdict.length));
@@ -356,7 +593,7 @@ static void decide(const ws_u8 *bytes, ws_u32 length, ws_u16 port)
 }
 
 /* A packet: right in its form or any bytes, then perhaps spoiled. */
-static void receive(int raw)
+static void receive(int raw, int chain)
 {
 	static ws_u8 packet[WS_MAX_PACKET_BYTES + 256];
 	ws_u16 ports[] = { 20001, 0, 65535, 9000 };
@@ -368,7 +605,7 @@ static void receive(int raw)
 		for (ws_u32 i = 0; i < length; i++)
 			packet[i] = byte();
 	} else {
-		length = write_packet(packet);
+		length = chain ? write_chain(packet) : write_packet(packet);
 	}
 	if (sw.globals->authenticated)
 		sign(packet, length);
@@ -399,6 +636,15 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.globals = calloc(1, sizeof(struct ws_globals)),
 			.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
 			.slot_count = SLOTS,
+			.groups = calloc(WS_GROUPS, sizeof(struct ws_group)),
+			.buckets = calloc(BUCKETS, sizeof(struct ws_bucket)),
+			.items = calloc(ITEMS, sizeof(struct ws_item)),
+			.lanes = calloc(LANES, sizeof(struct ws_lane)),
+			.store = calloc(1, sizeof(struct ws_store)),
+			.bucket_count = BUCKETS,
+			.item_count = ITEMS,
+			.lane_count = LANES,
+			.owner = 1,
 		};
 		if (getenv("FUZZ_UNSEEN"))
 			atexit(tell_unseen);
@@ -408,10 +654,12 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 	begin();
 	while (at < end) {
 		ws_u8 command = byte();
-		if (command < 0x50)
+		if (command < 0x40)
 			disturb();
+		else if (command < 0x50)
+			disturb_chains();
 		else
-			receive(command >= 0xf0);
+			receive(command >= 0xf0, command >= 0xc0);
 	}
 	return 0;
 }

@@ -14,6 +14,7 @@ fn main() {
     if tested {
         core.file(format!("{DATAPLANE}/cases/race_native.c"));
         core.file(format!("{DATAPLANE}/cases/siphash_native.c"));
+        core.file(format!("{DATAPLANE}/cases/dying_native.c"));
     }
     if env::var_os("CARGO_FEATURE_MEANWHILE").is_some() {
         core.file(format!("{DATAPLANE}/cases/meanwhile_native.c"));

@@ -420,3 +420,6 @@ impl Books {
 }
 
 const _: () = assert!(VALUE_WORDS * 8 == limits::MAX_VALUE_BYTES);
+
+#[cfg(all(test, feature = "xdp", feature = "race"))]
+mod tests;

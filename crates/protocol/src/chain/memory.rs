@@ -48,8 +48,9 @@ pub trait ItemMemory {
     fn set_own_handle(&self, handle: Handle);
     /// Its place in a group.
     fn place(&self, group: u16) -> Place;
-    /// Gives it another place in a group, which is of this namespace. As head it counts versions from 1. When this
-    /// returns, no packet that was checked against the place before writes any more.
+    /// Gives it another place in a group, which is of this namespace. Its count of versions goes on: somebody may be
+    /// counting one of the epoch before. When this returns, no packet that was checked against the place before writes
+    /// any more.
     fn set_place(&self, group: u16, namespace: u16, place: Place);
     /// The next version's sequence, for a head's daemon.
     fn next_sequence(&self, group: u16) -> u64;

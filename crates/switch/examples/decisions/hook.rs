@@ -11,11 +11,18 @@ use wayside_protocol::memory::{NodeWord, SlotWord};
 use wayside_protocol::seal::Direction;
 use wayside_wire::NodeState;
 
+use super::chain::{self, GROUP, LENGTHS, SEED};
 use super::{AGENT, NAMESPACE, NODE, OPEN, PERIOD, SECRET, UNHELD, acquire, heartbeat};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 const RUNS: u32 = 20_000;
 const SLOTS: u32 = 1 << 20;
+/// Keys of the large store, and buckets with some four places for each of them.
+const KEYS: u32 = 1_000_000;
+const BUCKETS: u32 = 1 << 19;
+
+#[path = "../../tests/engine/hash.rs"]
+mod hash;
 
 /// The packet of a run.
 type Packet = fn(u32) -> Vec<u8>;
@@ -44,8 +51,66 @@ pub fn measure() {
         }),
     ];
     for (name, slot, packet) in works {
-        let [plain, signed] = [false, true].map(|signed| median(&object, slot, packet, signed));
+        for index in 0..SLOTS {
+            set(&object, "slots", index, &[slot.pack().to_ne_bytes(), [0; 8]].concat());
+        }
+        let [plain, signed] = [false, true].map(|signed| median(&object, packet, signed));
         println!("{name:<40}{plain:>11}{signed:>9}");
+    }
+    measure_chain(&object);
+}
+
+/// The same for keys, at the head of a chain of one.
+fn measure_chain(object: &Object) {
+    put_keys(object);
+    println!("{:<40}{:>11}{:>9}{:>11}{:>9}", "", "1 k keys", "signed", "1 M keys", "signed");
+    let mut requests = 0;
+    for length in LENGTHS {
+        for (name, is_write) in [("WRITE", true), ("READ", false)] {
+            print!("{:<40}", format!("{name} of {length} bytes"));
+            for keys in [1_000, KEYS] {
+                // What is read has been written with this length: the same keys again.
+                let medians = [false, true].map(|signed| {
+                    let mut packet = |run: u32| {
+                        requests += 1;
+                        let index = (u64::from(run) * super::STRIDE % u64::from(keys)) as u32;
+                        if is_write { chain::write(index, length, requests) } else { chain::read(index) }
+                    };
+                    median(object, &mut packet, signed)
+                });
+                print!("{:>11}{:>9}", medians[0], medians[1]);
+            }
+            println!();
+        }
+    }
+}
+
+/// Item n has key n.
+fn put_keys(object: &Object) {
+    set(object, "store", 0, &[SEED.to_ne_bytes().as_slice(), &(BUCKETS - 1).to_ne_bytes(), &[0; 4]].concat());
+    set(
+        object,
+        "groups",
+        GROUP.into(),
+        &[chain::PLACE.pack(), u64::from(KEYS), NAMESPACE.into()].map(u64::to_ne_bytes).concat(),
+    );
+    let mut buckets = vec![[0u64; 8]; BUCKETS as usize];
+    for index in 0..KEYS {
+        let key = chain::key(index);
+        let hash = hash::hash(SEED, GROUP, key);
+        let choices = hash::buckets_of(hash, BUCKETS - 1);
+        let place = choices.into_iter().find_map(|bucket| {
+            let free = buckets[bucket as usize].iter().position(|place| *place == 0)?;
+            Some((bucket as usize, free))
+        });
+        let (bucket, free) = place.expect("four places for a key");
+        buckets[bucket][free] = hash >> 32 << 32 | u64::from(index + 1);
+        let mut item = [0u64; 40];
+        item[1..4].copy_from_slice(&[key.high, key.low, key.check << 17 | u64::from(GROUP + 1)]);
+        set(object, "items", index + 1, &item.map(u64::to_ne_bytes).concat());
+    }
+    for (number, bucket) in (0..).zip(&buckets) {
+        set(object, "buckets", number, &bucket.map(u64::to_ne_bytes).concat());
     }
 }
 
@@ -71,10 +136,7 @@ fn authenticate(object: &Object, signed: bool) {
     set(object, "globals", 0, &globals.map(u32::to_ne_bytes).concat());
 }
 
-fn median(object: &Object, slot: SlotWord, packet: impl Fn(u32) -> Vec<u8>, signed: bool) -> u64 {
-    for index in 0..SLOTS {
-        set(object, "slots", index, &[slot.pack().to_ne_bytes(), [0; 8]].concat());
-    }
+fn median(object: &Object, mut packet: impl FnMut(u32) -> Vec<u8>, signed: bool) -> u64 {
     authenticate(object, signed);
     let key = SECRET.key(Direction::Up, PERIOD);
     let program = object.progs_mut().find(|program| program.name() == "wayside").expect("the object has it");
@@ -103,6 +165,9 @@ fn load() -> Object {
         match map.name().to_str() {
             Some("pairs") => map.set_inner_map_fd(pair.as_fd()).expect("a map of maps"),
             Some("slots") => map.set_max_entries(SLOTS).expect("not loaded yet"),
+            Some("buckets") => map.set_max_entries(BUCKETS).expect("not loaded yet"),
+            Some("items") => map.set_max_entries(KEYS + 1).expect("not loaded yet"),
+            Some("lanes") => map.set_max_entries(1 << 20).expect("not loaded yet"),
             _ => {}
         }
     }
@@ -128,9 +193,9 @@ fn load() -> Object {
 }
 
 fn set(object: &Object, name: &str, key: u32, value: &[u8]) {
-    let is_it =
-        |map: &libbpf_rs::Map<'_>| map.name().to_str().is_some_and(|full| full.trim_start_matches(".bss.") == name);
-    let map = object.maps().find(is_it).expect("the object has it");
+    let map =
+        object.maps().find(|map| map.name().to_str().is_some_and(|full| full.trim_start_matches(".bss.") == name));
+    let map = map.expect("the object has it");
     if map.value_size() as usize == value.len() {
         return map.update(&key.to_ne_bytes(), value, MapFlags::ANY).expect("a value of its size");
     }

@@ -7,6 +7,7 @@
 //!
 //! Load beside it shows: rounds with and without tags take turns, and medians are compared.
 
+mod chain;
 #[cfg(feature = "xdp")]
 mod hook;
 
@@ -37,22 +38,22 @@ fn main() {
     println!("native core, one thread, ns a decision (median of {ROUNDS} rounds of {DECISIONS})");
     println!("{:<40}{:>11}{:>9}{:>11}{:>9}{:>12}", "", "1 k slots", "signed", "1 M slots", "signed", "spread, 1 M");
     for work in WORKS {
-        let [small, small_signed] = measure(work, 1_000);
-        let [large, large_signed] = measure(work, 1_000_000);
-        let middle = |rounds: &[f64]| rounds[ROUNDS / 2];
-        let spread = format!("{:.0} to {:.0}", large[0], large[ROUNDS - 1]);
-        println!(
-            "{:<40}{:>11.1}{:>9.1}{:>11.1}{:>9.1}{spread:>12}",
-            work.name,
-            middle(&small),
-            middle(&small_signed),
-            middle(&large),
-            middle(&large_signed)
-        );
+        print(work.name, &[measure(work, 1_000), measure(work, 1_000_000)]);
     }
+    chain::measure();
     derivation();
     #[cfg(feature = "xdp")]
     hook::measure();
+}
+
+/// Medians at every size, without tags and with them, and the spread at the largest.
+fn print(name: &str, sizes: &[[Vec<f64>; 2]]) {
+    print!("{name:<40}");
+    for [plain, signed] in sizes {
+        print!("{:>11.1}{:>9.1}", plain[ROUNDS / 2], signed[ROUNDS / 2]);
+    }
+    let largest = &sizes.last().expect("at least one")[0];
+    println!("{:>12}", format!("{:.0} to {:.0}", largest[0], largest[ROUNDS - 1]));
 }
 
 /// What a node does for a packet that claims to be of a later epoch, and twice for a rotation.
@@ -107,29 +108,35 @@ const WORKS: [&Work; 10] = [
 fn measure(work: &Work, slots: u32) -> [Vec<f64>; 2] {
     let switch = switch(slots);
     switch.set_budget(NAMESPACE, work.budget);
-    let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
-    let key = SECRET.key(Direction::Up, PERIOD);
     let mut number = 1;
     let mut walked = slots; // Slots met since they were last made ready.
+    rounds(&switch, &mut || {
+        if walked + CHUNK > slots {
+            make_ready(&switch, slots, work.slot);
+            walked = 0;
+        }
+        let walk = (walked..walked + CHUNK).map(|step| (u64::from(step) * STRIDE % u64::from(slots)) as u32);
+        walked += CHUNK;
+        let walk: Vec<u32> = walk.collect();
+        let packets = walk.chunks(work.entries).map(|slots| {
+            number += slots.len() as u64;
+            (work.packet)(slots, number - slots.len() as u64)
+        });
+        packets.collect()
+    })
+}
+
+/// The same for packets that ask for `CHUNK` decisions at a time.
+fn rounds(switch: &Switch, packets: &mut dyn FnMut() -> Vec<Vec<u8>>) -> [Vec<f64>; 2] {
+    let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
+    let key = SECRET.key(Direction::Up, PERIOD);
     let mut round = |signed: bool| {
         switch.set_authenticated(signed);
         let mut taken = Duration::ZERO;
         for _ in 0..DECISIONS / CHUNK {
-            if walked + CHUNK > slots {
-                make_ready(&switch, slots, work.slot);
-                walked = 0;
-            }
-            let walk = (walked..walked + CHUNK).map(|step| (u64::from(step) * STRIDE % u64::from(slots)) as u32);
-            walked += CHUNK;
-            let walk: Vec<u32> = walk.collect();
-            let mut packets: Vec<Vec<u8>> = Vec::new();
-            for slots in walk.chunks(work.entries) {
-                let mut packet = (work.packet)(slots, number);
-                if signed {
-                    key.sign(0, &mut packet);
-                }
-                packets.push(packet);
-                number += slots.len() as u64;
+            let mut packets = packets();
+            if signed {
+                packets.iter_mut().for_each(|packet| key.sign(0, packet));
             }
             let begun = Instant::now();
             for packet in &mut packets {

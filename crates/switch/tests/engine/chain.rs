@@ -3,6 +3,7 @@
 use wayside_protocol::chain::Key;
 use wayside_wire::{limits, value_flag};
 
+use super::hash::{buckets_of, hash};
 use super::{Bucket, State};
 
 /// The key of tests that need but one.
@@ -20,14 +21,6 @@ pub fn padded(value: &[u8]) -> Vec<u8> {
     blocks
 }
 
-/// `ws_key_hash`.
-fn hash(seed: u64, group: u16, key: Key) -> u64 {
-    let mut hash = (key.high ^ seed).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ hash >> 32 ^ key.low ^ u64::from(group) << 48).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash = (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash ^ hash >> 32
-}
-
 impl State {
     /// Item `number` becomes this key's, and is found. What it has stays.
     pub fn put_key(&mut self, number: usize, group: u16, key: Key) {
@@ -37,10 +30,8 @@ impl State {
         (item.key_high, item.key_low) = (key.high, key.low);
         item.name = key.check << 17 | (1 + u64::from(group));
         let hash = hash(self.store.seed, group, key);
-        let first = hash as u32;
-        let second = first ^ ((hash >> 32) as u32 | 1).wrapping_mul(0x9e37_79b1);
         let free = |bucket: &Bucket| bucket.places.iter().position(|place| *place == 0);
-        let choices = [first, second].map(|bucket| (bucket & self.store.bucket_mask) as usize);
+        let choices = buckets_of(hash, self.store.bucket_mask).map(|bucket| bucket as usize);
         let bucket = choices.into_iter().find(|&bucket| free(&self.buckets[bucket]).is_some()).expect("few keys");
         let place = free(&self.buckets[bucket]).expect("just seen");
         self.buckets[bucket].places[place] = hash >> 32 << 32 | number as u64;

@@ -7,6 +7,7 @@
 pub mod bpf;
 pub mod cases;
 pub mod chain;
+pub mod hash;
 pub mod random;
 pub mod random_chain;
 

@@ -174,6 +174,9 @@ impl<'a> Client<'a> {
     /// Adds 1 by compare-and-swap, of the version or of the counter. Whether it did.
     pub fn add(&mut self, number: u64) -> bool {
         let Some((version, counter)) = self.read(number) else { return false };
+        if self.below(8) == 0 {
+            std::thread::yield_now(); // With fewer cores than threads nobody else would come in between.
+        }
         let mut operation = self.operation(number);
         operation.condition = match (counter, self.below(2)) {
             (None, 0) => Condition::Absent as u8,
