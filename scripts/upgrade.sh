@@ -2,8 +2,9 @@
 # Mixes the daemon and the nodes of an earlier commit with those of this tree, and upgrades a switch under load; docs/upgrades.md.
 #   scripts/upgrade.sh [COMMIT]    COMMIT: by default the one before the last 20
 # Builds both in UPGRADE_DIR (a new folder), the earlier one in a worktree there, unless OLD and NEW name programs that are
-# built. Runs on loopback, in userspace; the standby pair needs etcd, and two commits that know `--etcd`. Minutes, most of
-# them for building. Exit status 1: a lock was lost, or two had it, or someone who held it noticed.
+# built. LEASE is that of the nodes' sessions, SERVING_LEASE that of the post of the pair; TURNS are made between two
+# steps. Runs on loopback, in userspace; the standby pair needs etcd, and two commits that know `--etcd`. Minutes, most
+# of them for building. Exit status 1: a lock was lost, or two had it, or someone who held it noticed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +51,7 @@ start() {
     local program=$1 at=$2
     shift 2
     "$program" switch --listen "127.0.0.1:$at" --admin-listen "127.0.0.1:$((at + 1))" --mode userspace --wait block \
-        --control-socket "$work/$at.sock" --lease 15s "$@" >>"$work/switch.log" 2>&1 &
+        --control-socket "$work/$at.sock" --lease "${LEASE:-15s}" "$@" >>"$work/switch.log" 2>&1 &
     switch=$!
 }
 
@@ -181,7 +182,7 @@ replace_pair() {
         >/dev/null 2>&1 &
     etcd_answers() { curl -sf --max-time 2 "http://127.0.0.1:$client/health" >/dev/null; }
     until_it etcd_answers
-    local flags=(--etcd "http://127.0.0.1:$client" --serving-lease 2s)
+    local flags=(--etcd "http://127.0.0.1:$client" --serving-lease "${SERVING_LEASE:-300ms}")
     start "$OLD" "$port" --state-dir "$work/one" "${flags[@]}"
     one=$switch
     until_it serves "$port"

@@ -20,6 +20,8 @@ const TESTS: &[&str] = &["cases", "memory", "siphash", "meanwhile", "copies", "i
 /// What takes seconds or has threads, after the simulator.
 const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads"];
 const SIMULATOR: &str = "simulator";
+/// Without the simulator.
+const NO_SEEDS: &str = "0..0";
 /// Time goes into compiling, and into inlining most: without attributes nothing is.
 const COMPILER: &str = "clang-19";
 const FLAGS: &[&str] = &["-std=gnu11", "-w", "-fPIC", "-O0", "-D__attribute__(of)="];
@@ -107,10 +109,14 @@ impl Bench {
         let link = format!("target.{host}.wayside_core.rustc-link-lib=[\"dylib=wayside_core\"]");
         let search = format!("target.{host}.wayside_core.rustc-link-search=[\"native={}\"]", self.library.display());
         let mut judges = Vec::new();
-        for packages in [["-p", "wayside-switch", "--tests"], ["-p", "wayside-sim", "--bins"]] {
-            let arguments = [&packages[..], &["--config", &link, "--config", &search]].concat();
-            let built = machines::build(&self.tree, target, &arguments)?.map_err(|_| "the tests do not build")?;
-            judges.extend(built);
+        let mut builds = vec![("dev", ["-p", "wayside-switch", "--tests"])];
+        if wish.seeds != NO_SEEDS {
+            builds.push(("simulation", ["-p", "wayside-sim", "--bins"]));
+        }
+        for (profile, packages) in builds {
+            let settings = ["--profile", profile, "--config", &link, "--config", &search];
+            let built = machines::build(&self.tree, target, &[&packages[..], &settings].concat())?;
+            judges.extend(built.map_err(|_| "the tests do not build")?);
         }
         let program = |name: &str| {
             let found = judges.iter().find(|(built, _)| built == name).map(|(_, path)| path.clone());
@@ -121,9 +127,10 @@ impl Bench {
         for test in TESTS {
             found.push(Judge::new(test, &program(test)?, &[], &directory));
         }
-        let simulator = program("wayside-sim")?;
-        let arguments = ["--seeds", &wish.seeds, "--jobs", "1", "--no-shrink"];
-        found.push(Judge::new(SIMULATOR, &simulator, &arguments, &directory));
+        if wish.seeds != NO_SEEDS {
+            let arguments = ["--seeds", &wish.seeds, "--jobs", "1", "--no-shrink"];
+            found.push(Judge::new(SIMULATOR, &program("wayside-sim")?, &arguments, &directory));
+        }
         for test in SLOW.iter().filter(|_| !wish.quick) {
             found.push(Judge::new(test, &program(test)?, &[], &directory));
         }

@@ -152,10 +152,14 @@ impl Program {
         let tree = self.place.join("tree");
         for _ in 0..30 {
             let written = self.write(root, &tree)?;
-            let packages = ["-p", "wayside-protocol", "--lib", "--tests"];
+            let packages = ["-p", "wayside-protocol", "--lib", "--tests", "--profile", "simulation"];
             match build(&tree, &self.place.join("build"), &packages)? {
                 Ok(mut built) => {
-                    let simulator = build(&tree, &self.place.join("build"), &["-p", "wayside-sim", "--bins"])?;
+                    let simulator = build(
+                        &tree,
+                        &self.place.join("build"),
+                        &["-p", "wayside-sim", "--bins", "--profile", "simulation"],
+                    )?;
                     built.extend(simulator.map_err(|_| "the simulator does not build")?);
                     return self.bind(&tree, &built);
                 }
@@ -282,7 +286,7 @@ pub fn build(tree: &Path, target: &Path, arguments: &[&str]) -> Result<Result<Pr
     let tests = arguments.contains(&"--tests");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(if tests { &["test", "--no-run"][..] } else { &["build"] }).args(arguments);
-    command.args(["--profile", "simulation", "--message-format", "json", "--quiet"]).current_dir(tree);
+    command.args(["--message-format", "json", "--quiet"]).current_dir(tree);
     command.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").stderr(Stdio::null());
     command.env("CARGO_PROFILE_SIMULATION_DEBUG", "false");
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;

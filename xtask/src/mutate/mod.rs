@@ -26,7 +26,7 @@ pub const USAGE: &str = "\
          --quick             without the tests that take longest; the core compiled by tcc
          --part K/N          every N-th mutant from the K-th on
          --commit COMMIT     mutate this one [default: the last]
-         --seeds A..B        the simulator's seeds [default: 0..300]
+         --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: the core without it
          --list              print the mutants, with what became of each
          --report            print what a full run found, as docs/mutation.md has it";
 
@@ -194,7 +194,7 @@ fn conclude(mutants: &[&Mutant], ledger: &Ledger, reasons: &Reasons, is_report: 
             None => row[3] += 1,
             Some(Fate::Invalid | Fate::Same) => {}
             Some(Fate::Killed(_)) => row[0] += 1,
-            Some(Fate::Survived) => match reasons.of(mutant) {
+            Some(Fate::Survived) => match reasons.of(mutant, &explained) {
                 Some(reason) => {
                     row[1] += 1;
                     explained.push((mutant, reason));

@@ -23,6 +23,8 @@ pub struct Reason {
     /// That do this; whatever they do, if there is none.
     #[serde(default)]
     what: Vec<String>,
+    /// So many of them; any number, if there is none. Of lines that are alike one may matter.
+    most: Option<usize>,
     why: String,
 }
 
@@ -43,9 +45,11 @@ impl Reasons {
         Ok(Reasons(written.survivor))
     }
 
-    /// The reason of a mutant, if one is known.
-    pub fn of(&self, mutant: &Mutant) -> Option<&Reason> {
-        self.0.iter().find(|reason| reason.speaks_of(mutant))
+    /// The reason of a mutant, if one is known besides those of the mutants before it.
+    pub fn of(&self, mutant: &Mutant, explained: &[(&Mutant, &Reason)]) -> Option<&Reason> {
+        let uses = |reason: &Reason| explained.iter().filter(|(_, used)| std::ptr::eq(*used, reason)).count();
+        let is_left = |reason: &&Reason| reason.most.is_none_or(|most| uses(reason) < most);
+        self.0.iter().filter(|reason| reason.speaks_of(mutant)).find(is_left)
     }
 
     /// Reasons that explain nothing, of files that were looked at.

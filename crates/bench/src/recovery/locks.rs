@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use wayside_client::{Builder, Error as LockError, Guard, Guards, Session, Wait};
+use wayside_client::{Error as LockError, Guard, Guards, Session, Wait};
 
 /// Names of a call: eight packets.
 const CALL: u64 = 256;
@@ -20,16 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Locks that another node tries in vain.
 const TRIED: u64 = 32;
 
-/// Of sessions that are to outlive what breaks, however long that takes: what is measured is how long, not whether it
-/// fits into the usual lease. Those that are to die have that one.
-pub(super) const LONG: Duration = Duration::from_secs(60);
-
+/// With the usual lease of 2 s: whoever is to outlive what breaks has to keep it meanwhile.
 pub(super) fn connect(endpoints: &str) -> Result<Session, Error> {
-    connected(endpoints, Session::builder().lease(LONG))
-}
-
-fn connected(endpoints: &str, session: Builder) -> Result<Session, Error> {
-    let session = session.endpoint(endpoints).namespace("default").wait(Wait::Block);
+    let session = Session::builder().endpoint(endpoints).namespace("default").wait(Wait::Block);
     session.patience(Duration::from_secs(30)).connect().map_err(text)
 }
 
@@ -229,7 +222,7 @@ impl HoldingProcess {
 /// # Errors
 /// If it does not get them.
 pub fn hold(endpoint: &str, count: u64) -> Result<(), Error> {
-    let holder = Holder::fill_with(connected(endpoint, Session::builder())?, count)?;
+    let holder = Holder::fill(endpoint, count)?;
     // Its end is to be noticed by the lifeline, where it has one: that takes a millisecond to connect.
     thread::sleep(Duration::from_millis(20));
     println!("held");

@@ -210,6 +210,13 @@ impl Inbox {
     }
 }
 
+/// Slots that were frozen and work again, since the last time that none was left to recover.
+#[derive(Default)]
+struct Recovered {
+    adopted: u64,
+    unheld: u64,
+}
+
 /// The thread's state.
 pub struct Desk {
     seat: Seat<Arc<Switch>, Records>,
@@ -228,6 +235,9 @@ pub struct Desk {
     events: Receiver<Event>,
     shared: Arc<Shared>,
     ledger: Arc<Ledger>,
+    /// Lifelines that closed while the lease of the post was over: nobody tells of them again.
+    closed: Vec<(u16, u64)>,
+    recovered: Recovered,
     /// When a failure of the store may be logged again: it is met at every tick.
     next_complaint: Time,
 }
@@ -255,6 +265,8 @@ impl Desk {
             events,
             shared,
             ledger,
+            closed: Vec::new(),
+            recovered: Recovered::default(),
             next_complaint: Time(0),
         };
         desk.set_role(None);
@@ -264,6 +276,9 @@ impl Desk {
     /// Lets the controller do what is due and sends what it has to say.
     pub fn settle(&mut self) {
         self.seat.on_tick(clock::now());
+        if !self.closed.is_empty() {
+            self.end_closed(clock::now());
+        }
         if let Some(shard) = &self.shard
             && let Some(inquiry) = self.seat.ask(clock::now())
         {
@@ -283,6 +298,17 @@ impl Desk {
             }
             self.ledger.note(&notice);
             self.log(&notice);
+        }
+        self.sum_up();
+    }
+
+    /// One line for all slots of a dead node, or of several.
+    fn sum_up(&mut self) {
+        let Recovered { adopted, unheld } = self.recovered;
+        let none_left = || self.seat.records().is_none_or(|controller| controller.recovering() == (0, 0));
+        if adopted + unheld > 0 && none_left() {
+            self.recovered = Recovered::default();
+            tracing::info!(adopted, unheld, "slots recovered");
         }
     }
 
@@ -325,11 +351,8 @@ impl Desk {
                 let _ = accepted.send(self.is_session(handle, lifeline));
             }
             Request::Closed { handle, lifeline } => {
-                if self.is_session(handle, lifeline)
-                    && let Some(controller) = self.seat.controller(now)
-                {
-                    controller.closed(now, handle);
-                }
+                self.closed.push((handle, lifeline));
+                self.end_closed(now);
             }
             Request::Sessions(answer) => {
                 let _ = answer.send(self.sessions());
@@ -362,6 +385,21 @@ impl Desk {
                 }
             }
             Request::Stop => unreachable!("it has ended the thread"),
+        }
+    }
+
+    /// Ends the sessions whose lifelines have closed; once the lease of the post runs again, if it is over for a moment.
+    fn end_closed(&mut self, now: Time) {
+        let stays = self.seat.records().is_some() && self.seat.controller(now).is_none();
+        if stays {
+            return;
+        }
+        for (handle, lifeline) in std::mem::take(&mut self.closed) {
+            if self.is_session(handle, lifeline)
+                && let Some(controller) = self.seat.controller(now)
+            {
+                controller.closed(now, handle);
+            }
         }
     }
 
@@ -463,8 +501,14 @@ impl Desk {
                 tracing::warn!(handle, "its host was removed: session cut off, it ends with its lease")
             }
             Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
-            Notice::Frozen(namespace, slot) => tracing::info!(namespace, slot, "slot frozen for a census"),
-            Notice::Recovered(namespace, slot, agent) => tracing::info!(namespace, slot, agent, "slot recovered"),
+            Notice::Frozen(namespace, slot) => tracing::debug!(namespace, slot, "slot frozen for a census"),
+            Notice::Recovered(namespace, slot, agent) => {
+                match agent {
+                    Some(_) => self.recovered.adopted += 1,
+                    None => self.recovered.unheld += 1,
+                }
+                tracing::debug!(namespace, slot, agent, "slot recovered");
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 //! a slot that the pass found unheld is not won for the dead one afterwards, or is undone by the winner.
 
 use super::{Controller, Store};
+use crate::map::IdMap;
 use crate::memory::{SlotWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
@@ -28,8 +29,9 @@ pub(super) struct Patrol {
     slot: u32,
     /// Somebody waits for this pass.
     hurry_to: u64,
-    /// Held slots, as they were and since when: some at a time, each in its turn.
-    watched: BTreeMap<(u16, u32), (SlotWord, Time)>,
+    /// Held slots, as they were and since when: some at a time, each in its turn. By namespace and slot, in one number:
+    /// every held slot is looked for in every pass.
+    watched: IdMap<u64, (SlotWord, Time)>,
 }
 
 impl Patrol {
@@ -57,13 +59,15 @@ impl Patrol {
 
     /// True once a held slot has stayed as it is for `patience`. Then it makes room for another.
     fn watch(&mut self, now: Time, namespace: u16, slot: u32, word: SlotWord, patience: u64) -> bool {
-        let key = (namespace, slot);
-        let before = self.watched.get(&key).filter(|(was, _)| word.held() && *was == word);
-        match before {
-            Some((_, since)) if now.since(*since) < patience => false,
-            Some(_) => self.watched.remove(&key).is_some(),
-            None => {
-                self.watched.remove(&key);
+        let key = u64::from(namespace) << 32 | u64::from(slot);
+        match self.watched.get(&key) {
+            Some((was, since)) if word.held() && *was == word => {
+                now.since(*since) >= patience && self.watched.remove(&key).is_some()
+            }
+            known => {
+                if known.is_some() {
+                    self.watched.remove(&key);
+                }
                 if word.held() && self.watched.len() < WATCHED_MOST {
                     self.watched.insert(key, (word, now));
                 }

@@ -28,6 +28,8 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 /// Censuses of a namespace at a time, each of up to 32 slots: 2,048 slots under way, and a packet per node and census.
 /// Each has its own, so that one whose nodes do not report, or ask for ever more of them, keeps no other from its turn.
 const MAX_CENSUSES: usize = 64;
+/// So often they begin in one go: 16,384 slots take 10 ms, in which the post of a switch with standbys is not renewed.
+const ROUNDS: u32 = 8;
 /// Entries of a REPORT or ADOPT after the one that names the census.
 pub(super) const PAGE: usize = limits::MAX_ENTRIES - 1;
 
@@ -210,8 +212,19 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.advance(now);
     }
 
-    /// Freezes slots from the queue, 32 to a census, as long as there may be more censuses.
+    /// Freezes slots from the queue, 32 to a census, as long as there may be more censuses. Where nobody has to be asked
+    /// they are over at once, and others take their place.
     pub(super) fn start_censuses(&mut self, now: Time) {
+        for _ in 0..ROUNDS {
+            self.fill_up(now);
+            self.advance(now);
+            if self.recovery.queue.is_empty() || !self.recovery.censuses.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn fill_up(&mut self, now: Time) {
         while let Some(namespace) = self.recovery.next_namespace().filter(|_| self.memory.serving()) {
             let mut frozen = Frozen::default();
             while frozen.tenures.len() < limits::MAX_ENTRIES {
@@ -229,7 +242,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 self.ask_everyone(now, namespace, Scope::Slots(frozen));
             }
         }
-        self.advance(now);
     }
 
     /// FROZEN, one tenure later; none if nobody has the slot any more.
@@ -305,7 +317,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         if is_complete {
             census.asked.remove(&from);
-            self.go_on(now, id);
+            self.go_on_and_start(now, id);
         } else {
             self.ask_for_more(now, id, from);
         }
@@ -341,7 +353,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.serve_if_recovered();
     }
 
-    /// Takes a census as far as it goes. When it is over others may begin, or the switch serves.
+    /// Takes a census as far as it goes. When it is over the switch may serve.
     fn go_on(&mut self, now: Time, id: u64) {
         let Some(mut census) = self.recovery.censuses.remove(&id) else { return };
         let hasty = self.config.is_broken(Mutant::HastyCensus) && census.asked.len() <= 1;
@@ -356,9 +368,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         if census.phase == Phase::Adopting && census.heirs.is_empty() {
-            if !self.recovery.queue.is_empty() {
-                self.start_censuses(now);
-            }
             return self.serve_if_recovered();
         }
         let adopting = census.phase == Phase::Adopting;
@@ -366,6 +375,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.recovery.censuses.insert(id, census);
         for heir in heirs {
             self.send_more(now, id, heir);
+        }
+    }
+
+    /// The same; when it is over others begin in its place.
+    fn go_on_and_start(&mut self, now: Time, id: u64) {
+        self.go_on(now, id);
+        if !self.recovery.queue.is_empty() && !self.recovery.censuses.contains_key(&id) {
+            self.start_censuses(now);
         }
     }
 
@@ -460,7 +477,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         let holders: BTreeSet<Handle> = heir.entries.iter().map(|entry| entry.holder).collect();
         self.announce_again(now, header.source, &holders);
-        self.go_on(now, id);
+        self.go_on_and_start(now, id);
     }
 
     fn unfreeze(&mut self, namespace: u16, slot: u32, frozen_at: u32, agent: Option<Handle>) {
