@@ -575,8 +575,6 @@ pub enum Body {
     Effect,
     /// One [`Routes`](struct@Routes), and as many blocks as the header counts.
     Routes,
-    /// One [`Route`](struct@Route).
-    Route,
 }
 
 impl Body {
@@ -590,7 +588,6 @@ impl Body {
             Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Routes => Routes::BYTES + count as usize * limits::BLOCK_BYTES,
-            Body::Route => Route::BYTES,
         }
     }
 

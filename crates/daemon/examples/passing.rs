@@ -23,9 +23,9 @@ mod measured {
     use std::thread;
     use std::time::{Duration, Instant};
     use wayside_hosts::{Host, Program};
-    use wayside_switch::SwitchConfig;
     use wayside_switch::xdp::interfaces::{self, Mode};
     use wayside_switch::xdp::{Hook, Options};
+    use wayside_switch::{StoreConfig, SwitchConfig};
 
     const ROUNDS: usize = 31;
     const ROUND_TRIPS: usize = 400;
@@ -60,6 +60,7 @@ mod measured {
         let options = Options {
             listen: format!("{ADDRESS}:7600").parse()?,
             config: SwitchConfig { slots: 1 << 16, max_handle: 1_000 },
+            store: StoreConfig::default(),
             directory: directory.clone(),
         };
         let (mut hook, _memory) = Hook::load(&options)?;

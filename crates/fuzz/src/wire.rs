@@ -1,7 +1,7 @@
 //! Bytes of any kind as a packet: whatever `check` passes can be read, and says the same when it is written again.
 
 use wayside_wire::{
-    BODY, Body, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, SlotBits, blocks, body_of, check,
+    BODY, Body, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, Routes, SlotBits, blocks, body_of, check,
     entries, entry_at, limits, text,
 };
 
@@ -42,6 +42,7 @@ pub fn run(input: &[u8]) {
         Body::Heartbeat => Heartbeat::read(input, BODY).write(&mut again, BODY),
         Body::Operation => Operation::read(input, BODY).write(&mut again, BODY),
         Body::Effect => Effect::read(input, BODY).write(&mut again, BODY),
+        Body::Routes => Routes::read(input, BODY).write(&mut again, BODY),
     }
     assert!(blocks(input).len().is_multiple_of(limits::BLOCK_BYTES));
     let start = again.len() - blocks(input).len();

@@ -114,6 +114,14 @@ static void operation(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *
 	FIELD(operation, lane, from, to, wanted[9]);
 	FIELD(operation, condition, from, to, wanted[10]);
 	FIELD(operation, flags, from, to, wanted[11]);
+	FIELD(operation, check, from, to, wanted[12]);
+}
+
+static void routes(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(routes, first, from, to, wanted[0]);
+	FIELD(routes, base, from, to, wanted[1]);
+	FIELD(routes, groups, from, to, wanted[2]);
 }
 
 static void effect(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
@@ -162,6 +170,10 @@ static void chain(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 	case WS_CHAIN_ANSWER:
 	case WS_CHAIN_INSTALL:
 		effect(vector, from, to, vector->part[0]);
+		break;
+	case WS_CHAIN_MAP:
+	case WS_CHAIN_ROUTES:
+		routes(vector, from, to, vector->part[0]);
 		break;
 	default:
 		operation(vector, from, to, vector->part[0]);

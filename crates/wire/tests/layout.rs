@@ -110,6 +110,7 @@ fn bodies_of_the_chain() {
     assert_eq!(operation(Operation { lane: 0xff, ..none }), [44]);
     assert_eq!(operation(Operation { condition: 0xff, ..none }), [45]);
     assert_eq!(operation(Operation { flags: 0xffff, ..none }), [46, 47]);
+    assert_eq!(operation(Operation { check: u64::MAX, ..none }), range(48, 55));
     assert_eq!(Operation::BYTES, 64);
 
     let effect = |effect: Effect| places(|packet| effect.write(packet, 0));

@@ -125,8 +125,9 @@ fn bodies(out: &mut String, schema: &Schema) {
         "\n/// What follows the header.\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub enum Body {\n\
          /// As many entries as the header counts.\nEntries,\n",
     );
-    let bodies: Vec<&Struct> =
-        schema.structs.iter().filter(|s| !["header", "entry"].contains(&s.name.as_str())).collect();
+    // Some structs lie in blocks, and are no kind's body.
+    let is_body = |name: &str| schema.services.iter().flat_map(|service| &service.kinds).any(|kind| kind.body == name);
+    let bodies: Vec<&Struct> = schema.structs.iter().filter(|structure| is_body(&structure.name)).collect();
     for body in &bodies {
         let blocks = if schema.has_blocks(&body.name) { ", and as many blocks as the header counts" } else { "" };
         out.push_str(&format!("/// One [`{0}`](struct@{0}){blocks}.\n{0},\n", camel(&body.name)));

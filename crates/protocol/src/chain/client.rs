@@ -425,7 +425,7 @@ impl Client {
         self.map.due = link.now + self.map.pause;
         // As long as its answer may be.
         let header = Header { service: service::CHAIN, kind: kind::chain::MAP, count: PAGE as u8, ..link.header };
-        let routes = Routes { first, ..Routes::default() };
+        let routes = Routes { first, base: 0, groups: 0 };
         link.out.body(0, header, Routes::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES, |packet, at| {
             routes.write(packet, at);
             packet[at + Routes::BYTES..].fill(0);

@@ -240,7 +240,7 @@ impl<M: ItemMemory> Member<M> {
             ..*header
         };
         header.write(&mut answer);
-        Routes { first, base: groups.base, groups: groups.count, ..Routes::default() }.write(&mut answer, BODY);
+        Routes { first, base: groups.base, groups: groups.count }.write(&mut answer, BODY);
         for index in 0..count {
             let group = groups.base + first + index as u16;
             let Some(route) = self.routes.get(&group) else { continue };

@@ -62,7 +62,7 @@ impl Key {
     pub fn group(self, groups: u16) -> u16 {
         assert!(groups > 0, "a namespace of no groups has no keys");
         // Less than `groups`, which has 16 bits.
-        (u128::from(self.high) * u128::from(groups) >> 64) as u16
+        ((u128::from(self.high) * u128::from(groups)) >> 64) as u16
     }
 }
 
