@@ -317,7 +317,9 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Duty;
     use alloc::collections::BTreeMap;
+    use wayside_wire::{Entry, SlotState};
 
     /// Against a map, with slots that meet in the index: few numbers, and strides of powers of two.
     #[test]
@@ -344,5 +346,115 @@ mod tests {
             }
             assert!(books.places.len() <= 48, "places are used again");
         }
+    }
+
+    const STAMP: Stamp = Stamp { epoch: 7, tenure: 5 };
+
+    fn stray(kind: u8, request: u64, holder: Handle, slot_bits: u16, hops: u16) -> Stray {
+        Stray { kind, entry: Entry { request, holder, slot_bits, ..Entry::default() }, hops }
+    }
+
+    fn with_agent(suspended: bool) -> Book {
+        let mut agent = Box::new(Agent::with_room());
+        agent.reset(3, STAMP, SlotBits { state: SlotState::Managed, transferred: false, tryable: false, joins: 0 });
+        agent.suspended = suspended;
+        Book { plain: false, agent: Some(agent), ..Book::plain(3) }
+    }
+
+    fn with_sole(suspended: bool, open: bool) -> Book {
+        let sole = Sole {
+            stamp: STAMP,
+            name: 1,
+            holder: 1,
+            port: 0,
+            mode: Mode::Shared,
+            tryable: true,
+            open,
+            suspended,
+            confirmed: true,
+            duty: Duty::Keep { request: 9 },
+        };
+        Book { sole: Some(sole), ..Book::plain(3) }
+    }
+
+    fn handing(tenure: u32) -> Option<Box<Handing>> {
+        let stamp = Stamp { tenure, ..STAMP };
+        Some(Box::new(Handing { to: 2, stamp, waiters: Vec::new(), arrived: 0, due: Time(4), attempts: 0 }))
+    }
+
+    fn claim() -> Option<Claim> {
+        Some(Claim { nonce: 1, tenure: 5, due: Time(3), pause: 1 })
+    }
+
+    #[test]
+    fn limbo_keeps_every_packet_once_with_the_most_hops_of_its_copies() {
+        let mut book = Book::plain(3);
+        assert!(book.keep(stray(1, 10, 2, 0, 3)));
+        assert!(!book.keep(stray(1, 10, 2, 0, 5)) && !book.keep(stray(1, 10, 2, 0, 1)));
+        assert_eq!((book.limbo.len(), book.limbo[0].hops), (1, 5));
+        for other in [stray(4, 10, 2, 0, 0), stray(1, 11, 2, 0, 0), stray(1, 10, 3, 0, 0), stray(1, 10, 2, 1, 0)] {
+            assert!(book.keep(other), "{other:?}");
+        }
+        for request in book.limbo.len()..LIMBO_MOST {
+            assert!(book.keep(stray(1, 100 + request as u64, 2, 0, 0)));
+        }
+        assert!(!book.keep(stray(1, 1, 2, 0, 0)), "there is no room");
+        assert_eq!(book.limbo.len(), LIMBO_MOST);
+    }
+
+    #[test]
+    fn a_floor_is_the_highest_stamp_that_was_served() {
+        assert_eq!(Book::plain(3).floor(), Stamp::default());
+        assert_eq!(with_sole(false, true).floor(), STAMP);
+        assert_eq!(with_agent(false).floor(), STAMP);
+        let handed = Book { plain: false, handing: handing(9), ..Book::plain(3) };
+        assert_eq!(handed.floor(), Stamp { tenure: 8, ..STAMP }, "the heir's grants count");
+        assert_eq!(Book { handing: handing(9), ..with_agent(false) }.floor(), Stamp { tenure: 8, ..STAMP });
+        assert_eq!(Book { handing: handing(2), ..with_agent(false) }.floor(), STAMP);
+    }
+
+    #[test]
+    fn a_node_decides_by_itself_unless_a_writer_finds_its_slot_open() {
+        assert!(!Book::plain(3).decides(Mode::Shared));
+        let open = with_sole(false, true);
+        assert!(open.decides(Mode::Shared) && !open.decides(Mode::Exclusive));
+        assert!(with_sole(false, false).decides(Mode::Exclusive));
+        assert!(!with_sole(true, false).decides(Mode::Shared));
+        assert!(with_agent(false).decides(Mode::Exclusive) && !with_agent(true).decides(Mode::Shared));
+    }
+
+    #[test]
+    fn a_book_says_after_a_census_whether_it_has_more_than_a_hold_of_its_own_node() {
+        assert!(Book::plain(3).is_suspended_alone(1));
+        assert!(with_sole(true, false).is_suspended_alone(1) && !with_sole(false, false).is_suspended_alone(1));
+        assert!(with_agent(true).is_suspended_alone(1) && !with_agent(false).is_suspended_alone(1));
+        let mut limbo = with_agent(true);
+        limbo.keep(stray(1, 10, 2, 0, 0));
+        let claimed = Book { claim: claim(), ..with_agent(true) };
+        let handed = Book { handing: handing(9), ..with_agent(true) };
+        assert!([limbo, claimed, handed].iter().all(|book| !book.is_suspended_alone(1)));
+    }
+
+    #[test]
+    fn a_book_is_idle_that_has_nothing() {
+        assert!(Book::plain(3).is_idle());
+        assert!(Book { plain: false, ..Book::plain(3) }.is_idle());
+        let mut limbo = Book { plain: false, ..Book::plain(3) };
+        limbo.keep(stray(1, 10, 2, 0, 0));
+        let claimed = Book { plain: false, claim: claim(), ..Book::plain(3) };
+        let handed = Book { plain: false, handing: handing(9), ..Book::plain(3) };
+        let waits = Book { waits: 1, ..Book::plain(3) };
+        let all = [limbo, claimed, handed, waits, with_sole(false, false), with_agent(false)];
+        assert!(all.iter().all(|book| !book.is_idle()));
+    }
+
+    #[test]
+    fn a_book_is_due_with_the_first_of_what_it_waits_for() {
+        assert_eq!(Book::plain(3).next_due(), Time::NEVER);
+        let book = || Book { claim: claim(), handing: handing(9), ..Book::plain(3) };
+        assert_eq!(book().next_due(), Time(3));
+        assert_eq!(Book { claim: None, ..book() }.next_due(), Time(4));
+        assert_eq!(Book { limbo_due: Some(Time(2)), ..book() }.next_due(), Time(2));
+        assert_eq!(Book { forget: Some(Time(1)), ..book() }.next_due(), Time(1));
     }
 }

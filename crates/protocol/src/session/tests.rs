@@ -149,6 +149,7 @@ fn a_refusal_is_final_unless_the_switch_recovers() {
     assert_eq!(scene.session.due(), NOW + 5_000, "it asks again");
     let change = scene.session.on_enrolled(NOW, &header, &refused(Refusal::Version));
     assert_eq!(change, Some(Change::Refused(Refusal::Version)));
+    assert_eq!(scene.session.on_enrolled(NOW, &answer(0), &enrolled(42)), None, "a late copy of another answer");
     assert_eq!(scene.session.due(), Time(u64::MAX));
     scene.said();
     assert_eq!(scene.tick(NOW + 1_000_000), None);
@@ -230,7 +231,7 @@ fn leaving_is_asked_for_at_once_and_six_times_at_most() {
             let change = scene.tick(now);
             assert_eq!(change, (pause == 5_000 << 6).then_some(Change::Left));
         }
-        assert!(scene.said().is_empty());
+        assert!(scene.said().is_empty() && !scene.session.is_live());
         assert_eq!(scene.session.due(), Time(u64::MAX));
     }
 }
@@ -249,6 +250,7 @@ fn leaving_is_over_when_the_controller_says_so_of_this_session() {
     let mut scene = Scene::new();
     scene.session.start(NOW, &mut scene.out);
     assert_eq!(scene.session.leave(NOW, true, &mut scene.out), Some(Change::Left), "there is no session yet");
+    assert_eq!(scene.session.on_enrolled(NOW, &answer(0), &enrolled(42)), None, "nor does one begin any more");
     assert_eq!(scene.session.due(), Time(u64::MAX));
     assert_eq!(scene.kinds(), [kind::fabric::ENROL]);
     let mut scene = Scene::live();

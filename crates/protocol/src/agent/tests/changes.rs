@@ -202,6 +202,7 @@ fn a_gap_is_told_to_the_controller_until_it_closes() {
     assert_eq!(scene.one().kind, kind::lock::GAP);
     scene.with(|agent, desk| agent.on_join(party(3, 30, NAME, SHARED), STAMP, 1, true, desk));
     assert_eq!(scene.one().kind, kind::lock::RETENURE, "nobody is left: the slot is free");
+    assert_eq!(scene.agent.gap_due, None);
 }
 
 #[test]

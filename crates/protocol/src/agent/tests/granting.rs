@@ -304,3 +304,59 @@ fn the_first_grant_says_which_name_the_slot_is_of() {
     scene.agent.granted_with(party(ME, 1, OTHER, SHARED), false);
     assert!(scene.holding().is_empty() && !scene.agent.is_usable(), "it does not wait any more: only doubt is left");
 }
+
+#[test]
+fn a_second_name_waits_for_an_unknown_join_of_the_first() {
+    let mut scene = Scene::held(SlotState::Open, party(ME, 1, NAME, SHARED));
+    scene.with(|agent, desk| agent.on_join(party(2, 20, NAME, SHARED), STAMP, 2, false, desk));
+    scene.acquire(party(3, 30, OTHER, SHARED));
+    scene.is_silent();
+    assert_eq!(scene.agent.gap_due, Some(scene.now + scene.config.gap_us));
+}
+
+#[test]
+fn local_requests_are_told_in_the_order_in_which_they_came() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.acquire(party(ME, 2, NAME, SHARED));
+    scene.acquire(party(ME, 3, NAME, SHARED));
+    scene.acquire(trying(ME, 4, SHARED));
+    scene.acquire(trying(ME, 5, SHARED));
+    let told = |scene: &mut Scene| scene.local.drain(..).map(|party| party.request).collect::<Vec<_>>();
+    assert_eq!(told(&mut scene), [4, 5], "refused at once");
+    scene.release(ME, 1);
+    assert_eq!(told(&mut scene), [2, 3]);
+}
+
+#[test]
+fn a_slot_that_is_opened_again_remembers_the_name_that_is_held() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
+    scene.agent.tryable = false;
+    scene.acquire(party(3, 30, OTHER, SHARED));
+    scene.said();
+    scene.release(2, 20);
+    let said = scene.one();
+    assert_eq!((said.bits().state, said.bits().tryable, said.entries[0].name), (SlotState::Open, true, OTHER));
+}
+
+#[test]
+fn a_waiter_too_many_is_refused_also_while_others_are_still_to_come() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.config.waiters_most = 2;
+    let now = scene.now;
+    let arrived = [party(2, 20, NAME, EXCLUSIVE), party(3, 30, NAME, EXCLUSIVE)];
+    scene.agent.inherit(now, 4, 3, arrived.into_iter());
+    scene.acquire(party(5, 50, NAME, EXCLUSIVE));
+    assert_eq!(scene.one().flags, header_flag::RETRY);
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30)]);
+}
+
+/// By its nonce an answer is told from that to an earlier change.
+#[test]
+fn every_change_has_a_nonce_of_its_own() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));
+    scene.acquire(party(2, 20, OTHER, EXCLUSIVE));
+    let first = scene.one().entries[0].request;
+    scene.with(|agent, desk| agent.on_refused(false, bits(SlotState::Managed, 0), desk));
+    let second = scene.one().entries[0].request;
+    assert_eq!((first, second), (1, 2));
+}
