@@ -21,6 +21,13 @@ pub enum Query {
     Node { handle: u16 },
 }
 
+/// Keys that the switch keeps, those without a value too, and how many it has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRoom {
+    pub kept: u32,
+    pub room: u32,
+}
+
 /// Keys whose names begin as was asked for, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
@@ -80,6 +87,9 @@ pub struct Status {
     #[serde(default)]
     pub role: Role,
     pub namespaces: Vec<Namespace>,
+    /// Of all namespaces together.
+    #[serde(default)]
+    pub keys: KeyRoom,
     pub sessions: Vec<Session>,
     /// Packets by what was decided, those of the daemon's own sockets included.
     pub packets: BTreeMap<String, u64>,

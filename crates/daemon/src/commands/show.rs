@@ -152,6 +152,7 @@ fn status_text(status: &Status) -> String {
         let Namespace { name, slots, policy, .. } = namespace;
         text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{}\n", namespace.budget()));
     }
+    text.push_str(&format!("keys: {} of {}\n", status.keys.kept, status.keys.room));
     text.push_str(&format!("sessions: {}\n", status.sessions.len()));
     if !status.sessions.is_empty() {
         let heading = ["HANDLE", "OWNER", "NAMESPACE", "ADDRESS", "LEASE", "LIFELINE"].map(String::from).to_vec();

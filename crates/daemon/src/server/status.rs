@@ -4,13 +4,14 @@ use super::home::Residence;
 use super::metrics::{Ledger, Tally};
 use super::worker::Traffic;
 use crate::admission::Admission;
-use crate::answers::{Authentication, Namespace, Role, Session, Status};
+use crate::answers::{Authentication, KeyRoom, Namespace, Role, Session, Status};
 use crate::config::Config;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::Switch;
 use wayside_wire::DropReason;
@@ -66,6 +67,7 @@ impl Facts {
             serving: self.is_serving(),
             role,
             namespaces: self.namespaces(),
+            keys: self.keys(),
             sessions,
             packets,
             drops,
@@ -112,6 +114,12 @@ impl Facts {
                 over_budget,
             })
             .collect()
+    }
+
+    /// Keys of the store.
+    pub fn keys(&self) -> KeyRoom {
+        let (kept, room) = self.switch.keys();
+        KeyRoom { kept, room }
     }
 
     /// Packets that each namespace's budget has refused, by its name.

@@ -202,7 +202,9 @@ fn about_packets(facts: &Facts) -> Vec<Family> {
             .counter("wayside_drops", "Packets refused; stale_epoch and foreign_version may be answered"),
         by("namespace", facts.over_budget())
             .counter("wayside_over_budget", "Packets refused because their namespace had spent its budget"),
-        by("outcome", outcomes).counter("wayside_outcomes", "What the core did to slots and sessions"),
+        by("what", [("kept", facts.keys().kept.into()), ("room", facts.keys().room.into())])
+            .gauge("wayside_keys", "Keys of the store: kept, and how many there is room for"),
+        by("outcome", outcomes).counter("wayside_outcomes", "What the core did to slots, keys and sessions"),
         by("what", traffic).counter(
             "wayside_datagrams",
             "Datagrams of the daemon's own socket; unsent: the kernel refused them. XDP passes it by",
