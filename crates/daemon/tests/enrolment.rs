@@ -107,6 +107,22 @@ fn a_host_locks_once_it_has_joined() {
     assert_eq!(place.drops("bad_tag") + place.drops("enrol_in_clear"), 0);
 }
 
+/// Packets of all kinds, and keys that change meanwhile.
+#[test]
+fn values_are_signed_too() {
+    let place = Place::new(&["--key-lifetime", "100ms"]);
+    place.join();
+    let session = place.session().unwrap();
+    let store = session.store();
+    for round in 0..400u32 {
+        store.put("signed", round.to_be_bytes()).unwrap();
+        assert_eq!(store.get("signed").unwrap().unwrap().value.bytes(), round.to_be_bytes());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(place.daemon.json("status")["authentication"]["key_rotations"].as_u64().unwrap() > 0);
+    assert_eq!(place.drops("bad_tag") + place.drops("no_key"), 0);
+}
+
 #[test]
 fn a_host_that_has_not_joined_is_told_how() {
     // At the ports by which a client that was told nothing looks: one after the other.
