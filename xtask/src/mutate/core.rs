@@ -74,8 +74,8 @@ impl Bench {
         let changed = place.join("changed");
         fs::create_dir_all(&library).map_err(|error| error.to_string())?;
         let _ = fs::remove_dir_all(&changed);
-        let (tree, quick) = (tree.to_path_buf(), wish.quick);
-        let mut bench = Bench { tree, changed, library, quick, judges: Vec::new(), object: Vec::new() };
+        let tree = tree.to_path_buf();
+        let mut bench = Bench { tree, changed, library, quick: false, judges: Vec::new(), object: Vec::new() };
         bench.copy()?;
         fs::write(bench.changed.join("quick.c"), UNIT).map_err(|error| error.to_string())?;
         fs::write(bench.changed.join("meanwhile.c"), format!("#define QUICK_MEANWHILE\n{UNIT}"))
@@ -84,7 +84,10 @@ impl Bench {
             return Err(format!("{COMPILER} does not compile the core"));
         }
         bench.object = bench.as_in_the_product()?;
+        // The linker wants a library of the better compiler.
         bench.judges = bench.build(&place.join("build"), wish)?;
+        bench.quick = wish.quick;
+        bench.compile()?;
         println!("judges, and what they take without a mutant");
         let environment = bench.environment();
         for judge in &mut bench.judges {

@@ -15,9 +15,12 @@ pub struct Judge {
     program: PathBuf,
     arguments: Vec<OsString>,
     directory: PathBuf,
-    /// As long as it may take: as long as without a mutant several times.
-    limit: Duration,
+    /// Seconds of processors that it may take: several times what it takes without a mutant.
+    limit: u64,
 }
+
+/// However busy the machine is: who takes longer without computing waits for ever.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Judge {
     /// `directory`: where it runs.
@@ -27,7 +30,7 @@ impl Judge {
             program: program.to_path_buf(),
             arguments: arguments.iter().map(OsString::from).collect(),
             directory: directory.to_path_buf(),
-            limit: Duration::from_secs(300),
+            limit: PATIENCE.as_secs(),
         }
     }
 
@@ -38,7 +41,7 @@ impl Judge {
             return Err(format!("{} fails without a mutant", self.name));
         }
         let took = begun.elapsed();
-        self.limit = took * 10 + Duration::from_secs(5);
+        self.limit = 10 * took.as_secs() + 5;
         println!("  {:<24} {:>7.2} s", self.name, took.as_secs_f64());
         Ok(())
     }
@@ -46,7 +49,8 @@ impl Judge {
     /// Whether it fails, or takes too long.
     pub fn notices(&self, environment: &[(&str, OsString)]) -> Result<bool, String> {
         let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -v \"$0\" -c 0; exec \"$@\""]).arg(MEMORY_KIB.to_string());
+        let script = "ulimit -v \"$0\"; ulimit -t \"$1\"; ulimit -c 0; shift; exec \"$@\"";
+        command.args(["-c", script]).arg(MEMORY_KIB.to_string()).arg(self.limit.to_string());
         command.arg(&self.program).args(&self.arguments).current_dir(&self.directory);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -55,7 +59,7 @@ impl Judge {
         loop {
             match child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => return Ok(!status.success()),
-                None if begun.elapsed() > self.limit => {
+                None if begun.elapsed() > PATIENCE => {
                     let _ = child.kill();
                     let _ = child.wait();
                     return Ok(true);

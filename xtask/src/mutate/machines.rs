@@ -126,7 +126,8 @@ impl Program {
     fn read(&mut self, root: &Path) -> Result<(), String> {
         let listed = git(root, &["ls-tree", "-r", "--name-only", &self.commit, SOURCES])?;
         let mut first = 0;
-        for path in listed.lines().filter(|path| !path.ends_with("/tests.rs") && !path.ends_with("/mutant.rs")) {
+        let is_product = |path: &&str| !["/tests.rs", "/tests/", "/mutant.rs"].iter().any(|part| path.contains(part));
+        for path in listed.lines().filter(is_product) {
             let source = git(root, &["show", &format!("{}:{path}", self.commit)])?;
             let file = Instrumented::new(path, source, first)?;
             first += file.mutants.len();
