@@ -4,8 +4,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 cargo fmt --all --check -- --color never
-# What is compiled with XDP only, where it can be.
-features=$(scripts/xdp.sh wayside-daemon wayside-demo wayside-soak 2>/dev/null)
+# What is compiled with XDP only, or with other lock services' clients, where it can be.
+features=$(scripts/xdp.sh wayside-daemon wayside-demo wayside-soak 2>/dev/null && scripts/peers.sh wayside-daemon 2>/dev/null)
 # shellcheck disable=SC2086 # flags
 [ -z "$features" ] || cargo clippy --workspace --all-targets $features --quiet -- -D warnings
 cargo clippy --workspace --all-targets --quiet -- -D warnings

@@ -18,7 +18,8 @@ stage_wire() { cargo xtask wire --check; }
 stage_rust() {
 	crates="--workspace --exclude wayside-sim"
 	# shellcheck disable=SC2046,SC2086 # flags
-	cargo test $crates $(with_xdp wayside-daemon wayside-demo wayside-soak) --no-fail-fast --quiet -- --show-output &&
+	cargo test $crates $(with_xdp wayside-daemon wayside-demo wayside-soak) $(with_peers wayside-daemon) --no-fail-fast \
+		--quiet -- --show-output &&
 		cargo test $crates --features wayside-client/metrics,wayside-client/otel --quiet \
 			--test observed --test traces --test otlp --test locks --test cases -- --show-output
 }
@@ -37,6 +38,12 @@ stage_spec() { spec/run.sh ci; }
 with_xdp() {
 	scripts/xdp.sh "$@" 2>"$logs/xdp"
 	sed 's/^/skipped: XDP: /' "$logs/xdp" >&2
+}
+
+# The same for the lock services that Wayside is compared with.
+with_peers() {
+	scripts/peers.sh "$@" 2>"$logs/peers"
+	sed 's/^/skipped: other lock services: /' "$logs/peers" >&2
 }
 
 logs=$(mktemp -d)

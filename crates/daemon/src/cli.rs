@@ -1,6 +1,7 @@
 //! What may be written after `wayside`.
 
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE, Settings, Shown};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -254,6 +255,13 @@ pub enum Bench {
     /// Kills switches and nodes of its own while locks are held, and tells how long what is away
     Recovery(RecoveryArgs),
 
+    /// Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, those that are installed, with the same lock requests: one
+    /// page with tables and curves. Or a page from records, without measuring
+    Report(ReportArgs),
+
+    /// What changed between two records of the same kind, and whether by more than their rounds differ
+    Compare(CompareArgs),
+
     /// Holds locks, for `recovery` to kill it
     #[command(hide = true)]
     Hold(HoldArgs),
@@ -283,6 +291,48 @@ pub struct RecoveryArgs {
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Records in JSON that were kept, of any kind [default: measures lock services]
+    #[arg(value_name = "RECORD", conflicts_with_all = ["short", "workloads", "services", "clients", "rounds"])]
+    pub records: Vec<PathBuf>,
+
+    /// Where the page is written, and beside it the same as .csv and, if it was measured, .json
+    #[arg(long, value_name = "FILE", default_value = "wayside-report.html")]
+    pub out: PathBuf,
+
+    /// Two workloads with 16 clients, once: half a minute, instead of twenty
+    #[arg(long)]
+    pub short: bool,
+
+    /// This workload alone; given several times, each of them. `list` shows all that there are
+    #[arg(long = "workload", value_name = "NAME")]
+    pub workloads: Vec<String>,
+
+    /// This service alone; given several times, each of them
+    #[arg(long = "service", value_name = "NAME", value_parser = PossibleValuesParser::new(wayside_bench::service_names()))]
+    pub services: Vec<String>,
+
+    /// So many clients, in all workloads
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub clients: Option<usize>,
+
+    /// How often each service runs each workload
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The record before, in JSON
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+
+    /// And after
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
 }
 
 #[derive(Debug, Args)]

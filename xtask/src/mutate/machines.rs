@@ -16,7 +16,7 @@ use super::rust::{Instrumented, Written};
 use super::{Wish, check_out, git, told};
 
 const SOURCES: &str = "crates/protocol/src";
-/// Tests of crates/protocol, its own by the crate's name, and where the simulator comes among them: the quick ones first.
+/// Tests of crates/protocol, its own by the crate's name, and the simulator: the quick ones first.
 const TESTS: &[(&str, &[&str])] = &[
     ("wayside_protocol", &[]),
     ("records", &[]),

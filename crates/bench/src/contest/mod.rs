@@ -112,7 +112,7 @@ const SEED: u64 = 1;
 /// Measures. A service that is not installed, and a run that fails, are in the record.
 ///
 /// # Errors
-/// If a name is unknown or a server does not start.
+/// If a name is unknown.
 pub fn run_contest(options: &ContestOptions) -> Result<Contest, Error> {
     let began = Instant::now();
     let mut contest = Contest::new(Machine::look(), options.rounds, options.nodes, SEED);
@@ -149,8 +149,13 @@ fn start_all(options: &ContestOptions, contest: &mut Contest) -> Result<Vec<Box<
     let clients = options.games.iter().map(|game| game.clients).max().unwrap_or(0);
     let conditions = Conditions { wayside: &options.wayside, nodes: options.nodes, clients };
     let mut contestants = Vec::new();
+    if let Some(unknown) = options.services.iter().find(|name| !all.contains(name)) {
+        return Err(format!("no service {unknown:?}"));
+    }
     for name in if options.services.is_empty() { &all } else { &options.services } {
-        match peers::start(name, &conditions)? {
+        // What the others show is worth keeping, even if one does not start.
+        let entry = peers::start(name, &conditions).unwrap_or_else(Entry::LeftOut);
+        match entry {
             Entry::Runs(contestant) => {
                 contest.services.push(contestant.about().clone());
                 contestants.push(contestant);

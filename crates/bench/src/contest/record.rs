@@ -335,7 +335,7 @@ pub(super) mod tests {
                 run.failed = None;
                 run.seconds = 2.0;
                 (run.grants, run.transactions, run.aborts) = ((2e6 / us) as u64, (1e6 / us) as u64, 5);
-                run.grant_us = QUANTILES.map(|quantile| us * (0.5 + quantile)).to_vec();
+                run.grant_us = QUANTILES.map(|quantile| (us * (0.5 + quantile) * 10.0).round() / 10.0).to_vec();
                 run.transaction_us = run.grant_us.clone();
                 (run.client_cpu_s, run.server_cpu_s) = (1.0, 0.5);
                 contest.runs.push(run);

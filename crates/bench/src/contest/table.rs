@@ -173,7 +173,7 @@ mod tests {
         let page =
             format!("{}{}", "<!-- figures: written by `wayside-bench --figures` -->\n", "<!-- end of figures -->\n");
         let text = super::put_contest(&page, &contest, "bench/runs/one.json").unwrap();
-        assert!(text.contains("| redis | 9091 (5000 to 10 k) | 110 (100 to 200) | 164 (149 to 298) |"), "{text}");
+        assert!(text.contains("| redis | 9090 (5000 to 10 k) | 110 (100 to 200) | 164 (149 to 298) |"), "{text}");
         assert!(
             text.contains("| etcd | failed |") && text.contains("BROKEN: tatp, etcd, round 1: no answer."),
             "{text}"

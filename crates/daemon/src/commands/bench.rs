@@ -1,11 +1,12 @@
 //! `wayside bench`.
 
 use super::text::say;
-use crate::cli::{HoldArgs, Output, QuickArgs, RecoveryArgs};
+use crate::cli::{CompareArgs, HoldArgs, Output, QuickArgs, RecoveryArgs, ReportArgs};
 use crate::failure::Failure;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wayside_bench::{Options, RecoveryOptions};
+use wayside_bench::{Contest, ContestOptions, Game, Options, Recovery, RecoveryOptions, Report};
 
 /// Shorter, and a median would rest on a handful of rounds.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -40,6 +41,79 @@ pub fn recovery(args: &RecoveryArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some(why) => Err(Failure::unavailable(why)),
     }
+}
+
+/// `wayside bench report`: this very program is the switch that is measured.
+pub fn report(args: &ReportArgs) -> Result<(), Failure> {
+    if args.workloads.iter().any(|name| name == "list") {
+        say(&wayside_bench::workload_list());
+        return Ok(());
+    }
+    if !args.records.is_empty() {
+        return from_records(args);
+    }
+    let kind = if args.short { ContestOptions::short } else { ContestOptions::whole };
+    let mut options = kind(own_file()?);
+    options.services.clone_from(&args.services);
+    options.rounds = args.rounds.unwrap_or(options.rounds);
+    if !args.workloads.is_empty() {
+        let clients = options.games.iter().map(|game| game.clients).max().unwrap_or(1);
+        let game = |workload: &String| Game { workload: workload.clone(), clients, aborts: false };
+        options.games = args.workloads.iter().map(game).collect();
+    }
+    if let Some(clients) = args.clients {
+        options.games.iter_mut().for_each(|game| game.clients = clients);
+    }
+    let contest = wayside_bench::run_contest(&options).map_err(Failure::unavailable)?;
+    say(&contest.to_string());
+    write(&args.out.with_extension("json"), &(contest.to_json() + "\n"))?;
+    write(&args.out.with_extension("csv"), &contest.to_csv())?;
+    let broken = contest.broken().next();
+    write(&args.out, &wayside_bench::page(&[contest], &[], &[]))?;
+    match broken {
+        None => Ok(()),
+        Some(why) => Err(Failure::unavailable(why)),
+    }
+}
+
+fn from_records(args: &ReportArgs) -> Result<(), Failure> {
+    let (mut contests, mut reports, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    for path in &args.records {
+        let text = read(path)?;
+        if let Ok(contest) = Contest::from_json(&text) {
+            contests.push(contest);
+        } else if let Ok(recovery) = Recovery::from_json(&text) {
+            recoveries.push(recovery);
+        } else {
+            let report = Report::from_json(&text);
+            reports.push(report.map_err(|_| Failure::usage(format!("{}: no record of this version", path.display())))?);
+        }
+    }
+    if let Some((first, others)) = contests.split_first() {
+        // One head for all.
+        let runs =
+            |contest: &Contest| contest.to_csv().split_once('\n').map_or_else(String::new, |(_, runs)| runs.into());
+        let all = first.to_csv() + &others.iter().map(runs).collect::<String>();
+        write(&args.out.with_extension("csv"), &all)?;
+    }
+    write(&args.out, &wayside_bench::page(&contests, &reports, &recoveries))
+}
+
+/// `wayside bench compare`.
+pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    let text = wayside_bench::compare(&read(&args.before)?, &read(&args.after)?).map_err(Failure::usage)?;
+    say(&text);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::usage(format!("can't write {}: {error}", path.display())))?;
+    say(&format!("Kept as {}.", path.display()));
+    Ok(())
 }
 
 /// `wayside bench hold`: until its standard input ends.

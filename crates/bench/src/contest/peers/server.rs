@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Longer than a server takes to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// `nobody`: PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
 /// Where there are no disks behind files, in Debian and elsewhere.

@@ -1,0 +1,70 @@
+//! `wayside bench report` and `compare`: every service that is installed runs a short workload, none lets two clients
+//! hold what excludes each other, and the page says what was measured. No time is judged.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wayside"));
+    command.env_remove("WAYSIDE_CONFIG").current_dir(directory).arg("bench").args(arguments);
+    command.output().expect("wayside starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_service_that_is_there_keeps_its_promise_and_is_in_the_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bench(&["report", "--short"], directory.path());
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    let record: Value = serde_json::from_str(&read("wayside-report.json")).unwrap();
+    for note in record["notes"].as_array().unwrap() {
+        println!("skipped: {}", note.as_str().unwrap().trim_end_matches('.'));
+    }
+    let services: Vec<&str> =
+        record["services"].as_array().unwrap().iter().map(|service| service["name"].as_str().unwrap()).collect();
+    assert!(services.contains(&"wayside-userspace"), "{services:?}");
+    let runs = record["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * services.len(), "two workloads, once each");
+    for run in runs {
+        assert!(run["grants"].as_u64() > Some(0) && run["transactions"].as_u64() > Some(0), "{run}");
+        assert_eq!((run["overlaps"].as_u64(), run["failed"].as_str()), (Some(0), None), "{run}");
+    }
+    let (page, csv) = (read("wayside-report.html"), read("wayside-report.csv"));
+    assert!(services.iter().all(|service| page.contains(&format!("<td>{service}</td>"))), "{services:?}");
+    assert_eq!(csv.lines().count(), 1 + runs.len());
+
+    let again = bench(&["report", "wayside-report.json", "--out", "again.html"], directory.path());
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert_eq!((read("again.html"), read("again.csv")), (page, csv), "the same from the record");
+
+    let same = bench(&["compare", "wayside-report.json", "wayside-report.json"], directory.path());
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert!(text(&same.stdout).contains("+0.0 %"), "{}", text(&same.stdout));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("no.json"), "{}").unwrap();
+    for arguments in [
+        &["report", "--service", "nobody"][..],
+        &["report", "no.json"],
+        &["report", "missing.json"],
+        &["report", "no.json", "--short"],
+        &["compare", "no.json", "no.json"],
+        &["report", "--clients", "0"],
+    ] {
+        let output = bench(arguments, directory.path());
+        // 69: known when it is looked for, 64 otherwise (or clap's own 2).
+        assert!(matches!(output.status.code(), Some(2 | 64)), "{arguments:?}: {:?}", output.status);
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+    let list = bench(&["report", "--workload", "list"], directory.path());
+    assert!(text(&list.stdout).contains("tpcc-low"), "{}", text(&list.stdout));
+}
