@@ -40,11 +40,7 @@ impl Node {
     }
 
     /// Lets the chain client work, then tells what it has to tell.
-    fn at_chain<R>(
-        &mut self,
-        now: Time,
-        work: impl FnOnce(&mut crate::chain::Client, &mut Link<'_>) -> R,
-    ) -> R {
+    fn at_chain<R>(&mut self, now: Time, work: impl FnOnce(&mut crate::chain::Client, &mut Link<'_>) -> R) -> R {
         let header = self.session.header(service::CHAIN, 0, 0);
         let result = work(&mut self.chain, &mut Link { now, header, out: &mut self.out });
         self.tell_chain();
