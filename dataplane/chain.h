@@ -12,6 +12,8 @@
  *   - A write has one effect (K2): a lane remembers its latest request and what became of it, and moves along the chain
  *     with the item. The same request again is no write: what the item is now goes down the chain, with the old result.
  *     An older request is dropped.
+ *   - A write is decided in the epoch in which it was first sent, or not at all: what a lane knows is of its switch's
+ *     chain as it was then, and may be lost with it.
  *   - Nothing is written but under the item's lock, and then under the lane's; and only if, with both, the group's place
  *     is still the one that the packet was checked against. So who changes a place, and then takes every lock once,
  *     knows that nothing of before comes after.
@@ -515,6 +517,8 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 	case WS_CHAIN_INSERT:
 		return ws_to_controller(turn);
 	default:
+		if (ws_operation_first_epoch(link->op) && ws_operation_first_epoch(link->op) != epoch)
+			return ws_refuse_client(turn, link, WS_OUTCOME_UNSURE, 0);
 		return ws_on_write(turn, link);
 	}
 }
@@ -531,6 +535,15 @@ WS_INLINE int ws_is_long(struct ws_turn *turn, ws_u8 kind)
 	return kind != WS_CHAIN_READ && (length > WS_MAX_VALUE_BYTES || ws_blocks(length) > ws_header_count(turn->header));
 }
 
+/* What switches and controllers have to say to each other is for the daemon, and from nobody else: their handles are
+ * those whose namespace is 0, as no client's is. */
+WS_INLINE enum ws_action ws_on_fellow(struct ws_turn *turn)
+{
+	ws_u8 reason = ws_check_source(turn, 0);
+
+	return reason ? ws_drop(turn, reason) : ws_to_controller(turn);
+}
+
 /* A function of its own, as ws_tag_of is: inlined, it would cost the packets of other services their registers. */
 static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 {
@@ -541,6 +554,8 @@ static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 		return ws_drop(turn, WS_DROP_REASON_BAD_LENGTH);
 	if (kind == WS_CHAIN_ANSWER || kind == WS_CHAIN_ROUTES) /* The switch's, or its daemon's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
+	if (kind >= WS_CHAIN_PLACE && kind <= WS_CHAIN_COPY)
+		return ws_on_fellow(turn);
 	int from_switch = kind == WS_CHAIN_APPLY || kind == WS_CHAIN_INSTALL;
 	ws_u8 reason = from_switch ? 0 : ws_check_source(turn, ws_header_namespace(turn->header));
 	if (reason)

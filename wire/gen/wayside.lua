@@ -9,13 +9,15 @@ local names = {}
 names.service = { [0] = "fabric", [1] = "lock", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
-names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes" }
+names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
 names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
-names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision" }
+names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure" }
+names.role = { [0] = "none", [1] = "member", [2] = "quiet", [3] = "joiner" }
+names.part = { [0] = "name", [1] = "value", [2] = "end" }
 names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving", [25] = "over_budget", [26] = "unknown_group", [27] = "wrong_place", [28] = "bad_value", [29] = "bad_lane" }
 
 f.header_magic = ProtoField.uint16("wayside.magic", "magic", base.HEX, nil, nil, "0x5753")
@@ -102,7 +104,8 @@ f.operation_condition = ProtoField.uint8("wayside.operation.condition", "conditi
 f.operation_flags = ProtoField.uint16("wayside.operation.flags", "flags", base.HEX, nil, nil, "value flags")
 f.operation_flags_present = ProtoField.bool("wayside.operation.flags.present", "present", 16, nil, 0x1, "the key has a value")
 f.operation_check = ProtoField.uint64("wayside.operation.check", "check", base.DEC, nil, nil, "47 further bits of the hash: two names of one key differ here")
-f.operation_reserved = ProtoField.uint64("wayside.operation.reserved", "reserved", base.DEC, nil, nil, "zero")
+f.operation_first_epoch = ProtoField.uint32("wayside.operation.first_epoch", "first_epoch", base.DEC, nil, nil, "of a write that was first sent under another epoch of its group: that one; otherwise 0")
+f.operation_reserved = ProtoField.uint32("wayside.operation.reserved", "reserved", base.DEC, nil, nil, "zero")
 
 f.effect_key_high = ProtoField.uint64("wayside.effect.key_high", "key_high", base.HEX, nil, nil, "high half of the 128-bit hash of namespace and name")
 f.effect_key_low = ProtoField.uint64("wayside.effect.key_low", "key_low", base.HEX, nil, nil, "low half of it")
@@ -132,6 +135,39 @@ f.route_tail_address = ProtoField.uint32("wayside.route.tail_address", "tail_add
 f.route_head_port = ProtoField.uint16("wayside.route.head_port", "head_port", base.DEC, nil, nil, "its UDP port")
 f.route_tail_port = ProtoField.uint16("wayside.route.tail_port", "tail_port", base.DEC, nil, nil, "its UDP port")
 f.route_reserved = ProtoField.bytes("wayside.route.reserved", "reserved", base.NONE, "zero")
+
+f.placement_boot = ProtoField.uint64("wayside.placement.boot", "boot", base.DEC, nil, nil, "of the switch meant: one that has begun anew since is another")
+f.placement_pass = ProtoField.uint64("wayside.placement.pass", "pass", base.DEC, nil, nil, "of a joiner: which copying this is; given back when it has all")
+f.placement_epoch = ProtoField.uint32("wayside.placement.epoch", "epoch", base.DEC, nil, nil, "of the group's configuration")
+f.placement_group = ProtoField.uint16("wayside.placement.group", "group", base.DEC, nil, nil, "virtual group")
+f.placement_previous = ProtoField.uint16("wayside.placement.previous", "previous", base.DEC, nil, nil, "handle of the switch before; 0: head")
+f.placement_next = ProtoField.uint16("wayside.placement.next", "next", base.DEC, nil, nil, "handle of the switch after; 0: tail")
+f.placement_source = ProtoField.uint16("wayside.placement.source", "source", base.DEC, nil, nil, "of a joiner: whom to copy from")
+f.placement_role = ProtoField.uint8("wayside.placement.role", "role", base.DEC, names.role, nil, "what the switch is to the group")
+f.placement_refused = ProtoField.uint8("wayside.placement.refused", "refused", base.DEC, nil, nil, "of the answer: 1, it cannot be")
+f.placement_head_port = ProtoField.uint16("wayside.placement.head_port", "head_port", base.DEC, nil, nil, "UDP port of the switch that takes writes")
+f.placement_head_address = ProtoField.uint32("wayside.placement.head_address", "head_address", base.DEC, nil, nil, "its IPv4 address")
+f.placement_tail_address = ProtoField.uint32("wayside.placement.tail_address", "tail_address", base.DEC, nil, nil, "IPv4 address of the switch that is read from")
+f.placement_tail_port = ProtoField.uint16("wayside.placement.tail_port", "tail_port", base.DEC, nil, nil, "its UDP port")
+f.placement_reserved = ProtoField.bytes("wayside.placement.reserved", "reserved", base.NONE, "zero")
+
+f.renewal_boot = ProtoField.uint64("wayside.renewal.boot", "boot", base.DEC, nil, nil, "of the switch: higher each time that it begins with an empty memory")
+f.renewal_sent_us = ProtoField.uint64("wayside.renewal.sent_us", "sent_us (us)", base.DEC, nil, nil, "the switch's clock when it asked, from which the lease runs; given back")
+f.renewal_lease_us = ProtoField.uint32("wayside.renewal.lease_us", "lease_us (us)", base.DEC, nil, nil, "how long it lasts")
+f.renewal_refused = ProtoField.uint8("wayside.renewal.refused", "refused", base.DEC, nil, nil, "1: this switch was left out, and must begin anew")
+f.renewal_reserved = ProtoField.bytes("wayside.renewal.reserved", "reserved", base.NONE, "zero")
+
+f.copied_key_high = ProtoField.uint64("wayside.copied.key_high", "key_high", base.HEX, nil, nil, "high half of the piece's key")
+f.copied_key_low = ProtoField.uint64("wayside.copied.key_low", "key_low", base.HEX, nil, nil, "low half of it")
+f.copied_nonce = ProtoField.uint64("wayside.copied.nonce", "nonce", base.HEX, nil, nil, "of the question; given back")
+f.copied_sequence = ProtoField.uint64("wayside.copied.sequence", "sequence", base.DEC, nil, nil, "of the value's version, or of the key's first")
+f.copied_epoch = ProtoField.uint32("wayside.copied.epoch", "epoch", base.DEC, nil, nil, "of that version")
+f.copied_group = ProtoField.uint16("wayside.copied.group", "group", base.DEC, nil, nil, "virtual group")
+f.copied_length = ProtoField.uint16("wayside.copied.length", "length", base.DEC, nil, nil, "bytes of the name or of the value")
+f.copied_flags = ProtoField.uint16("wayside.copied.flags", "flags", base.HEX, nil, nil, "value flags")
+f.copied_flags_present = ProtoField.bool("wayside.copied.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.copied_part = ProtoField.uint8("wayside.copied.part", "part", base.DEC, names.part, nil, "what the blocks have")
+f.copied_reserved = ProtoField.bytes("wayside.copied.reserved", "reserved", base.NONE, "zero")
 
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
@@ -236,7 +272,8 @@ function dissect.operation(buffer, tree)
   branch = tree:add(f.operation_flags, buffer(46, 2))
   branch:add(f.operation_flags_present, buffer(46, 2))
   tree:add(f.operation_check, buffer(48, 8))
-  tree:add(f.operation_reserved, buffer(56, 8))
+  tree:add(f.operation_first_epoch, buffer(56, 4))
+  tree:add(f.operation_reserved, buffer(60, 4))
 end
 
 function dissect.effect(buffer, tree)
@@ -273,6 +310,46 @@ function dissect.route(buffer, tree)
   tree:add(f.route_head_port, buffer(12, 2))
   tree:add(f.route_tail_port, buffer(14, 2))
   tree:add(f.route_reserved, buffer(16, 16))
+end
+
+function dissect.placement(buffer, tree)
+  tree:add(f.placement_boot, buffer(0, 8))
+  tree:add(f.placement_pass, buffer(8, 8))
+  tree:add(f.placement_epoch, buffer(16, 4))
+  tree:add(f.placement_group, buffer(20, 2))
+  tree:add(f.placement_previous, buffer(22, 2))
+  tree:add(f.placement_next, buffer(24, 2))
+  tree:add(f.placement_source, buffer(26, 2))
+  tree:add(f.placement_role, buffer(28, 1))
+  tree:add(f.placement_refused, buffer(29, 1))
+  tree:add(f.placement_head_port, buffer(30, 2))
+  tree:add(f.placement_head_address, buffer(32, 4))
+  tree:add(f.placement_tail_address, buffer(36, 4))
+  tree:add(f.placement_tail_port, buffer(40, 2))
+  tree:add(f.placement_reserved, buffer(42, 22))
+end
+
+function dissect.renewal(buffer, tree)
+  tree:add(f.renewal_boot, buffer(0, 8))
+  tree:add(f.renewal_sent_us, buffer(8, 8))
+  tree:add(f.renewal_lease_us, buffer(16, 4))
+  tree:add(f.renewal_refused, buffer(20, 1))
+  tree:add(f.renewal_reserved, buffer(21, 43))
+end
+
+function dissect.copied(buffer, tree)
+  local branch
+  tree:add(f.copied_key_high, buffer(0, 8))
+  tree:add(f.copied_key_low, buffer(8, 8))
+  tree:add(f.copied_nonce, buffer(16, 8))
+  tree:add(f.copied_sequence, buffer(24, 8))
+  tree:add(f.copied_epoch, buffer(32, 4))
+  tree:add(f.copied_group, buffer(36, 2))
+  tree:add(f.copied_length, buffer(38, 2))
+  branch = tree:add(f.copied_flags, buffer(40, 2))
+  branch:add(f.copied_flags_present, buffer(40, 2))
+  tree:add(f.copied_part, buffer(42, 1))
+  tree:add(f.copied_reserved, buffer(43, 21))
 end
 
 -- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
@@ -319,6 +396,12 @@ local body_of = {
     [7] = { name = "INSTALL", bytes = 64, blocks = true, title = "Effect", dissect = dissect.effect },
     [8] = { name = "MAP", bytes = 64, blocks = true, title = "Routes", dissect = dissect.routes },
     [9] = { name = "ROUTES", bytes = 64, blocks = true, title = "Routes", dissect = dissect.routes },
+    [10] = { name = "PLACE", bytes = 64, blocks = true, title = "Placement", dissect = dissect.placement },
+    [11] = { name = "PLACED", bytes = 64, blocks = true, title = "Placement", dissect = dissect.placement },
+    [12] = { name = "RENEW", bytes = 64, blocks = true, title = "Renewal", dissect = dissect.renewal },
+    [13] = { name = "RENEWED", bytes = 64, blocks = true, title = "Renewal", dissect = dissect.renewal },
+    [14] = { name = "FETCH", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
+    [15] = { name = "COPY", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
   },
 }
 

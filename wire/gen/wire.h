@@ -84,6 +84,9 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_ROUTES_BYTES 64                   /* Where the groups of a namespace are: a page, with a route in each block. */
 #define WS_ROUTE_BYTES 32                    /* Where a group is. All zeros: not known. */
+#define WS_PLACEMENT_BYTES 64                /* A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
+#define WS_RENEWAL_BYTES 64                  /* A switch's serving lease. */
+#define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. */
 
 /* Services. */
 #define WS_SERVICE_FABRIC 0                  /* Sessions. */
@@ -132,6 +135,12 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_CHAIN_INSTALL 7                   /* daemon to the next switch's daemon: have this key */
 #define WS_CHAIN_MAP 8                       /* client to daemon: where are the groups from `first` on? */
 #define WS_CHAIN_ROUTES 9                    /* daemon to client: as many as the question had blocks */
+#define WS_CHAIN_PLACE 10                    /* controller to switch: this is your place in a group */
+#define WS_CHAIN_PLACED 11                   /* switch to controller: it is */
+#define WS_CHAIN_RENEW 12                    /* switch to controller: I am here, and ask for a lease */
+#define WS_CHAIN_RENEWED 13                  /* controller to switch: the lease */
+#define WS_CHAIN_FETCH 14                    /* joiner to source: what comes after this piece? */
+#define WS_CHAIN_COPY 15                     /* source to joiner: this */
 
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
@@ -199,7 +208,21 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_OUTCOME_RECOVERING 5              /* ask again later */
 #define WS_OUTCOME_FULL 6                    /* no room for another key */
 #define WS_OUTCOME_COLLISION 7               /* another name has this key */
-#define WS_OUTCOME_COUNT 8                   /* one more than the highest */
+#define WS_OUTCOME_UNSURE 8                  /* the write was first sent to another chain of the group: whether it has had its effect nobody knows */
+#define WS_OUTCOME_COUNT 9                   /* one more than the highest */
+
+/* What a switch is to a group. */
+#define WS_ROLE_NONE 0                       /* nothing */
+#define WS_ROLE_MEMBER 1                     /* one of its chain */
+#define WS_ROLE_QUIET 2                      /* its tail, which is read from and takes nothing new */
+#define WS_ROLE_JOINER 3                     /* one that copies what its tail has */
+#define WS_ROLE_COUNT 4                      /* one more than the highest */
+
+/* What a COPY has, or a FETCH asks for. */
+#define WS_PART_NAME 0                       /* a key's name, and its first version */
+#define WS_PART_VALUE 1                      /* what a key has */
+#define WS_PART_END 2                        /* nothing comes after */
+#define WS_PART_COUNT 3                      /* one more than the highest */
 
 /* Why a packet was dropped; one counter each. */
 #define WS_DROP_REASON_NONE 0                /* not dropped */
@@ -376,7 +399,8 @@ WS_INLINE void ws_heartbeat_set_incarnation(void *heartbeat, ws_u64 x) { ws_stor
 #define WS_OPERATION_CONDITION_AT 45         /* what must hold of the item */
 #define WS_OPERATION_FLAGS_AT 46             /* value flags */
 #define WS_OPERATION_CHECK_AT 48             /* 47 further bits of the hash: two names of one key differ here */
-#define WS_OPERATION_RESERVED_AT 56          /* zero */
+#define WS_OPERATION_FIRST_EPOCH_AT 56       /* of a write that was first sent under another epoch of its group: that one; otherwise 0 */
+#define WS_OPERATION_RESERVED_AT 60          /* zero */
 WS_INLINE ws_u64 ws_operation_key_high(const void *operation) { return ws_load64((const ws_u8 *)operation + 0); }
 WS_INLINE void ws_operation_set_key_high(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 0, x); }
 WS_INLINE ws_u64 ws_operation_key_low(const void *operation) { return ws_load64((const ws_u8 *)operation + 8); }
@@ -403,6 +427,8 @@ WS_INLINE ws_u16 ws_operation_flags(const void *operation) { return ws_load16((c
 WS_INLINE void ws_operation_set_flags(void *operation, ws_u16 x) { ws_store16((ws_u8 *)operation + 46, x); }
 WS_INLINE ws_u64 ws_operation_check(const void *operation) { return ws_load64((const ws_u8 *)operation + 48); }
 WS_INLINE void ws_operation_set_check(void *operation, ws_u64 x) { ws_store64((ws_u8 *)operation + 48, x); }
+WS_INLINE ws_u32 ws_operation_first_epoch(const void *operation) { return ws_load32((const ws_u8 *)operation + 56); }
+WS_INLINE void ws_operation_set_first_epoch(void *operation, ws_u32 x) { ws_store32((ws_u8 *)operation + 56, x); }
 
 /* effect, 64 bytes. What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_EFFECT_KEY_HIGH_AT 0              /* high half of the 128-bit hash of namespace and name */
@@ -478,6 +504,93 @@ WS_INLINE ws_u16 ws_route_head_port(const void *route) { return ws_load16((const
 WS_INLINE void ws_route_set_head_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 12, x); }
 WS_INLINE ws_u16 ws_route_tail_port(const void *route) { return ws_load16((const ws_u8 *)route + 14); }
 WS_INLINE void ws_route_set_tail_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 14, x); }
+
+/* placement, 64 bytes. A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
+#define WS_PLACEMENT_BOOT_AT 0               /* of the switch meant: one that has begun anew since is another */
+#define WS_PLACEMENT_PASS_AT 8               /* of a joiner: which copying this is; given back when it has all */
+#define WS_PLACEMENT_EPOCH_AT 16             /* of the group's configuration */
+#define WS_PLACEMENT_GROUP_AT 20             /* virtual group */
+#define WS_PLACEMENT_PREVIOUS_AT 22          /* handle of the switch before; 0: head */
+#define WS_PLACEMENT_NEXT_AT 24              /* handle of the switch after; 0: tail */
+#define WS_PLACEMENT_SOURCE_AT 26            /* of a joiner: whom to copy from */
+#define WS_PLACEMENT_ROLE_AT 28              /* what the switch is to the group */
+#define WS_PLACEMENT_REFUSED_AT 29           /* of the answer: 1, it cannot be */
+#define WS_PLACEMENT_HEAD_PORT_AT 30         /* UDP port of the switch that takes writes */
+#define WS_PLACEMENT_HEAD_ADDRESS_AT 32      /* its IPv4 address */
+#define WS_PLACEMENT_TAIL_ADDRESS_AT 36      /* IPv4 address of the switch that is read from */
+#define WS_PLACEMENT_TAIL_PORT_AT 40         /* its UDP port */
+#define WS_PLACEMENT_RESERVED_AT 42          /* 22 bytes: zero */
+WS_INLINE ws_u64 ws_placement_boot(const void *placement) { return ws_load64((const ws_u8 *)placement + 0); }
+WS_INLINE void ws_placement_set_boot(void *placement, ws_u64 x) { ws_store64((ws_u8 *)placement + 0, x); }
+WS_INLINE ws_u64 ws_placement_pass(const void *placement) { return ws_load64((const ws_u8 *)placement + 8); }
+WS_INLINE void ws_placement_set_pass(void *placement, ws_u64 x) { ws_store64((ws_u8 *)placement + 8, x); }
+WS_INLINE ws_u32 ws_placement_epoch(const void *placement) { return ws_load32((const ws_u8 *)placement + 16); }
+WS_INLINE void ws_placement_set_epoch(void *placement, ws_u32 x) { ws_store32((ws_u8 *)placement + 16, x); }
+WS_INLINE ws_u16 ws_placement_group(const void *placement) { return ws_load16((const ws_u8 *)placement + 20); }
+WS_INLINE void ws_placement_set_group(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 20, x); }
+WS_INLINE ws_u16 ws_placement_previous(const void *placement) { return ws_load16((const ws_u8 *)placement + 22); }
+WS_INLINE void ws_placement_set_previous(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 22, x); }
+WS_INLINE ws_u16 ws_placement_next(const void *placement) { return ws_load16((const ws_u8 *)placement + 24); }
+WS_INLINE void ws_placement_set_next(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 24, x); }
+WS_INLINE ws_u16 ws_placement_source(const void *placement) { return ws_load16((const ws_u8 *)placement + 26); }
+WS_INLINE void ws_placement_set_source(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 26, x); }
+WS_INLINE ws_u8 ws_placement_role(const void *placement) { return ws_load8((const ws_u8 *)placement + 28); }
+WS_INLINE void ws_placement_set_role(void *placement, ws_u8 x) { ws_store8((ws_u8 *)placement + 28, x); }
+WS_INLINE ws_u8 ws_placement_refused(const void *placement) { return ws_load8((const ws_u8 *)placement + 29); }
+WS_INLINE void ws_placement_set_refused(void *placement, ws_u8 x) { ws_store8((ws_u8 *)placement + 29, x); }
+WS_INLINE ws_u16 ws_placement_head_port(const void *placement) { return ws_load16((const ws_u8 *)placement + 30); }
+WS_INLINE void ws_placement_set_head_port(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 30, x); }
+WS_INLINE ws_u32 ws_placement_head_address(const void *placement) { return ws_load32((const ws_u8 *)placement + 32); }
+WS_INLINE void ws_placement_set_head_address(void *placement, ws_u32 x) { ws_store32((ws_u8 *)placement + 32, x); }
+WS_INLINE ws_u32 ws_placement_tail_address(const void *placement) { return ws_load32((const ws_u8 *)placement + 36); }
+WS_INLINE void ws_placement_set_tail_address(void *placement, ws_u32 x) { ws_store32((ws_u8 *)placement + 36, x); }
+WS_INLINE ws_u16 ws_placement_tail_port(const void *placement) { return ws_load16((const ws_u8 *)placement + 40); }
+WS_INLINE void ws_placement_set_tail_port(void *placement, ws_u16 x) { ws_store16((ws_u8 *)placement + 40, x); }
+
+/* renewal, 64 bytes. A switch's serving lease. */
+#define WS_RENEWAL_BOOT_AT 0                 /* of the switch: higher each time that it begins with an empty memory */
+#define WS_RENEWAL_SENT_US_AT 8              /* us: the switch's clock when it asked, from which the lease runs; given back */
+#define WS_RENEWAL_LEASE_US_AT 16            /* us: how long it lasts */
+#define WS_RENEWAL_REFUSED_AT 20             /* 1: this switch was left out, and must begin anew */
+#define WS_RENEWAL_RESERVED_AT 21            /* 43 bytes: zero */
+WS_INLINE ws_u64 ws_renewal_boot(const void *renewal) { return ws_load64((const ws_u8 *)renewal + 0); }
+WS_INLINE void ws_renewal_set_boot(void *renewal, ws_u64 x) { ws_store64((ws_u8 *)renewal + 0, x); }
+WS_INLINE ws_u64 ws_renewal_sent_us(const void *renewal) { return ws_load64((const ws_u8 *)renewal + 8); }
+WS_INLINE void ws_renewal_set_sent_us(void *renewal, ws_u64 x) { ws_store64((ws_u8 *)renewal + 8, x); }
+WS_INLINE ws_u32 ws_renewal_lease_us(const void *renewal) { return ws_load32((const ws_u8 *)renewal + 16); }
+WS_INLINE void ws_renewal_set_lease_us(void *renewal, ws_u32 x) { ws_store32((ws_u8 *)renewal + 16, x); }
+WS_INLINE ws_u8 ws_renewal_refused(const void *renewal) { return ws_load8((const ws_u8 *)renewal + 20); }
+WS_INLINE void ws_renewal_set_refused(void *renewal, ws_u8 x) { ws_store8((ws_u8 *)renewal + 20, x); }
+
+/* copied, 64 bytes. A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. */
+#define WS_COPIED_KEY_HIGH_AT 0              /* high half of the piece's key */
+#define WS_COPIED_KEY_LOW_AT 8               /* low half of it */
+#define WS_COPIED_NONCE_AT 16                /* of the question; given back */
+#define WS_COPIED_SEQUENCE_AT 24             /* of the value's version, or of the key's first */
+#define WS_COPIED_EPOCH_AT 32                /* of that version */
+#define WS_COPIED_GROUP_AT 36                /* virtual group */
+#define WS_COPIED_LENGTH_AT 38               /* bytes of the name or of the value */
+#define WS_COPIED_FLAGS_AT 40                /* value flags */
+#define WS_COPIED_PART_AT 42                 /* what the blocks have */
+#define WS_COPIED_RESERVED_AT 43             /* 21 bytes: zero */
+WS_INLINE ws_u64 ws_copied_key_high(const void *copied) { return ws_load64((const ws_u8 *)copied + 0); }
+WS_INLINE void ws_copied_set_key_high(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 0, x); }
+WS_INLINE ws_u64 ws_copied_key_low(const void *copied) { return ws_load64((const ws_u8 *)copied + 8); }
+WS_INLINE void ws_copied_set_key_low(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 8, x); }
+WS_INLINE ws_u64 ws_copied_nonce(const void *copied) { return ws_load64((const ws_u8 *)copied + 16); }
+WS_INLINE void ws_copied_set_nonce(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 16, x); }
+WS_INLINE ws_u64 ws_copied_sequence(const void *copied) { return ws_load64((const ws_u8 *)copied + 24); }
+WS_INLINE void ws_copied_set_sequence(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 24, x); }
+WS_INLINE ws_u32 ws_copied_epoch(const void *copied) { return ws_load32((const ws_u8 *)copied + 32); }
+WS_INLINE void ws_copied_set_epoch(void *copied, ws_u32 x) { ws_store32((ws_u8 *)copied + 32, x); }
+WS_INLINE ws_u16 ws_copied_group(const void *copied) { return ws_load16((const ws_u8 *)copied + 36); }
+WS_INLINE void ws_copied_set_group(void *copied, ws_u16 x) { ws_store16((ws_u8 *)copied + 36, x); }
+WS_INLINE ws_u16 ws_copied_length(const void *copied) { return ws_load16((const ws_u8 *)copied + 38); }
+WS_INLINE void ws_copied_set_length(void *copied, ws_u16 x) { ws_store16((ws_u8 *)copied + 38, x); }
+WS_INLINE ws_u16 ws_copied_flags(const void *copied) { return ws_load16((const ws_u8 *)copied + 40); }
+WS_INLINE void ws_copied_set_flags(void *copied, ws_u16 x) { ws_store16((ws_u8 *)copied + 40, x); }
+WS_INLINE ws_u8 ws_copied_part(const void *copied) { return ws_load8((const ws_u8 *)copied + 42); }
+WS_INLINE void ws_copied_set_part(void *copied, ws_u8 x) { ws_store8((ws_u8 *)copied + 42, x); }
 
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
@@ -621,6 +734,9 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		}
 	case WS_SERVICE_CHAIN:
 		switch (kind) {
+		case WS_CHAIN_FETCH:
+		case WS_CHAIN_COPY:
+			return WS_HEADER_BYTES + WS_COPIED_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		case WS_CHAIN_APPLY:
 		case WS_CHAIN_ANSWER:
 		case WS_CHAIN_INSTALL:
@@ -630,6 +746,12 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_CHAIN_DELETE:
 		case WS_CHAIN_INSERT:
 			return WS_HEADER_BYTES + WS_OPERATION_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		case WS_CHAIN_PLACE:
+		case WS_CHAIN_PLACED:
+			return WS_HEADER_BYTES + WS_PLACEMENT_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		case WS_CHAIN_RENEW:
+		case WS_CHAIN_RENEWED:
+			return WS_HEADER_BYTES + WS_RENEWAL_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		case WS_CHAIN_MAP:
 		case WS_CHAIN_ROUTES:
 			return WS_HEADER_BYTES + WS_ROUTES_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
@@ -710,6 +832,12 @@ WS_INLINE const char *ws_chain_kind_name(ws_u8 chain_kind)
 	case WS_CHAIN_INSTALL: return "install";
 	case WS_CHAIN_MAP: return "map";
 	case WS_CHAIN_ROUTES: return "routes";
+	case WS_CHAIN_PLACE: return "place";
+	case WS_CHAIN_PLACED: return "placed";
+	case WS_CHAIN_RENEW: return "renew";
+	case WS_CHAIN_RENEWED: return "renewed";
+	case WS_CHAIN_FETCH: return "fetch";
+	case WS_CHAIN_COPY: return "copy";
 	default: return "unknown";
 	}
 }
@@ -773,6 +901,26 @@ WS_INLINE const char *ws_outcome_name(ws_u8 outcome)
 	case WS_OUTCOME_RECOVERING: return "recovering";
 	case WS_OUTCOME_FULL: return "full";
 	case WS_OUTCOME_COLLISION: return "collision";
+	case WS_OUTCOME_UNSURE: return "unsure";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_role_name(ws_u8 role)
+{
+	switch (role) {
+	case WS_ROLE_NONE: return "none";
+	case WS_ROLE_MEMBER: return "member";
+	case WS_ROLE_QUIET: return "quiet";
+	case WS_ROLE_JOINER: return "joiner";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_part_name(ws_u8 part)
+{
+	switch (part) {
+	case WS_PART_NAME: return "name";
+	case WS_PART_VALUE: return "value";
+	case WS_PART_END: return "end";
 	default: return "unknown";
 	}
 }

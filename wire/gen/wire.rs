@@ -286,6 +286,24 @@ pub mod kind {
 
         /// Daemon to client: as many as the question had blocks.
         pub const ROUTES: u8 = 9;
+
+        /// Controller to switch: this is your place in a group.
+        pub const PLACE: u8 = 10;
+
+        /// Switch to controller: it is.
+        pub const PLACED: u8 = 11;
+
+        /// Switch to controller: I am here, and ask for a lease.
+        pub const RENEW: u8 = 12;
+
+        /// Controller to switch: the lease.
+        pub const RENEWED: u8 = 13;
+
+        /// Joiner to source: what comes after this piece?.
+        pub const FETCH: u8 = 14;
+
+        /// Source to joiner: this.
+        pub const COPY: u8 = 15;
     }
 }
 
@@ -507,11 +525,23 @@ pub enum ChainKind {
     Map = 8,
     /// Daemon to client: as many as the question had blocks.
     Routes = 9,
+    /// Controller to switch: this is your place in a group.
+    Place = 10,
+    /// Switch to controller: it is.
+    Placed = 11,
+    /// Switch to controller: I am here, and ask for a lease.
+    Renew = 12,
+    /// Controller to switch: the lease.
+    Renewed = 13,
+    /// Joiner to source: what comes after this piece?.
+    Fetch = 14,
+    /// Source to joiner: this.
+    Copy = 15,
 }
 
 impl ChainKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [ChainKind; 9] = [
+    pub const ALL: [ChainKind; 15] = [
         ChainKind::Read,
         ChainKind::Write,
         ChainKind::Delete,
@@ -521,6 +551,12 @@ impl ChainKind {
         ChainKind::Install,
         ChainKind::Map,
         ChainKind::Routes,
+        ChainKind::Place,
+        ChainKind::Placed,
+        ChainKind::Renew,
+        ChainKind::Renewed,
+        ChainKind::Fetch,
+        ChainKind::Copy,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -535,6 +571,12 @@ impl ChainKind {
             ChainKind::Install => "install",
             ChainKind::Map => "map",
             ChainKind::Routes => "routes",
+            ChainKind::Place => "place",
+            ChainKind::Placed => "placed",
+            ChainKind::Renew => "renew",
+            ChainKind::Renewed => "renewed",
+            ChainKind::Fetch => "fetch",
+            ChainKind::Copy => "copy",
         }
     }
 }
@@ -553,6 +595,12 @@ impl TryFrom<u8> for ChainKind {
             7 => Ok(ChainKind::Install),
             8 => Ok(ChainKind::Map),
             9 => Ok(ChainKind::Routes),
+            10 => Ok(ChainKind::Place),
+            11 => Ok(ChainKind::Placed),
+            12 => Ok(ChainKind::Renew),
+            13 => Ok(ChainKind::Renewed),
+            14 => Ok(ChainKind::Fetch),
+            15 => Ok(ChainKind::Copy),
             _ => Err(Unknown(number)),
         }
     }
@@ -575,6 +623,12 @@ pub enum Body {
     Effect,
     /// One [`Routes`](struct@Routes), and as many blocks as the header counts.
     Routes,
+    /// One [`Placement`](struct@Placement), and as many blocks as the header counts.
+    Placement,
+    /// One [`Renewal`](struct@Renewal), and as many blocks as the header counts.
+    Renewal,
+    /// One [`Copied`](struct@Copied), and as many blocks as the header counts.
+    Copied,
 }
 
 impl Body {
@@ -588,6 +642,9 @@ impl Body {
             Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Routes => Routes::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Placement => Placement::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Renewal => Renewal::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Copied => Copied::BYTES + count as usize * limits::BLOCK_BYTES,
         }
     }
 
@@ -596,7 +653,9 @@ impl Body {
         let count = count as usize;
         match self {
             Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,
-            Body::Operation | Body::Effect | Body::Routes => count <= limits::MAX_BLOCKS,
+            Body::Operation | Body::Effect | Body::Routes | Body::Placement | Body::Renewal | Body::Copied => {
+                count <= limits::MAX_BLOCKS
+            }
             _ => count == 0,
         }
     }
@@ -633,6 +692,9 @@ impl ChainKind {
             ChainKind::Read | ChainKind::Write | ChainKind::Delete | ChainKind::Insert => Body::Operation,
             ChainKind::Apply | ChainKind::Answer | ChainKind::Install => Body::Effect,
             ChainKind::Map | ChainKind::Routes => Body::Routes,
+            ChainKind::Place | ChainKind::Placed => Body::Placement,
+            ChainKind::Renew | ChainKind::Renewed => Body::Renewal,
+            ChainKind::Fetch | ChainKind::Copy => Body::Copied,
         }
     }
 }
@@ -932,11 +994,13 @@ pub enum Outcome {
     Full = 6,
     /// Another name has this key.
     Collision = 7,
+    /// The write was first sent to another chain of the group: whether it has had its effect nobody knows.
+    Unsure = 8,
 }
 
 impl Outcome {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Outcome; 8] = [
+    pub const ALL: [Outcome; 9] = [
         Outcome::Done,
         Outcome::Unmet,
         Outcome::Missing,
@@ -945,6 +1009,7 @@ impl Outcome {
         Outcome::Recovering,
         Outcome::Full,
         Outcome::Collision,
+        Outcome::Unsure,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -958,6 +1023,7 @@ impl Outcome {
             Outcome::Recovering => "recovering",
             Outcome::Full => "full",
             Outcome::Collision => "collision",
+            Outcome::Unsure => "unsure",
         }
     }
 }
@@ -975,6 +1041,89 @@ impl TryFrom<u8> for Outcome {
             5 => Ok(Outcome::Recovering),
             6 => Ok(Outcome::Full),
             7 => Ok(Outcome::Collision),
+            8 => Ok(Outcome::Unsure),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// What a switch is to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Role {
+    /// Nothing.
+    None = 0,
+    /// One of its chain.
+    Member = 1,
+    /// Its tail, which is read from and takes nothing new.
+    Quiet = 2,
+    /// One that copies what its tail has.
+    Joiner = 3,
+}
+
+impl Role {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Role; 4] = [Role::None, Role::Member, Role::Quiet, Role::Joiner];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::None => "none",
+            Role::Member => "member",
+            Role::Quiet => "quiet",
+            Role::Joiner => "joiner",
+        }
+    }
+}
+
+impl TryFrom<u8> for Role {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Role::None),
+            1 => Ok(Role::Member),
+            2 => Ok(Role::Quiet),
+            3 => Ok(Role::Joiner),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// What a COPY has, or a FETCH asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Part {
+    /// A key's name, and its first version.
+    Name = 0,
+    /// What a key has.
+    Value = 1,
+    /// Nothing comes after.
+    End = 2,
+}
+
+impl Part {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Part; 3] = [Part::Name, Part::Value, Part::End];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Name => "name",
+            Part::Value => "value",
+            Part::End => "end",
+        }
+    }
+}
+
+impl TryFrom<u8> for Part {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Part::Name),
+            1 => Ok(Part::Value),
+            2 => Ok(Part::End),
             _ => Err(Unknown(number)),
         }
     }
@@ -1463,6 +1612,8 @@ pub struct Operation {
     pub flags: u16,
     /// 47 further bits of the hash: two names of one key differ here.
     pub check: u64,
+    /// Of a write that was first sent under another epoch of its group: that one; otherwise 0.
+    pub first_epoch: u32,
 }
 
 impl Operation {
@@ -1487,6 +1638,7 @@ impl Operation {
             condition: bytes[45],
             flags: u16::from_be_bytes(*array(bytes, 46)),
             check: u64::from_be_bytes(*array(bytes, 48)),
+            first_epoch: u32::from_be_bytes(*array(bytes, 56)),
         }
     }
 
@@ -1507,7 +1659,8 @@ impl Operation {
         *array_mut(bytes, 45) = self.condition.to_be_bytes();
         *array_mut(bytes, 46) = self.flags.to_be_bytes();
         *array_mut(bytes, 48) = self.check.to_be_bytes();
-        *array_mut(bytes, 56) = [0; 8];
+        *array_mut(bytes, 56) = self.first_epoch.to_be_bytes();
+        *array_mut(bytes, 60) = [0; 4];
     }
 }
 
@@ -1671,6 +1824,185 @@ impl Route {
         *array_mut(bytes, 12) = self.head_port.to_be_bytes();
         *array_mut(bytes, 14) = self.tail_port.to_be_bytes();
         *array_mut(bytes, 16) = [0; 16];
+    }
+}
+
+/// A switch's place in a group, and where clients find the group. All of it is given back when it is so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Of the switch meant: one that has begun anew since is another.
+    pub boot: u64,
+    /// Of a joiner: which copying this is; given back when it has all.
+    pub pass: u64,
+    /// Of the group's configuration.
+    pub epoch: u32,
+    /// Virtual group.
+    pub group: u16,
+    /// Handle of the switch before; 0: head.
+    pub previous: u16,
+    /// Handle of the switch after; 0: tail.
+    pub next: u16,
+    /// Of a joiner: whom to copy from.
+    pub source: u16,
+    /// What the switch is to the group.
+    pub role: u8,
+    /// Of the answer: 1, it cannot be.
+    pub refused: u8,
+    /// UDP port of the switch that takes writes.
+    pub head_port: u16,
+    /// Its IPv4 address.
+    pub head_address: u32,
+    /// IPv4 address of the switch that is read from.
+    pub tail_address: u32,
+    /// Its UDP port.
+    pub tail_port: u16,
+}
+
+impl Placement {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Placement {
+            boot: u64::from_be_bytes(*array(bytes, 0)),
+            pass: u64::from_be_bytes(*array(bytes, 8)),
+            epoch: u32::from_be_bytes(*array(bytes, 16)),
+            group: u16::from_be_bytes(*array(bytes, 20)),
+            previous: u16::from_be_bytes(*array(bytes, 22)),
+            next: u16::from_be_bytes(*array(bytes, 24)),
+            source: u16::from_be_bytes(*array(bytes, 26)),
+            role: bytes[28],
+            refused: bytes[29],
+            head_port: u16::from_be_bytes(*array(bytes, 30)),
+            head_address: u32::from_be_bytes(*array(bytes, 32)),
+            tail_address: u32::from_be_bytes(*array(bytes, 36)),
+            tail_port: u16::from_be_bytes(*array(bytes, 40)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.boot.to_be_bytes();
+        *array_mut(bytes, 8) = self.pass.to_be_bytes();
+        *array_mut(bytes, 16) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 20) = self.group.to_be_bytes();
+        *array_mut(bytes, 22) = self.previous.to_be_bytes();
+        *array_mut(bytes, 24) = self.next.to_be_bytes();
+        *array_mut(bytes, 26) = self.source.to_be_bytes();
+        *array_mut(bytes, 28) = self.role.to_be_bytes();
+        *array_mut(bytes, 29) = self.refused.to_be_bytes();
+        *array_mut(bytes, 30) = self.head_port.to_be_bytes();
+        *array_mut(bytes, 32) = self.head_address.to_be_bytes();
+        *array_mut(bytes, 36) = self.tail_address.to_be_bytes();
+        *array_mut(bytes, 40) = self.tail_port.to_be_bytes();
+        *array_mut(bytes, 42) = [0; 22];
+    }
+}
+
+/// A switch's serving lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// Of the switch: higher each time that it begins with an empty memory.
+    pub boot: u64,
+    /// The switch's clock when it asked, from which the lease runs; given back. In us.
+    pub sent_us: u64,
+    /// How long it lasts. In us.
+    pub lease_us: u32,
+    /// 1: this switch was left out, and must begin anew.
+    pub refused: u8,
+}
+
+impl Renewal {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Renewal {
+            boot: u64::from_be_bytes(*array(bytes, 0)),
+            sent_us: u64::from_be_bytes(*array(bytes, 8)),
+            lease_us: u32::from_be_bytes(*array(bytes, 16)),
+            refused: bytes[20],
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.boot.to_be_bytes();
+        *array_mut(bytes, 8) = self.sent_us.to_be_bytes();
+        *array_mut(bytes, 16) = self.lease_us.to_be_bytes();
+        *array_mut(bytes, 20) = self.refused.to_be_bytes();
+        *array_mut(bytes, 21) = [0; 43];
+    }
+}
+
+/// A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// High half of the piece's key.
+    pub key_high: u64,
+    /// Low half of it.
+    pub key_low: u64,
+    /// Of the question; given back.
+    pub nonce: u64,
+    /// Of the value's version, or of the key's first.
+    pub sequence: u64,
+    /// Of that version.
+    pub epoch: u32,
+    /// Virtual group.
+    pub group: u16,
+    /// Bytes of the name or of the value.
+    pub length: u16,
+    /// Value flags.
+    pub flags: u16,
+    /// What the blocks have.
+    pub part: u8,
+}
+
+impl Copied {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Copied {
+            key_high: u64::from_be_bytes(*array(bytes, 0)),
+            key_low: u64::from_be_bytes(*array(bytes, 8)),
+            nonce: u64::from_be_bytes(*array(bytes, 16)),
+            sequence: u64::from_be_bytes(*array(bytes, 24)),
+            epoch: u32::from_be_bytes(*array(bytes, 32)),
+            group: u16::from_be_bytes(*array(bytes, 36)),
+            length: u16::from_be_bytes(*array(bytes, 38)),
+            flags: u16::from_be_bytes(*array(bytes, 40)),
+            part: bytes[42],
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.key_high.to_be_bytes();
+        *array_mut(bytes, 8) = self.key_low.to_be_bytes();
+        *array_mut(bytes, 16) = self.nonce.to_be_bytes();
+        *array_mut(bytes, 24) = self.sequence.to_be_bytes();
+        *array_mut(bytes, 32) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 36) = self.group.to_be_bytes();
+        *array_mut(bytes, 38) = self.length.to_be_bytes();
+        *array_mut(bytes, 40) = self.flags.to_be_bytes();
+        *array_mut(bytes, 42) = self.part.to_be_bytes();
+        *array_mut(bytes, 43) = [0; 21];
     }
 }
 

@@ -77,4 +77,12 @@ pub enum Mutant {
     AnyTag,
     /// The controller begins a rotation without waiting for nodes to follow the last.
     HastyRotation,
+    /// Chain: a new chain is told before who left is known to serve no more.
+    HastyFence,
+    /// Chain: a joiner becomes the tail with what it copied while the chain worked.
+    NoLastPass,
+    /// Chain: a joiner copies no names.
+    ForgetNames,
+    /// Chain: who leaves a group forgets nothing, and comes back as it is.
+    KeepOldMemory,
 }

@@ -71,6 +71,13 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Core(CoreMutant::ShortSequences),
     Rule::Core(CoreMutant::AnswerAtHead),
     Rule::Core(CoreMutant::ReadAnywhere),
+    Rule::Core(CoreMutant::AnyGroupEpoch),
+    Rule::Core(CoreMutant::AnyFirstEpoch),
+    Rule::Core(CoreMutant::NoChainLease),
+    Rule::Machine(Mutant::HastyFence),
+    Rule::Machine(Mutant::NoLastPass),
+    Rule::Machine(Mutant::ForgetNames),
+    Rule::Machine(Mutant::KeepOldMemory),
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as

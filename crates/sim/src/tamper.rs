@@ -47,6 +47,10 @@ pub enum CoreMutant {
     ReadAnywhere,
     /// Chain: packets of every epoch of a group are taken.
     AnyGroupEpoch,
+    /// Chain: a write is decided whatever epoch it was first sent in.
+    AnyFirstEpoch,
+    /// Chain: a switch goes on when its serving lease is over.
+    NoChainLease,
 }
 
 impl CoreMutant {
@@ -62,6 +66,8 @@ impl CoreMutant {
                 | CoreMutant::AnswerAtHead
                 | CoreMutant::ReadAnywhere
                 | CoreMutant::AnyGroupEpoch
+                | CoreMutant::AnyFirstEpoch
+                | CoreMutant::NoChainLease
         )
     }
 }

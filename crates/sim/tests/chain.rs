@@ -34,10 +34,10 @@ fn every_broken_rule_is_noticed() {
     use wayside_sim::mutants::{CHAIN_RULES, caught};
     let mut missed = Vec::new();
     for &rule in CHAIN_RULES {
-        match caught(&rule.broken(), 2_000) {
+        match caught(&rule.broken(), 3_000) {
             Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
             None => missed.push(rule),
         }
     }
-    assert!(missed.is_empty(), "nobody noticed {missed:?} in 2,000 seeds");
+    assert!(missed.is_empty(), "nobody noticed {missed:?} in 3,000 seeds");
 }

@@ -5,8 +5,8 @@ use proptest::array::uniform32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
-    BODY, Body, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR, Operation, Routes, blocks,
-    body_of, check, entries, entry_at, kind, limits, packet_bytes, service,
+    BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR, Operation,
+    Placement, Renewal, Routes, blocks, body_of, check, entries, entry_at, kind, limits, packet_bytes, service,
 };
 
 prop_compose! {
@@ -50,13 +50,13 @@ prop_compose! {
 
 prop_compose! {
     fn any_operation()(
-        words in any::<([u64; 5], u32)>(), numbers in any::<([u16; 5], u8, u8)>()
+        words in any::<([u64; 5], u32, u32)>(), numbers in any::<([u16; 5], u8, u8)>()
     ) -> Operation {
-        let ([key_high, key_low, request, expected, check], expected_epoch) = words;
+        let ([key_high, key_low, request, expected, check], expected_epoch, first_epoch) = words;
         let ([group, client, reply_port, length, flags], lane, condition) = numbers;
         Operation {
             key_high, key_low, request, expected, expected_epoch, group, client, reply_port, length, lane, condition,
-            flags, check,
+            flags, check, first_epoch,
         }
     }
 }
@@ -95,6 +95,9 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Operation) => drop(Operation::read(packet, BODY)),
             Ok(Body::Effect) => drop(Effect::read(packet, BODY)),
             Ok(Body::Routes) => drop(Routes::read(packet, BODY)),
+            Ok(Body::Placement) => drop(Placement::read(packet, BODY)),
+            Ok(Body::Renewal) => drop(Renewal::read(packet, BODY)),
+            Ok(Body::Copied) => drop(Copied::read(packet, BODY)),
             Err(reason) => panic!("checked, but {reason:?}"),
         }
         let counted = if header.service == service::CHAIN { header.count.into() } else { 0 };

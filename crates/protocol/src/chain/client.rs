@@ -12,6 +12,7 @@
 //!   those before it.
 //! * A write ends by an answer that tells its outcome, or without one: then nobody knows, and its late packets may still
 //!   have their effect, once.
+//! * A write is decided by the chain to which it was first sent, or by none: its packets say under which epoch that was.
 //! * A key that is missing is made and the same request sent again, whatever it is but a READ: if it ended otherwise, a
 //!   late copy of it could have its effect after the answer.
 
@@ -68,6 +69,8 @@ struct Pending {
     pause: u64,
     /// Packets sent so far.
     sent: u32,
+    /// Of its group, when the first was.
+    first_epoch: u32,
 }
 
 /// Where the groups of the namespace are. Asked for page by page.
@@ -180,6 +183,7 @@ impl Client {
             due: Time::NEVER,
             pause: self.pause_first,
             sent: 0,
+            first_epoch: 0,
         };
         if pending.deadline != Time::NEVER {
             self.timers.set(link.now, pending.deadline, Due::Request(RequestId(id)));
@@ -317,6 +321,7 @@ impl Client {
             Outcome::Done => self.answer(id, Ended::Done, effect, value),
             Outcome::Unmet => self.answer(id, Ended::Unmet, effect, value),
             Outcome::Full => self.answer(id, Ended::Full, effect, &[]),
+            Outcome::Unsure => self.answer(id, Ended::Unsure, effect, &[]),
             Outcome::Collision => self.answer(id, Ended::Collision, effect, &[]),
             // Again, and then with all the room that there is.
             Outcome::NoRoom => self.send(link, id),
@@ -398,6 +403,11 @@ impl Client {
         let is_lean = kind == kind::chain::WRITE && pending.sent == 0 && pending.condition == Condition::Always;
         let room = if is_lean || kind == kind::chain::INSERT { 0 } else { limits::MAX_VALUE_BYTES };
         let count = content.len().max(room).div_ceil(limits::BLOCK_BYTES);
+        if pending.sent == 0 {
+            pending.first_epoch = group.epoch;
+        }
+        let first_epoch = if pending.first_epoch == group.epoch { 0 } else { pending.first_epoch };
+        let operation = Operation { first_epoch, ..operation };
         pending.sent += 1;
         let header = Header { service: service::CHAIN, kind, epoch: group.epoch, count: count as u8, ..link.header };
         let write = |packet: &mut [u8], at| {

@@ -6,6 +6,7 @@
 //! * A key is answered to be made only by the tail's daemon, so by then all switches of the chain have it, with the same
 //!   first version.
 
+use super::follow::Follower;
 use super::memory::{ItemMemory, Unmade};
 use super::{Key, Place, Version};
 use crate::{Handle, Port};
@@ -52,20 +53,21 @@ pub struct Sent {
 }
 
 /// What a daemon knows of a key besides the memory.
-struct Named {
-    name: Box<[u8]>,
-    first: Version,
+pub(super) struct Named {
+    pub(super) name: Box<[u8]>,
+    pub(super) first: Version,
 }
 
 /// See the module's documentation.
 pub struct Member<M> {
-    memory: M,
-    own: Handle,
-    namespaces: Vec<Groups>,
+    pub(super) memory: M,
+    pub(super) own: Handle,
+    pub(super) namespaces: Vec<Groups>,
     /// By number of the group.
     routes: BTreeMap<u16, GroupRoute>,
-    names: BTreeMap<(u16, Key), Named>,
-    out: VecDeque<Sent>,
+    pub(super) names: BTreeMap<(u16, Key), Named>,
+    pub(super) out: VecDeque<Sent>,
+    pub(super) follower: Follower,
     refused: u64,
 }
 
@@ -80,6 +82,7 @@ impl<M: ItemMemory> Member<M> {
             routes: BTreeMap::new(),
             names: BTreeMap::new(),
             out: VecDeque::new(),
+            follower: Follower::default(),
             refused: 0,
         }
     }
@@ -130,6 +133,11 @@ impl<M: ItemMemory> Member<M> {
         self.refused
     }
 
+    /// Whether it knows a key's name.
+    pub fn is_named(&self, group: u16, key: Key) -> bool {
+        self.names.contains_key(&(group, key))
+    }
+
     /// Names of a namespace's keys that begin so, in no order, with what they have: for people.
     pub fn names(&self, namespace: u16) -> impl Iterator<Item = (&[u8], u16, Key)> {
         let groups = self.namespaces.iter().find(move |groups| groups.namespace == namespace);
@@ -159,7 +167,7 @@ impl<M: ItemMemory> Member<M> {
     }
 
     /// Has the key exist. The version that it began with.
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         group: u16,
         key: Key,

@@ -1,10 +1,13 @@
 //! The chain service's words: keys, versions, places in a chain. `docs/chain.md` is the contract.
 
 mod client;
+pub mod controller;
+mod follow;
 mod member;
 pub mod memory;
 
 pub use client::{Client, Link, Told};
+pub use follow::{Following, Order};
 pub use member::{GroupRoute, Groups, Member, Sent};
 
 use crate::{Handle, Port, Time};
@@ -221,6 +224,8 @@ pub enum Ended {
     Full,
     /// Another name has the key: nothing has changed, and nothing can.
     Collision,
+    /// The chain became another one before it answered: a write may have had its effect, once, or not.
+    Unsure,
     /// The namespace has no groups.
     NoStore,
 }

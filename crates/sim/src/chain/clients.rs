@@ -81,9 +81,9 @@ impl World {
         let namespace = padded(SPACE.1).expect("short, and without zeros");
         let config = NodeConfig { seed, namespace, first_request: self.setup.first_request, ..self.setup.node.clone() };
         let now = self.now;
-        self.install_session(client, incarnation);
+        self.hosts[client].start(config, false, clock, now);
+        self.install_session(client);
         let host = &mut self.hosts[client];
-        host.start(config, false, clock, now);
         let running = host.running.as_mut().expect("it was just started");
         let enrolment = Enrolment {
             handle,
@@ -112,17 +112,21 @@ impl World {
     }
 
     /// Every switch knows a client's session, and the one before is over.
-    pub(super) fn install_session(&self, client: usize, incarnation: u64) {
+    fn install_session(&self, client: usize) {
+        (0..self.seats.len()).for_each(|seat| self.install_session_at(seat, client));
+    }
+
+    /// A switch knows the session of a client's latest process.
+    pub(super) fn install_session_at(&self, seat: usize, client: usize) {
+        let incarnation = self.setup.incarnation + u64::from(self.hosts[client].generation) - 1;
         let handle = self.handle_of_client(client);
         let keys = self.session_secret(client, incarnation).keys(World::period(incarnation));
-        for seat in &self.seats {
-            let switch = &seat.switch;
-            let word = switch.node_word(handle);
-            switch.cas_node_word(handle, word, NodeWord { state: NodeState::Expired, ..word });
-            switch.set_keys(handle, self.setup.authenticated.then_some(&keys));
-            let address = Host::socket(client, 0);
-            switch.set_node(handle, &NodeEntry { address, namespace: SPACE.0, incarnation });
-        }
+        let switch = &self.seats[seat].switch;
+        let word = switch.node_word(handle);
+        switch.cas_node_word(handle, word, NodeWord { state: NodeState::Expired, ..word });
+        switch.set_keys(handle, self.setup.authenticated.then_some(&keys));
+        let address = Host::socket(client, 0);
+        switch.set_node(handle, &NodeEntry { address, namespace: SPACE.0, incarnation });
     }
 
     /// A packet arrives at a client.
@@ -190,7 +194,9 @@ impl World {
             }
             let Some(transmit) = running.node.transmit() else { break };
             let (port, to, packet) = (transmit.port, transmit.to, transmit.packet.to_vec());
-            let home = Host::socket(self.setup.clients + client % self.setup.switches, 0);
+            // Any switch knows where groups are.
+            let home = (client as u64 + self.network.packets) as usize % self.setup.switches;
+            let home = Host::socket(self.party(home), 0);
             #[cfg(feature = "mutants")]
             let to = self.strayed(&packet).map(|seat| Host::socket(self.party(seat), 0)).or(to);
             self.send((client, port), to.unwrap_or(home), packet);
@@ -237,6 +243,7 @@ impl World {
             (Ended::Done, false, _) => "done",
             (Ended::Unmet, _, true) => "unmet",
             (Ended::Unmet, _, false) => "unmet, not shown any more",
+            (Ended::Unsure, ..) => "unsure",
             (Ended::Full, ..) => "refused: full",
             (Ended::Collision, ..) => "refused: collision",
             _ => "refused",

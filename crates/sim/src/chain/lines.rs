@@ -25,7 +25,14 @@ pub const LINES: &[&str] = &[
     "READ: done, without a value",
     "READ: missing",
     "READ: moved",
+    "READ: recovering",
     "READ: dropped: wrong_place",
+    "WRITE: moved",
+    "WRITE: recovering",
+    "WRITE: unsure",
+    "APPLY: dropped: not_serving",
+    "APPLY: dropped: stale_epoch",
+    "APPLY: dropped: wrong_place",
     "WRITE: on, done",
     "WRITE: on, unmet",
     "WRITE alone: done",
@@ -49,7 +56,7 @@ pub const LINES: &[&str] = &[
 ];
 
 /// Those that take many seeds.
-pub const RARE: &[&str] = &["READ: moved", "READ: dropped: wrong_place", "APPLY: dropped: lost_race"];
+pub const RARE: &[&str] = &["READ: dropped: wrong_place", "APPLY: dropped: lost_race"];
 
 /// Faults that a batch must have seen.
 pub const FAULTS: &[&str] = &[
@@ -66,6 +73,10 @@ pub const FAULTS: &[&str] = &[
     "pause",
     "stall",
     "overlap",
+    "controller",
+    "switch",
+    "store",
+    "drain",
 ];
 
 /// Every answer that a correct world gives.
@@ -83,6 +94,12 @@ pub const OUTCOMES: &[&str] = &[
     "full",
     "collision",
     "decided between two steps",
+    "unsure",
+    "chain active",
+    "switch left out",
+    "switch joins",
+    "began anew",
+    "store failed",
 ];
 
 impl Lines {
@@ -120,6 +137,7 @@ impl Lines {
             (kind::chain::WRITE, Outcome::Missing) => "WRITE: missing",
             (kind::chain::WRITE, Outcome::NoRoom) => "WRITE: no room",
             (kind::chain::WRITE, Outcome::Moved) => "WRITE: moved",
+            (kind::chain::WRITE, Outcome::Unsure) => "WRITE: unsure",
             (kind::chain::WRITE, Outcome::Recovering) => "WRITE: recovering",
             (kind::chain::DELETE, Outcome::Done) if goes_on => "DELETE: on, done",
             (kind::chain::DELETE, Outcome::Unmet) if goes_on => "DELETE: on, unmet",

@@ -8,12 +8,17 @@
 
 mod checker;
 mod clients;
+mod control;
 mod lines;
 mod mishaps;
 mod setup;
 mod switches;
 #[cfg(feature = "mutants")]
 mod tamper;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use wayside_protocol::Handle;
 use wayside_protocol::chain::{Key, Version};
@@ -32,6 +37,7 @@ use crate::tally::Tally;
 use crate::world::Phase;
 use checker::{Broken, Checker};
 use clients::Crew;
+use control::{Office, Shared};
 use lines::Lines;
 pub use lines::{FAULTS, LINES, OUTCOMES, RARE};
 use setup::Setup;
@@ -53,6 +59,16 @@ pub enum Happening {
     Wake(Process, usize),
     /// The other processor of a switch goes on with what it has in hand.
     Decide(usize, u64),
+    /// A switch's daemon has something to do.
+    Member(usize),
+    /// A controller's timer rings.
+    Control(usize),
+    /// A controller asks for the post.
+    Post(usize),
+    /// A stopped controller goes on.
+    ResumeController(usize),
+    /// The controllers' store works again.
+    StoreWorks,
 }
 
 /// See the module's documentation.
@@ -67,10 +83,19 @@ pub struct World {
     hosts: Vec<Host>,
     crews: Vec<Crew>,
     seats: Vec<Seat>,
+    /// Controllers, and what they share.
+    offices: Vec<Office>,
+    shared: Rc<RefCell<Shared>>,
+    /// Switches that are to have no groups.
+    leaving: BTreeSet<usize>,
+    /// The last switch of some chain has lost its memory: nothing more can be asked of this world.
+    is_lost: bool,
     network: Network,
     agenda: Agenda<Happening>,
     checker: Checker,
     lines: Lines,
+    /// Of switches that have lost their memory.
+    counters: Counts,
     faults: Tally,
     outcomes: Tally,
     failure: Option<Failure>,
@@ -110,7 +135,7 @@ impl World {
         let mut schedule = Schedule::new(seed, options.filter.clone());
         let setup = Setup::draw(seed, &schedule);
         setup.mix.apply(&mut schedule);
-        let parties = setup.clients + setup.switches;
+        let parties = setup.clients + setup.switches + 2;
         let mut world = World {
             seed,
             now: 0,
@@ -118,10 +143,15 @@ impl World {
             hosts: (0..setup.clients).map(|client| Host::new(client, 0)).collect(),
             crews: (0..setup.clients).map(|_| Crew::default()).collect(),
             seats: Vec::new(),
+            offices: Vec::new(),
+            shared: Rc::default(),
+            leaving: BTreeSet::new(),
+            is_lost: false,
             network: Network::new(seed, parties, setup.switches),
             agenda: Agenda::new(),
             checker: Checker::default(),
             lines: Lines::default(),
+            counters: Counts::new(),
             faults: Tally::default(),
             outcomes: Tally::default(),
             failure: None,
@@ -135,6 +165,7 @@ impl World {
             setup,
         };
         world.make_switches();
+        world.make_controllers();
         world
     }
 
@@ -146,7 +177,7 @@ impl World {
             let Some((at, happening)) = self.agenda.next() else { break };
             self.now = at;
             self.happen(happening);
-            if self.is_over() {
+            if self.is_over() || self.is_lost {
                 break;
             }
         }
@@ -162,6 +193,11 @@ impl World {
             Happening::ResumeSwitch(seat) => self.resume_switch(seat),
             Happening::Wake(process, task) => self.wake(process, task),
             Happening::Decide(seat, number) => self.decide_alone(seat, number),
+            Happening::Member(seat) => self.ring_member(seat),
+            Happening::Control(index) => self.ring_controller(index),
+            Happening::Post(index) => self.ask_post(index),
+            Happening::ResumeController(index) => self.resume_controller(index),
+            Happening::StoreWorks => self.shared.borrow_mut().is_away = false,
         }
     }
 
@@ -182,7 +218,7 @@ impl World {
                 }
                 false
             }
-            Phase::Calm => self.now > self.ends || self.crews.iter().all(Crew::is_calm),
+            Phase::Calm => self.now > self.ends || (self.crews.iter().all(Crew::is_calm) && self.is_settled()),
         }
     }
 
@@ -203,11 +239,12 @@ impl World {
         let mix = &self.setup.mix;
         let turn = 2 * (self.setup.length as u64 + 1) * (mix.delay + mix.jitter) + self.setup.node.retransmit_most_us;
         let waiting = 2 + self.setup.tasks as u64 / 8;
-        mix.late_by + mix.pause_for + 12 * turn * waiting + 1_000_000
+        let rest = self.setup.keeping.as_ref().map_or(0, |keeping| 20 * keeping.lease + 10_000_000);
+        mix.late_by + mix.pause_for + 12 * turn * waiting + 1_000_000 + rest
     }
 
     fn conclude(mut self) -> Outcome {
-        if self.failure.is_none() {
+        if self.failure.is_none() && !self.is_lost {
             let checked = self.checker.conclude();
             self.judge(checked);
             self.check_the_end();
@@ -215,6 +252,7 @@ impl World {
         let few = self.setup.mix.packets / 4;
         if self.failure.is_none()
             && !self.schedule.is_chosen()
+            && !self.is_lost
             && (self.network.packets < few || self.operations < OPERATIONS)
         {
             let story = format!("{} packets, {} operations", self.network.packets, self.operations);
@@ -224,7 +262,7 @@ impl World {
             self.note(|_| format!("---- {failure} ----"));
         }
         let mut out = Outcome { seed: self.seed, service: crate::ServiceKind::Chain, ..Outcome::default() };
-        let mut verdicts = Counts::new();
+        let mut verdicts = std::mem::take(&mut self.counters);
         self.seats.iter().for_each(|seat| seat.collect(&mut verdicts));
         self.faults.add_to(&mut out.faults);
         self.outcomes.add_to(&mut out.outcomes);
@@ -249,11 +287,17 @@ impl World {
                 format!("client {client} waits for an answer to {request:#x} since {:.6} s", since as f64 / 1e6);
             return self.fail("L1", story);
         }
+        if !self.is_settled() {
+            return self.fail("L2", "the chains are not what they should be".to_string());
+        }
         let is_made = |(_, version): &(Key, Version)| *version != Version::default();
         for (key, floor) in self.checker.floors().filter(is_made).collect::<Vec<_>>() {
             let group = self.group_of(key);
             for seat in self.chain_of(group) {
                 let has = self.seats[seat].version(group, key);
+                if !self.is_taken(key) {
+                    self.check_names(group, key, seat);
+                }
                 if has.is_none_or(|has| has < floor) {
                     return self
                         .fail("K4", format!("switch {seat} has {has:?} of {key:?}, of which {floor:?} is known"));
@@ -342,7 +386,7 @@ impl World {
     fn send(&mut self, from: (usize, u16), to: std::net::SocketAddrV4, packet: Vec<u8>) {
         let clients = self.setup.clients;
         let receiver = Host::of(to);
-        let flight = if receiver >= clients {
+        let flight = if (clients..clients + self.setup.switches).contains(&receiver) {
             let socket = Host::socket(from.0, from.1);
             Flight { host: from.0, seat: receiver - clients, way: Way::Up, socket, packet, is_tampered: false }
         } else {
@@ -363,7 +407,8 @@ impl World {
 
     fn tell(&self, flight: &Flight) -> String {
         let name = |party: usize| match party.checked_sub(self.setup.clients) {
-            Some(seat) => format!("s{seat}"),
+            Some(seat) if seat < self.setup.switches => format!("s{seat}"),
+            Some(other) => format!("k{}", other - self.setup.switches),
             None => format!("c{party}"),
         };
         let (from, to) = match flight.way {
@@ -378,6 +423,12 @@ impl World {
         self.trace(1, &flight.packet);
         // What is sent back to where it came from may be for a switch.
         match flight.host.checked_sub(self.setup.clients).filter(|_| flight.way == Way::Down) {
+            Some(party) if party >= self.setup.switches => {
+                let index = party - self.setup.switches;
+                if index < self.offices.len() {
+                    self.at_controller(index, flight);
+                }
+            }
             Some(seat) => {
                 let socket = Host::socket(self.party(flight.seat), 0);
                 self.at_switch(Flight { seat, host: self.party(flight.seat), way: Way::Up, socket, ..flight });

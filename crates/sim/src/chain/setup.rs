@@ -3,6 +3,7 @@
 use wayside_protocol::NodeConfig;
 use wayside_wire::{kind, limits, service};
 
+use super::control::Keeping;
 use crate::dice::Dice;
 use crate::faults::Mix;
 use crate::schedule::{Kind, Rate, Schedule};
@@ -31,6 +32,10 @@ pub struct Setup {
     pub tasks: usize,
     /// Pause between two of a task's, in microseconds at most.
     pub think: u64,
+    /// How controllers keep the chains; `None`: there are none, and chains stay as they are.
+    pub keeping: Option<Keeping>,
+    /// There may be too little room for a group to be copied.
+    pub is_tight: bool,
     /// Packets are signed.
     pub authenticated: bool,
     /// Versions that every group had before.
@@ -58,13 +63,25 @@ impl Setup {
         let keys = dice.magnitude(1, 40);
         let tight = condition(&mut dice, Kind::Tight, 20);
         let aged = mix.tenures_left > 0;
+        // A key of another name is copied by nobody who keeps names.
         let collides = if condition(&mut dice, Kind::Collision, 15) { dice.between(2, 6) } else { 0 };
         let node = NodeConfig {
             retransmit_us: dice.between(500, 5_000),
             retransmit_most_us: dice.between(10_000, 100_000),
             ..NodeConfig::new(0)
         };
+        let keeps = dice.percent(60) && schedule.allows(Kind::Standby);
+        let mut mix = mix;
+        // A third of the seeds concentrates on switches that are left out while clients still reach them.
+        if keeps && dice.percent(33) {
+            mix.rates.retain(|(kind, _)| matches!(kind, Kind::Overlap | Kind::Lost | Kind::Crash));
+            mix.rates.push((Kind::Partition, Rate::once_in(dice.between(150, 800))));
+            mix.partition_for = 8 * WHILE;
+            mix.drift_ppm = mix.drift_ppm.min(10_000);
+        }
         Setup {
+            keeping: keeps.then(|| Keeping::draw(&mut dice)),
+            is_tight: tight,
             clients: dice.between(2, 6) as usize,
             switches,
             groups: dice.between(1, 6) as u16,
@@ -105,7 +122,16 @@ const PACKET_FAULTS: &[(Kind, u32, u64, u64)] = &[
 ];
 
 /// Percent of seeds that have it, several times a run.
-const MISHAPS: &[(Kind, u32)] = &[(Kind::Partition, 50), (Kind::Crash, 60), (Kind::Pause, 50), (Kind::Stall, 50)];
+const MISHAPS: &[(Kind, u32)] = &[
+    (Kind::Partition, 50),
+    (Kind::Crash, 60),
+    (Kind::Pause, 50),
+    (Kind::Stall, 50),
+    (Kind::Controller, 50),
+    (Kind::Switch, 50),
+    (Kind::Store, 30),
+    (Kind::Drain, 40),
+];
 
 /// A while that everything else is measured by: as long as a lease would be.
 const WHILE: u64 = 100_000;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{GroupRoute, Groups, Key, Member, Place, Version};
-use wayside_protocol::memory::{NodeEntry, SwitchMemory};
+use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
 use wayside_switch::{Action, StoreConfig, Switch, SwitchConfig, Verdict};
@@ -25,6 +25,10 @@ pub struct Seat {
     pub(super) switch: Arc<Switch>,
     pub(super) member: Member<Arc<Switch>>,
     pub(super) clock: Clock,
+    /// Times that it has begun with an empty memory.
+    pub(super) boot: u64,
+    /// World time at which its daemon has something to do.
+    pub(super) timer: Option<u64>,
     /// Stopped until then.
     pub(super) stopped_until: Option<u64>,
     pub(super) inbox: Vec<Flight>,
@@ -64,29 +68,63 @@ impl Seat {
 impl World {
     pub(super) fn make_switches(&mut self) {
         for seat in 0..self.setup.switches {
-            let clock = self.new_clock();
-            let store = StoreConfig { keys: self.setup.room, seed: self.seed ^ seat as u64 };
-            let switch = Switch::new(SwitchConfig { slots: 1, max_handle: HANDLES }).with_store(store);
-            switch.set_authenticated(self.setup.authenticated);
-            switch.add_namespace(SPACE.0, 1, Policy::Fair).expect("there is a slot");
-            switch.set_epoch(BOOT);
-            switch.set_serving(true);
-            switch.serve_without_end();
-            let switch = Arc::new(switch);
-            let groups = Groups {
-                namespace: SPACE.0,
-                name: SPACE.1.as_bytes().into(),
-                base: self.setup.base,
-                count: self.setup.groups,
-            };
-            let member = Member::new(switch.clone(), World::handle_of_seat(seat), vec![groups]);
-            self.seats.push(Seat { switch, member, clock, stopped_until: None, inbox: Vec::new(), in_hand: None });
+            let fresh = self.fresh(seat);
+            self.seats.push(fresh);
         }
         for seat in 0..self.setup.switches {
             self.introduce(seat);
+            self.introduce_controllers(seat);
         }
-        self.place_groups();
-        self.use_up_keys();
+        if self.setup.keeping.is_none() {
+            self.place_groups();
+            self.use_up_keys();
+        }
+        (0..self.setup.switches).for_each(|seat| self.obey(seat));
+    }
+
+    /// A switch with an empty memory.
+    fn fresh(&mut self, seat: usize) -> Seat {
+        let clock = self.new_clock();
+        let store = StoreConfig { keys: self.setup.room, seed: self.seed ^ seat as u64 };
+        let switch = Switch::new(SwitchConfig { slots: 1, max_handle: HANDLES }).with_store(store);
+        switch.set_authenticated(self.setup.authenticated);
+        switch.add_namespace(SPACE.0, 1, Policy::Fair).expect("there is a slot");
+        switch.set_epoch(BOOT);
+        switch.set_serving(true);
+        let following = self.follow(seat);
+        if following.boot == 0 {
+            switch.serve_without_end();
+        } else {
+            let time = clock.at(self.now);
+            switch.serve_for(Moment { time, tick: 0 }, 0);
+        }
+        let switch = Arc::new(switch);
+        let groups = Groups {
+            namespace: SPACE.0,
+            name: SPACE.1.as_bytes().into(),
+            base: self.setup.base,
+            count: self.setup.groups,
+        };
+        let boot = following.boot;
+        let member = Member::new(switch.clone(), World::handle_of_seat(seat), vec![groups]).following(following);
+        Seat { switch, member, clock, boot, timer: None, stopped_until: None, inbox: Vec::new(), in_hand: None }
+    }
+
+    /// A switch loses its memory, and whatever it had in hand.
+    pub(super) fn begin_anew(&mut self, seat: usize) {
+        self.note(|_| format!(" s{seat}: begins anew"));
+        let mut counters = std::mem::take(&mut self.counters);
+        self.seats[seat].collect(&mut counters);
+        self.counters = counters;
+        self.seats[seat] = self.fresh(seat);
+        self.introduce(seat);
+        self.introduce_controllers(seat);
+        for client in 0..self.setup.clients {
+            if self.hosts[client].generation > 0 {
+                self.install_session_at(seat, client);
+            }
+        }
+        self.obey(seat);
     }
 
     /// Switches are nodes to each other.
@@ -181,8 +219,12 @@ impl World {
             }
             return;
         }
-        if let Some(first) = self.seats[seat].in_hand.take() {
-            return self.decide_while(seat, first, |world| world.decide(flight, true));
+        // What daemons do waits for locks: only before the first is taken may it come in between.
+        let is_daemons = !is_of_chain(&flight.packet);
+        let is_free = |held: &mut InHand| !is_daemons || held.step == 0;
+        if let Some(first) = self.seats[seat].in_hand.take_if(is_free) {
+            let within = first.step > 0;
+            return self.decide_while(seat, first, |world| world.decide(flight, within));
         }
         if is_of_chain(&flight.packet)
             && let Some(mut dice) = self.schedule.happens(self.now, Kind::Overlap)
@@ -253,7 +295,7 @@ impl World {
 
     fn judged_at(&self, now: Time) -> Time {
         #[cfg(feature = "mutants")]
-        if self.options.core == Some(crate::CoreMutant::NoServingLease) {
+        if self.options.core == Some(crate::CoreMutant::NoChainLease) {
             return Time(0);
         }
         now
@@ -289,7 +331,14 @@ impl World {
                 }
             }
             Action::ToController => {
-                self.seats[seat].member.on_packet(socket.port(), &packet);
+                let now = self.seats[seat].clock.at(self.now);
+                let is_fellows = asked.kind.is_some_and(|kind| kind >= kind::chain::PLACE);
+                let member = &mut self.seats[seat].member;
+                if is_fellows {
+                    member.on_fellow(now, &packet)
+                } else {
+                    member.on_packet(socket.port(), &packet)
+                }
                 self.settle_member(seat);
             }
         }
@@ -314,6 +363,14 @@ impl World {
                 self.send((self.party(seat), 0), address, sent.packet);
             }
         }
+        self.obey(seat);
+    }
+
+    /// Whether another name has a key.
+    pub(super) fn is_taken(&self, key: Key) -> bool {
+        let is_it = |index: &u64| World::key(*index) == key;
+        self.setup.collides > 0
+            && (0..self.setup.keys).find(is_it).is_some_and(|i| i.is_multiple_of(self.setup.collides))
     }
 
     // ---- what must hold ----
@@ -367,17 +424,14 @@ impl World {
 
 /// Whether it is about a key.
 fn is_of_chain(packet: &[u8]) -> bool {
-    check(packet).is_ok_and(|header| {
-        header.service == service::CHAIN
-            && !matches!(header.kind, kind::chain::MAP | kind::chain::INSERT | kind::chain::INSTALL)
-    })
+    check(packet).is_ok_and(|header| header.service == service::CHAIN && header.kind <= kind::chain::APPLY)
 }
 
 impl Asked {
     /// A packet that is to be decided on.
     pub(super) fn of(packet: &[u8]) -> Asked {
         let header = check(packet).ok().filter(|header| header.service == service::CHAIN);
-        let is_keyed = |kind: u8| !matches!(kind, kind::chain::MAP | kind::chain::ROUTES);
+        let is_keyed = |kind: u8| kind <= kind::chain::INSTALL;
         let key = header.filter(|header| is_keyed(header.kind)).map(|_| {
             let operation = Operation::read(packet, BODY);
             // Keys are told apart by their check in no memory.

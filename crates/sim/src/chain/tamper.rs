@@ -57,7 +57,11 @@ impl World {
                 switch.remove(effect.group, key);
                 let _ = switch.insert(effect.group, key, Version::default());
             }
-            CoreMutant::AnyGroupEpoch => {
+            CoreMutant::AnyFirstEpoch if writes => {
+                operation.first_epoch = 0;
+                operation.write(&mut flight.packet, BODY);
+            }
+            CoreMutant::AnyGroupEpoch if header.kind <= kind::chain::APPLY => {
                 header.epoch = switch.place(operation.group).epoch;
                 header.write(&mut flight.packet);
             }

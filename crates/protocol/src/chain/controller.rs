@@ -1,0 +1,684 @@
+//! The controller of chains: which switches a group's chain has, in which order, and how it becomes another.
+//!
+//! ```text
+//!              somebody has to go: epoch + 1
+//!   ACTIVE ──────────────────────────────────► FENCE ──► FILL ──► CROWN ──► ACTIVE
+//!     │  ▲                                       ▲
+//!     │  └── the joiner has to go ──┐            │ epoch + 1, the joiner is the tail
+//!     └─ somebody is wanted ─► LOAD ─► QUIET ─► REST
+//!                                    epoch + 1
+//! ```
+//!
+//! FENCE: nobody is told of the new chain before those who left are known to serve no more: they have said so, or their
+//! lease is over. FILL: all but the tail take their places; what they pass on nobody acknowledges yet. CROWN: the tail
+//! does. LOAD: the joiner copies what the tail has while the chain works. QUIET: the tail is still read from, and takes
+//! nothing new, so that nothing new is acknowledged. REST: the joiner copies again; then it has all.
+//!
+//! Invariants
+//! * Epochs of a group only rise, and are in the store before a packet shows them.
+//! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their order,
+//!   and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
+//! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
+//! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
+//!   as any may.
+//! * A switch that has left a group joins none before it has begun anew.
+
+use super::Sent;
+use crate::controller::{Record, Store};
+use crate::{Handle, Mutant, Time};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use wayside_wire::{BODY, Header, Placement, Renewal, Role, check, kind, limits, mix, service};
+
+/// A switch that chains may go over.
+#[derive(Clone, Copy, Debug)]
+pub struct Fellow {
+    /// Its handle among the others.
+    pub handle: Handle,
+    /// Where clients find it.
+    pub address: SocketAddrV4,
+    /// Its share of the groups, beside the others' shares; 0: none, it is to be left by all.
+    pub weight: u32,
+}
+
+/// How chains are kept.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The controller's own handle among the switches.
+    pub own: Handle,
+    /// Number of the first group.
+    pub base: u16,
+    /// How many there are.
+    pub groups: u16,
+    /// Switches of a chain.
+    pub length: usize,
+    /// A switch's serving lease, in microseconds.
+    pub lease: u64,
+    /// No clock is wrong by more than this.
+    pub drift_ppm: u32,
+    /// A switch that was not heard for so long is left out, in microseconds.
+    pub patience: u64,
+    /// Pause before what was not acknowledged is said again, in microseconds.
+    pub retransmit: u64,
+    /// Groups that are copied at a time.
+    pub loads_most: usize,
+    /// A rule to break.
+    pub mutant: Option<Mutant>,
+}
+
+/// What the controller tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A group's chain serves under this epoch.
+    Active(u16, u32),
+    /// A switch is left out of a group.
+    Excluded(u16, Handle),
+    /// A switch begins to copy a group.
+    Joining(u16, Handle),
+    /// The last switch of a group's chain has lost its memory.
+    Lost(u16),
+    /// The store failed: the same is tried again.
+    StoreFailed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Fence,
+    Fill,
+    Crown,
+    Active,
+    Load,
+    Quiet,
+    Rest,
+    /// Nobody has what it had.
+    Lost,
+}
+
+struct Group {
+    number: u16,
+    epoch: u32,
+    chain: Vec<Handle>,
+    /// Have left it, and have not said that they know.
+    owing: BTreeSet<Handle>,
+    stage: Stage,
+    /// Who has taken his place of this epoch.
+    placed: BTreeSet<Handle>,
+    joiner: Handle,
+    pass: u64,
+    say_at: Time,
+}
+
+struct Switch {
+    fellow: Fellow,
+    /// Its latest beginning; 0: never heard of.
+    boot: u64,
+    /// It has left a group since.
+    has_left: bool,
+    heard: Time,
+    /// By the controller's clock: it may serve until then.
+    lease_until: Time,
+}
+
+/// See the module's documentation.
+pub struct Controller<S> {
+    config: Config,
+    store: S,
+    switches: BTreeMap<Handle, Switch>,
+    groups: Vec<Group>,
+    /// Of the post: nothing is said or decided from then on.
+    active_until: Time,
+    passes: u64,
+    /// Changes that the store has not taken yet.
+    unsaved: BTreeMap<u32, Vec<u8>>,
+    out: VecDeque<Sent>,
+    notices: VecDeque<Notice>,
+    next: Time,
+}
+
+/// Key of a switch's record; a group's is its number.
+const SWITCHES: u32 = 1 << 16;
+
+impl<S: Store> Controller<S> {
+    /// One that has not the post.
+    pub fn new(config: Config, fellows: &[Fellow], store: S) -> Controller<S> {
+        let switch = |fellow: &Fellow| {
+            let (heard, lease_until) = (Time(0), Time(0));
+            (fellow.handle, Switch { fellow: *fellow, boot: 0, has_left: false, heard, lease_until })
+        };
+        Controller {
+            switches: fellows.iter().map(switch).collect(),
+            groups: Vec::new(),
+            config,
+            store,
+            active_until: Time(0),
+            passes: 0,
+            unsaved: BTreeMap::new(),
+            out: VecDeque::new(),
+            notices: VecDeque::new(),
+            next: Time::NEVER,
+        }
+    }
+
+    /// It has the post until then, by its own clock. Whoever gets it reads the records anew.
+    pub fn take_post(&mut self, now: Time, until: Time) {
+        if self.active_until <= now && !self.begin(now) {
+            self.notices.push_back(Notice::StoreFailed);
+            return;
+        }
+        self.active_until = until;
+        self.on_tick(now);
+    }
+
+    /// A switch's share is another one from now on: 0, and all groups leave it.
+    pub fn set_weight(&mut self, handle: Handle, weight: u32) {
+        if let Some(switch) = self.switches.get_mut(&handle) {
+            switch.fellow.weight = weight;
+        }
+    }
+
+    /// The chain of a group, head first, if it serves.
+    pub fn chain(&self, group: u16) -> Option<&[Handle]> {
+        let group = self.groups.iter().find(|known| known.number == group)?;
+        matches!(group.stage, Stage::Active | Stage::Load).then_some(&group.chain)
+    }
+
+    /// Whether every group has a chain of the switches that it should have.
+    pub fn is_settled(&self, now: Time) -> bool {
+        !self.groups.is_empty()
+            && self.groups.iter().all(|group| group.stage == Stage::Active && self.next_joiner(now, group).is_none())
+    }
+
+    /// The next packet to send.
+    pub fn transmit(&mut self) -> Option<Sent> {
+        self.out.pop_front()
+    }
+
+    /// The next thing to tell.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// When [`Controller::on_tick`] is wanted.
+    pub fn next_timer(&self) -> Time {
+        self.next
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.config.mutant == Some(mutant)
+    }
+
+    /// As long as any lease may run that is given now: the switch's clock may be slow, and this one fast.
+    fn longest_lease(&self) -> u64 {
+        self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1
+    }
+
+    // ---- records ----
+
+    /// Reads what there is, and has every group take up a new epoch: nobody knows how far the last one came.
+    fn begin(&mut self, now: Time) -> bool {
+        let Ok(records) = self.store.load() else { return false };
+        self.unsaved.clear();
+        self.groups.clear();
+        let longest = self.longest_lease();
+        for switch in self.switches.values_mut() {
+            (switch.boot, switch.has_left, switch.heard, switch.lease_until) = (0, false, now, now + longest);
+        }
+        for number in self.config.base..=self.config.base.saturating_add(self.config.groups - 1) {
+            self.groups.push(Group {
+                number,
+                epoch: 0,
+                chain: Vec::new(),
+                owing: BTreeSet::new(),
+                stage: Stage::Fence,
+                placed: BTreeSet::new(),
+                joiner: 0,
+                pass: 0,
+                say_at: now,
+            });
+        }
+        for (key, value) in &records {
+            self.read(*key, value);
+        }
+        for index in 0..self.groups.len() {
+            if self.groups[index].epoch > 0 {
+                let chain = self.groups[index].chain.clone();
+                self.configure(index, chain, &[]);
+            }
+        }
+        true
+    }
+
+    fn read(&mut self, key: u32, value: &[u8]) {
+        if key >= SWITCHES {
+            if let (Some(switch), [left, boot @ ..]) = (self.switches.get_mut(&(key as u16)), value) {
+                switch.has_left = *left != 0;
+                switch.boot = boot.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
+            }
+            return;
+        }
+        let Some(group) = self.groups.iter_mut().find(|group| u32::from(group.number) == key) else { return };
+        let number = |bytes: &[u8]| bytes.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
+        let Some((epoch, rest)) = value.split_at_checked(4) else { return };
+        let Some((&length, handles)) = rest.split_first() else { return };
+        let handles: Vec<Handle> = handles.chunks(2).map(|bytes| number(bytes) as Handle).collect();
+        let (chain, owing) = handles.split_at(usize::from(length).min(handles.len()));
+        group.epoch = number(epoch);
+        (group.chain, group.owing) = (chain.to_vec(), owing.iter().copied().collect());
+    }
+
+    fn write_group(&mut self, index: usize) {
+        let group = &self.groups[index];
+        let mut value = group.epoch.to_be_bytes().to_vec();
+        value.push(group.chain.len() as u8);
+        group.chain.iter().chain(&group.owing).for_each(|handle| value.extend(handle.to_be_bytes()));
+        self.unsaved.insert(group.number.into(), value);
+    }
+
+    fn write_switch(&mut self, handle: Handle) {
+        let Some(switch) = self.switches.get(&handle) else { return };
+        let mut value = vec![u8::from(switch.has_left)];
+        value.extend(switch.boot.to_be_bytes());
+        self.unsaved.insert(SWITCHES + u32::from(handle), value);
+    }
+
+    /// Whether all that was decided is in the store.
+    fn save(&mut self) -> bool {
+        if self.unsaved.is_empty() {
+            return true;
+        }
+        let batch: Vec<Record> = self.unsaved.iter().map(|(key, value)| (*key, value.clone())).collect();
+        if self.store.commit(&batch).is_err() {
+            self.notices.push_back(Notice::StoreFailed);
+            return false;
+        }
+        self.unsaved.clear();
+        true
+    }
+
+    // ---- switches ----
+
+    fn is_up(&self, now: Time, handle: Handle) -> bool {
+        let switch = self.switches.get(&handle);
+        switch.is_some_and(|switch| switch.boot != 0 && now.since(switch.heard) < self.config.patience)
+    }
+
+    /// The switches that a group should have, the most wanted first: each has as many tickets as weight, and a group
+    /// ranks them all by their best. Who comes or goes changes nobody else's rank.
+    fn wanted(&self, now: Time, group: u16) -> Vec<Handle> {
+        let rank = |fellow: &Fellow| {
+            let ticket = |ticket: u32| mix(u64::from(group) << 48 | u64::from(fellow.handle) << 32 | u64::from(ticket));
+            (0..fellow.weight).map(ticket).max()
+        };
+        let mut ranked: Vec<(u64, Handle)> = Vec::new();
+        for switch in self.switches.values().filter(|switch| self.is_up(now, switch.fellow.handle)) {
+            ranked.extend(rank(&switch.fellow).map(|rank| (rank, switch.fellow.handle)));
+        }
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        ranked.into_iter().map(|(_, handle)| handle).collect()
+    }
+
+    /// Who is to join a group next.
+    fn next_joiner(&self, now: Time, group: &Group) -> Option<Handle> {
+        let wanted = self.wanted(now, group.number);
+        let is_fit = |handle: &&Handle| {
+            group.chain.contains(*handle)
+                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| !s.has_left))
+                || self.is_broken(Mutant::KeepOldMemory)
+        };
+        let best = wanted.iter().filter(is_fit).take(self.config.length);
+        best.copied().find(|handle| !group.chain.contains(handle))
+    }
+
+    /// Who is to leave a group: it has more than it needs, or somebody has no share.
+    fn next_leaver(&self, now: Time, group: &Group) -> Option<Handle> {
+        let (length, joins) = (group.chain.len(), self.next_joiner(now, group).is_some());
+        // Who joins has what it takes before anybody leaves, if there is a place for him.
+        if length < 2 || (joins && length <= self.config.length && length < limits::MAX_CHAIN) {
+            return None;
+        }
+        let wanted = self.wanted(now, group.number);
+        let rank = |handle: &Handle| wanted.iter().position(|known| known == handle).unwrap_or(usize::MAX);
+        let last = group.chain.iter().copied().max_by_key(rank)?;
+        let is_useless = self.switches.get(&last).is_none_or(|switch| switch.fellow.weight == 0);
+        (length > self.config.length || joins || is_useless).then_some(last)
+    }
+
+    fn on_renew(&mut self, now: Time, handle: Handle, asked: &Renewal) {
+        let Some(switch) = self.switches.get_mut(&handle) else { return };
+        if asked.boot < switch.boot || asked.boot == 0 {
+            return;
+        }
+        if asked.boot > switch.boot {
+            let is_known = switch.boot != 0;
+            (switch.boot, switch.has_left) = (asked.boot, false);
+            self.write_switch(handle);
+            if is_known {
+                self.has_begun_anew(now, handle);
+            }
+        }
+        if let Some(switch) = self.switches.get_mut(&handle) {
+            switch.heard = now;
+        }
+        let owes = self.groups.iter().any(|group| group.owing.contains(&handle));
+        let is_in = self.groups.iter().any(|group| group.chain.contains(&handle) || group.joiner == handle);
+        let Some(switch) = self.switches.get_mut(&handle) else { return };
+        let mut answer = Renewal { boot: asked.boot, sent_us: asked.sent_us, ..Renewal::default() };
+        let keeps = cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepOldMemory);
+        if switch.has_left && !is_in && !owes && !keeps {
+            answer.refused = 1;
+        } else if !owes || keeps {
+            answer.lease_us = self.config.lease as u32;
+            let longest = self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1;
+            switch.lease_until = switch.lease_until.max(now + longest);
+        }
+        if self.save() {
+            self.say(handle, kind::chain::RENEWED, 0, |packet| answer.write(packet, BODY));
+        }
+        self.on_tick(now);
+    }
+
+    /// A switch has lost its memory: it serves nobody, and has nothing.
+    fn has_begun_anew(&mut self, now: Time, handle: Handle) {
+        if let Some(switch) = self.switches.get_mut(&handle) {
+            switch.lease_until = now;
+        }
+        for index in 0..self.groups.len() {
+            let group = &mut self.groups[index];
+            if group.owing.remove(&handle) {
+                self.write_group(index);
+            }
+            let group = &self.groups[index];
+            if group.joiner == handle {
+                self.abandon(index);
+            }
+            let group = &self.groups[index];
+            if !group.chain.contains(&handle) {
+                continue;
+            }
+            let rest: Vec<Handle> = group.chain.iter().copied().filter(|known| *known != handle).collect();
+            if rest.is_empty() {
+                self.notices.push_back(Notice::Lost(group.number));
+                self.groups[index].stage = Stage::Lost;
+            } else {
+                self.notices.push_back(Notice::Excluded(group.number, handle));
+                self.configure(index, rest, &[]);
+            }
+        }
+    }
+
+    // ---- groups ----
+
+    /// A new configuration: a higher epoch, and those who go with it.
+    fn configure(&mut self, index: usize, chain: Vec<Handle>, leave: &[Handle]) {
+        let group = &mut self.groups[index];
+        group.epoch += 1;
+        group.chain = chain;
+        group.owing.extend(leave);
+        group.placed.clear();
+        group.joiner = 0;
+        group.stage = Stage::Fence;
+        group.say_at = Time(0);
+        self.write_group(index);
+        for handle in leave {
+            if let Some(switch) = self.switches.get_mut(handle) {
+                switch.has_left = true;
+            }
+            self.write_switch(*handle);
+        }
+    }
+
+    /// The joiner does not come after all.
+    fn abandon(&mut self, index: usize) {
+        if self.groups[index].stage == Stage::Load {
+            (self.groups[index].stage, self.groups[index].joiner) = (Stage::Active, 0);
+        } else {
+            let chain = self.groups[index].chain.clone();
+            self.configure(index, chain, &[]);
+        }
+    }
+
+    /// Does what is due.
+    pub fn on_tick(&mut self, now: Time) {
+        if now >= self.active_until {
+            self.next = Time::NEVER;
+            self.out.clear();
+            return;
+        }
+        for index in 0..self.groups.len() {
+            // A stage may follow at once.
+            for _ in 0..4 {
+                let before = (self.groups[index].stage, self.groups[index].epoch);
+                self.step(now, index);
+                if before == (self.groups[index].stage, self.groups[index].epoch) {
+                    break;
+                }
+            }
+        }
+        if self.save() {
+            for index in 0..self.groups.len() {
+                if self.groups[index].say_at <= now {
+                    self.groups[index].say_at = now + self.config.retransmit;
+                    self.tell(now, index);
+                }
+            }
+        }
+        self.next = now + self.config.retransmit;
+    }
+
+    fn step(&mut self, now: Time, index: usize) {
+        if self.groups[index].epoch == 0 {
+            return self.begin_group(now, index);
+        }
+        if self.groups[index].stage == Stage::Lost || self.leave_out(now, index) {
+            return;
+        }
+        let group = &self.groups[index];
+        let tail = group.chain.last().copied().unwrap_or(0);
+        let but_tail = &group.chain[..group.chain.len().saturating_sub(1)];
+        let next = match group.stage {
+            Stage::Fence if group.owing.iter().all(|handle| self.serves_no_more(now, *handle)) => Stage::Fill,
+            Stage::Fill if but_tail.iter().all(|handle| group.placed.contains(handle)) => Stage::Crown,
+            Stage::Crown if group.placed.contains(&tail) => Stage::Active,
+            Stage::Quiet if group.placed.contains(&tail) => Stage::Rest,
+            Stage::Load | Stage::Quiet | Stage::Rest if !self.is_up(now, group.joiner) => return self.abandon(index),
+            Stage::Active => return self.improve(now, index),
+            stage => stage,
+        };
+        let group = &mut self.groups[index];
+        if next != group.stage {
+            group.say_at = now;
+            group.stage = next;
+            if next == Stage::Active {
+                self.notices.push_back(Notice::Active(group.number, group.epoch));
+            }
+            if next == Stage::Rest {
+                self.passes += 1;
+                group.pass = now.0 << 16 | self.passes & 0xffff;
+            }
+        }
+    }
+
+    /// A group's first chain: once as many switches are there as it should have.
+    fn begin_group(&mut self, now: Time, index: usize) {
+        let mut wanted = self.wanted(now, self.groups[index].number);
+        let known = self.switches.values().filter(|switch| switch.fellow.weight > 0).count();
+        if wanted.len() >= self.config.length.min(known) && !wanted.is_empty() {
+            wanted.truncate(self.config.length);
+            self.configure(index, wanted, &[]);
+        }
+    }
+
+    fn serves_no_more(&self, now: Time, handle: Handle) -> bool {
+        self.is_broken(Mutant::HastyFence) || self.switches.get(&handle).is_none_or(|switch| switch.lease_until <= now)
+    }
+
+    /// Leaves out who is not heard of, as long as somebody is left. Whether there was one.
+    fn leave_out(&mut self, now: Time, index: usize) -> bool {
+        let group = &self.groups[index];
+        let (up, down): (Vec<Handle>, Vec<Handle>) = group.chain.iter().partition(|handle| self.is_up(now, **handle));
+        if up.is_empty() || down.is_empty() {
+            return false;
+        }
+        for handle in &down {
+            self.notices.push_back(Notice::Excluded(group.number, *handle));
+        }
+        self.configure(index, up, &down);
+        true
+    }
+
+    /// Lets somebody join, or leave.
+    fn improve(&mut self, now: Time, index: usize) {
+        let loads = self.groups.iter().filter(|group| group.joiner != 0).count();
+        let group = &self.groups[index];
+        if let Some(leaver) = self.next_leaver(now, group) {
+            let rest = group.chain.iter().copied().filter(|handle| *handle != leaver).collect();
+            return self.configure(index, rest, &[leaver]);
+        }
+        let Some(joiner) = self.next_joiner(now, group).filter(|_| loads < self.config.loads_most) else { return };
+        if group.chain.len() >= limits::MAX_CHAIN {
+            return;
+        }
+        self.passes += 1;
+        let pass = now.0 << 16 | self.passes & 0xffff;
+        let group = &mut self.groups[index];
+        (group.stage, group.joiner, group.pass, group.say_at) = (Stage::Load, joiner, pass, now);
+        self.notices.push_back(Notice::Joining(group.number, joiner));
+    }
+
+    // ---- packets ----
+
+    /// What a switch says: whoever calls knows that it did.
+    pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
+        let Ok(header) = check(packet) else { return };
+        if now >= self.active_until || header.service != service::CHAIN {
+            return;
+        }
+        match header.kind {
+            kind::chain::RENEW => self.on_renew(now, header.source, &Renewal::read(packet, BODY)),
+            kind::chain::PLACED => self.on_placed(now, header.source, &Placement::read(packet, BODY)),
+            _ => {}
+        }
+    }
+
+    fn on_placed(&mut self, now: Time, handle: Handle, told: &Placement) {
+        let Some(index) = self.groups.iter().position(|group| group.number == told.group) else { return };
+        let boot = self.switches.get(&handle).map_or(0, |switch| switch.boot);
+        let group = &mut self.groups[index];
+        if told.boot != boot || told.epoch != group.epoch {
+            return;
+        }
+        if told.role == Role::Joiner as u8 {
+            if group.joiner != handle || group.pass != told.pass {
+                return;
+            }
+            self.has_loaded(index, told.refused != 0);
+        } else {
+            group.placed.insert(handle);
+            if told.role == Role::None as u8 && group.owing.remove(&handle) {
+                self.write_group(index);
+            }
+        }
+        self.on_tick(now);
+    }
+
+    /// A joiner has all that the tail had, or cannot have it.
+    fn has_loaded(&mut self, index: usize, refused: bool) {
+        let joiner = self.groups[index].joiner;
+        if refused {
+            // It is tried again when it has begun anew.
+            if let Some(switch) = self.switches.get_mut(&joiner) {
+                switch.has_left = true;
+            }
+            self.write_switch(joiner);
+            return self.abandon(index);
+        }
+        let skips = self.is_broken(Mutant::NoLastPass);
+        let group = &mut self.groups[index];
+        match group.stage {
+            Stage::Load if !skips => {
+                group.epoch += 1;
+                group.placed.clear();
+                (group.stage, group.say_at) = (Stage::Quiet, Time(0));
+                self.write_group(index);
+            }
+            Stage::Rest | Stage::Load => {
+                let mut chain = group.chain.clone();
+                chain.push(joiner);
+                self.configure(index, chain, &[]);
+            }
+            _ => {}
+        }
+    }
+
+    /// Says to everybody what he has not acknowledged.
+    fn tell(&mut self, now: Time, index: usize) {
+        let group = &self.groups[index];
+        let (stage, chain) = (group.stage, group.chain.clone());
+        let last = chain.len().saturating_sub(1);
+        let mut told: Vec<(Handle, Role, usize)> = group.owing.iter().map(|&handle| (handle, Role::None, 0)).collect();
+        match stage {
+            Stage::Fence | Stage::Lost => {}
+            Stage::Fill => {
+                told.extend(chain[..last].iter().enumerate().map(|(at, &handle)| (handle, Role::Member, at)))
+            }
+            Stage::Crown => told.push((chain[last], Role::Member, last)),
+            Stage::Active | Stage::Load => {
+                // Everybody answers clients who ask where groups are.
+                let others = self.switches.keys().filter(|handle| !chain.contains(handle));
+                told.extend(
+                    others.filter(|handle| !group.owing.contains(handle)).map(|&handle| (handle, Role::None, 0)),
+                );
+            }
+            Stage::Quiet => told.push((chain[last], Role::Quiet, last)),
+            Stage::Rest => {}
+        }
+        told.retain(|(handle, ..)| !group.placed.contains(handle) && *handle != group.joiner);
+        if matches!(stage, Stage::Load | Stage::Rest) {
+            told.push((group.joiner, Role::Joiner, 0));
+        }
+        told.retain(|(handle, ..)| self.is_up(now, *handle));
+        for (handle, role, at) in told {
+            let placement = self.placement(index, handle, role, at);
+            let epoch = placement.epoch;
+            self.say(handle, kind::chain::PLACE, epoch, |packet| placement.write(packet, BODY));
+        }
+    }
+
+    fn placement(&self, index: usize, handle: Handle, role: Role, at: usize) -> Placement {
+        let group = &self.groups[index];
+        let address = |handle: Option<&Handle>| {
+            let switch = handle.and_then(|handle| self.switches.get(handle));
+            switch.map_or((0, 0), |switch| ((*switch.fellow.address.ip()).into(), switch.fellow.address.port()))
+        };
+        let ((head_address, head_port), (tail_address, tail_port)) =
+            (address(group.chain.first()), address(group.chain.last()));
+        let is_member = role == Role::Member;
+        let neighbour = |at: Option<usize>| at.filter(|_| is_member).and_then(|at| group.chain.get(at)).copied();
+        Placement {
+            boot: self.switches.get(&handle).map_or(0, |switch| switch.boot),
+            pass: if role == Role::Joiner { group.pass } else { 0 },
+            epoch: group.epoch,
+            group: group.number,
+            previous: neighbour(at.checked_sub(1)).unwrap_or(0),
+            next: neighbour(Some(at + 1)).unwrap_or(0),
+            source: group.chain.last().copied().unwrap_or(0),
+            role: role as u8,
+            refused: 0,
+            head_port,
+            head_address,
+            tail_address,
+            tail_port,
+        }
+    }
+
+    fn say(&mut self, to: Handle, kind: u8, epoch: u32, body: impl FnOnce(&mut [u8])) {
+        let mut packet = vec![0; BODY + Placement::BYTES];
+        let own = self.config.own;
+        let header = Header { service: service::CHAIN, kind, epoch, source: own, destination: to, ..Header::default() };
+        header.write(&mut packet);
+        body(&mut packet);
+        self.out.push_back(Sent { to, port: 0, packet });
+    }
+}
