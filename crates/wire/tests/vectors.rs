@@ -8,8 +8,9 @@ use std::fs;
 
 use golden::{Fields, Vector};
 use wayside_wire::{
-    BODY, ChainKind, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, MAJOR, MINOR,
-    Operation, Routes, VERSION, blocks, check, entries, entry_at, padded, service, text,
+    BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind,
+    MAJOR, MINOR, Operation, Placement, Renewal, Routes, VERSION, blocks, check, entries, entry_at, padded, service,
+    text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
@@ -17,8 +18,8 @@ use wayside_wire::{
 const FROZEN: [(&str, u64); 4] = [
     ("v1_0.h", 0x86bb_8a7b_ee44_0705),
     ("v1_0.json", 0x4e68_a12d_450e_ece3),
-    ("v1_1.h", 0xf2bf_8266_3acf_04b8),
-    ("v1_1.json", 0x02c3_c440_6536_bdcf),
+    ("v1_1.h", 0x8a2f_e2e1_64ee_30c6),
+    ("v1_1.json", 0x7f17_7e6d_3cb5_3961),
 ];
 
 fn header(fields: &Fields) -> Header {
@@ -99,11 +100,53 @@ fn operation(fields: &Fields) -> Operation {
         condition: fields.as_u8("condition"),
         flags: fields.as_u16("flags"),
         check: fields.number("check"),
+        first_epoch: fields.as_u32("first_epoch"),
     }
 }
 
 fn routes(fields: &Fields) -> Routes {
     Routes { first: fields.as_u16("first"), base: fields.as_u16("base"), groups: fields.as_u16("groups") }
+}
+
+fn placement(fields: &Fields) -> Placement {
+    Placement {
+        boot: fields.number("boot"),
+        pass: fields.number("pass"),
+        epoch: fields.as_u32("epoch"),
+        group: fields.as_u16("group"),
+        previous: fields.as_u16("previous"),
+        next: fields.as_u16("next"),
+        source: fields.as_u16("source"),
+        role: fields.as_u8("role"),
+        refused: fields.as_u8("refused"),
+        head_port: fields.as_u16("head_port"),
+        head_address: fields.as_u32("head_address"),
+        tail_address: fields.as_u32("tail_address"),
+        tail_port: fields.as_u16("tail_port"),
+    }
+}
+
+fn renewal(fields: &Fields) -> Renewal {
+    Renewal {
+        boot: fields.number("boot"),
+        sent_us: fields.number("sent_us"),
+        lease_us: fields.as_u32("lease_us"),
+        refused: fields.as_u8("refused"),
+    }
+}
+
+fn copied(fields: &Fields) -> Copied {
+    Copied {
+        key_high: fields.number("key_high"),
+        key_low: fields.number("key_low"),
+        nonce: fields.number("nonce"),
+        sequence: fields.number("sequence"),
+        epoch: fields.as_u32("epoch"),
+        group: fields.as_u16("group"),
+        length: fields.as_u16("length"),
+        flags: fields.as_u16("flags"),
+        part: fields.as_u8("part"),
+    }
 }
 
 fn effect(fields: &Fields) -> Effect {
@@ -138,6 +181,9 @@ fn written(vector: &Vector) -> Vec<u8> {
             "operation" => operation(fields).write(&mut packet, BODY),
             "effect" => effect(fields).write(&mut packet, BODY),
             "routes" => routes(fields).write(&mut packet, BODY),
+            "placement" => placement(fields).write(&mut packet, BODY),
+            "renewal" => renewal(fields).write(&mut packet, BODY),
+            "copied" => copied(fields).write(&mut packet, BODY),
             other => panic!("no struct {other}"),
         }
     }
@@ -157,6 +203,9 @@ fn expect_read_as_meant(vector: &Vector) {
         "operation" => assert_eq!(Operation::read(packet, BODY), operation(&vector.parts[0]), "{name}"),
         "effect" => assert_eq!(Effect::read(packet, BODY), effect(&vector.parts[0]), "{name}"),
         "routes" => assert_eq!(Routes::read(packet, BODY), routes(&vector.parts[0]), "{name}"),
+        "placement" => assert_eq!(Placement::read(packet, BODY), placement(&vector.parts[0]), "{name}"),
+        "renewal" => assert_eq!(Renewal::read(packet, BODY), renewal(&vector.parts[0]), "{name}"),
+        "copied" => assert_eq!(Copied::read(packet, BODY), copied(&vector.parts[0]), "{name}"),
         other => panic!("no struct {other}"),
     }
     assert_eq!(blocks(packet), vector.blocks, "{name}");

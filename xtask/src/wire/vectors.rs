@@ -300,8 +300,8 @@ impl Maker<'_> {
         let (service, kind) = self.kind("chain", "write");
         let note = "reserved bytes before the blocks are not zero: ignored";
         let mut vector = self.counting(service, kind, 1, "reserved_before_blocks", note);
-        let reserved = vector.bytes.len() - vector.blocks.len() - 8;
-        vector.bytes[reserved..reserved + 8].fill(0xff);
+        let reserved = vector.bytes.len() - vector.blocks.len() - 4;
+        vector.bytes[reserved..reserved + 4].fill(0xff);
         vector.canonical = false;
         vectors.push(vector);
     }
@@ -313,6 +313,7 @@ impl Maker<'_> {
         let beat = self.kind("fabric", "heartbeat");
         let beat = self.counting(beat.0, beat.1, 1, "", "").bytes;
         let write = self.kind("chain", "write");
+        let after = write.0.kinds.iter().map(|kind| kind.number).max().unwrap_or(0) + 1;
         let write = |count| self.counting(write.0, write.1, count, "", "").bytes;
         let header = self.schema.limit("header_bytes") as usize;
         let block = self.schema.limit("block_bytes") as usize;
@@ -334,8 +335,6 @@ impl Maker<'_> {
         };
         let (version, service, kind, count) = (place("version"), place("service"), place("kind"), place("count"));
         let next = acquire.0.kinds.iter().map(|kind| kind.number).max().unwrap_or(0) + 1;
-        let chain = self.kind("chain", "write").0;
-        let next_of_chain = chain.kinds.iter().map(|kind| kind.number).max().unwrap_or(0) + 1;
         let major = self.schema.protocol.major;
 
         bad("empty", "too_short", &[], "nothing at all");
@@ -368,12 +367,7 @@ impl Maker<'_> {
         bad("body_cut", "bad_length", &beat[..beat.len() - 1], "a byte of the body is missing");
         bad("body_more", "bad_length", &longer(&beat, 8), "8 bytes too many");
         bad("longest_and_more", "bad_length", &with(&longer(&one, 32 * 31 + 1), count, 32), "1,057 bytes");
-        bad(
-            "chain_kind_next",
-            "unknown_kind",
-            &with(&write(0), kind, next_of_chain),
-            "one beyond the last kind of the chain",
-        );
+        bad("chain_kind_next", "unknown_kind", &with(&write(0), kind, after), "one beyond the last kind of the chain");
         bad(
             "blocks_31",
             "bad_count",

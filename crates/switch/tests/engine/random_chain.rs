@@ -181,6 +181,7 @@ fn body(random: &mut Random, state: &State, by_switch: bool, asked: &Asked) -> [
         condition: 0,
         flags: if asked.length > 0 { value_flag::PRESENT } else { random.next() as u16 & value_flag::PRESENT },
         check: item.name >> 17,
+        first_epoch: 0,
     };
     if by_switch {
         operation.write(&mut body, 0);
