@@ -59,6 +59,10 @@ impl Setup {
         let ages = authenticated || mix.rates.iter().all(|(kind, _)| *kind != Kind::Replayed);
         let few_handles = condition(&mut dice, Kind::Handles, 40) && ages && scale.is_none();
         let tight = condition(&mut dice, Kind::Tight, 25);
+        if tight {
+            // Who is told BUSY asks again every few milliseconds: no budget is larger than what that comes to.
+            namespaces.iter_mut().for_each(|namespace| namespace.budget = None);
+        }
         let aged = mix.tenures_left > 0;
         let max_handle =
             if few_handles { (hosts as u64 + dice.between(1, 4)) as u16 } else { 512.max(hosts as u16 * 4) };

@@ -115,6 +115,45 @@ static void operation(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *
 	FIELD(operation, condition, from, to, wanted[10]);
 	FIELD(operation, flags, from, to, wanted[11]);
 	FIELD(operation, check, from, to, wanted[12]);
+	FIELD(operation, first_epoch, from, to, wanted[13]);
+}
+
+static void placement(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(placement, boot, from, to, wanted[0]);
+	FIELD(placement, pass, from, to, wanted[1]);
+	FIELD(placement, epoch, from, to, wanted[2]);
+	FIELD(placement, group, from, to, wanted[3]);
+	FIELD(placement, previous, from, to, wanted[4]);
+	FIELD(placement, next, from, to, wanted[5]);
+	FIELD(placement, source, from, to, wanted[6]);
+	FIELD(placement, role, from, to, wanted[7]);
+	FIELD(placement, refused, from, to, wanted[8]);
+	FIELD(placement, head_port, from, to, wanted[9]);
+	FIELD(placement, head_address, from, to, wanted[10]);
+	FIELD(placement, tail_address, from, to, wanted[11]);
+	FIELD(placement, tail_port, from, to, wanted[12]);
+}
+
+static void renewal(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(renewal, boot, from, to, wanted[0]);
+	FIELD(renewal, sent_us, from, to, wanted[1]);
+	FIELD(renewal, lease_us, from, to, wanted[2]);
+	FIELD(renewal, refused, from, to, wanted[3]);
+}
+
+static void copied(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(copied, key_high, from, to, wanted[0]);
+	FIELD(copied, key_low, from, to, wanted[1]);
+	FIELD(copied, nonce, from, to, wanted[2]);
+	FIELD(copied, sequence, from, to, wanted[3]);
+	FIELD(copied, epoch, from, to, wanted[4]);
+	FIELD(copied, group, from, to, wanted[5]);
+	FIELD(copied, length, from, to, wanted[6]);
+	FIELD(copied, flags, from, to, wanted[7]);
+	FIELD(copied, part, from, to, wanted[8]);
 }
 
 static void routes(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
@@ -174,6 +213,18 @@ static void chain(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 	case WS_CHAIN_MAP:
 	case WS_CHAIN_ROUTES:
 		routes(vector, from, to, vector->part[0]);
+		break;
+	case WS_CHAIN_PLACE:
+	case WS_CHAIN_PLACED:
+		placement(vector, from, to, vector->part[0]);
+		break;
+	case WS_CHAIN_RENEW:
+	case WS_CHAIN_RENEWED:
+		renewal(vector, from, to, vector->part[0]);
+		break;
+	case WS_CHAIN_FETCH:
+	case WS_CHAIN_COPY:
+		copied(vector, from, to, vector->part[0]);
 		break;
 	default:
 		operation(vector, from, to, vector->part[0]);

@@ -63,6 +63,7 @@ pub(super) struct Conditions<'c> {
     /// The binary `wayside`.
     pub(super) wayside: &'c Path,
     pub(super) nodes: usize,
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "PostgreSQL's connections follow from it"))]
     pub(super) clients: usize,
 }
 
