@@ -14,9 +14,9 @@
  *     An older request is dropped.
  *   - A write is decided in the epoch in which it was first sent, or not at all: what a lane knows is of its switch's
  *     chain as it was then, and may be lost with it.
- *   - Nothing is written but under the item's lock, and then under the lane's; and only if, with both, the group's place
- *     is still the one that the packet was checked against. So who changes a place, and then takes every lock once,
- *     knows that nothing of before comes after.
+ *   - Nothing is written but under the item's lock, and then under the lane's; and only if, with both, the group's
+ *     place is still the one that the packet was checked against. So who changes a place, and then takes every lock
+ *     once, knows that nothing of before comes after.
  *   - Whatever failed is answered by the tail too, with what the head had: nobody hears of a version that is not there.
  *   - A value read is answered only if, after it was read, the group's place was the same and the serving lease ran.
  */

@@ -23,8 +23,8 @@ struct ws_version {
 	ws_u64 shape; /* epoch 32, length 16, WS_VALUE_FLAG_* 16 */
 };
 
-/* One key. The version that counts, and with it its value, is the one that the lock says; whoever writes fills the other
- * one and then turns the lock: a reader sees the one or the other, and a writer that dies leaves what was. */
+/* One key. The version that counts, and with it its value, is the one that the lock says; whoever writes fills the
+ * other one and then turns the lock: a reader sees the one or the other, and a writer that dies leaves what was. */
 struct ws_item {
 	ws_u64 lock; /* wire.h: item_lock */
 	ws_u64 key_high;
@@ -50,7 +50,8 @@ struct ws_group {
 	ws_u32 reserved;
 };
 
-/* Writes of one client that are under way one after the other. Its latest is answered again as it was answered first. */
+/* Writes of one client that are under way one after the other. Its latest is answered again as it was answered first.
+ * */
 struct ws_lane {
 	ws_u64 lock;    /* wire.h: item_lock. Below the owner, while a result is written: whose, of its request 47..0 */
 	ws_u64 request; /* 0: none yet */

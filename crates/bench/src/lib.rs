@@ -9,7 +9,8 @@
 //! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is
 //!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
-//!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README; `drawing.rs` has axes and curves.
+//!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README; `drawing.rs` has
+//!   axes and curves.
 //! * `contest/` is another measurement: lock services that people use today beside Wayside, with the lock requests of
 //!   papers' benchmarks, which `workloads/` makes. It has the report, too.
 //! * `recovery/` is a third one: how long locks are away when a switch or a node dies.

@@ -15,8 +15,8 @@ use wayside_protocol::chain::{Answer as Answered, Ask, BadName, Condition, Ended
 use wayside_protocol::{AcquireError, RequestId, Time};
 use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 
-/// The namespace's keys. Names have 1 to 960 bytes, values up to 128; a key keeps its value as long as one switch of its
-/// chain lives.
+/// The namespace's keys. Names have 1 to 960 bytes, values up to 128; a key keeps its value as long as one switch of
+/// its chain lives.
 ///
 /// ```no_run
 /// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;
@@ -46,8 +46,8 @@ pub struct Entry {
 pub enum Written {
     /// It was done, and made this version.
     Done(Version),
-    /// The condition did not hold, and nothing has changed. What the key had then; `Err`: an answer was lost, and it has
-    /// been overwritten since.
+    /// The condition did not hold, and nothing has changed. What the key had then; `Err`: an answer was lost, and it
+    /// has been overwritten since.
     Unmet(Result<Option<Entry>, Overwritten>),
 }
 

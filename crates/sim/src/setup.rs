@@ -139,8 +139,8 @@ fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namesp
         .collect()
 }
 
-/// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it. As a request that waits
-/// is sent again every so often, a budget must be larger than what that comes to: 35 of them, every 10 to 100 ms.
+/// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it. As a request that
+/// waits is sent again every so often, a budget must be larger than what that comes to: 35 of them, every 10 to 100 ms.
 fn limit_one(dice: &mut Dice, namespaces: &mut [Namespace], mix: &mut Mix) {
     if dice.percent(25) {
         let limited = dice.below(namespaces.len() as u64) as usize;

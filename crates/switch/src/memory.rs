@@ -40,8 +40,8 @@ impl Budget {
     /// Times the cost of a request, a second at most, it stays far below 64 bits.
     pub const MAX_BURST: u32 = 1 << 24;
 
-    /// The least burst at which a rate can be reached: time goes on by ticks at the hook, of 10 ms at most, and a packet
-    /// of 32 requests is admitted whole or not at all.
+    /// The least burst at which a rate can be reached: time goes on by ticks at the hook, of 10 ms at most, and a
+    /// packet of 32 requests is admitted whole or not at all.
     pub fn least_burst(rate: u32) -> u32 {
         rate.div_ceil(100).max(MAX_ENTRIES as u32)
     }

@@ -62,7 +62,8 @@ fn check_node(before: NodeWord, after: NodeWord) {
     }
 }
 
-/// A packet asks for so many requests, of which none is charged for if it is refused: what asks for none changes nothing.
+/// A packet asks for so many requests, of which none is charged for if it is refused: what asks for none changes
+/// nothing.
 fn check_region(before: &Region, after: &Region, requests: u64, refused: u64) {
     let due = after.own.due - before.own.due;
     assert!(due == 0 || refused == 0 && due == requests * before.own.cost, "{due} for {requests} requests");

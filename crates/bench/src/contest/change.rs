@@ -121,7 +121,8 @@ fn of_recovery(recovery: &Recovery) -> Vec<Figure> {
     figures
 }
 
-/// Its ratios, since they are what it compares round by round: from where a tenth lies below to where a tenth lies above.
+/// Its ratios, since they are what it compares round by round: from where a tenth lies below to where a tenth lies
+/// above.
 fn of_report(report: &Report) -> Vec<Figure> {
     let ratios = report.modes.iter().flat_map(|mode| mode.ratios.iter().map(move |ratio| (mode, ratio)));
     ratios

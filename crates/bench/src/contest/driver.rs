@@ -121,8 +121,8 @@ fn nanos(since: Instant) -> u64 {
     since.elapsed().as_nanos() as u64
 }
 
-/// Runs it. `enter` brings a node's thread to its place, `connect` its clients to the service; `servers` are the service's
-/// processes.
+/// Runs it. `enter` brings a node's thread to its place, `connect` its clients to the service; `servers` are the
+/// service's processes.
 ///
 /// # Errors
 /// If the service fails. That it breaks its promise is in the outcome.

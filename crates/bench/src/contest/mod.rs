@@ -1,5 +1,5 @@
-//! Wayside beside the lock services that people use today: the same lock requests, the same checks, on the same machine,
-//! in turns.
+//! Wayside beside the lock services that people use today: the same lock requests, the same checks, on the same
+//! machine, in turns.
 //!
 //! * `driver.rs` runs a workload over a service (`service.rs`), `witness.rs` checks it meanwhile, `cost.rs` reads what
 //!   processors it took.
@@ -7,8 +7,8 @@
 //! * This file: rounds. `record.rs`: what comes out; `table.rs` shows it to people, `page.rs` and `chart.rs` make the
 //!   report, `change.rs` compares two records.
 //!
-//! In a round every service runs a workload once, for a second or two, with new clients; the round after begins with the
-//! next service. Their servers stay up all the time, and have nothing to do while others are measured.
+//! In a round every service runs a workload once, for a second or two, with new clients; the round after begins with
+//! the next service. Their servers stay up all the time, and have nothing to do while others are measured.
 
 mod change;
 mod chart;

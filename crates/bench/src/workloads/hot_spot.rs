@@ -1,5 +1,6 @@
-//! A hot spot that moves: FissLock 7.5. Of a million locks 2,500 are hot and get half of the requests; the other half is
-//! uniform over the remaining ones. After 300 ms the next 2,500 are hot. All requests are shared, as in FissLock's traces.
+//! A hot spot that moves: FissLock 7.5. Of a million locks 2,500 are hot and get half of the requests; the other half
+//! is uniform over the remaining ones. After 300 ms the next 2,500 are hot. All requests are shared, as in FissLock's
+//! traces.
 
 use super::{Generator, Transaction, Workload, random};
 use rand::RngExt;

@@ -1,8 +1,9 @@
 //! Lock requests of benchmarks that papers report, made by seeded generators.
 //!
-//! A [`Workload`] is what all clients share (how many locks there are, tables); a [`Generator`] is one client's sequence
-//! of transactions. The same seed and client give the same sequence, on every machine whose library rounds powers alike:
-//! ChaCha8 with the client as its stream. So everybody who takes part in a measurement gets the same requests.
+//! A [`Workload`] is what all clients share (how many locks there are, tables); a [`Generator`] is one client's
+//! sequence of transactions. The same seed and client give the same sequence, on every machine whose library rounds
+//! powers alike: ChaCha8 with the client as its stream. So everybody who takes part in a measurement gets the same
+//! requests.
 //!
 //! * `catalogue.rs` has the names, and with each the paper's number of clients, execution time and time-out.
 //! * `micro.rs`: single locks; uniform, Zipf, objects over locks. `hot_spot.rs`: a hot spot that moves.

@@ -1,5 +1,6 @@
-//! TATP over 100,000 subscribers, with the locks that FissLock's traces have: one for each row of the tables subscriber,
-//! access info and special facility, and four for five subscribers over the rows of call forwarding, by their hash.
+//! TATP over 100,000 subscribers, with the locks that FissLock's traces have: one for each row of the tables
+//! subscriber, access info and special facility, and four for five subscribers over the rows of call forwarding, by
+//! their hash.
 //!
 //! | transaction | share | locks |
 //! | --- | --- | --- |
@@ -12,9 +13,9 @@
 //! | delete call forwarding | 2 % | subscriber, shared; call forwarding, exclusive |
 //!
 //! Subscribers are drawn as TATP says, not uniformly: `(random(0..=65535) | random(1..=n)) % n + 1`. Other fields are
-//! uniform. A row that the transaction does not find has no lock: where nothing is left of it, as TATP's quarter and more of
-//! failing reads, another subscriber is drawn. The tables are filled by a seed of their own and do not change: whoever
-//! deletes a row takes the lock that whoever inserts it takes.
+//! uniform. A row that the transaction does not find has no lock: where nothing is left of it, as TATP's quarter and
+//! more of failing reads, another subscriber is drawn. The tables are filled by a seed of their own and do not change:
+//! whoever deletes a row takes the lock that whoever inserts it takes.
 
 use super::{Generator, Transaction, Workload, of_mix, random};
 use rand::RngExt;
@@ -42,7 +43,8 @@ struct Rows {
     first_access: u64,
     facilities: u8,
     first_facility: u64,
-    /// For each type of facility the hours at which a forwarding begins (0, 8, 16: a bit each), and how many each lasts.
+    /// For each type of facility the hours at which a forwarding begins (0, 8, 16: a bit each), and how many each
+    /// lasts.
     forwards: [(u8, [u8; 3]); 4],
 }
 

@@ -5,15 +5,15 @@
 //! | warehouse | 1 | the row |
 //! | district | 10 | each row |
 //! | customer | 30 | a thirtieth of the rows |
-//! | order, history, new order, order line | 10 each | a tenth of the table; whoever inserts takes one after the other |
+//! | order, history, new order, order line | 10 each | a tenth of the table; inserts take one after the other |
 //! | stock | 30 | a thirtieth of the rows |
 //! | item | 10 | never taken: items do not change |
 //!
 //! A client has its home on one node and works in one of that node's warehouses, any, in each transaction. Of the lines
 //! of a new order 1 % take their stock from another warehouse, of the payments 15 % are by another one's customer: so
-//! about 90 % of the transactions stay at home. Mix 45 / 43 / 4 / 4 / 4. NetLock 6.3 varies the contention by the warehouses
-//! of a node: 10 or 1. SwitchTx 5.1 has new orders and payments alone, with all items from other warehouses; 24 or 4
-//! warehouses on each of 8 servers.
+//! about 90 % of the transactions stay at home. Mix 45 / 43 / 4 / 4 / 4. NetLock 6.3 varies the contention by the
+//! warehouses of a node: 10 or 1. SwitchTx 5.1 has new orders and payments alone, with all items from other warehouses;
+//! 24 or 4 warehouses on each of 8 servers.
 
 use super::{Generator, Transaction, Workload, of_mix, random};
 use rand::RngExt;

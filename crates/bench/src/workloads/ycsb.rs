@@ -1,6 +1,7 @@
-//! YCSB-T, as SwitchTx 5.1 has it: a table on each of 8 servers, records of 24 columns, and a lock for each column of each
-//! record. A transaction reads, modifies and writes 8 of them, one on each server: the record by Zipf's law with exponent
-//! 0.8 or 0.99, the column uniform. The paper does not say how many records there are: here a million on each server.
+//! YCSB-T, as SwitchTx 5.1 has it: a table on each of 8 servers, records of 24 columns, and a lock for each column of
+//! each record. A transaction reads, modifies and writes 8 of them, one on each server: the record by Zipf's law with
+//! exponent 0.8 or 0.99, the column uniform. The paper does not say how many records there are: here a million on each
+//! server.
 
 use super::micro::{Objects, Popularity};
 use super::{Generator, Transaction, Workload, random};

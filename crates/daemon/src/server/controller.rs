@@ -388,7 +388,8 @@ impl Desk {
         }
     }
 
-    /// Ends the sessions whose lifelines have closed; once the lease of the post runs again, if it is over for a moment.
+    /// Ends the sessions whose lifelines have closed; once the lease of the post runs again, if it is over for a
+    /// moment.
     fn end_closed(&mut self, now: Time) {
         let stays = self.seat.records().is_some() && self.seat.controller(now).is_none();
         if stays {

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! Invariants
-//! * A write has a lane from its first packet to its end, and ids of a lane's writes rise: a switch that knows one drops
-//!   those before it.
-//! * A write ends by an answer that tells its outcome, or without one: then nobody knows, and its late packets may still
-//!   have their effect, once.
-//! * A write is decided by the chain to which it was first sent, or by none: its packets say under which epoch that was.
+//! * A write has a lane from its first packet to its end, and ids of a lane's writes rise: a switch that knows one
+//!   drops those before it.
+//! * A write ends by an answer that tells its outcome, or without one: then nobody knows, and its late packets may
+//!   still have their effect, once.
+//! * A write is decided by the chain to which it was first sent, or by none: its packets say under which epoch that
+//!   was.
 //! * A key that is missing is made and the same request sent again, whatever it is but a READ: if it ended otherwise, a
 //!   late copy of it could have its effect after the answer.
 

@@ -16,8 +16,8 @@
 //!
 //! Invariants
 //! * Epochs of a group only rise, and are in the store before a packet shows them.
-//! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their order,
-//!   and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
+//! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their
+//!   order, and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.

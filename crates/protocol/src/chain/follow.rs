@@ -5,8 +5,8 @@
 //! * A place of an epoch at or below the one that a group has here changes nothing.
 //! * Whoever leaves a group forgets its keys before he says so.
 //! * The lease runs from when it was asked for, by the clock of who asked.
-//! * A joiner says that it has all of a group only once its source has said that nothing comes after: every key with its
-//!   name, its first version and what it has.
+//! * A joiner says that it has all of a group only once its source has said that nothing comes after: every key with
+//!   its name, its first version and what it has.
 
 use super::memory::{Content, ItemMemory};
 use super::{GroupRoute, Key, Member, Place, Sent, Version};

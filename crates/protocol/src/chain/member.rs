@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! * Whatever key the memory has, its name is here, and the version that it began with; no two names have one key.
-//! * A key is answered to be made only by the tail's daemon, so by then all switches of the chain have it, with the same
-//!   first version.
+//! * A key is answered to be made only by the tail's daemon, so by then all switches of the chain have it, with the
+//!   same first version.
 
 use super::follow::Follower;
 use super::memory::{ItemMemory, Unmade};

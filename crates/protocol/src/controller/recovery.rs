@@ -212,8 +212,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.advance(now);
     }
 
-    /// Freezes slots from the queue, 32 to a census, as long as there may be more censuses. Where nobody has to be asked
-    /// they are over at once, and others take their place.
+    /// Freezes slots from the queue, 32 to a census, as long as there may be more censuses. Where nobody has to be
+    /// asked they are over at once, and others take their place.
     pub(super) fn start_censuses(&mut self, now: Time) {
         for _ in 0..ROUNDS {
             self.fill_up(now);

@@ -357,8 +357,8 @@ fn spoil(random: &mut Random, packet: &mut Vec<u8>) {
     }
 }
 
-/// Perhaps the holder, or the new agent, expires on the way, or the packet is always too late; or a chain, an item or the
-/// lease is not what it was.
+/// Perhaps the holder, or the new agent, expires on the way, or the packet is always too late; or a chain, an item or
+/// the lease is not what it was.
 pub fn race(random: &mut Random) -> Race {
     let strike = match random.below(12) {
         0..2 => Some((Strike::Moves, random.below(GROUPS as u64) as u16)),

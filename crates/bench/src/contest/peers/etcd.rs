@@ -1,7 +1,7 @@
 //! etcd over gRPC, by its own two ways to a lock:
 //!
-//! * as the Go client's package `concurrency` does: a key of one's own below the lock's name, made once with a lease; who
-//!   has the oldest key holds the lock, others watch the next older one until it is deleted;
+//! * as the Go client's package `concurrency` does: a key of one's own below the lock's name, made once with a lease;
+//!   who has the oldest key holds the lock, others watch the next older one until it is deleted;
 //! * as its service `v3lock`, where the server does that.
 //!
 //! Both are queues of one mode. A key's revision rises with every grant: it is the fencing token.

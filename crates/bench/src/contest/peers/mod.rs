@@ -59,11 +59,11 @@ pub(super) enum Entry {
 type Start = fn(&Conditions<'_>) -> Result<Entry, Error>;
 
 /// What a service is started for.
+#[cfg_attr(not(feature = "peers"), allow(dead_code, reason = "others' servers want to know"))]
 pub(super) struct Conditions<'c> {
     /// The binary `wayside`.
     pub(super) wayside: &'c Path,
     pub(super) nodes: usize,
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "PostgreSQL's connections follow from it"))]
     pub(super) clients: usize,
 }
 

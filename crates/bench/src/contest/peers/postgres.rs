@@ -1,5 +1,5 @@
-//! PostgreSQL's advisory locks, of a session: `pg_advisory_lock` and its shared form. A connection for each client, since
-//! a lock is its connection's.
+//! PostgreSQL's advisory locks, of a session: `pg_advisory_lock` and its shared form. A connection for each client,
+//! since a lock is its connection's.
 
 use super::server::{Server, directory, free_address, newest_version, nobody, version};
 use super::{About, Conditions, Contestant, Entry};

@@ -1,5 +1,5 @@
-//! Redis: a lock is `SET name token NX PX time`, given back by a script that deletes the name if it still has that token.
-//! Over several Redis it is RedLock: the same on each of them at once, held where most have agreed.
+//! Redis: a lock is `SET name token NX PX time`, given back by a script that deletes the name if it still has that
+//! token. Over several Redis it is RedLock: the same on each of them at once, held where most have agreed.
 //!
 //! There is no queue: whoever finds a lock held asks again after a random pause. There are no shared locks.
 
@@ -21,8 +21,8 @@ use wayside_client::Mode;
 const LEASE: Duration = Duration::from_secs(10);
 /// Deletes a lock if it is still the caller's.
 const UNLOCK: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-/// Between two attempts: from the first on, at random, up to the second. Shorter than libraries' 100 to 200 ms, in Redis'
-/// favour: few locks are held for longer.
+/// Between two attempts: from the first on, at random, up to the second. Shorter than libraries' 100 to 200 ms, in
+/// Redis' favour: few locks are held for longer.
 const RETRY_MS: [u64; 2] = [1, 3];
 const MODES: &str = "exclusive only, shared requests are made exclusive; no queue, asks again after 1 to 3 ms";
 const BATCHING: &str = "none; a node's commands share a connection, and go out together when they are ready together";

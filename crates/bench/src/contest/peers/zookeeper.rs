@@ -1,8 +1,8 @@
-//! ZooKeeper: its recipe for locks, as Curator has it. A client makes an ephemeral node with a sequence number below the
-//! lock's own node; who has the lowest number holds the lock, others watch the next lower one until it goes.
+//! ZooKeeper: its recipe for locks, as Curator has it. A client makes an ephemeral node with a sequence number below
+//! the lock's own node; who has the lowest number holds the lock, others watch the next lower one until it goes.
 //!
-//! A lock's own node is a container, which the server removes some time after its last child: a lock that nobody has used
-//! for long costs two writes more.
+//! A lock's own node is a container, which the server removes some time after its last child: a lock that nobody has
+//! used for long costs two writes more.
 
 use super::server::{Server, directory, free_address};
 use super::{About, Conditions, Contestant, Entry};
