@@ -319,6 +319,7 @@ impl SwitchMemory for Switch {
         if let Some(ways) = &self.memory.ways {
             ways[usize::from(handle)].store(0, Release);
         }
+        self.store.begin_lanes(handle, entry.incarnation);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }

@@ -144,6 +144,20 @@ impl Store {
         lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
     }
 
+    /// A session begins: what its lanes remember of others' requests is older than all of its own. Without this, memory
+    /// that outlived the controller's records would take new requests for old ones.
+    pub(crate) fn begin_lanes(&self, handle: Handle, incarnation: u64) {
+        let first = usize::from(handle) * limits::MAX_LANES;
+        for lane in self.lanes.get(first..first + limits::MAX_LANES).into_iter().flatten() {
+            let lock = take(&lane.lock);
+            // Of this very session: the switch before this one in a chain may have been told first.
+            if lane.request.load(Acquire) ^ incarnation << 40 >= 1 << 40 {
+                lane.request.store(incarnation << 40, Release);
+            }
+            lane.lock.store(lock, SeqCst);
+        }
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().expect("nobody panics while holding it")
     }
