@@ -16,6 +16,8 @@ const OPERATIONS: usize = 200;
 const FEWER: usize = 20;
 /// An acquire's packet.
 const SHORT: usize = 64;
+/// A packet with a value of 128 bytes, or with room for one.
+const VALUE: usize = 224;
 const WARM_UP_ROUNDS: u32 = 4;
 /// Of so many rounds one has the others in it, which take ten times as long: the userspace switch and Redis.
 const OTHERS: u32 = 4;
@@ -57,6 +59,9 @@ pub(crate) struct Field<'r> {
     cycles: Samples,
     long_echoes: Samples,
     batches: Samples,
+    value_echoes: Samples,
+    writes: Samples,
+    reads: Samples,
     /// Only where packets are not signed: the generator has no keys.
     generator: Option<Generator>,
     userspace: Option<Userspace>,
@@ -87,6 +92,9 @@ impl<'r> Field<'r> {
             cycles: Samples::new("acquire and release"),
             long_echoes: Samples::new("XDP echo, 1,056 bytes"),
             batches: Samples::new("32 locks and their guards"),
+            value_echoes: Samples::new("XDP echo, 224 bytes"),
+            writes: Samples::new("write of 128 bytes"),
+            reads: Samples::new("read of 128 bytes"),
             generator: (!signed).then(Generator::new),
             userspace,
             redis,
@@ -132,6 +140,7 @@ impl<'r> Field<'r> {
         self.contestant.acquires(OPERATIONS, &mut self.acquires)?;
         self.contestant.cycles(OPERATIONS, &mut self.cycles)?;
         self.contestant.batches(FEWER, &mut self.batches)?;
+        self.contestant.values(OPERATIONS / 2, &mut self.writes, &mut self.reads)?;
         if let Some(generator) = &mut self.generator {
             generator.acquire(&self.contestant)?;
         }
@@ -152,8 +161,12 @@ impl<'r> Field<'r> {
         for _ in 0..FEWER {
             self.probe.round_trip(SHORT);
         }
-        let long = &mut self.long_echoes;
-        for (bytes, count, samples) in [(SHORT, OPERATIONS, &mut self.echoes), (MAX_PACKET_BYTES, FEWER, long)] {
+        let echoes = [
+            (SHORT, OPERATIONS, &mut self.echoes),
+            (VALUE, OPERATIONS / 2, &mut self.value_echoes),
+            (MAX_PACKET_BYTES, FEWER, &mut self.long_echoes),
+        ];
+        for (bytes, count, samples) in echoes {
             for _ in 0..count {
                 if !samples.time(|| self.probe.round_trip(bytes)) {
                     return Err("the echo does not answer".into());
@@ -168,23 +181,27 @@ impl<'r> Field<'r> {
 
     fn end_round(&mut self, counts: bool) {
         let Field { echoes, acquires, cycles, long_echoes, batches, generator, userspace, redis, .. } = self;
+        let values = [&mut self.value_echoes, &mut self.writes, &mut self.reads];
         let generated = generator.iter_mut().flat_map(|generator| [&mut generator.grants, &mut generator.echoes]);
         let in_userspace = userspace.iter_mut().flat_map(|userspace| [&mut userspace.acquires, &mut userspace.cycles]);
         let own = [echoes, acquires, cycles, long_echoes, batches].into_iter();
-        own.chain(generated).chain(in_userspace).for_each(|samples| samples.end_round(counts));
+        own.chain(values).chain(generated).chain(in_userspace).for_each(|samples| samples.end_round(counts));
         redis.iter_mut().for_each(|contender| contender.end_round(counts));
     }
 
     pub(crate) fn mode(&self, name: String) -> Mode {
-        let Field { how, echoes, acquires, cycles, long_echoes, batches, .. } = self;
+        let Field { how, echoes, acquires, cycles, long_echoes, batches, value_echoes, writes, reads, .. } = self;
         // Whatever the switch does, the echo signs nothing.
         let unsigned = How { signed: "off".into(), ..how.clone() };
         let own =
             [echoes.row(&unsigned), acquires.row(how), cycles.row(how), long_echoes.row(&unsigned), batches.row(how)];
-        let mut rows: Vec<Row> = own.into_iter().flatten().collect();
+        let values = [value_echoes.row(&unsigned), writes.row(how), reads.row(how)];
+        let mut rows: Vec<Row> = own.into_iter().chain(values).flatten().collect();
         let mut ratios = vec![
             acquires.ratio("acquire / echo", echoes).meant(bars::ACQUIRE),
             cycles.ratio("acquire and release / echo", echoes).meant(bars::CYCLE),
+            writes.ratio("write of 128 bytes / echo of 224", value_echoes).meant(bars::VALUE),
+            reads.ratio("read of 128 bytes / echo of 224", value_echoes).meant(bars::VALUE),
             long_echoes.ratio("rate of 32 locks and their guards / of long echoes", batches),
         ];
         let mut rates = Vec::new();

@@ -137,6 +137,9 @@ pub(crate) mod bars {
     /// An acquire and its release, at the hook.
     #[cfg(feature = "xdp")]
     pub(crate) const CYCLE: Bar = Bar::AtMost(2.2);
+    /// A value of 128 bytes read or written at the hook, against an echo as long as the question.
+    #[cfg(feature = "xdp")]
+    pub(crate) const VALUE: Bar = Bar::AtMost(1.4);
     /// From release to wake-up, against echoes where threads spin, ping-pongs where they sleep.
     #[cfg(feature = "xdp")]
     pub(crate) const HAND_OVER: Bar = Bar::AtMost(2.5);

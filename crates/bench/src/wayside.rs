@@ -14,6 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Grants, Guard, Session, Transport};
 use wayside_wire::limits::MAX_ENTRIES;
+#[cfg(feature = "xdp")]
+use wayside_wire::limits::MAX_VALUE_BYTES;
+
+/// What is written and read.
+#[cfg(feature = "xdp")]
+const KEY: &str = "bench/value";
 
 /// A daemon that this process started, in a directory that goes with it.
 pub(crate) struct Daemon {
@@ -226,6 +232,22 @@ impl Contestant {
             }
             drop(guard);
             self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a key `count` times, and reads it as often, a value of the longest kind each.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn values(&self, count: usize, writes: &mut Samples, reads: &mut Samples) -> Result<(), Error> {
+        let store = self.session.store();
+        let mut value = [0xab; MAX_VALUE_BYTES];
+        for round in 0..count {
+            value[..8].copy_from_slice(&(round as u64).to_be_bytes());
+            writes.time(|| store.put(KEY, value)).map_err(|error| error.to_string())?;
+            let read = reads.time(|| store.get(KEY)).map_err(|error| error.to_string())?;
+            if read.is_none_or(|entry| entry.value.bytes() != value) {
+                return Err("a value is not what was written".into());
+            }
         }
         Ok(())
     }
