@@ -212,3 +212,29 @@ fn values_at_the_hook_outlive_the_daemon() {
     first.put("new", "made by the second daemon").unwrap();
     assert_eq!(second.get("new").unwrap().unwrap().value.bytes(), b"made by the second daemon");
 }
+
+/// Lanes at the hook outlive the controller's records; sessions that begin without those count anew.
+#[cfg(feature = "xdp")]
+#[test]
+fn values_are_written_after_the_records_are_lost() {
+    use support::world::World;
+
+    let Some(world) = World::or_skip(1) else { return };
+    let write = |value: &str| {
+        let session = world.session(0);
+        // Every lane is used, and more than once.
+        for index in 0..100u32 {
+            session.store().put(format!("key/{}", index % 7), value).unwrap();
+        }
+        session.store().get("key/3").unwrap().unwrap().version
+    };
+    let (daemon, _) = world.daemon("native");
+    let before = write("before");
+    daemon.signal(libc::SIGKILL);
+    daemon.wait();
+
+    std::fs::remove_dir_all(world.directory.path().join("state")).unwrap();
+    let (_daemon, line) = world.daemon("native");
+    assert!(line.contains("native XDP"), "{line}");
+    assert!(write("after") > before);
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
 use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::{Time, seal};
@@ -310,7 +310,7 @@ impl SwitchMemory for Switch {
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         let node = &self.memory.nodes[usize::from(handle)];
         node.oldest.store(entry.incarnation << 40, Release);
-        node.incarnation.store(entry.incarnation, Release);
+        let before = node.incarnation.swap(entry.incarnation, AcqRel);
         node.address.store((*entry.address.ip()).into(), Release);
         node.agent_port.store(entry.address.port(), Release);
         node.namespace.store(entry.namespace, Release);
@@ -319,7 +319,7 @@ impl SwitchMemory for Switch {
         if let Some(ways) = &self.memory.ways {
             ways[usize::from(handle)].store(0, Release);
         }
-        self.store.begin_lanes(handle, entry.incarnation);
+        self.store.begin_lanes(handle, before, entry.incarnation);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }

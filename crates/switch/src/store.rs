@@ -16,7 +16,7 @@ use std::thread;
 use wayside_protocol::Handle;
 use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Unmade};
 use wayside_protocol::chain::{Key, Place, Version};
-use wayside_wire::{limits, value_flag};
+use wayside_wire::{limits, request_id, value_flag};
 
 use crate::Switch;
 use crate::layout::{BUCKET_PLACES, Bucket, GROUPS, Group, Item, Lane, NODES, Own, VALUE_WORDS};
@@ -144,15 +144,20 @@ impl Store {
         lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
     }
 
-    /// A session begins: what its lanes remember of others' requests is older than all of its own. Without this, memory
-    /// that outlived the controller's records would take new requests for old ones.
-    pub(crate) fn begin_lanes(&self, handle: Handle, incarnation: u64) {
+    /// A session begins, where one of incarnation `before` was: what its lanes remember of others' requests is older than
+    /// all of its own. Without this, memory that outlived the controller's records would take new requests for old ones.
+    pub(crate) fn begin_lanes(&self, handle: Handle, before: u64, incarnation: u64) {
+        let of = |incarnation: u64| request_id::with_incarnation(0, incarnation as u32 & 0xff_ffff);
+        let oldest = of(incarnation);
+        // Both look alike to whoever sees their requests alone.
+        let is_alike = before != incarnation && of(before) == oldest;
         let first = usize::from(handle) * limits::MAX_LANES;
         for lane in self.lanes.get(first..first + limits::MAX_LANES).into_iter().flatten() {
             let lock = take(&lane.lock);
-            // Of this very session: the switch before this one in a chain may have been told first.
-            if lane.request.load(Acquire) ^ incarnation << 40 >= 1 << 40 {
-                lane.request.store(incarnation << 40, Release);
+            // Requests of this very session stay: the switch before this one in a chain may have been told first.
+            let remembered = request_id::incarnation(lane.request.load(Acquire));
+            if is_alike || remembered != request_id::incarnation(oldest) {
+                lane.request.store(oldest, Release);
             }
             lane.lock.store(lock, SeqCst);
         }

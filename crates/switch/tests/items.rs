@@ -12,6 +12,7 @@ use support::{NAMESPACE, from};
 use wayside_protocol::Time;
 use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane, Unmade};
 use wayside_protocol::chain::{Key, Place, Version};
+use wayside_protocol::memory::{NodeEntry, SwitchMemory};
 use wayside_switch::{Action, StoreConfig, Switch};
 use wayside_wire::{BODY, Effect, Operation, Outcome, kind, limits};
 
@@ -164,6 +165,34 @@ fn lanes_take_what_is_later() {
     switch.raise_lane(1, 3, &lane(5));
     assert_eq!(switch.lane(1, 3), lane(5), "ids rise around the end of their numbers");
     assert_eq!([switch.lane(1, 2), switch.lane(1, 4), switch.lane(2, 3)], [Lane::default(); 3]);
+}
+
+/// Whatever a switch's memory remembers of a handle's earlier sessions: with lost records, sessions may well begin with
+/// an incarnation below theirs, or one that looks like it in 24 bits.
+#[test]
+fn a_session_begins_with_lanes_of_its_own() {
+    let switch = switch(10);
+    let address = "10.0.0.1:10001".parse().unwrap();
+    let begin = |incarnation| switch.set_node(1, &NodeEntry { address, namespace: NAMESPACE, incarnation });
+    let remember = |request| switch.raise_lane(1, 3, &Lane { request, own: version(1), outcome: 1 });
+    let remembered = || switch.lane(1, 3).request;
+
+    begin(9);
+    remember(9 << 40 | 500);
+    begin(9);
+    assert_eq!(remembered(), 9 << 40 | 500, "told again of the same session");
+    begin(4);
+    assert_eq!(remembered(), 4 << 40, "a lower incarnation");
+    remember(4 << 40 | 2);
+    assert_eq!(remembered(), 4 << 40 | 2);
+    begin(4 + (1 << 24));
+    assert_eq!(remembered(), 4 << 40, "another one that looks the same");
+    assert_eq!(switch.lane(2, 3), Lane::default(), "nobody else's");
+
+    // The switch before this one in a chain was told first, and its first write is here already.
+    remember(12 << 40 | 1);
+    begin(12);
+    assert_eq!(remembered(), 12 << 40 | 1);
 }
 
 /// A new place counts on: a write that is being counted in the epoch before must not get a version of it again.

@@ -343,14 +343,14 @@ fn spawn(
         .map_err(|error| Failure::system(format_args!("can't start the {name} thread"), &error))
 }
 
-/// Minutes since the beginning of 2026: what a new state directory's epochs begin at, so that tokens go on rising even
-/// if the old directory was lost. The 23 bits of an epoch last until 2041, if the switch restarts less than once a
-/// minute.
-fn first_epoch() -> u32 {
-    const BEGINNING_OF_2026: u64 = 1_767_225_600;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let minutes = now.saturating_sub(BEGINNING_OF_2026) / 60;
-    u32::try_from(minutes).map_or(0, |minutes| minutes.min(wayside_wire::limits::MAX_EPOCH / 2))
+/// What a new state directory's epochs and incarnations begin at, so that tokens go on rising, and sessions differ, even
+/// if the old directory was lost. Epochs: minutes since the beginning of 2026. Their 23 bits last until 2041, if the
+/// switch restarts less than once a minute. Incarnations: microseconds, if no more sessions begin.
+fn firsts() -> (u32, u64) {
+    const BEGINNING_OF_2026: Duration = Duration::from_secs(1_767_225_600);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(BEGINNING_OF_2026);
+    let minutes = (now.as_secs() / 60).min(u64::from(wayside_wire::limits::MAX_EPOCH / 2)) as u32;
+    (minutes, now.as_micros().min(1 << 62) as u64)
 }
 
 /// Not 0, and nobody else's.
@@ -375,13 +375,15 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             policy: namespace.policy,
             lease: config.lease.as_micros() as u32,
         });
+    let (first_epoch, first_incarnation) = firsts();
     Ok(wayside_protocol::controller::Config {
         namespaces: namespaces.collect(),
         shortest_grace: config.grace.as_micros() as u32,
         secret: u64::from_ne_bytes(secret),
         root: config.enrol_listen.map(|_| Secret(root)),
         rotation_period: config.key_lifetime.as_micros() as u64,
-        first_epoch: first_epoch(),
+        first_epoch,
+        first_incarnation,
         ..Default::default()
     })
 }

@@ -50,9 +50,12 @@ pub struct Config {
     pub root: Option<Secret>,
     /// How long a session's keys sign packets. Microseconds; 0: as long as the session and the epoch last.
     pub rotation_period: u64,
-    /// What a store without records begins with: epochs above it, incarnations above 2^20 times it. Taken from a
-    /// calendar, it keeps tokens rising and nodes apart even if the records were lost.
+    /// A store without records begins with epochs above it. Taken from a calendar, it keeps tokens rising even if the
+    /// records were lost.
     pub first_epoch: u32,
+    /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost records
+    /// send is nobody else's.
+    pub first_incarnation: u64,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -73,6 +76,7 @@ impl Default for Config {
             root: None,
             rotation_period: 3_600_000_000,
             first_epoch: 0,
+            first_incarnation: 0,
             mutant: None,
         }
     }

@@ -99,8 +99,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Takes up what the store knows. Nothing is sent before the first [`Controller::on_tick`].
     pub fn new(config: Config, memory: M, mut store: S) -> Result<Self, StoreError> {
         let records = store.load().map_err(|e| StoreError::Storage(e.to_string()))?;
-        let first = config.first_epoch;
-        let mut counters = Counters { epoch: first, incarnation: u64::from(first) << 20, ..Counters::default() };
+        // Epoch 0: what is in the memory is of other records, whatever it says.
+        let mut counters = Counters { incarnation: config.first_incarnation, ..Counters::default() };
         let mut sessions = Sessions::default();
         for (key, bytes) in records {
             let damaged = StoreError::Damaged(key);
@@ -249,7 +249,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         // Empty, or of a time before another switch served.
         let foreign = self.memory.epoch() != self.counters.epoch;
         let next = if self.config.is_broken(Mutant::SameEpoch) && self.counters.epoch > 0 { 0 } else { 1 };
-        let counters = Counters { epoch: self.counters.epoch.max(self.memory.epoch()) + next, ..self.counters };
+        let lowest = if self.counters.epoch == 0 { self.config.first_epoch } else { self.counters.epoch };
+        let counters = Counters { epoch: lowest.max(self.memory.epoch()) + next, ..self.counters };
         if counters.epoch > limits::MAX_EPOCH {
             self.notices.push_back(Notice::StoreFailed("every epoch has been used: no token would be higher".into()));
             return false;

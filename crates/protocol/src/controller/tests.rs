@@ -277,6 +277,24 @@ fn boots_an_empty_switch_under_a_fresh_epoch() {
     assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
 }
 
+/// The calendar may say the very epoch that a memory of lost records is in.
+#[test]
+fn a_controller_without_records_does_not_go_on_where_another_one_was() {
+    for epoch in [6, 7, 8, 9] {
+        let mut bench = Bench::with(Config { first_epoch: 7, first_incarnation: 1_000, ..config() });
+        assert_eq!(bench.enrol(1).expect("there is room").1.incarnation, 1_001);
+        bench.memory.epoch.set(epoch);
+        bench.disk.records.borrow_mut().clear();
+        bench.config.first_incarnation = 2_000;
+        // The first of them dies before it has an epoch of its own.
+        Controller::new(bench.config.clone(), bench.memory.clone(), bench.disk.clone()).expect("an empty store loads");
+        bench.restart_controller();
+        assert_eq!(bench.memory.epoch(), epoch.max(7) + 1);
+        assert_eq!(bench.memory.node_word(1).state, NodeState::Expired, "nobody knows that session");
+        assert_eq!(bench.enrol(1).expect("there is room").1.incarnation, 2_001);
+    }
+}
+
 #[test]
 fn an_epoch_is_durable_before_it_is_used() {
     let mut bench = Bench::new();

@@ -17,6 +17,7 @@ const KEY: Key = Key { high: 1, low: 2, check: 3 };
 const GROUP: u16 = 1;
 const LANE: u8 = 4;
 const CLIENT: u16 = 1;
+const INCARNATION: u64 = 3;
 /// More than a write has.
 const ENOUGH: u32 = 40;
 /// After so many it has both locks.
@@ -37,7 +38,7 @@ fn packet(request: u64, expected: u64, word: u64) -> Vec<u8> {
         key_high: KEY.high,
         key_low: KEY.low,
         check: KEY.check,
-        request,
+        request: id(request),
         group: GROUP,
         client: CLIENT,
         lane: LANE,
@@ -53,12 +54,17 @@ fn packet(request: u64, expected: u64, word: u64) -> Vec<u8> {
     packet
 }
 
+/// Request number `request` of the session.
+fn id(request: u64) -> u64 {
+    request_id::with_incarnation(request, INCARNATION as u32)
+}
+
 /// A switch of one key, whose word is 100, by request 1.
 fn switch() -> Switch {
     let switch = Switch::new(SwitchConfig { slots: 1, max_handle: 10 }).with_store(CONFIG);
     switch.set_epoch(7);
     let address = "10.0.0.1:10001".parse().unwrap();
-    switch.set_node(CLIENT, &NodeEntry { address, namespace: 1, incarnation: 1 });
+    switch.set_node(CLIENT, &NodeEntry { address, namespace: 1, incarnation: INCARNATION });
     switch.set_place(GROUP, 1, Place { epoch: 11, previous: 0, next: 0 });
     assert_eq!(switch.insert(GROUP, KEY, Version { epoch: 11, sequence: switch.next_sequence(GROUP) }), Ok(true));
     assert_eq!(write(&switch, packet(1, 0, 100)), Outcome::Done);
@@ -100,7 +106,7 @@ fn a_dead_writer_has_written_or_not() {
         let locks = locks.chain(switch.store.lanes.iter().map(|lane| &lane.lock));
         assert!(locks.into_iter().all(|lock| lock.load(SeqCst) & OWNER == 0), "{stores} stores: a lock is left");
         let lane = ItemMemory::lane(&switch, CLIENT, LANE);
-        match (word(&switch), lane.request) {
+        match (word(&switch), lane.request - id(0)) {
             (100, 1) => happened[0] += 1,
             (200, 2) => {
                 happened[1] += 1;
@@ -130,7 +136,7 @@ fn a_second_dead_writer() {
             }
             switch = reopened(switch);
             let lane = ItemMemory::lane(&switch, CLIENT, LANE);
-            assert_eq!(word(&switch) == 200, lane.request == 2, "{stores} stores");
+            assert_eq!(word(&switch) == 200, lane.request == id(2), "{stores} stores");
             assert!(stores != BOTH_LOCKS || word(&switch) == before, "{stores} stores: nothing new was written");
         }
     }
