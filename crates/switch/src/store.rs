@@ -144,8 +144,9 @@ impl Store {
         lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
     }
 
-    /// A session begins, where one of incarnation `before` was: what its lanes remember of others' requests is older than
-    /// all of its own. Without this, memory that outlived the controller's records would take new requests for old ones.
+    /// A session begins, where one of incarnation `before` was: what its lanes remember of others' requests is
+    /// older than all of its own. Without this, memory that outlived the controller's records would take new
+    /// requests for old ones.
     pub(crate) fn begin_lanes(&self, handle: Handle, before: u64, incarnation: u64) {
         let of = |incarnation: u64| request_id::with_incarnation(0, incarnation as u32 & 0xff_ffff);
         let oldest = of(incarnation);

@@ -343,9 +343,10 @@ fn spawn(
         .map_err(|error| Failure::system(format_args!("can't start the {name} thread"), &error))
 }
 
-/// What a new state directory's epochs and incarnations begin at, so that tokens go on rising, and sessions differ, even
-/// if the old directory was lost. Epochs: minutes since the beginning of 2026. Their 23 bits last until 2041, if the
-/// switch restarts less than once a minute. Incarnations: microseconds, if no more sessions begin.
+/// What a new state directory's epochs and incarnations begin at, so that tokens go on rising, and sessions
+/// differ, even if the old directory was lost. Epochs: minutes since the beginning of 2026. Their 23 bits last
+/// until 2041, if the switch restarts less than once a minute. Incarnations: microseconds, if no more sessions
+/// begin.
 fn firsts() -> (u32, u64) {
     const BEGINNING_OF_2026: Duration = Duration::from_secs(1_767_225_600);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(BEGINNING_OF_2026);

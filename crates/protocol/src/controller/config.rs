@@ -53,8 +53,8 @@ pub struct Config {
     /// A store without records begins with epochs above it. Taken from a calendar, it keeps tokens rising even if the
     /// records were lost.
     pub first_epoch: u32,
-    /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost records
-    /// send is nobody else's.
+    /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost
+    /// records send is nobody else's.
     pub first_incarnation: u64,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
