@@ -469,7 +469,7 @@ WS_INLINE enum ws_action ws_on_read(struct ws_turn *turn, struct ws_link *link)
 		ws_read_barrier();
 	if (outcome < 0 || ws_word_load(&link->group->place) != link->place)
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	if (!ws_lease_runs(turn->sw))
+	if (!ws_lease_runs(turn->sw, &ws_store(turn->sw)->lease))
 		return ws_tell_later(turn, link);
 	if (outcome == WS_OUTCOME_MISSING)
 		return ws_tell_missing(turn, link);
@@ -489,7 +489,7 @@ WS_INLINE enum ws_action ws_on_predecessor(struct ws_turn *turn, struct ws_link 
 		return ws_drop(turn, WS_DROP_REASON_WRONG_PLACE);
 	if (ws_group_place_epoch(link->place) != ws_header_epoch(turn->header))
 		return ws_drop(turn, WS_DROP_REASON_STALE_EPOCH);
-	if (!ws_lease_runs(turn->sw))
+	if (!ws_lease_runs(turn->sw, &ws_store(turn->sw)->lease))
 		return ws_drop(turn, WS_DROP_REASON_NOT_SERVING);
 	if (ws_header_kind(turn->header) == WS_CHAIN_INSTALL)
 		return ws_to_controller(turn);
@@ -509,7 +509,7 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 		return ws_tell_moved(turn, link);
 	if (kind == WS_CHAIN_READ ? !ws_is_tail(link->place) : !ws_is_head(link->place))
 		return ws_drop(turn, WS_DROP_REASON_WRONG_PLACE);
-	if (!ws_lease_runs(turn->sw))
+	if (!ws_lease_runs(turn->sw, &ws_store(turn->sw)->lease))
 		return ws_tell_later(turn, link);
 	switch (kind) {
 	case WS_CHAIN_READ:

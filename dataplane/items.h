@@ -60,11 +60,12 @@ struct ws_lane {
 	ws_u32 outcome; /* WS_OUTCOME_* */
 };
 
-/* What is one for the switch. Written before its first group. */
+/* What is one for the switch. All but the lease is written before its first group. */
 struct ws_store {
 	ws_u64 seed;        /* of the keys' hashes: this switch's secret */
 	ws_u32 bucket_mask; /* buckets - 1 */
 	ws_u32 handle;      /* of this switch among the others; 0: it has no neighbours */
+	struct ws_lease lease; /* of all its places; that of the locks is another one */
 };
 
 /* Group numbers have 16 bits: their table holds all of them. */
@@ -74,7 +75,7 @@ _Static_assert(sizeof(struct ws_item) == 64 + 2 * WS_MAX_VALUE_BYTES, "item");
 _Static_assert(sizeof(struct ws_bucket) == 64, "bucket");
 _Static_assert(sizeof(struct ws_group) == 24, "group");
 _Static_assert(sizeof(struct ws_lane) == 32, "lane");
-_Static_assert(sizeof(struct ws_store) == 16, "store");
+_Static_assert(sizeof(struct ws_store) == 32, "store");
 
 WS_INLINE ws_u64 ws_version_epoch(struct ws_version version) { return version.shape >> 32; }
 WS_INLINE ws_u32 ws_version_length(struct ws_version version) { return version.shape >> 16 & 0xffff; }

@@ -68,16 +68,20 @@ struct ws_keys {
 	} of[2];
 };
 
+/* When a serving lease is over, by the clocks of the two platforms: from then on another switch may serve in this one's
+ * place. 0: no other ever does. */
+struct ws_lease {
+	ws_u64 end_us;
+	ws_u64 end_tick;
+};
+
 struct ws_globals {
 	ws_u32 epoch;         /* 0: the memory is empty, every packet of a node is dropped */
 	ws_u32 serving;       /* 0: requests are answered RECOVERING */
 	ws_u32 shard_map;     /* version, told in every answer */
 	ws_u32 authenticated; /* 0: tags are neither checked nor made */
 	ws_u64 reserved;
-	/* End of the serving lease, by the clocks of the two platforms: from then on another switch may serve in this one's
-	 * place. 0: no other ever does. */
-	ws_u64 lease_end_us;
-	ws_u64 lease_end_tick;
+	struct ws_lease lease; /* of the locks */
 };
 
 /* Handles and namespaces have 16 bits: their tables hold all of them, so that no lookup can miss. */

@@ -54,7 +54,7 @@ WS_INLINE int ws_is_enrol(const void *packet)
 /* Whether slots are decided on: they have been recovered, and no other switch decides on them yet. */
 WS_INLINE int ws_serves(struct ws_switch *sw)
 {
-	return ws_half_load(&ws_globals(sw)->serving) && ws_lease_runs(sw);
+	return ws_half_load(&ws_globals(sw)->serving) && ws_lease_runs(sw, &ws_globals(sw)->lease);
 }
 
 /* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
@@ -72,7 +72,7 @@ WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
 		if (!epoch || ws_header_epoch(turn->header) != epoch)
 			return ws_tell_stale(turn, epoch);
 		/* A lease that is acknowledged here must not outlast what another switch waits for before it serves. */
-		if (!ws_lease_runs(turn->sw))
+		if (!ws_lease_runs(turn->sw, &ws_globals(turn->sw)->lease))
 			return ws_drop(turn, WS_DROP_REASON_NOT_SERVING);
 		return ws_on_heartbeat(turn);
 	default:

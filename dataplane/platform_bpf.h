@@ -130,11 +130,11 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw)
 	return &globals;
 }
 
-/* Whether the serving lease runs: no other switch serves yet. The kernel's count of ticks (1 to 10 ms each) is a load
+/* Whether a serving lease runs: no other switch serves yet. The kernel's count of ticks (1 to 10 ms each) is a load
  * where every other clock is a call of 20 to 38 ns. */
-WS_INLINE int ws_lease_runs(struct ws_switch *sw)
+WS_INLINE int ws_lease_runs(struct ws_switch *sw, struct ws_lease *lease)
 {
-	ws_u64 end = ws_word_load(&globals.lease_end_tick);
+	ws_u64 end = ws_word_load(&lease->end_tick);
 
 	(void)sw;
 	return !end || bpf_jiffies64() < end;

@@ -15,7 +15,7 @@ struct ws_switch {
 	ws_u64 *counters; /* WS_COUNTERS of them */
 	ws_u32 slot_count;
 	ws_u32 alone;  /* not 0: no other thread counts in `counters` */
-	ws_u64 now_us; /* read after the packet was received, by the clock that `lease_end_us` is of */
+	ws_u64 now_us; /* read after the packet was received, by the clock that a lease's `end_us` is of */
 	/* The chain service's. */
 	struct ws_group *groups; /* WS_GROUPS of them */
 	struct ws_bucket *buckets;
@@ -70,10 +70,10 @@ WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace)
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
 WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle) { return &sw->keys[handle]; }
 
-/* Whether the serving lease runs: no other switch serves yet. */
-WS_INLINE int ws_lease_runs(struct ws_switch *sw)
+/* Whether a serving lease runs: no other switch serves yet. */
+WS_INLINE int ws_lease_runs(struct ws_switch *sw, struct ws_lease *lease)
 {
-	ws_u64 end = ws_word_load(&sw->globals->lease_end_us);
+	ws_u64 end = ws_word_load(&lease->end_us);
 
 	return !end || sw->now_us < end;
 }

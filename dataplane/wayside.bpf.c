@@ -236,7 +236,7 @@ int wayside_out(struct xdp_md *frame)
 	return XDP_PASS;
 }
 
-/* What `lease_end_tick` is counted in, for the daemon, which runs this when it wants to know. */
+/* What a lease's `end_tick` is counted in, for the daemon, which runs this when it wants to know. */
 SEC("syscall")
 int tick(ws_u64 *now)
 {

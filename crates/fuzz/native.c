@@ -324,7 +324,8 @@ static void disturb(void)
 		static const ws_u64 ends[] = { 0, 1, 1000000, 1000001, ~0ull };
 		sw.globals->epoch = byte() & 1 ? 7 : counter();
 		sw.globals->serving = byte() & 1;
-		sw.globals->lease_end_us = ends[byte() % 5];
+		sw.globals->lease.end_us = ends[byte() % 5];
+		sw.store->lease.end_us = ends[byte() % 5];
 		break;
 	}
 	default:

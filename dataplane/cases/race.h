@@ -38,7 +38,7 @@ static __attribute__((noinline)) int ws_race_strike(ws_u32 race)
 	if (item && race >> 20 & 1)
 		ws_word_store(&item->lock, (item->lock + 2) ^ 1);
 	if (race >> 21 & 1)
-		ws_globals(sw)->lease_end_us = ws_globals(sw)->lease_end_tick = 1;
+		ws_globals(sw)->lease = ws_store(sw)->lease = (struct ws_lease){ 1, 1 };
 	return 0;
 }
 

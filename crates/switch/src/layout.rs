@@ -1,7 +1,10 @@
 //! The layouts of `dataplane/memory.h` and `platform_native.h`, with atomics where the data plane changes words. The C
 //! side asserts the same sizes; `tests/engine/mod.rs` has them once more, and its packets read every field.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+use wayside_protocol::memory::Moment;
 
 /// Handles and namespaces have 16 bits: tables hold all of them.
 pub(crate) const NODES: usize = 65_536;
@@ -123,6 +126,28 @@ pub(crate) struct Own {
     pub(crate) seed: AtomicU64,
     pub(crate) bucket_mask: AtomicU32,
     pub(crate) handle: AtomicU32,
+    pub(crate) lease: Lease,
+}
+
+/// `struct ws_lease`: when another switch may serve, by two clocks.
+#[repr(C)]
+pub(crate) struct Lease {
+    pub(crate) end_us: AtomicU64,
+    pub(crate) end_tick: AtomicU64,
+}
+
+impl Lease {
+    /// It runs for so many microseconds, or ticks, from then on.
+    pub(crate) fn run_for(&self, since: Moment, micros: u64, ticks: u64) {
+        // 0 would be no end.
+        self.end_us.store((since.time.0 + micros).max(1), SeqCst);
+        self.end_tick.store((since.tick + ticks).max(1), SeqCst);
+    }
+
+    pub(crate) fn run_without_end(&self) {
+        self.end_us.store(0, SeqCst);
+        self.end_tick.store(0, SeqCst);
+    }
 }
 
 /// What is one for the switch.
@@ -133,8 +158,7 @@ pub(crate) struct Globals {
     pub(crate) shard_map: AtomicU32,
     pub(crate) authenticated: AtomicU32,
     pub(crate) reserved: AtomicU64,
-    pub(crate) lease_end_us: AtomicU64,
-    pub(crate) lease_end_tick: AtomicU64,
+    pub(crate) lease: Lease,
 }
 
 /// `struct ws_switch`: the memory as one call of the core sees it.
@@ -149,7 +173,7 @@ pub(crate) struct View {
     pub(crate) slot_count: u32,
     /// Not 0: no other thread counts there.
     pub(crate) alone: u32,
-    /// By the clock of `lease_end_us`.
+    /// By the clock of a lease's `end_us`.
     pub(crate) now_us: u64,
     pub(crate) groups: *const Group,
     pub(crate) buckets: *const Bucket,
@@ -186,7 +210,7 @@ const _: () = {
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<Group>() == 24);
     assert!(size_of::<Lane>() == 32);
-    assert!(size_of::<Own>() == 16);
+    assert!(size_of::<Own>() == 32);
     assert!(size_of::<View>() == 120 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };

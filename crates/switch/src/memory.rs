@@ -247,6 +247,13 @@ impl Switch {
     }
 }
 
+impl Switch {
+    /// Ticks of the hook's clock that are no longer than a lease of so many microseconds.
+    pub(crate) fn ticks_within(&self, lease: u64) -> u64 {
+        self.memory.ticks.as_ref().map_or(0, |ticks| ticks.within(lease))
+    }
+}
+
 impl SwitchMemory for Switch {
     fn epoch(&self) -> u32 {
         self.memory.globals[0].epoch.load(Acquire)
@@ -269,16 +276,11 @@ impl SwitchMemory for Switch {
     }
 
     fn serve_for(&self, since: Moment, lease: u64) {
-        let globals = &self.memory.globals[0];
-        let ticks = self.memory.ticks.as_ref().map_or(0, |ticks| ticks.within(lease));
-        // 0 would be no end.
-        globals.lease_end_us.store((since.time.0 + lease).max(1), SeqCst);
-        globals.lease_end_tick.store((since.tick + ticks).max(1), SeqCst);
+        self.memory.globals[0].lease.run_for(since, lease, self.ticks_within(lease));
     }
 
     fn serve_without_end(&self) {
-        self.memory.globals[0].lease_end_us.store(0, SeqCst);
-        self.memory.globals[0].lease_end_tick.store(0, SeqCst);
+        self.memory.globals[0].lease.run_without_end();
     }
 
     fn slot_count(&self, namespace: u16) -> u32 {

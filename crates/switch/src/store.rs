@@ -16,6 +16,7 @@ use std::thread;
 use wayside_protocol::Handle;
 use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Unmade};
 use wayside_protocol::chain::{Key, Place, Version};
+use wayside_protocol::memory::Moment;
 use wayside_wire::{limits, request_id, value_flag};
 
 use crate::Switch;
@@ -292,6 +293,14 @@ impl Switch {
 impl ItemMemory for Switch {
     fn set_own_handle(&self, handle: Handle) {
         self.store.own[0].handle.store(handle.into(), Release);
+    }
+
+    fn serve_places_for(&self, since: Moment, lease: u64) {
+        self.store.own[0].lease.run_for(since, lease, self.ticks_within(lease));
+    }
+
+    fn serve_places_without_end(&self) {
+        self.store.own[0].lease.run_without_end();
     }
 
     fn place(&self, group: u16) -> Place {

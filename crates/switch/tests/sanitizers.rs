@@ -53,7 +53,7 @@ fn record(state: &State) -> Vec<u8> {
     let globals = &state.globals;
     let words = [globals.epoch, globals.serving, globals.shard_map, globals.authenticated];
     bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
-    for word in [globals.reserved, globals.lease_end_us, globals.lease_end_tick] {
+    for word in [globals.reserved, globals.lease.end_us, globals.lease.end_tick] {
         bytes.extend(word.to_ne_bytes());
     }
     record_chain(state, &mut bytes);
@@ -77,7 +77,8 @@ fn record_chain(state: &State, bytes: &mut Vec<u8>) {
     for lane in &state.lanes {
         words(&[lane.lock, lane.request, lane.own_sequence, pair([lane.own_epoch, lane.outcome])]);
     }
-    words(&[state.store.seed, pair([state.store.bucket_mask, state.store.handle])]);
+    let store = &state.store;
+    words(&[store.seed, pair([store.bucket_mask, store.handle]), store.lease.end_us, store.lease.end_tick]);
 }
 
 /// Packets of a seed, each plausible for the switch as the ones before have left it.

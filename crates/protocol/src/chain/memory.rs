@@ -3,6 +3,7 @@
 
 use super::{Key, Place, Version};
 use crate::Handle;
+use crate::memory::Moment;
 use alloc::sync::Arc;
 use wayside_wire::limits;
 
@@ -46,6 +47,11 @@ pub enum Unmade {
 pub trait ItemMemory {
     /// This switch's handle among the others of its chains; 0: it has no neighbours.
     fn set_own_handle(&self, handle: Handle);
+    /// It may answer for all its places for so many microseconds from that moment on, and no longer: another switch may
+    /// have them then. The lease of the locks is another one.
+    fn serve_places_for(&self, since: Moment, lease: u64);
+    /// It has its places for ever.
+    fn serve_places_without_end(&self);
     /// Its place in a group.
     fn place(&self, group: u16) -> Place;
     /// Gives it another place in a group, which is of this namespace. Its count of versions goes on: somebody may be
@@ -77,6 +83,14 @@ pub trait ItemMemory {
 impl<M: ItemMemory> ItemMemory for Arc<M> {
     fn set_own_handle(&self, handle: Handle) {
         (**self).set_own_handle(handle);
+    }
+
+    fn serve_places_for(&self, since: Moment, lease: u64) {
+        (**self).serve_places_for(since, lease);
+    }
+
+    fn serve_places_without_end(&self) {
+        (**self).serve_places_without_end();
     }
 
     fn place(&self, group: u16) -> Place {

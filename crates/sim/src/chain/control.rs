@@ -361,7 +361,7 @@ impl World {
         while let Some(order) = self.seats[seat].member.order() {
             match order {
                 Order::Serve(since, lease) => {
-                    self.seats[seat].switch.serve_for(Moment { time: since, tick: 0 }, lease);
+                    self.seats[seat].switch.serve_places_for(Moment { time: since, tick: 0 }, lease);
                 }
                 Order::BeginAnew => {
                     self.outcomes.count("began anew");

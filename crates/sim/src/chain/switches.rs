@@ -93,10 +93,10 @@ impl World {
         switch.set_serving(true);
         let following = self.follow(seat);
         if following.boot == 0 {
-            switch.serve_without_end();
+            switch.serve_places_without_end();
         } else {
             let time = clock.at(self.now);
-            switch.serve_for(Moment { time, tick: 0 }, 0);
+            switch.serve_places_for(Moment { time, tick: 0 }, 0);
         }
         let switch = Arc::new(switch);
         let groups = Groups {

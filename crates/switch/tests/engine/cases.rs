@@ -13,7 +13,7 @@ use wayside_wire::{
 };
 
 use super::chain::{KEY, lane_index, padded};
-use super::{ACTIONS, DROP, Engine, Keys, Race, State, Strike, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
+use super::{ACTIONS, DROP, Engine, Keys, Lease, Race, State, Strike, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
 
 /// One case: a slot and its surroundings, one packet, and what becomes of both.
 #[derive(Clone)]
@@ -631,8 +631,8 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("serving", &mut state.globals.serving);
             words.take_into("authenticated", &mut state.globals.authenticated);
             // By both clocks.
-            words.take_into("lease_end", &mut state.globals.lease_end_us);
-            state.globals.lease_end_tick = state.globals.lease_end_us;
+            words.take_into("lease_end", &mut state.globals.lease.end_us);
+            state.globals.lease = Lease::until(state.globals.lease.end_us);
         }
         "region" => {
             let region = &mut state.regions[words.index()];
@@ -695,6 +695,8 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("seed", &mut state.store.seed);
             words.take_into("mask", &mut state.store.bucket_mask);
             words.take_into("handle", &mut state.store.handle);
+            words.take_into("lease_end", &mut state.store.lease.end_us);
+            state.store.lease = Lease::until(state.store.lease.end_us);
         }
         "group" => set_group(state, words),
         "item" => set_item(state, words),

@@ -68,8 +68,22 @@ pub struct Globals {
     pub shard_map: u32,
     pub authenticated: u32,
     pub reserved: u64,
-    pub lease_end_us: u64,
-    pub lease_end_tick: u64,
+    pub lease: Lease,
+}
+
+/// `struct ws_lease`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    pub end_us: u64,
+    pub end_tick: u64,
+}
+
+impl Lease {
+    /// Over then, by either clock.
+    pub fn until(end: u64) -> Lease {
+        Lease { end_us: end, end_tick: end }
+    }
 }
 
 /// `struct ws_keys`.
@@ -165,6 +179,7 @@ pub struct Store {
     pub seed: u64,
     pub bucket_mask: u32,
     pub handle: u32,
+    pub lease: Lease,
 }
 
 /// `struct ws_verdict`.

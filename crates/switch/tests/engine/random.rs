@@ -6,7 +6,7 @@ use wayside_wire::{
     name_hash, service,
 };
 
-use super::{GROUPS, ITEMS, Keys, Meter, NODES, Race, SLOTS, State, Strike, random_chain};
+use super::{GROUPS, ITEMS, Keys, Lease, Meter, NODES, Race, SLOTS, State, Strike, random_chain};
 
 /// xorshift64*: a failure depends on its seed alone.
 pub struct Random(u64);
@@ -154,8 +154,8 @@ fn change_globals(random: &mut Random, state: &mut State) {
     state.globals.serving = u32::from(!random.once_in(8));
     state.globals.shard_map = random.below(3) as u32;
     // None, over, or for ever.
-    state.globals.lease_end_us = [0, 0, 0, 1, u64::MAX][random.below(5) as usize];
-    state.globals.lease_end_tick = state.globals.lease_end_us;
+    state.globals.lease = Lease::until([0, 0, 0, 1, u64::MAX][random.below(5) as usize]);
+    state.store.lease = Lease::until([0, 0, 0, 1, u64::MAX][random.below(5) as usize]);
 }
 
 pub(super) fn handle(random: &mut Random) -> u16 {

@@ -24,7 +24,7 @@ fn value(random: &mut Random) -> Vec<u8> {
 
 /// Places in chains, keys and lanes of a new switch.
 pub fn begin(random: &mut Random, state: &mut State) {
-    state.store = Store { seed: random.next() | 1, bucket_mask: BUCKETS as u32 - 1, handle: 9 };
+    state.store = Store { seed: random.next() | 1, bucket_mask: BUCKETS as u32 - 1, handle: 9, ..Store::default() };
     for group in 0..GROUPS {
         change_group(random, state, group);
     }
