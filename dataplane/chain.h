@@ -536,10 +536,10 @@ WS_INLINE int ws_is_long(struct ws_turn *turn, ws_u8 kind)
 }
 
 /* What switches and controllers have to say to each other is for the daemon, and from nobody else: their handles are
- * those whose namespace is 0, as no client's is. */
+ * those of a namespace that no client has. */
 WS_INLINE enum ws_action ws_on_fellow(struct ws_turn *turn)
 {
-	ws_u8 reason = ws_check_source(turn, 0);
+	ws_u8 reason = ws_check_source(turn, WS_FELLOWS);
 
 	return reason ? ws_drop(turn, reason) : ws_to_controller(turn);
 }

@@ -68,6 +68,9 @@ struct ws_store {
 	struct ws_lease lease; /* of all its places; that of the locks is another one */
 };
 
+/* Namespace of the other switches' handles: no configuration has so many. */
+#define WS_FELLOWS 65535
+
 /* Group numbers have 16 bits: their table holds all of them. */
 #define WS_GROUPS 65536
 

@@ -14,6 +14,7 @@ use crate::request::{Begun, Grant, Standing};
 use crate::{Name, clock, task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
 use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     /// Of the latest visit: for the node, time does not go back.
     pub(crate) latest: Time,
     pub(crate) phase: Phase,
+    /// The session's.
+    pub(crate) switch: SocketAddrV4,
     pub(crate) book: Book,
     /// About keys.
     pub(crate) questions: Questions,
@@ -106,11 +109,12 @@ pub(crate) struct Core {
 const STALE_LIMITS: usize = 64;
 
 impl Core {
-    pub(crate) fn new(node: Node) -> Core {
+    pub(crate) fn new(node: Node, switch: SocketAddrV4) -> Core {
         Core {
             node,
             latest: Time(0),
             phase: Phase::Enrolling,
+            switch,
             book: Book::default(),
             questions: Questions::default(),
             ports: Numbers::default(),
@@ -232,9 +236,12 @@ impl Core {
             self.on_event(now, event, errands);
         }
         while let Some(out) = self.node.transmit() {
-            if let Some(place) = self.ports.place(out.port) {
+            let to = out.to.filter(|to| *to != self.switch);
+            // Other switches are heard at the agent's port alone.
+            let place = if to.is_some() { Some(Place::AGENT) } else { self.ports.place(out.port) };
+            if let Some(place) = place {
                 self.observer.sent(out.packet);
-                errands.send(place, out.packet);
+                errands.send(place, to, out.packet);
             }
         }
     }

@@ -85,7 +85,7 @@ impl Engine {
         let reach = Reach::open(&config.transport)?;
         let open = || Port::open(switch, None).map_err(system);
         let ports = Ports::new(open()?, open()?).map_err(system)?;
-        let mut core = Core::new(Node::new(node_config(&config)));
+        let mut core = Core::new(Node::new(node_config(&config)), switch);
         core.observer = config.observer.clone();
         core.ports.insert(0, Place::AGENT);
         core.ports.insert(ports.at(Place::REACTOR).socket.number(), Place::REACTOR);
@@ -437,6 +437,7 @@ impl Engine {
                 core.ports.insert(if number == 0 { 0 } else { socket.number() }, place);
             }
             core.node = Node::new(node_config(&self.config));
+            core.switch = address;
             self.set_out(core, now, &way);
         });
         *self.ears.lock() = Ears::of(&self.agent().socket).ok();
@@ -465,8 +466,9 @@ impl Engine {
         self.ears.lock().as_ref().map_or(-1, Ears::descriptor)
     }
 
-    /// Hears whether another switch serves now: then the session goes on there, with all that it holds. It is believed
-    /// if it speaks of a later epoch, and either signs that or is one of the endpoints.
+    /// Hears what other switches answer about keys, and whether another one serves now: then the session goes on there,
+    /// with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known: one of the
+    /// endpoints, or of those that keys are at.
     pub(crate) fn listen(&self) {
         let mut buffer = [0; RECEIVE_BYTES];
         let ears = self.ears.lock();
@@ -478,6 +480,7 @@ impl Engine {
             self.visit(|core, now, _| {
                 let epoch = |core: &Core| core.info().map(|info| info.epoch);
                 let before = epoch(core);
+                let is_known = is_known || core.node.knows_switch(from);
                 if before.is_none() || !is_known && !core.node.signs() {
                     return;
                 }
@@ -486,6 +489,7 @@ impl Engine {
                     // What it is answered goes there already.
                     *switch = (self.config.endpoints.len(), from);
                     *self.moved.lock() = Some(from);
+                    core.switch = from;
                     for socket in self.ports.each().map(|port| &port.socket) {
                         if let Err(error) = socket.redirect(from) {
                             self.complain(&error);

@@ -7,6 +7,7 @@
 
 use crate::port::{Place, Ports};
 use std::cell::Cell;
+use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
@@ -15,7 +16,7 @@ pub(crate) struct Errands {
     reader: Option<Place>,
     /// Something has changed for that thread.
     pub(crate) told: bool,
-    /// The first packet, if it is short: where it goes from, its length and its bytes.
+    /// The first packet, if it is short and for the session's switch: where it goes from, its length and its bytes.
     first: Option<(Place, usize)>,
     short: [u8; SHORT],
     rest: Option<Box<Rest>>,
@@ -23,14 +24,23 @@ pub(crate) struct Errands {
 
 struct Rest {
     bytes: Vec<u8>,
-    /// Port to send from, and the end of its packet in `bytes`.
-    packets: Vec<(Place, usize)>,
+    packets: Vec<Packet>,
     /// Threads that something has changed for.
     told: Vec<Place>,
     wakers: Vec<Waker>,
     /// Written by a caller: dropped without the lock.
     forgotten: Vec<Waker>,
     phase_changed: bool,
+}
+
+/// A packet in `Rest::bytes`.
+#[derive(Clone, Copy)]
+struct Packet {
+    /// To send it from.
+    port: Place,
+    /// The switch, where it is not the session's.
+    to: Option<SocketAddrV4>,
+    end: usize,
 }
 
 /// A packet of one entry.
@@ -44,10 +54,12 @@ impl Errands {
         Errands { reader, told: false, first: None, short: [0; SHORT], rest: None }
     }
 
+    /// `to`: a switch that is not the session's.
     #[inline]
-    pub(crate) fn send(&mut self, port: Place, packet: &[u8]) {
+    pub(crate) fn send(&mut self, port: Place, to: Option<SocketAddrV4>, packet: &[u8]) {
         if self.first.is_none()
             && self.rest.is_none()
+            && to.is_none()
             && let Some(short) = self.short.get_mut(..packet.len())
         {
             short.copy_from_slice(packet);
@@ -55,7 +67,7 @@ impl Errands {
         } else {
             let rest = self.rest();
             rest.bytes.extend_from_slice(packet);
-            rest.packets.push((port, rest.bytes.len()));
+            rest.packets.push(Packet { port, to, end: rest.bytes.len() });
         }
     }
 
@@ -130,11 +142,15 @@ impl Rest {
 
     fn run(mut self: Box<Rest>, ports: &Ports) -> bool {
         let mut from = 0;
-        for run in self.packets.chunk_by(|one, next| one.0 == next.0) {
+        for run in self.packets.chunk_by(|one, next| (one.port, one.to) == (next.port, next.to)) {
             let packet =
-                |from: &mut usize, &(_, end): &(Place, usize)| Some(&self.bytes[std::mem::replace(from, end)..end]);
-            ports.at(run[0].0).socket.send_all(run.iter().scan(from, packet));
-            from = run[run.len() - 1].1;
+                |from: &mut usize, packet: &Packet| Some(&self.bytes[std::mem::replace(from, packet.end)..packet.end]);
+            let (packets, socket) = (run.iter().scan(from, packet), &ports.at(run[0].port).socket);
+            match run[0].to {
+                None => socket.send_all(packets),
+                Some(to) => packets.for_each(|packet| socket.send_to(packet, to)),
+            }
+            from = run[run.len() - 1].end;
         }
         self.packets.clear();
         self.bytes.clear();

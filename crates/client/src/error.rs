@@ -62,6 +62,10 @@ pub enum Error {
         "full: a switch of the key's chain has no room for another key; `keys` in its configuration says for how many"
     )]
     StoreFull,
+    /// The switches of the key's chain became others while the write was under way: nobody knows whether it had its
+    /// effect, and it will have none later. Read the key, or write it again, with a condition if it matters.
+    #[error("unsure: the key's switches became others meanwhile; it may have been written, or not")]
+    Unsure,
     /// Another name has this key: so the hash of two names is the same in 128 bits, and only one of them can be used.
     #[error("collision: another name has the same key of 128 bits; use another name")]
     Collision,

@@ -119,6 +119,12 @@ impl Socket {
         }
     }
 
+    /// Sends to another switch than that which the socket is connected to: what that one answers comes in where strangers
+    /// are heard (`ears.rs`). Lost where it cannot be sent.
+    pub(crate) fn send_to(&self, packet: &[u8], to: SocketAddrV4) {
+        let _ = self.udp.send_to(packet, to);
+    }
+
     fn send_by_udp(&self, packet: &[u8]) {
         let send = || {
             let no_address = (std::ptr::null::<libc::sockaddr>(), 0usize);

@@ -284,7 +284,7 @@ fn conclude(connection: &Connection, id: RequestId, reply: Reply) -> Result<Answ
     match reply {
         Reply::Answered(answer) => match answer.ended {
             Ended::Done | Ended::Unmet => Ok(answer),
-            Ended::Unsure => Err(Error::TimedOut),
+            Ended::Unsure => Err(Error::Unsure),
             Ended::Full => Err(Error::StoreFull),
             Ended::Collision => Err(Error::Collision),
             Ended::NoStore => Err(Error::NoStore),

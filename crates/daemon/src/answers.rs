@@ -17,8 +17,51 @@ pub enum Query {
     Deadlocks,
     /// Answered by [`Keys`], or by [`Refused`] if there is no such namespace.
     Keys { namespace: String, prefix: String },
+    /// Answered by [`Chains`], or by [`Refused`] where another switch knows.
+    Chains,
+    /// A switch is to have so large a share of the groups: 0, and it is left by all. Answered by [`Changed`].
+    Share { switch: String, share: u32 },
+    /// Groups whose last switch has lost its memory begin anew, empty. Answered by [`Changed`].
+    Recover,
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
     Node { handle: u16 },
+}
+
+/// The switches of a shard and their chains, as the controller of chains has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chains {
+    pub switches: Vec<ChainSwitch>,
+    pub groups: Vec<ChainGroup>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainSwitch {
+    pub address: String,
+    /// 0: it is to have no groups.
+    pub share: u32,
+    /// It was heard of lately.
+    pub up: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainGroup {
+    pub namespace: String,
+    /// Within the namespace.
+    pub group: u16,
+    pub epoch: u32,
+    /// `waiting`, `changing`, `serving`, `copying`, `joining` or `lost`.
+    pub state: String,
+    /// Head first.
+    pub chain: Vec<String>,
+    /// Who copies it.
+    pub joiner: Option<String>,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Groups or switches that were changed.
+    pub changed: usize,
 }
 
 /// Keys that the switch keeps, those without a value too, and how many it has room for.

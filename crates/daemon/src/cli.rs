@@ -4,6 +4,7 @@ use crate::config::{LONGEST_LEASE, SHORTEST_LEASE, Settings, Shown};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 use wayside_client::credentials::CREDENTIALS_VARIABLE;
@@ -43,6 +44,9 @@ pub enum Command {
     /// Read and write keys: small values that switches keep
     #[command(subcommand, after_help = KV_EXIT_CODES)]
     Kv(Kv),
+    /// Show and change which switches keep which keys
+    #[command(subcommand)]
+    Chain(Chain),
     /// List the locks that are held and awaited, by whom and since when
     Locks(QueryArgs),
     /// Look for deadlocks: tasks that wait for each other's locks in a circle
@@ -74,6 +78,27 @@ pub enum Kv {
     Del(KvDelete),
     /// List keys
     Ls(KvList),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Chain {
+    /// Show the switches, and each group's chain
+    Status(QueryArgs),
+    /// Let a switch have its share of the groups, as every new one has
+    Add(ChainSwitchArgs),
+    /// Let all groups leave a switch: it can be ended then without any key's having one switch less
+    Remove(ChainSwitchArgs),
+    /// Let groups begin anew, empty, of which no switch has left what they had
+    Recover(QueryArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ChainSwitchArgs {
+    /// Address of the switch, as `wayside chain status` shows it
+    pub switch: SocketAddrV4,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
 }
 
 const KV_EXIT_CODES: &str = "\

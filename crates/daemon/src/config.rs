@@ -46,6 +46,7 @@ const LONGEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3652 * 24 * 3
 const DEFAULT_SHARD: &str = "main";
 /// A quarter of it must be enough for etcd to write (10 ms on a slow disk); the time without a switch after it died.
 const DEFAULT_SERVING_LEASE: Duration = Duration::from_millis(300);
+const DEFAULT_CHAIN_LENGTH: usize = 3;
 const SHORTEST_SERVING_LEASE: Duration = Duration::from_millis(100);
 const LONGEST_SERVING_LEASE: Duration = Duration::from_secs(60);
 
@@ -148,6 +149,11 @@ pub struct Settings {
     /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
     serving_lease: Option<String>,
+
+    /// Switches that keep each key's value, 1 to 5, of those that share etcd: what is written survives all of them but one
+    /// [default: 3]
+    #[arg(long, env = "WAYSIDE_CHAIN_LENGTH", value_name = "COUNT", allow_negative_numbers = true)]
+    chain_length: Option<i64>,
 
     /// For how long etcd keeps what was overwritten, of all its users; 0s: leave that to others [default: 1h]
     #[arg(long, env = "WAYSIDE_ETCD_HISTORY", value_name = "TIME")]
@@ -272,6 +278,8 @@ pub struct Sharing {
     pub etcd: Vec<String>,
     pub shard: String,
     pub serving_lease: Duration,
+    /// Switches of a chain, as far as there are so many.
+    pub chain_length: usize,
     /// Zero: for ever.
     pub history: Duration,
     /// Files, where the connection is secure.
@@ -525,13 +533,19 @@ impl Layers<'_> {
             Some((text, flag)) => self.duration("etcd_history", text, flag, Duration::ZERO, LONGEST_HISTORY)?,
             None => DEFAULT_HISTORY,
         };
+        let chain_length = match self.pick(|s| s.chain_length.as_ref()) {
+            Some((&count, flag)) => {
+                self.number("chain_length", count, flag, 1, wayside_wire::limits::MAX_CHAIN as i64)? as usize
+            }
+            None => DEFAULT_CHAIN_LENGTH,
+        };
         let certificate = self.path("etcd_certificate", |s| s.etcd_certificate.as_ref(), LONGEST_PATH)?;
         let key = self.path("etcd_key", |s| s.etcd_key.as_ref(), LONGEST_PATH)?;
         if certificate.is_some() != key.is_some() {
             return Err(Failure::usage("etcd_certificate and etcd_key go together: one is missing"));
         }
         let ca = self.path("etcd_ca", |s| s.etcd_ca.as_ref(), LONGEST_PATH)?;
-        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, history, ca, certificate, key }))
+        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, chain_length, history, ca, certificate, key }))
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {

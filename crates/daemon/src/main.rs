@@ -54,6 +54,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Deadlocks(args) => commands::show::deadlocks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
+        Command::Chain(command) => commands::chain::chain(&command).map(|()| 0),
         Command::Kv(command) => commands::kv::kv(&command),
         Command::Node(node) => commands::node::node(&node).map(|()| 0),
         Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),

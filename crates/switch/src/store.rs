@@ -159,7 +159,8 @@ impl Store {
             // Requests of this very session stay: the switch before this one in a chain may have been told first.
             let remembered = request_id::incarnation(lane.request.load(Acquire));
             if is_alike || remembered != request_id::incarnation(oldest) {
-                lane.request.store(oldest, Release);
+                // The id before all of its own. 0 would be none, and let a late request of the session before in.
+                lane.request.store(oldest.wrapping_sub(1), Release);
             }
             lane.lock.store(lock, SeqCst);
         }
@@ -287,6 +288,32 @@ impl Switch {
     pub fn with_store(mut self, config: StoreConfig) -> Switch {
         self.store = Store::new(config);
         self
+    }
+}
+
+impl Switch {
+    /// Forgets every place and every key, as if the memory were new. The counts of versions go on. When this returns, no
+    /// packet that was checked before writes any more.
+    pub fn empty_store(&self) {
+        let mut books = self.store.books();
+        for group in self.store.groups.iter().filter(|group| group.place.load(Relaxed) != 0) {
+            group.place.store(0, SeqCst);
+        }
+        for place in self.store.buckets.iter().flat_map(|bucket| &bucket.places) {
+            place.store(0, SeqCst);
+        }
+        // Item 0 is nobody's.
+        for item in &self.store.items[1..] {
+            let lock = take(&item.lock);
+            item.name.store(0, Release);
+            item.lock.store(lock.wrapping_add(2) & !OWNER, SeqCst);
+        }
+        for lane in self.store.lanes.iter().filter(|lane| lane.request.load(Relaxed) != 0) {
+            let lock = take(&lane.lock);
+            lane.request.store(0, Release);
+            lane.lock.store(lock, SeqCst);
+        }
+        *books = Books { recycled: Vec::new(), unused: 1, keys: 0 };
     }
 }
 

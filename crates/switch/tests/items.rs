@@ -182,17 +182,40 @@ fn a_session_begins_with_lanes_of_its_own() {
     begin(9);
     assert_eq!(remembered(), 9 << 40 | 500, "told again of the same session");
     begin(4);
-    assert_eq!(remembered(), 4 << 40, "a lower incarnation");
+    assert_eq!(remembered(), (4 << 40) - 1, "a lower incarnation");
     remember(4 << 40 | 2);
     assert_eq!(remembered(), 4 << 40 | 2);
     begin(4 + (1 << 24));
-    assert_eq!(remembered(), 4 << 40, "another one that looks the same");
+    assert_eq!(remembered(), (4 << 40) - 1, "another one that looks the same");
     assert_eq!(switch.lane(2, 3), Lane::default(), "nobody else's");
+
+    // The last that there are, and the first: what comes late of the session before is older all the same.
+    remember(12 << 40 | 9);
+    begin(1 << 24);
+    assert_eq!(remembered(), u64::MAX);
 
     // The switch before this one in a chain was told first, and its first write is here already.
     remember(12 << 40 | 1);
     begin(12);
     assert_eq!(remembered(), 12 << 40 | 1);
+}
+
+#[test]
+fn an_emptied_store_is_as_new_but_for_its_counts() {
+    let switch = switch(5);
+    let keys: Vec<Key> = (0..5).map(|number| Key { high: number, low: 1, check: 2 }).collect();
+    for round in 1..=3 {
+        for key in &keys {
+            assert_eq!(switch.insert(GROUP, *key, version(switch.next_sequence(GROUP))), Ok(true));
+        }
+        switch.raise_lane(1, 3, &Lane { request: 7, own: version(1), outcome: 1 });
+        switch.empty_store();
+        assert_eq!((switch.place(GROUP), switch.keys(), switch.lane(1, 3).request), (Place::default(), (0, 5), 0));
+        assert!(keys.iter().all(|key| switch.content(GROUP, *key).is_none()));
+        switch.set_place(GROUP, NAMESPACE, Place { epoch: FIRST_EPOCH, previous: 0, next: 0 });
+        assert_eq!(read(&switch, GROUP, keys[0]).0, Outcome::Missing);
+        assert_eq!(switch.next_sequence(GROUP), 6 * round);
+    }
 }
 
 /// A new place counts on: a write that is being counted in the epoch before must not get a version of it again.

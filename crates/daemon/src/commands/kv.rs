@@ -1,8 +1,8 @@
 //! `wayside kv`: keys and values from the shell.
 
-use super::query::ask;
+use super::query::ask_each;
 use super::text::{say, shown, table};
-use crate::answers::{Keys, Query};
+use crate::answers::{KeyLine, Keys, Query};
 use crate::cli::{ConditionArgs, Kv, KvArgs, KvCas, KvDelete, KvGet, KvList, KvPut, Output};
 use crate::failure::{Failure, exit};
 use serde::Serialize;
@@ -94,12 +94,22 @@ fn cas(args: &KvCas) -> Result<u8, Failure> {
 
 fn list(args: &KvList) -> Result<(), Failure> {
     let query = Query::Keys { namespace: args.namespace.clone(), prefix: args.prefix.clone().unwrap_or_default() };
-    let (line, keys) = ask::<Keys>(&args.endpoint, &query)?;
+    let keys = merged(ask_each::<Keys>(&args.endpoint, &query)?);
     match args.output {
-        Output::Json => say(&line),
+        Output::Json => say(&serde_json::to_string(&keys).unwrap_or_default()),
         Output::Text => say(&list_text(&keys)),
     }
     Ok(())
+}
+
+/// Each switch knows the keys of its own groups. Of a key that several have, the latest version.
+fn merged(answers: Vec<Keys>) -> Keys {
+    let more = answers.iter().map(|keys| keys.more).max().unwrap_or(0);
+    let version = |line: &KeyLine| line.version.parse::<Version>().ok();
+    let mut keys: Vec<KeyLine> = answers.into_iter().flat_map(|keys| keys.keys).collect();
+    keys.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| version(b).cmp(&version(a))));
+    keys.dedup_by(|later, first| later.name == first.name);
+    Keys { keys, more }
 }
 
 fn list_text(answer: &Keys) -> String {
@@ -191,7 +201,7 @@ fn failure(error: &Error) -> Failure {
         Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
             exit::USAGE
         }
-        Error::TimedOut => exit::BUSY,
+        Error::TimedOut | Error::Unsure => exit::BUSY,
         Error::Lost => exit::LOST,
         Error::NotJoined(_) => exit::DENIED,
         _ => exit::UNAVAILABLE,

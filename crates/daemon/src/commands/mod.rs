@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub mod bench;
+pub mod chain;
 pub mod doctor;
 pub mod kv;
 pub mod lock;

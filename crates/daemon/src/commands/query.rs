@@ -56,6 +56,36 @@ pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Resu
     Err(last)
 }
 
+/// Asks the switches in turn until one does not refuse: of several, one may know.
+pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Unanswered> {
+    let mut last = None;
+    for endpoint in &endpoints.endpoints {
+        let only = EndpointArgs { endpoints: vec![endpoint.clone()] };
+        match ask(&only, query) {
+            Ok(answer) => return Ok(answer),
+            Err(unanswered) => last = Some(unanswered),
+        }
+    }
+    last.map_or_else(|| ask(endpoints, query), Err)
+}
+
+/// Asks all switches; what those say that answer, and the last failure if none does.
+pub fn ask_each<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<Vec<T>, Unanswered> {
+    let mut answers = Vec::new();
+    let mut last = None;
+    for endpoint in &endpoints.endpoints {
+        let only = EndpointArgs { endpoints: vec![endpoint.clone()] };
+        match ask(&only, query) {
+            Ok((_, answer)) => answers.push(answer),
+            Err(unanswered) => last = Some(unanswered),
+        }
+    }
+    match last {
+        Some(unanswered) if answers.is_empty() => Err(unanswered),
+        _ => Ok(answers),
+    }
+}
+
 fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure> {
     if let Ok(Refused { error }) = serde_json::from_str(&line) {
         return Err(Failure::unavailable(error));

@@ -16,7 +16,7 @@ use super::deadlocks::{self, Tally};
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::status::Facts;
-use crate::answers::{Deadlocks, Hold, Lock, Locks, Query, Refused, Role, Session};
+use crate::answers::{Changed, Deadlocks, Hold, Lock, Locks, Query, Refused, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -349,12 +349,37 @@ impl Control {
                 Some(keys) => json(&keys),
                 None => refusal(&format!("there is no namespace {namespace:?}")),
             },
+            Query::Chains => match self.inbox.chains().await {
+                Some(chains) => json(&chains),
+                None => refusal(&self.elsewhere()),
+            },
+            Query::Share { switch, share } => match self.inbox.listed(switch.clone()).await {
+                Some((shard, listed)) => match shard.set_share(&listed, share).await {
+                    Ok(()) => json(&Changed { changed: 1 }),
+                    Err(error) => refusal(&error.to_string()),
+                },
+                None => refusal(&format!("the shard has no switch at {switch}; `wayside chain status` has them")),
+            },
+            Query::Recover => match self.inbox.recover_chains().await {
+                Some(changed) => json(&Changed { changed }),
+                None => refusal(&self.elsewhere()),
+            },
             Query::Node { handle } => {
                 match self.sessions().await.into_iter().find(|session| session.handle == handle) {
                     Some(session) => json(&session),
                     None => refusal(&format!("no session has handle {handle}")),
                 }
             }
+        }
+    }
+
+    /// Why this switch knows nothing of chains.
+    fn elsewhere(&self) -> String {
+        match self.inbox.role() {
+            Role::Alone => "this switch is alone: it is head and tail of all groups (a shard has --etcd)".into(),
+            Role::Serving => "this switch has just begun to serve: ask again".into(),
+            Role::Standby { serving: Some(at) } => format!("{at} knows: it serves the shard"),
+            Role::Standby { serving: None } => "no switch of the shard serves".into(),
         }
     }
 

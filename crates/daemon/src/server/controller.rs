@@ -5,10 +5,11 @@
 
 use super::clock;
 use super::etcd::Shard;
+use super::etcd::fabric::{Changes, Listed};
 use super::keys::Keys;
 use super::metrics::{Ledger, Numbers};
 use super::records::Records;
-use crate::answers::{Keys as KeyList, Role, Session};
+use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
 use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -72,6 +73,14 @@ enum Request {
     Post(Inquiry, Answer, Option<SocketAddrV4>),
     /// Keys of a namespace, by its name, that begin so; None: there is no such namespace.
     Keys(String, String, oneshot::Sender<Option<KeyList>>),
+    /// What has changed at the other switches of the shard.
+    Changes(Changes),
+    /// Answered by None if another switch knows.
+    Chains(oneshot::Sender<Option<ChainsAnswer>>),
+    /// Lets groups that are lost begin empty; answered by how many there were.
+    RecoverChains(oneshot::Sender<Option<usize>>),
+    /// A switch's entry in etcd, by its address.
+    Listed(String, oneshot::Sender<Option<(Shard, Listed)>>),
     /// Makes room for a standby; answered once that is done.
     Drain(oneshot::Sender<()>),
     Stop,
@@ -171,6 +180,32 @@ impl Inbox {
         let (answer, keys) = oneshot::channel();
         self.request(Request::Keys(namespace, prefix, answer));
         keys.await.ok().flatten()
+    }
+
+    /// What has changed at the other switches.
+    pub fn changes(&self, changes: Changes) {
+        self.request(Request::Changes(changes));
+    }
+
+    /// Chains and switches; None: another switch knows, or there is none besides this one.
+    pub async fn chains(&self) -> Option<ChainsAnswer> {
+        let (answer, chains) = oneshot::channel();
+        self.request(Request::Chains(answer));
+        chains.await.ok().flatten()
+    }
+
+    /// Lets groups that are lost begin empty. How many there were; None: another switch knows.
+    pub async fn recover_chains(&self) -> Option<usize> {
+        let (answer, recovered) = oneshot::channel();
+        self.request(Request::RecoverChains(answer));
+        recovered.await.ok().flatten()
+    }
+
+    /// A switch's entry in etcd, by its address.
+    pub async fn listed(&self, address: String) -> Option<(Shard, Listed)> {
+        let (answer, listed) = oneshot::channel();
+        self.request(Request::Listed(address, answer));
+        listed.await.ok().flatten()
     }
 
     /// For a scrape; None once the thread has ended.
@@ -291,15 +326,30 @@ impl Desk {
                 tracing::debug!(%to, %error, "the controller's packet was not sent");
             }
         }
-        self.keys.settle(&self.socket);
+        let now = clock::now();
+        if let Some(chains) = &mut self.keys.chains {
+            chains.note_role(self.seat.records().is_some());
+        }
+        self.keys.settle(now, self.seat.serves_until(), &self.socket);
         while let Some(notice) = self.seat.notice() {
             if let Notice::Serving(epoch) = notice {
                 self.keys.serve_under(epoch);
+            }
+            if let Notice::Rotated(handle) = notice {
+                self.share_rotation(handle);
             }
             self.ledger.note(&notice);
             self.log(&notice);
         }
         self.sum_up();
+    }
+
+    /// The shard's other switches are to know a session's new keys.
+    fn share_rotation(&self, handle: u16) {
+        let Some(controller) = self.seat.records() else { return };
+        if let Some(view) = controller.sessions().find(|view| view.handle == handle) {
+            self.keys.note_rotation(handle, view.record.incarnation, controller.epoch());
+        }
     }
 
     /// One line for all slots of a dead node, or of several.
@@ -316,15 +366,16 @@ impl Desk {
     pub fn run(mut self) {
         loop {
             let now = clock::now();
-            let wait = Duration::from_micros(self.seat.next_timer(now).since(now));
+            let wait = Duration::from_micros(self.seat.next_timer(now).min(self.keys.next_timer()).since(now));
             match self.events.recv_timeout(wait) {
                 Ok(Some(packet)) => {
                     self.inbox.took(&packet);
                     let bytes = &packet.bytes[..packet.length.into()];
                     let now = clock::now();
-                    // Of a standby nobody can want anything: whoever serves hears it when it is sent again.
-                    if let Some(controller) = self.seat.controller(now)
-                        && !self.keys.on_packet(packet.from, bytes)
+                    // Of a standby nobody can want anything but about keys: whoever serves hears it when it is sent
+                    // again.
+                    if !self.keys.on_packet(now, packet.from, bytes)
+                        && let Some(controller) = self.seat.controller(now)
                     {
                         controller.on_packet(now, packet.from, bytes);
                     }
@@ -377,6 +428,20 @@ impl Desk {
             Request::Keys(namespace, prefix, answer) => {
                 let number = self.namespaces.iter().find(|(_, name)| *name == namespace).map(|(number, _)| *number);
                 let _ = answer.send(number.map(|number| self.keys.list(number, prefix.as_bytes())));
+            }
+            Request::Changes(changes) => self.keys.on_changes(now, changes),
+            Request::Chains(answer) => {
+                let named = |number: u16| {
+                    let found = self.namespaces.iter().find(|(known, _)| *known == number);
+                    found.map_or_else(|| number.to_string(), |(_, name)| name.clone())
+                };
+                let _ = answer.send(self.keys.view(named));
+            }
+            Request::RecoverChains(answer) => {
+                let _ = answer.send(self.keys.chains.as_mut().and_then(|chains| chains.recover(now)));
+            }
+            Request::Listed(address, answer) => {
+                let _ = answer.send(self.keys.chains.as_ref().and_then(|chains| chains.listed(&address)));
             }
             Request::Drain(done) => {
                 // Without a post there is nobody to make room for.

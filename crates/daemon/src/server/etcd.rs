@@ -5,6 +5,8 @@
 //!   /wayside/SHARD/post             "HOLDER ADDRESS": 16 hexadecimal digits, and where that switch is; or all zeros
 //!   /wayside/SHARD/record/KEY       a record of the controller: 8 hexadecimal digits
 //!   /wayside/SHARD/records          which commit was the latest: "PROCESS COUNT"
+//!   /wayside/SHARD/chain/KEY        a record of the controller of chains
+//!   /wayside/SHARD/chains           which commit of those was the latest
 //!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS"
 //!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
@@ -15,6 +17,8 @@
 //!   late, after others, is refused. (It would take epochs back: spec/README.md, RecordsInOrder.)
 //! * Every question waits for its answer no longer than it is of use; what becomes of it after that does no harm
 //!   (`serving.rs` of the protocol).
+
+pub mod fabric;
 
 use super::gateway::{Compare, Gateway, Keys, Outcome, Put, Range};
 use super::metrics::Commits;
@@ -39,8 +43,16 @@ const BATCH: usize = 100;
 const PAGE: u32 = 2_000;
 /// For a commit, and for anything else that the controller waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Key of the latest commit.
-const ORDER: &str = "records";
+/// Where records are: before their keys, and the key of the latest commit.
+#[derive(Clone, Copy)]
+struct Shelf {
+    records: &'static str,
+    order: &'static str,
+}
+
+const SESSIONS: Shelf = Shelf { records: "record/", order: "records" };
+const CHAINS: Shelf = Shelf { records: "chain/", order: "chains" };
+
 /// Into so many steps what etcd keeps is divided.
 const STEPS: usize = 12;
 /// At the start, to find etcd at all.
@@ -86,6 +98,7 @@ pub struct Shard {
     /// The post's value while this switch serves.
     own: Arc<str>,
     lease: Duration,
+    shelf: Shelf,
     commits: Commits,
     latest: Arc<Mutex<Latest>>,
 }
@@ -140,6 +153,7 @@ impl Shard {
             prefix: prefix.into(),
             own: format!("{:016x} {listen}", holder_at(number, listen)).into(),
             lease: sharing.serving_lease,
+            shelf: SESSIONS,
             commits: Commits::default(),
             latest: Arc::new(Mutex::new(Latest { revision: 0, process: format!("{process:016x}"), commits: 0 })),
         })
@@ -272,7 +286,7 @@ impl Shard {
         // First: a commit that comes late, while the rest is read, makes the next one fail, and all is read again.
         let (order, _) = self.order_now().await?;
         self.latest().revision = order;
-        let mut page = Keys { limit: PAGE, ..Keys::beginning_with(&self.key("record/")) };
+        let mut page = Keys { limit: PAGE, ..Keys::beginning_with(&self.key(self.shelf.records)) };
         let mut records = Vec::new();
         loop {
             let found = self.etcd.range(&page).await?;
@@ -297,8 +311,10 @@ impl Shard {
                 latest.commits += 1;
                 (latest.revision, format!("{} {}", latest.process, latest.commits))
             };
-            let put = |(key, value): &Record| Put::new(&self.key(&format!("record/{key:08x}")), value.clone());
-            let puts: Vec<Put> = some.iter().map(put).chain([Put::new(&self.key(ORDER), own.clone())]).collect();
+            let put =
+                |(key, value): &Record| Put::new(&self.key(&format!("{}{key:08x}", self.shelf.records)), value.clone());
+            let puts: Vec<Put> =
+                some.iter().map(put).chain([Put::new(&self.key(self.shelf.order), own.clone())]).collect();
             let revision = self.write_after(revision, &own, puts).await?;
             self.latest().revision = revision;
         }
@@ -308,7 +324,7 @@ impl Shard {
     /// Writes if nothing was written after `revision`, but by commits of this process that were given up. The revision
     /// now.
     async fn write_after(&self, mut revision: u64, own: &str, puts: Vec<Put>) -> Result<u64, Error> {
-        let order = self.key(ORDER);
+        let order = self.key(self.shelf.order);
         loop {
             let conditions = vec![self.is_own(), at_revision(&order, revision)];
             if let Outcome::Done(revision) = self.etcd.write_if(conditions, puts.clone(), None).await? {
@@ -329,7 +345,7 @@ impl Shard {
 
     /// The latest commit: its revision, and which it was.
     async fn order_now(&self) -> Result<(u64, String), Error> {
-        let found = self.etcd.range(&Keys::one(&self.key(ORDER))).await?;
+        let found = self.etcd.range(&Keys::one(&self.key(self.shelf.order))).await?;
         let entry = found.kvs.into_iter().next().unwrap_or_default();
         Ok((entry.mod_revision, String::from_utf8_lossy(&entry.value).into_owned()))
     }
@@ -485,6 +501,7 @@ mod tests {
             etcd: vec![server.url.clone()],
             shard: "main".into(),
             serving_lease: Duration::from_secs(5),
+            chain_length: 3,
             history: Duration::ZERO,
             ca: None,
             certificate: None,
@@ -512,7 +529,7 @@ mod tests {
         assert_eq!(records(&mut first), []);
         // Given up while a member of etcd was paused, and made again at another one.
         let late = {
-            let conditions = vec![first.is_own(), at_revision(&first.key(ORDER), first.latest().revision)];
+            let conditions = vec![first.is_own(), at_revision(&first.key(SESSIONS.order), first.latest().revision)];
             (conditions, vec![Put::new(&first.key("record/00000000"), [1])])
         };
         first.commit(&[(0, vec![1])]).unwrap();
@@ -538,7 +555,7 @@ mod tests {
         records(&mut shard);
         shard.commit(&[(0, vec![1])]).unwrap();
         // As if the answer to the next one had not come.
-        let (etcd, order) = (shard.etcd.clone(), shard.key(ORDER));
+        let (etcd, order) = (shard.etcd.clone(), shard.key(SESSIONS.order));
         let process = shard.latest().process.clone();
         shard.latest().commits += 1;
         let value = format!("{process} 2").into_bytes();

@@ -55,6 +55,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Range {
+    pub header: Revision,
     pub kvs: Vec<Entry>,
     pub more: bool,
 }
@@ -68,6 +69,9 @@ pub struct Keys {
     pub range_end: Vec<u8>,
     /// 0: all of them.
     pub limit: u32,
+    /// Only those that were written at this revision or later.
+    #[serde(with = "number")]
+    pub min_mod_revision: u64,
 }
 
 impl Keys {
@@ -81,7 +85,7 @@ impl Keys {
         if let Some(last) = range_end.last_mut() {
             *last += 1;
         }
-        Keys { key: prefix.into(), range_end, limit: 0 }
+        Keys { key: prefix.into(), range_end, ..Keys::default() }
     }
 }
 
@@ -160,11 +164,12 @@ struct Done {
     responses: Vec<Seen>,
 }
 
-#[derive(Default, Deserialize)]
+/// How many changes etcd had seen.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Revision {
+pub struct Revision {
     #[serde(with = "number")]
-    revision: u64,
+    pub revision: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -367,7 +372,7 @@ mod tests {
         let expected = serde_json::json!({
             "compare": [{ "target": "MOD", "key": "YQ==", "mod_revision": "7" }],
             "success": [{ "request_put": { "key": "YQ==", "value": "Yg==" } }],
-            "failure": [{ "request_range": { "key": "YQ==", "range_end": "", "limit": 0 } }],
+            "failure": [{ "request_range": { "key": "YQ==", "range_end": "", "limit": 0, "min_mod_revision": "0" } }],
         });
         assert_eq!(serde_json::to_value(&transaction).unwrap(), expected);
         let answer = r#"{"header":{"cluster_id":"1","revision":"9"},"responses":[{"response_range":

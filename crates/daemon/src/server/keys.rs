@@ -1,16 +1,19 @@
 //! The chain service at this daemon: makes keys, and tells clients where groups are. On the controller's thread.
 //!
-//! A switch is alone in its chains: head and tail of all of its groups, under the epoch that it serves under. What its
-//! keys have lies in its memory, and is gone with it.
+//! A switch that is alone is head and tail of all of its groups, under the epoch that it serves under. One of several has
+//! the places that the controller of chains gives it (`chains.rs`).
 
-use crate::answers::{KeyLine, Keys as KeyList};
+use super::chains::{Chains, Joining};
+use super::clock;
+use crate::answers::{Chains as ChainsAnswer, KeyLine, Keys as KeyList};
 use crate::config::Config;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{GroupRoute, Groups, Member, Place};
+use wayside_protocol::{Handle, Time};
 use wayside_switch::Switch;
-use wayside_wire::{Header, service};
+use wayside_wire::{Header, kind, service};
 
 /// Keys in an answer: it is one line.
 const MOST_LISTED: usize = 10_000;
@@ -23,19 +26,36 @@ pub struct Keys {
     listen: SocketAddrV4,
     /// Under which its groups have a place; 0: under none yet.
     epoch: u32,
+    /// Unless the switch is alone.
+    pub chains: Option<Chains>,
 }
 
 impl Keys {
-    /// Of the namespaces that have room for keys.
-    pub fn new(switch: Arc<Switch>, config: &Config, numbers: &[u16], listen: SocketAddrV4) -> Keys {
+    /// Of the namespaces that have room for keys. `joining`: unless the switch is alone.
+    pub fn new(
+        switch: Arc<Switch>,
+        config: &Config,
+        numbers: &[u16],
+        listen: SocketAddrV4,
+        joining: Option<Joining>,
+    ) -> Keys {
         let groups = groups_of(config, numbers);
-        let member = Member::new(Arc::clone(&switch), 0, groups.clone());
-        Keys { switch, member, groups, listen, epoch: 0 }
+        let (member, chains) = match joining {
+            None => {
+                switch.serve_places_without_end();
+                (Member::new(Arc::clone(&switch), 0, groups.clone()), None)
+            }
+            Some(joining) => {
+                let (chains, member) = Chains::begin(joining, &switch, &groups);
+                (member, Some(chains))
+            }
+        };
+        Keys { switch, member, groups, listen, epoch: 0, chains }
     }
 
     /// The switch serves under this epoch.
     pub fn serve_under(&mut self, epoch: u32) {
-        if self.epoch == epoch {
+        if self.epoch == epoch || self.chains.is_some() {
             return;
         }
         self.epoch = epoch;
@@ -48,12 +68,39 @@ impl Keys {
     }
 
     /// Takes a packet, if it is of the chain service. False: it is another's.
-    pub fn on_packet(&mut self, from: SocketAddrV4, packet: &[u8]) -> bool {
-        let is_mine = Header::read(packet).is_ok_and(|header| header.service == service::CHAIN);
-        if is_mine {
-            self.member.on_packet(from.port(), packet);
+    pub fn on_packet(&mut self, now: Time, from: SocketAddrV4, packet: &[u8]) -> bool {
+        let Some(header) = Header::read(packet).ok().filter(|header| header.service == service::CHAIN) else {
+            return false;
+        };
+        let is_fellows = (kind::chain::PLACE..=kind::chain::COPY).contains(&header.kind);
+        match &mut self.chains {
+            Some(chains) if is_fellows => {
+                if chains.on_packet(now, packet) {
+                    self.member.on_fellow(now, packet);
+                }
+            }
+            _ => self.member.on_packet(from.port(), packet),
         }
-        is_mine
+        true
+    }
+
+    /// What has changed at the other switches of the shard.
+    pub fn on_changes(&mut self, now: Time, changes: super::etcd::fabric::Changes) {
+        if let Some(chains) = &mut self.chains {
+            chains.on_changes(now, changes, &mut self.member);
+        }
+    }
+
+    /// A session's keys have been changed here.
+    pub fn note_rotation(&self, handle: Handle, incarnation: u64, epoch: u32) {
+        if let Some(chains) = &self.chains {
+            chains.note_rotation(handle, incarnation, epoch);
+        }
+    }
+
+    /// Chains and switches, if this switch is of several and has the post. `namespace_of`: a namespace's name by number.
+    pub fn view(&self, namespace_of: impl Fn(u16) -> String) -> Option<ChainsAnswer> {
+        self.chains.as_ref()?.view(clock::now(), &self.groups, namespace_of)
     }
 
     /// Keys whose names begin so, by name.
@@ -70,18 +117,34 @@ impl Keys {
         KeyList { keys: found.into_iter().filter_map(line).collect(), more }
     }
 
-    /// Sends what there is to say.
-    pub fn settle(&mut self, socket: &UdpSocket) {
-        while let Some(mut sent) = self.member.transmit() {
-            // Who has no key or address is gone.
-            let Some(to) = self.switch.address(sent.to, sent.port) else { continue };
-            if !self.switch.seal(sent.to, &mut sent.packet) {
-                continue;
+    /// When [`Keys::settle`] is wanted.
+    pub fn next_timer(&self) -> Time {
+        self.chains.as_ref().map_or(Time::NEVER, |chains| chains.next_timer(&self.member))
+    }
+
+    /// Does what is due, and sends what there is to say. `post_until`: until when this switch has the shard's post.
+    pub fn settle(&mut self, now: Time, post_until: Time, socket: &UdpSocket) {
+        if let Some(chains) = &mut self.chains {
+            chains.hold_post(now, post_until);
+            for sent in chains.settle(now, &mut self.member, &self.groups) {
+                self.send(sent, socket);
             }
-            // Lost like any packet: whoever waits for it asks again.
-            if let Err(error) = socket.send_to(&sent.packet, to) {
-                tracing::debug!(%to, %error, "a packet about keys was not sent");
-            }
+            return;
+        }
+        while let Some(sent) = self.member.transmit() {
+            self.send(sent, socket);
+        }
+    }
+
+    fn send(&self, mut sent: wayside_protocol::chain::Sent, socket: &UdpSocket) {
+        // Who has no key or address is gone.
+        let Some(to) = self.switch.address(sent.to, sent.port) else { return };
+        if !self.switch.seal(sent.to, &mut sent.packet) {
+            return;
+        }
+        // Lost like any packet: whoever waits for it asks again.
+        if let Err(error) = socket.send_to(&sent.packet, to) {
+            tracing::debug!(%to, %error, "a packet about keys was not sent");
         }
     }
 }

@@ -15,6 +15,7 @@
 mod admin;
 mod authority;
 mod batch;
+mod chains;
 mod clock;
 mod control;
 mod controller;
@@ -187,6 +188,7 @@ impl Server {
         let ledger = Ledger::new(&names, records.commits());
         let control_of = controller_config(config, &numbers)?;
         let memory = Arc::clone(&switch);
+        let mut joining = None;
         let (seat, shard) = match shard {
             None => {
                 let seat = Seat::alone(control_of, memory, records);
@@ -194,12 +196,25 @@ impl Server {
             }
             Some((shard, sharing)) => {
                 let lease = sharing.serving_lease.as_micros() as u64;
+                joining = Some(chains::Joining {
+                    number: shard.enlist()?,
+                    root: config.enrol_listen.map(|_| shard.fabric_secret(random_bytes()?)).transpose()?,
+                    shard: shard.clone(),
+                    length: sharing.chain_length,
+                    lease: sharing.serving_lease,
+                    drift_ppm: control_of.drift_ppm,
+                });
                 let serving = ServingConfig { own: shard.holder(), lease, drift_ppm: control_of.drift_ppm };
                 (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
             }
         };
-        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen);
+        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen, joining);
+        let watched = shard.clone();
         let (mut desk, inbox) = Desk::new(seat, keys, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
+        if let Some(shard) = watched {
+            let inbox = inbox.clone();
+            shard.spawn(shard.clone().watch(move |changes| inbox.changes(changes)));
+        }
         let admission = Admission::of(&state_dir);
         let mut hosts = HashSet::new();
         if door.is_some() {
@@ -362,13 +377,14 @@ fn random_number() -> Result<u64, Failure> {
     Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
+fn random_bytes() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Failure::unavailable("the system has no random numbers"))?;
+    Ok(bytes)
+}
+
 fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {
-    let (mut secret, mut root) = ([0; 8], [0; 32]);
-    let random = SystemRandom::new();
-    random
-        .fill(&mut secret)
-        .and_then(|()| random.fill(&mut root))
-        .map_err(|_| Failure::unavailable("the system has no random numbers"))?;
     let namespaces =
         config.namespaces.iter().zip(numbers).map(|(namespace, &id)| wayside_protocol::controller::Namespace {
             id,
@@ -380,8 +396,8 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
     Ok(wayside_protocol::controller::Config {
         namespaces: namespaces.collect(),
         shortest_grace: config.grace.as_micros() as u32,
-        secret: u64::from_ne_bytes(secret),
-        root: config.enrol_listen.map(|_| Secret(root)),
+        secret: random_number()?,
+        root: config.enrol_listen.map(|_| random_bytes().map(Secret)).transpose()?,
         rotation_period: config.key_lifetime.as_micros() as u64,
         first_epoch,
         first_incarnation,

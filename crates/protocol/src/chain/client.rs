@@ -392,6 +392,8 @@ impl Client {
             pending.state = State::Asked;
         }
         let to = if pending.kind == kind::chain::READ { group.tail } else { group.head };
+        // Of a chain, another switch answers a write than is asked: where that is heard, at the agent's port.
+        let port = if to == group.tail { pending.port } else { 0 };
         let (kind, operation, content): (u8, Operation, &[u8]) = match pending.state {
             State::Inserting(insert) => {
                 let operation = Operation { request: insert, length: pending.name.len() as u16, ..pending.operation() };
@@ -417,10 +419,15 @@ impl Client {
             value[..content.len()].copy_from_slice(content);
             value[content.len()..].fill(0);
         };
-        link.out.body_to(Some(to), pending.port, header, Operation::BYTES + count * limits::BLOCK_BYTES, write);
+        link.out.body_to(Some(to), port, header, Operation::BYTES + count * limits::BLOCK_BYTES, write);
     }
 
     // ---- the map ----
+
+    /// Whether a group is at this switch.
+    pub fn knows_switch(&self, address: SocketAddrV4) -> bool {
+        self.map.groups.iter().any(|group| group.head == address || group.tail == address)
+    }
 
     /// Asks for the page of this group, unless one is asked for already.
     fn ask_map(&mut self, link: &mut Link<'_>, group: u16) {

@@ -21,7 +21,8 @@
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.
-//! * A switch that has left a group joins none before it has begun anew.
+//! * A switch that has left a group joins it again only once it has said that it has forgotten it. One that had no room
+//!   joins none before it has begun anew.
 
 use super::Sent;
 use crate::controller::{Record, Store};
@@ -48,10 +49,8 @@ pub struct Fellow {
 pub struct Config {
     /// The controller's own handle among the switches.
     pub own: Handle,
-    /// Number of the first group.
-    pub base: u16,
-    /// How many there are.
-    pub groups: u16,
+    /// Numbers of the groups.
+    pub groups: Vec<u16>,
     /// Switches of a chain.
     pub length: usize,
     /// A switch's serving lease, in microseconds.
@@ -81,6 +80,36 @@ pub enum Notice {
     Lost(u16),
     /// The store failed: the same is tried again.
     StoreFailed,
+}
+
+/// A group, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupView<'a> {
+    /// Its number.
+    pub number: u16,
+    /// Of its chain.
+    pub epoch: u32,
+    /// Its switches, head first.
+    pub chain: &'a [Handle],
+    /// How far it is.
+    pub state: State,
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// For switches to come.
+    Waiting,
+    /// A chain is being made: nothing is answered.
+    Changing,
+    /// Reads and writes go on.
+    Serving,
+    /// They do, while this switch copies.
+    Copying(Handle),
+    /// Reads go on; this switch copies what was written meanwhile.
+    Joining(Handle),
+    /// Nobody has what it had.
+    Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +143,8 @@ struct Switch {
     fellow: Fellow,
     /// Its latest beginning; 0: never heard of.
     boot: u64,
-    /// It has left a group since.
-    has_left: bool,
+    /// It had no room for a group since.
+    is_full: bool,
     heard: Time,
     /// By the controller's clock: it may serve until then.
     lease_until: Time,
@@ -129,6 +158,8 @@ pub struct Controller<S> {
     groups: Vec<Group>,
     /// Of the post: nothing is said or decided from then on.
     active_until: Time,
+    /// When it got the post.
+    began: Time,
     passes: u64,
     /// Changes that the store has not taken yet.
     unsaved: BTreeMap<u32, Vec<u8>>,
@@ -145,7 +176,7 @@ impl<S: Store> Controller<S> {
     pub fn new(config: Config, fellows: &[Fellow], store: S) -> Controller<S> {
         let switch = |fellow: &Fellow| {
             let (heard, lease_until) = (Time(0), Time(0));
-            (fellow.handle, Switch { fellow: *fellow, boot: 0, has_left: false, heard, lease_until })
+            (fellow.handle, Switch { fellow: *fellow, boot: 0, is_full: false, heard, lease_until })
         };
         Controller {
             switches: fellows.iter().map(switch).collect(),
@@ -153,6 +184,7 @@ impl<S: Store> Controller<S> {
             config,
             store,
             active_until: Time(0),
+            began: Time(0),
             passes: 0,
             unsaved: BTreeMap::new(),
             out: VecDeque::new(),
@@ -169,6 +201,57 @@ impl<S: Store> Controller<S> {
         }
         self.active_until = until;
         self.on_tick(now);
+    }
+
+    /// Another one may have the post from now on.
+    pub fn leave_post(&mut self) {
+        self.active_until = Time(0);
+    }
+
+    /// Whether it has the post.
+    pub fn is_active(&self, now: Time) -> bool {
+        now < self.active_until
+    }
+
+    /// The groups as they are, by number.
+    pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
+        self.groups.iter().map(|group| GroupView {
+            number: group.number,
+            epoch: group.epoch,
+            chain: &group.chain,
+            state: match group.stage {
+                _ if group.epoch == 0 => State::Waiting,
+                Stage::Fence | Stage::Fill | Stage::Crown => State::Changing,
+                Stage::Active => State::Serving,
+                Stage::Load => State::Copying(group.joiner),
+                Stage::Quiet | Stage::Rest => State::Joining(group.joiner),
+                Stage::Lost => State::Lost,
+            },
+        })
+    }
+
+    /// The switches, and whether each was heard of lately.
+    pub fn switches(&self, now: Time) -> impl Iterator<Item = (Fellow, bool)> {
+        self.switches.values().map(move |switch| (switch.fellow, self.is_up(now, switch.fellow.handle)))
+    }
+
+    /// Lets a group whose last switch has lost its memory begin anew, empty. False: it is not lost.
+    pub fn begin_lost(&mut self, now: Time, number: u16) -> bool {
+        let length = self.config.length;
+        let mut wanted = self.wanted(now, number);
+        wanted.truncate(length);
+        let lost = |group: &Group| group.number == number && group.stage == Stage::Lost;
+        let Some(index) = self.groups.iter().position(lost).filter(|_| !wanted.is_empty()) else { return false };
+        self.configure(index, wanted, &[]);
+        self.on_tick(now);
+        true
+    }
+
+    /// A switch that has come, or is elsewhere, or has another share.
+    pub fn set_fellow(&mut self, now: Time, fellow: Fellow) {
+        let lease_until = now + self.longest_lease();
+        let switch = self.switches.entry(fellow.handle);
+        switch.or_insert(Switch { fellow, boot: 0, is_full: false, heard: now, lease_until }).fellow = fellow;
     }
 
     /// A switch's share is another one from now on: 0, and all groups leave it.
@@ -221,11 +304,12 @@ impl<S: Store> Controller<S> {
         let Ok(records) = self.store.load() else { return false };
         self.unsaved.clear();
         self.groups.clear();
+        self.began = now;
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
-            (switch.boot, switch.has_left, switch.heard, switch.lease_until) = (0, false, now, now + longest);
+            (switch.boot, switch.is_full, switch.heard, switch.lease_until) = (0, false, now, now + longest);
         }
-        for number in self.config.base..=self.config.base.saturating_add(self.config.groups - 1) {
+        for &number in &self.config.groups {
             self.groups.push(Group {
                 number,
                 epoch: 0,
@@ -238,8 +322,8 @@ impl<S: Store> Controller<S> {
                 say_at: now,
             });
         }
-        for (key, value) in &records {
-            self.read(*key, value);
+        if !records.iter().all(|(key, value)| self.read(*key, value)) {
+            return false;
         }
         for index in 0..self.groups.len() {
             if self.groups[index].epoch > 0 {
@@ -250,22 +334,25 @@ impl<S: Store> Controller<S> {
         true
     }
 
-    fn read(&mut self, key: u32, value: &[u8]) {
+    /// False: it tells of a switch that is not known yet.
+    fn read(&mut self, key: u32, value: &[u8]) -> bool {
         if key >= SWITCHES {
-            if let (Some(switch), [left, boot @ ..]) = (self.switches.get_mut(&(key as u16)), value) {
-                switch.has_left = *left != 0;
+            let Some(switch) = self.switches.get_mut(&(key as u16)) else { return false };
+            if let [left, boot @ ..] = value {
+                switch.is_full = *left != 0;
                 switch.boot = boot.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
             }
-            return;
+            return true;
         }
-        let Some(group) = self.groups.iter_mut().find(|group| u32::from(group.number) == key) else { return };
+        let Some(group) = self.groups.iter_mut().find(|group| u32::from(group.number) == key) else { return true };
         let number = |bytes: &[u8]| bytes.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
-        let Some((epoch, rest)) = value.split_at_checked(4) else { return };
-        let Some((&length, handles)) = rest.split_first() else { return };
+        let Some((epoch, rest)) = value.split_at_checked(4) else { return true };
+        let Some((&length, handles)) = rest.split_first() else { return true };
         let handles: Vec<Handle> = handles.chunks(2).map(|bytes| number(bytes) as Handle).collect();
         let (chain, owing) = handles.split_at(usize::from(length).min(handles.len()));
         group.epoch = number(epoch);
         (group.chain, group.owing) = (chain.to_vec(), owing.iter().copied().collect());
+        group.chain.iter().chain(&group.owing).all(|handle| self.switches.contains_key(handle))
     }
 
     fn write_group(&mut self, index: usize) {
@@ -278,7 +365,7 @@ impl<S: Store> Controller<S> {
 
     fn write_switch(&mut self, handle: Handle) {
         let Some(switch) = self.switches.get(&handle) else { return };
-        let mut value = vec![u8::from(switch.has_left)];
+        let mut value = vec![u8::from(switch.is_full)];
         value.extend(switch.boot.to_be_bytes());
         self.unsaved.insert(SWITCHES + u32::from(handle), value);
     }
@@ -324,7 +411,7 @@ impl<S: Store> Controller<S> {
         let wanted = self.wanted(now, group.number);
         let is_fit = |handle: &&Handle| {
             group.chain.contains(*handle)
-                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| !s.has_left))
+                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| !s.is_full))
                 || self.is_broken(Mutant::KeepOldMemory)
         };
         let best = wanted.iter().filter(is_fit).take(self.config.length);
@@ -352,7 +439,7 @@ impl<S: Store> Controller<S> {
         }
         if asked.boot > switch.boot {
             let is_known = switch.boot != 0;
-            (switch.boot, switch.has_left) = (asked.boot, false);
+            (switch.boot, switch.is_full) = (asked.boot, false);
             self.write_switch(handle);
             if is_known {
                 self.has_begun_anew(now, handle);
@@ -366,7 +453,7 @@ impl<S: Store> Controller<S> {
         let Some(switch) = self.switches.get_mut(&handle) else { return };
         let mut answer = Renewal { boot: asked.boot, sent_us: asked.sent_us, ..Renewal::default() };
         let keeps = cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepOldMemory);
-        if switch.has_left && !is_in && !owes && !keeps {
+        if switch.is_full && !is_in && !owes && !keeps {
             answer.refused = 1;
         } else if !owes || keeps {
             answer.lease_us = self.config.lease as u32;
@@ -386,6 +473,8 @@ impl<S: Store> Controller<S> {
         }
         for index in 0..self.groups.len() {
             let group = &mut self.groups[index];
+            // It has forgotten where the group is, too.
+            group.placed.remove(&handle);
             if group.owing.remove(&handle) {
                 self.write_group(index);
             }
@@ -421,12 +510,6 @@ impl<S: Store> Controller<S> {
         group.stage = Stage::Fence;
         group.say_at = Time(0);
         self.write_group(index);
-        for handle in leave {
-            if let Some(switch) = self.switches.get_mut(handle) {
-                switch.has_left = true;
-            }
-            self.write_switch(*handle);
-        }
     }
 
     /// The joiner does not come after all.
@@ -500,11 +583,13 @@ impl<S: Store> Controller<S> {
         }
     }
 
-    /// A group's first chain: once as many switches are there as it should have.
+    /// A group's first chain: once as many switches are there as it should have, or those that there are have waited for
+    /// long enough.
     fn begin_group(&mut self, now: Time, index: usize) {
         let mut wanted = self.wanted(now, self.groups[index].number);
         let known = self.switches.values().filter(|switch| switch.fellow.weight > 0).count();
-        if wanted.len() >= self.config.length.min(known) && !wanted.is_empty() {
+        let waits = wanted.len() < self.config.length.min(known) && now.since(self.began) < 3 * self.config.patience;
+        if !waits && !wanted.is_empty() {
             wanted.truncate(self.config.length);
             self.configure(index, wanted, &[]);
         }
@@ -589,7 +674,7 @@ impl<S: Store> Controller<S> {
         if refused {
             // It is tried again when it has begun anew.
             if let Some(switch) = self.switches.get_mut(&joiner) {
-                switch.has_left = true;
+                switch.is_full = true;
             }
             self.write_switch(joiner);
             return self.abandon(index);

@@ -2,7 +2,7 @@
 //! and to its fellows.
 //!
 //! Invariants
-//! * A place of an epoch at or below the one that a group has here changes nothing.
+//! * A place of an epoch at or below the one that a group has here, or is copied in, changes nothing.
 //! * Whoever leaves a group forgets its keys before he says so.
 //! * The lease runs from when it was asked for, by the clock of who asked.
 //! * A joiner says that it has all of a group only once its source has said that nothing comes after: every key with
@@ -155,7 +155,16 @@ impl<M: ItemMemory> Member<M> {
         }
         let namespace = groups.namespace;
         let Ok(role) = Role::try_from(told.role) else { return };
+        let address = |address: u32, port| SocketAddrV4::new(address.into(), port);
+        let route = GroupRoute {
+            epoch: told.epoch,
+            head: address(told.head_address, told.head_port),
+            tail: address(told.tail_address, told.tail_port),
+        };
+        self.learn_route(told.group, route);
         if role == Role::Joiner {
+            // That it had no part in this epoch yet may come late: what it copies is not to be forgotten then.
+            self.follower.epochs.insert(told.group, told.epoch);
             return self.join(now, controller, told);
         }
         if told.epoch > known {
@@ -171,13 +180,6 @@ impl<M: ItemMemory> Member<M> {
             if role == Role::None {
                 self.forget(told.group);
             }
-            let address = |address: u32, port| SocketAddrV4::new(address.into(), port);
-            let route = GroupRoute {
-                epoch: told.epoch,
-                head: address(told.head_address, told.head_port),
-                tail: address(told.tail_address, told.tail_port),
-            };
-            self.learn_route(told.group, route);
         }
         self.say(controller, kind::chain::PLACED, told.epoch, 0, |packet| told.write(packet, BODY));
     }

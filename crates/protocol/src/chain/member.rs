@@ -94,6 +94,11 @@ impl<M: ItemMemory> Member<M> {
         self.routes.insert(group, route);
     }
 
+    /// These may be the active controller from now on.
+    pub fn follow(&mut self, controllers: Vec<Handle>) {
+        self.follower.config.controllers = controllers;
+    }
+
     /// Tells clients from now on where a group is in which this switch has no part.
     pub fn learn_route(&mut self, group: u16, route: GroupRoute) {
         self.routes.insert(group, route);

@@ -18,6 +18,20 @@ use wayside_wire::{Condition as ConditionKind, limits};
 /// Bits of a word that a check does not have: a switch keeps the group's number there.
 const CHECK_UNUSED: u32 = 17;
 
+/// Namespace of the switches' own handles, which no client has: `WS_FELLOWS`.
+pub const FELLOWS: u16 = u16::MAX;
+
+/// Switches that may know each other.
+pub const MOST_SWITCHES: u16 = 64;
+
+/// Sessions have handles up to this one; the rest are the switches'.
+pub const LAST_SESSION: Handle = Handle::MAX - MOST_SWITCHES;
+
+/// The handle of a switch by its number, which is below [`MOST_SWITCHES`].
+pub const fn switch_handle(number: u16) -> Handle {
+    LAST_SESSION + 1 + number
+}
+
 /// 128 bits of the hash of a namespace and a name, and some more to be sure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {

@@ -21,6 +21,7 @@ mod pages;
 mod patrol;
 mod rebuild;
 mod recovery;
+mod roster;
 mod seat;
 mod serving;
 mod sessions;
@@ -42,6 +43,7 @@ use wayside_wire::{
 };
 
 pub use config::{Config, ConfigError, Namespace};
+pub use roster::Roster;
 pub use seat::Seat;
 pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 pub use sessions::{Ending, SessionView};

@@ -70,6 +70,15 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         self.shared.as_ref().and_then(|shared| shared.serving.post())
     }
 
+    /// Until when this switch serves by what it knows now; long ago if it does not, and never over if it is alone.
+    pub fn serves_until(&self) -> Time {
+        match (&self.shared, &self.controller) {
+            (None, _) => Time::NEVER,
+            (Some(shared), Some(_)) => shared.serving.until(),
+            (Some(_), None) => Time(0),
+        }
+    }
+
     /// Does what is due.
     pub fn on_tick(&mut self, now: Time) {
         if self.shared.as_ref().and_then(|shared| shared.begins).is_some_and(|at| now >= at) {

@@ -119,7 +119,12 @@ impl Serving {
 
     /// Whether this switch may serve at this time.
     pub fn runs(&self, now: Time) -> bool {
-        now < self.until
+        now < self.until()
+    }
+
+    /// When the lease is over, by this switch's clock; long ago without the post.
+    pub fn until(&self) -> Time {
+        self.until
     }
 
     /// The post as last seen.

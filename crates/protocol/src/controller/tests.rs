@@ -29,6 +29,13 @@ pub(super) struct Memory {
     keys: RefCell<BTreeMap<Handle, Held>>,
 }
 
+impl Memory {
+    /// The keys that packets to a handle are signed with.
+    pub(super) fn keys_of(&self, handle: Handle) -> Option<Keys> {
+        self.keys.borrow().get(&handle).map(|held| held.keys)
+    }
+}
+
 /// The keys that packets to a handle are signed with.
 #[derive(Clone, Copy, Debug)]
 struct Held {

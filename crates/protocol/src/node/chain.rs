@@ -3,6 +3,7 @@
 use super::{Event, Node};
 use crate::chain::{Answer, Ask, Link};
 use crate::{AcquireError, RequestId, Time};
+use core::net::SocketAddrV4;
 use wayside_wire::{Header, service};
 
 impl Node {
@@ -29,6 +30,11 @@ impl Node {
     /// Gives up. Whether a write has its effect is not known.
     pub fn cancel_key(&mut self, now: Time, request: RequestId) {
         self.at_chain(now, |chain, link| chain.cancel(link, request));
+    }
+
+    /// Whether keys are at this switch, as the session's has told.
+    pub fn knows_switch(&self, address: SocketAddrV4) -> bool {
+        self.chain.knows_switch(address)
     }
 
     pub(super) fn on_chain(&mut self, now: Time, header: &Header, packet: &[u8]) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice};
 use wayside_protocol::chain::memory::ItemMemory;
-use wayside_protocol::chain::{Following, Order};
+use wayside_protocol::chain::{FELLOWS, Following, Order};
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
@@ -116,8 +116,7 @@ impl World {
         let Some(keeping) = self.setup.keeping.clone() else { return };
         let config = Config {
             own: self.handle_of_controller(index),
-            base: self.setup.base,
-            groups: self.setup.groups,
+            groups: (self.setup.base..=u16::MAX).take(self.setup.groups.into()).collect(),
             length: self.setup.length,
             lease: keeping.lease,
             drift_ppm: self.setup.mix.drift_ppm,
@@ -156,7 +155,7 @@ impl World {
             let switch = &self.seats[seat].switch;
             switch.set_keys(handle, self.setup.authenticated.then_some(&keys));
             let address = Host::socket(self.party(self.setup.switches) + index, 0);
-            switch.set_node(handle, &NodeEntry { address, namespace: 0, incarnation: 1 });
+            switch.set_node(handle, &NodeEntry { address, namespace: FELLOWS, incarnation: 1 });
         }
     }
 

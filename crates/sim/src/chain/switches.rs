@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wayside_protocol::chain::memory::ItemMemory;
-use wayside_protocol::chain::{GroupRoute, Groups, Key, Member, Place, Version};
+use wayside_protocol::chain::{FELLOWS, GroupRoute, Groups, Key, Member, Place, Version};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
@@ -137,7 +137,7 @@ impl World {
             let switch = &self.seats[seat].switch;
             switch.set_keys(handle, self.setup.authenticated.then_some(&keys));
             let address = Host::socket(self.party(other), 0);
-            switch.set_node(handle, &NodeEntry { address, namespace: 0, incarnation: 1 });
+            switch.set_node(handle, &NodeEntry { address, namespace: FELLOWS, incarnation: 1 });
         }
     }
 

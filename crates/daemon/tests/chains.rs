@@ -1,0 +1,169 @@
+//! Values on chains of several switches, with a real etcd: they outlive each of them (docs/chain.md).
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+use support::etcd::Etcd;
+use support::{Daemon, Ended, end, eventually, signal_process, wayside};
+use wayside_client::{Error, Session, Store};
+
+/// Switches of one shard.
+struct Switches {
+    all: Vec<Daemon>,
+    /// Last, so that it outlives them.
+    _etcd: Etcd,
+}
+
+impl Switches {
+    fn or_skip(count: usize, length: usize) -> Option<Switches> {
+        let etcd = Etcd::or_skip("chains of several switches")?;
+        let told = length.to_string();
+        let flags = ["--etcd", &etcd.url, "--chain-length", &told];
+        let all = (0..count).map(|_| Daemon::start(&flags)).collect();
+        let switches = Switches { all, _etcd: etcd };
+        switches.settle("all groups have their chains", |group| group["chain"].as_array().unwrap().len() == length);
+        Some(switches)
+    }
+
+    fn endpoints(&self) -> String {
+        self.all.iter().map(|daemon| daemon.address.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = wayside(arguments);
+        command.env("WAYSIDE_ENDPOINTS", self.endpoints());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        end(self.command(arguments))
+    }
+
+    /// `wayside chain status`; null while nobody knows.
+    fn chains(&self) -> serde_json::Value {
+        serde_json::from_str(&self.run(&["chain", "status", "-o", "json"]).stdout).unwrap_or_default()
+    }
+
+    fn settle(&self, what: &str, is_settled: impl Fn(&serde_json::Value) -> bool) {
+        eventually(what, || {
+            let chains = self.chains();
+            let mut groups = chains["groups"].as_array().into_iter().flatten();
+            chains["groups"].is_array() && groups.all(|group| group["state"] == "serving" && is_settled(group))
+        });
+    }
+
+    fn session(&self) -> Session {
+        Session::builder().endpoint(self.endpoints()).connect().expect("one of them serves")
+    }
+
+    fn at(&self, address: &str) -> usize {
+        self.all.iter().position(|daemon| daemon.address.to_string() == address).expect("one of them")
+    }
+}
+
+/// A key in each of many groups, and what it has.
+fn names() -> impl Iterator<Item = String> {
+    (0..40).map(|number| format!("config/{number}"))
+}
+
+fn write_all(store: &Store<'_>, value: &str) {
+    for name in names() {
+        // One that is under way when a chain changes may have been written, or not.
+        while let Err(error) = store.put(&name, format!("{value} {name}")) {
+            assert_eq!(error, Error::Unsure);
+        }
+    }
+}
+
+fn check_all(store: &Store<'_>, value: &str) {
+    for name in names() {
+        let entry = store.get(&name).unwrap().unwrap_or_else(|| panic!("{name} has no value"));
+        assert_eq!(entry.value.bytes(), format!("{value} {name}").as_bytes());
+    }
+}
+
+#[test]
+fn values_outlive_every_switch_of_three_one_after_the_other() {
+    let Some(mut switches) = Switches::or_skip(3, 3) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "first");
+    check_all(&store, "first");
+    let listed = switches.run(&["kv", "ls", "config/", "-o", "json"]).stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed["keys"].as_array().unwrap().len(), names().count());
+
+    for index in 0..3 {
+        let dead = switches.all[index].address.to_string();
+        switches.all[index].kill();
+        check_all(&store, if index == 0 { "first" } else { "again" });
+        write_all(&store, "again");
+        check_all(&store, "again");
+        switches.all[index].restart();
+        switches.settle("the one that was killed has joined again", |group| {
+            let chain = group["chain"].as_array().unwrap();
+            chain.len() == 3 && chain.iter().any(|switch| *switch == dead)
+        });
+        check_all(&store, "again");
+    }
+}
+
+#[test]
+fn a_switch_that_is_stopped_answers_nobody_afterwards() {
+    let Some(switches) = Switches::or_skip(2, 2) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "before");
+    // Tail of some groups, head of others.
+    let tail = switches.chains()["groups"][0]["chain"][1].as_str().expect("it has two").to_owned();
+    let stopped = &switches.all[switches.at(&tail)];
+    signal_process(stopped.pid(), libc::SIGSTOP);
+    write_all(&store, "after");
+    signal_process(stopped.pid(), libc::SIGCONT);
+    check_all(&store, "after");
+    switches.settle("it is back", |group| group["chain"].as_array().unwrap().len() == 2);
+    check_all(&store, "after");
+}
+
+#[test]
+fn a_switch_is_emptied_before_it_is_taken_away() {
+    let Some(mut switches) = Switches::or_skip(2, 1) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "kept");
+    let leaver = switches.all[1].address.to_string();
+    let removed = switches.run(&["chain", "remove", &leaver]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    switches.settle("it has no groups", |group| {
+        let chain = group["chain"].as_array().unwrap();
+        chain.len() == 1 && chain[0] != leaver
+    });
+    check_all(&store, "kept");
+    assert_eq!(switches.all[1].interrupt().code(), Some(0));
+    check_all(&store, "kept");
+    assert!(switches.run(&["chain", "add", "127.0.0.1:9"]).stderr.contains("has no switch at 127.0.0.1:9"));
+    let status = switches.run(&["chain", "status"]).stdout;
+    assert!(status.contains("HEAD > ... > TAIL") && status.contains("serving"), "{status}");
+}
+
+#[test]
+fn what_no_switch_has_any_more_is_said_to_be_lost() {
+    let Some(mut switches) = Switches::or_skip(1, 1) else { return };
+    let session = switches.session();
+    write_all(&session.store(), "lost");
+    switches.all[0].kill();
+    switches.all[0].restart();
+    let lost = |switches: &Switches| switches.chains()["groups"][0]["state"] == "lost";
+    eventually("the groups are lost", || lost(&switches));
+    let refused = switches.run(&["kv", "get", "config/0", "--wait", "300ms"]);
+    assert_eq!(refused.code, Some(75), "{refused:?}");
+    let recovered = switches.run(&["chain", "recover"]);
+    assert!(recovered.stdout.contains("begin anew, empty"), "{recovered:?}");
+    switches.settle("they serve", |_| true);
+    assert_eq!(switches.run(&["kv", "get", "config/0"]).code, Some(1), "it has no value");
+    assert_eq!(switches.run(&["kv", "put", "config/0", "new"]).code, Some(0));
+}

@@ -1,0 +1,157 @@
+//! The sessions at a switch that has not the post: clients ask it for keys, and it must know them. It takes them from the
+//! records of whoever has the post, some time after that one.
+//!
+//! Invariants
+//! * A session that is over in the records is over here once the record is here; nobody begins or ends one here.
+//! * Keys are those of the epoch and rotation that the records told last. Until the next ones are here, packets that are
+//!   signed with them are dropped, and sent again.
+
+use super::store::{COUNTERS_KEY, Counters, SessionRecord, Stage};
+use super::{Record, SwitchMemory};
+use crate::Handle;
+use crate::memory::NodeWord;
+use crate::seal::Period;
+use alloc::collections::BTreeMap;
+use wayside_wire::NodeState;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct Roster {
+    /// Boot epoch of who has the post.
+    epoch: u32,
+    /// Those that live, by handle.
+    living: BTreeMap<Handle, Known>,
+    /// As last told, with the period that they are of.
+    rotations: BTreeMap<Handle, Period>,
+}
+
+struct Known {
+    record: SessionRecord,
+    /// Of the keys that it has here.
+    period: Option<Period>,
+}
+
+impl Roster {
+    /// A record as it is now. False: it is none.
+    pub fn take<M: SwitchMemory>(&mut self, memory: &M, (key, bytes): &Record) -> bool {
+        if *key == COUNTERS_KEY {
+            let Some(counters) = Counters::decode(bytes) else { return false };
+            if counters.epoch != self.epoch {
+                self.epoch = counters.epoch;
+                let handles: alloc::vec::Vec<Handle> = self.living.keys().copied().collect();
+                handles.into_iter().for_each(|handle| self.give_keys(memory, handle));
+            }
+            return true;
+        }
+        let (Ok(handle), Some(record)) = (Handle::try_from(*key), SessionRecord::decode(bytes)) else { return false };
+        if record.stage == Stage::Live {
+            let before = self.living.insert(handle, Known { record, period: None });
+            self.give_keys(memory, handle);
+            let same = |known: Known| known.record.incarnation == record.incarnation;
+            if !before.is_some_and(same) || memory.node_word(handle).state != NodeState::Live {
+                memory.set_node(handle, &record.entry());
+            }
+        } else {
+            self.living.remove(&handle);
+            let word = memory.node_word(handle);
+            // Nobody else writes it here: the node's heartbeats go to whoever has the post.
+            memory.cas_node_word(handle, word, NodeWord { state: NodeState::Expired, ..word });
+        }
+        true
+    }
+
+    /// A session has come to this rotation of its keys.
+    pub fn rotate<M: SwitchMemory>(&mut self, memory: &M, handle: Handle, period: Period) {
+        self.rotations.insert(handle, period);
+        if self.living.contains_key(&handle) {
+            self.give_keys(memory, handle);
+        }
+    }
+
+    fn give_keys<M: SwitchMemory>(&mut self, memory: &M, handle: Handle) {
+        let Some(known) = self.living.get_mut(&handle) else { return };
+        let first = Period { incarnation: known.record.incarnation, epoch: self.epoch, rotation: 0 };
+        let is_its = |period: &&Period| Period { rotation: 0, ..**period } == first;
+        let period = self.rotations.get(&handle).filter(is_its).copied().unwrap_or(first);
+        let Some(secret) = known.record.secret else {
+            known.period = None;
+            return memory.set_keys(handle, None);
+        };
+        if known.period == Some(period) {
+            return;
+        }
+        if known.period.is_none_or(|before| Period { rotation: 0, ..before } != first) {
+            memory.set_keys(handle, Some(&secret.keys(first)));
+        }
+        for rotation in memory.rotation(handle) + 1..=period.rotation {
+            memory.rotate(handle, &secret.keys(Period { rotation, ..period }));
+        }
+        known.period = Some(period);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Memory;
+    use super::*;
+    use crate::seal::Secret;
+    use alloc::rc::Rc;
+    use wayside_wire::limits;
+
+    const SECRET: Secret = Secret([9; 32]);
+
+    fn record(incarnation: u64, stage: Stage) -> Record {
+        let address = "10.0.0.1:7000".parse().unwrap();
+        let host = [0; limits::MAX_HOST_BYTES];
+        let times = (1_000_000, 100_000);
+        SessionRecord {
+            incarnation,
+            nonce: 1,
+            lifeline: 2,
+            address,
+            namespace: 1,
+            lease: times.0,
+            grace: times.1,
+            pid: 3,
+            host,
+            stage,
+            secret: Some(SECRET),
+            admission: 0,
+        }
+        .encode(2)
+    }
+
+    fn keys(incarnation: u64, epoch: u32, rotation: u32) -> Option<crate::seal::Keys> {
+        Some(SECRET.keys(Period { incarnation, epoch, rotation }))
+    }
+
+    #[test]
+    fn sessions_live_here_as_long_as_in_the_records_and_with_the_same_keys() {
+        let memory = Rc::new(Memory::default());
+        let mut roster = Roster::default();
+        let counters = |epoch| Counters { epoch, ..Counters::default() }.encode();
+        assert!(roster.take(&memory, &counters(5)));
+        assert!(!roster.take(&memory, &(2, alloc::vec![99])), "no record");
+        assert!(roster.take(&memory, &record(7, Stage::Live)));
+        assert_eq!(memory.node_word(2).state, NodeState::Live);
+        assert_eq!(memory.keys_of(2), keys(7, 5, 0));
+
+        // Told before or after: a rotation is of one session in one epoch.
+        roster.rotate(&memory, 2, Period { incarnation: 7, epoch: 5, rotation: 2 });
+        assert_eq!((memory.keys_of(2), memory.rotation(2)), (keys(7, 5, 2), 2));
+        roster.take(&memory, &record(7, Stage::Live));
+        assert_eq!(memory.rotation(2), 2, "what is known changes nothing");
+        roster.rotate(&memory, 2, Period { incarnation: 6, epoch: 5, rotation: 9 });
+        roster.take(&memory, &counters(6));
+        assert_eq!((memory.keys_of(2), memory.rotation(2)), (keys(7, 6, 0), 0));
+        roster.rotate(&memory, 2, Period { incarnation: 8, epoch: 6, rotation: 1 });
+        assert_eq!(memory.keys_of(2), keys(7, 6, 0));
+
+        roster.take(&memory, &record(7, Stage::Mourned));
+        assert_eq!(memory.node_word(2).state, NodeState::Expired);
+        roster.take(&memory, &record(7, Stage::AtRest));
+        roster.take(&memory, &record(8, Stage::Live));
+        assert_eq!(memory.node_word(2).state, NodeState::Live);
+        assert_eq!((memory.keys_of(2), memory.rotation(2)), (keys(8, 6, 1), 1));
+    }
+}
