@@ -145,7 +145,8 @@ fn a_switch_is_emptied_before_it_is_taken_away() {
     check_all(&store, "kept");
     assert_eq!(switches.all[1].interrupt().code(), Some(0));
     check_all(&store, "kept");
-    assert!(switches.run(&["chain", "add", "127.0.0.1:9"]).stderr.contains("has no switch at 127.0.0.1:9"));
+    let unknown = switches.run(&["chain", "add", "127.0.0.1:9"]);
+    assert!(unknown.stderr.contains("has no switch at 127.0.0.1:9"), "{unknown:?}");
     let status = switches.run(&["chain", "status"]).stdout;
     assert!(status.contains("HEAD > ... > TAIL") && status.contains("serving"), "{status}");
 }

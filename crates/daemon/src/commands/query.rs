@@ -56,17 +56,20 @@ pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Resu
     Err(last)
 }
 
-/// Asks the switches in turn until one does not refuse: of several, one may know.
+/// Asks the switches in turn until one does not refuse: of several, one may know. Where none does, why one that
+/// answered refused.
 pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Unanswered> {
-    let mut last = None;
+    let mut refused = None;
+    let mut absent = None;
     for endpoint in &endpoints.endpoints {
-        let only = EndpointArgs { endpoints: vec![endpoint.clone()] };
-        match ask(&only, query) {
-            Ok(answer) => return Ok(answer),
-            Err(unanswered) => last = Some(unanswered),
+        let address = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
+        match exchange(address, query).map(understand) {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(failure)) => refused = Some(failure.into()),
+            Err(unanswered) => absent = Some(unanswered),
         }
     }
-    last.map_or_else(|| ask(endpoints, query), Err)
+    refused.or(absent).map_or_else(|| ask(endpoints, query), Err)
 }
 
 /// Asks all switches; what those say that answer, and the last failure if none does.
