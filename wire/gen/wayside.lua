@@ -6,9 +6,10 @@ local wayside = Proto("wayside", "Wayside")
 local f = wayside.fields
 local names = {}
 
-names.service = { [0] = "fabric", [1] = "lock", [3] = "chain" }
+names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
+names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
@@ -18,7 +19,7 @@ names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" 
 names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure" }
 names.role = { [0] = "none", [1] = "member", [2] = "quiet", [3] = "joiner" }
 names.part = { [0] = "name", [1] = "value", [2] = "end" }
-names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving", [25] = "over_budget", [26] = "unknown_group", [27] = "wrong_place", [28] = "bad_value", [29] = "bad_lane" }
+names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving", [25] = "over_budget", [26] = "unknown_group", [27] = "wrong_place", [28] = "bad_value", [29] = "bad_lane", [30] = "no_server", [31] = "not_its_server", [32] = "nobody_next" }
 
 f.header_magic = ProtoField.uint16("wayside.magic", "magic", base.HEX, nil, nil, "0x5753")
 f.header_version = ProtoField.uint8("wayside.version", "version", base.HEX, nil, nil, "major in the high four bits, minor in the low four")
@@ -45,6 +46,7 @@ f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, 
 f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")
 f.fabric_kind = ProtoField.uint8("wayside.fabric.kind", "Kind", base.DEC, names.fabric_kind)
 f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock_kind)
+f.queue_kind = ProtoField.uint8("wayside.queue.kind", "Kind", base.DEC, names.queue_kind)
 f.chain_kind = ProtoField.uint8("wayside.chain.kind", "Kind", base.DEC, names.chain_kind)
 
 f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id")
@@ -169,6 +171,22 @@ f.copied_flags_present = ProtoField.bool("wayside.copied.flags.present", "presen
 f.copied_part = ProtoField.uint8("wayside.copied.part", "part", base.DEC, names.part, nil, "what the blocks have")
 f.copied_reserved = ProtoField.bytes("wayside.copied.reserved", "reserved", base.NONE, "zero")
 
+f.attempt_name = ProtoField.uint64("wayside.attempt.name", "name", base.HEX, nil, nil, "name id")
+f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base.HEX, nil, nil, "request id")
+f.attempt_ticket = ProtoField.uint64("wayside.attempt.ticket", "ticket", base.DEC, nil, nil, "the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known")
+f.attempt_over = ProtoField.uint64("wayside.attempt.over", "over", base.DEC, nil, nil, "RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over")
+f.attempt_number = ProtoField.uint64("wayside.attempt.number", "number", base.DEC, nil, nil, "PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far")
+f.attempt_order = ProtoField.uint64("wayside.attempt.order", "order", base.DEC, nil, nil, "ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far")
+f.attempt_holder = ProtoField.uint16("wayside.attempt.holder", "holder", base.DEC, nil, nil, "handle of the requester")
+f.attempt_reply_port = ProtoField.uint16("wayside.attempt.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the requester's thread, stamped by the switch; 0: its agent port")
+f.attempt_room = ProtoField.uint16("wayside.attempt.room", "room", base.DEC, nil, nil, "of the switch: free cells of the queue")
+f.attempt_flags = ProtoField.uint8("wayside.attempt.flags", "flags", base.HEX, nil, nil, "queue flags")
+f.attempt_flags_exclusive = ProtoField.bool("wayside.attempt.flags.exclusive", "exclusive", 8, nil, 0x1, "mode: exclusive; otherwise shared")
+f.attempt_flags_try = ProtoField.bool("wayside.attempt.flags.try", "try", 8, nil, 0x2, "ACQUIRE: do not queue")
+f.attempt_flags_more = ProtoField.bool("wayside.attempt.flags.more", "more", 8, nil, 0x4, "GRANT: whoever is behind may be granted too: send NEXT")
+f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT: kind of the packet that has led to it")
+f.attempt_reserved = ProtoField.uint64("wayside.attempt.reserved", "reserved", base.DEC, nil, nil, "zero")
+
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
 
@@ -182,6 +200,7 @@ function dissect.header(buffer, tree)
   tree:add(f.header_kind, buffer(4, 1))
   if buffer(3, 1):uint() == 0 then tree:add(f.fabric_kind, buffer(4, 1)) end
   if buffer(3, 1):uint() == 1 then tree:add(f.lock_kind, buffer(4, 1)) end
+  if buffer(3, 1):uint() == 2 then tree:add(f.queue_kind, buffer(4, 1)) end
   if buffer(3, 1):uint() == 3 then tree:add(f.chain_kind, buffer(4, 1)) end
   tree:add(f.header_count, buffer(5, 1))
   branch = tree:add(f.header_flags, buffer(6, 2))
@@ -352,6 +371,25 @@ function dissect.copied(buffer, tree)
   tree:add(f.copied_reserved, buffer(43, 21))
 end
 
+function dissect.attempt(buffer, tree)
+  local branch
+  tree:add(f.attempt_name, buffer(0, 8))
+  tree:add(f.attempt_request, buffer(8, 8))
+  tree:add(f.attempt_ticket, buffer(16, 8))
+  tree:add(f.attempt_over, buffer(24, 8))
+  tree:add(f.attempt_number, buffer(32, 8))
+  tree:add(f.attempt_order, buffer(40, 8))
+  tree:add(f.attempt_holder, buffer(48, 2))
+  tree:add(f.attempt_reply_port, buffer(50, 2))
+  tree:add(f.attempt_room, buffer(52, 2))
+  branch = tree:add(f.attempt_flags, buffer(54, 1))
+  branch:add(f.attempt_flags_exclusive, buffer(54, 1))
+  branch:add(f.attempt_flags_try, buffer(54, 1))
+  branch:add(f.attempt_flags_more, buffer(54, 1))
+  tree:add(f.attempt_cause, buffer(55, 1))
+  tree:add(f.attempt_reserved, buffer(56, 8))
+end
+
 -- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
 local body_of = {
   [0] = {
@@ -385,6 +423,21 @@ local body_of = {
     [17] = { name = "ADOPT", bytes = 0, entries = true },
     [18] = { name = "ADOPTED", bytes = 0, entries = true },
     [19] = { name = "INSPECT", bytes = 0, entries = true },
+  },
+  [2] = {
+    [1] = { name = "ACQUIRE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [2] = { name = "GRANT", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [3] = { name = "QUEUED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [4] = { name = "RELEASE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [5] = { name = "CANCEL", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [6] = { name = "RELEASED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [7] = { name = "NEXT", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [8] = { name = "BUSY", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [9] = { name = "RECOVERING", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [10] = { name = "PUSH", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [11] = { name = "SETTLE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [12] = { name = "PUSHED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [13] = { name = "ROOM", bytes = 64, title = "Attempt", dissect = dissect.attempt },
   },
   [3] = {
     [1] = { name = "READ", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 1                           /* any is accepted */
-#define WS_VERSION 0x11                      /* major << 4 | minor */
+#define WS_MINOR 2                           /* any is accepted */
+#define WS_VERSION 0x12                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -87,10 +87,12 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_PLACEMENT_BYTES 64                /* A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
 #define WS_RENEWAL_BYTES 64                  /* A switch's serving lease. */
 #define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. */
+#define WS_ATTEMPT_BYTES 64                  /* One request for a lock of the queue service, and what became of it. */
 
 /* Services. */
 #define WS_SERVICE_FABRIC 0                  /* Sessions. */
 #define WS_SERVICE_LOCK 1                    /* Lock fission. */
+#define WS_SERVICE_QUEUE 2                   /* Locks whose queues are in the switch, or at a lock server. */
 #define WS_SERVICE_CHAIN 3                   /* A key-value store, replicated along chains of switches. */
 
 /* Kinds of the fabric service. */
@@ -124,6 +126,21 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_ADOPT 17                     /* controller to node: be the agent of these holders */
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
 #define WS_LOCK_INSPECT 19                   /* controller to agent: is this slot still yours? */
+
+/* Kinds of the queue service. */
+#define WS_QUEUE_ACQUIRE 1                   /* holder to switch, switch to lock server */
+#define WS_QUEUE_GRANT 2                     /* switch or lock server to holder */
+#define WS_QUEUE_QUEUED 3                    /* switch or lock server to holder: the request waits */
+#define WS_QUEUE_RELEASE 4                   /* holder to switch, switch to lock server */
+#define WS_QUEUE_CANCEL 5                    /* as release, of a request without a known grant */
+#define WS_QUEUE_RELEASED 6                  /* switch or lock server to holder: the request is over */
+#define WS_QUEUE_NEXT 7                      /* holder to switch: grant the one behind me */
+#define WS_QUEUE_BUSY 8                      /* switch or lock server to holder: not now */
+#define WS_QUEUE_RECOVERING 9                /* switch to node: ask again later */
+#define WS_QUEUE_PUSH 10                     /* lock server to switch: take this request into the queue */
+#define WS_QUEUE_SETTLE 11                   /* lock server to switch: I have nothing more, up to this order */
+#define WS_QUEUE_PUSHED 12                   /* switch to lock server: what has been taken */
+#define WS_QUEUE_ROOM 13                     /* switch to lock server: the queue is empty, and you have more */
 
 /* Kinds of the chain service. */
 #define WS_CHAIN_READ 1                      /* client to tail */
@@ -164,6 +181,11 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 
 /* Value flags. */
 #define WS_VALUE_FLAG_PRESENT 0x0001         /* the key has a value */
+
+/* Queue flags. */
+#define WS_QUEUE_FLAG_EXCLUSIVE 0x01         /* mode: exclusive; otherwise shared */
+#define WS_QUEUE_FLAG_TRY 0x02               /* ACQUIRE: do not queue */
+#define WS_QUEUE_FLAG_MORE 0x04              /* GRANT: whoever is behind may be granted too: send NEXT */
 
 /* State of a slot: top two bits of w0 and of slot_bits. */
 #define WS_SLOT_STATE_UNHELD 0               /* nobody */
@@ -243,7 +265,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_STALE_EPOCH 15        /* epoch is not the switch's (the sender is told, where it is not a copy) */
 #define WS_DROP_REASON_DESTINATION_NOT_LIVE 16 /* destination is vacant or its session is over */
 #define WS_DROP_REASON_STALE_HEARTBEAT 17    /* heartbeat sequence not above the recorded one */
-#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD */
+#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE without a ticket; a PUSH of more than was given */
 #define WS_DROP_REASON_LOST_RACE 19          /* compare-and-swap lost 8 times in a row: the sender retransmits */
 #define WS_DROP_REASON_BAD_TAG 20            /* authentication failed */
 #define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */
@@ -255,7 +277,10 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_WRONG_PLACE 27        /* not for a switch at this place of the chain, or not from the one before */
 #define WS_DROP_REASON_BAD_VALUE 28          /* value longer than its blocks, or than values may be */
 #define WS_DROP_REASON_BAD_LANE 29           /* no such lane */
-#define WS_DROP_REASON_COUNT 30              /* one more than the highest */
+#define WS_DROP_REASON_NO_SERVER 30          /* a lock that is not the switch's, in a namespace without a live lock server */
+#define WS_DROP_REASON_NOT_ITS_SERVER 31     /* what a lock's server says, from another node */
+#define WS_DROP_REASON_NOBODY_NEXT 32        /* NEXT of a queue where nobody is to be granted */
+#define WS_DROP_REASON_COUNT 33              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
 #define WS_HEADER_MAGIC_AT 0                 /* 0x5753 */
@@ -592,6 +617,42 @@ WS_INLINE void ws_copied_set_flags(void *copied, ws_u16 x) { ws_store16((ws_u8 *
 WS_INLINE ws_u8 ws_copied_part(const void *copied) { return ws_load8((const ws_u8 *)copied + 42); }
 WS_INLINE void ws_copied_set_part(void *copied, ws_u8 x) { ws_store8((ws_u8 *)copied + 42, x); }
 
+/* attempt, 64 bytes. One request for a lock of the queue service, and what became of it. */
+#define WS_ATTEMPT_NAME_AT 0                 /* name id */
+#define WS_ATTEMPT_REQUEST_AT 8              /* request id */
+#define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known */
+#define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over */
+#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far */
+#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far */
+#define WS_ATTEMPT_HOLDER_AT 48              /* handle of the requester */
+#define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
+#define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue */
+#define WS_ATTEMPT_FLAGS_AT 54               /* queue flags */
+#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT: kind of the packet that has led to it */
+#define WS_ATTEMPT_RESERVED_AT 56            /* zero */
+WS_INLINE ws_u64 ws_attempt_name(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 0); }
+WS_INLINE void ws_attempt_set_name(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 0, x); }
+WS_INLINE ws_u64 ws_attempt_request(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 8); }
+WS_INLINE void ws_attempt_set_request(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 8, x); }
+WS_INLINE ws_u64 ws_attempt_ticket(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 16); }
+WS_INLINE void ws_attempt_set_ticket(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 16, x); }
+WS_INLINE ws_u64 ws_attempt_over(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 24); }
+WS_INLINE void ws_attempt_set_over(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 24, x); }
+WS_INLINE ws_u64 ws_attempt_number(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 32); }
+WS_INLINE void ws_attempt_set_number(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 32, x); }
+WS_INLINE ws_u64 ws_attempt_order(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 40); }
+WS_INLINE void ws_attempt_set_order(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 40, x); }
+WS_INLINE ws_u16 ws_attempt_holder(const void *attempt) { return ws_load16((const ws_u8 *)attempt + 48); }
+WS_INLINE void ws_attempt_set_holder(void *attempt, ws_u16 x) { ws_store16((ws_u8 *)attempt + 48, x); }
+WS_INLINE ws_u16 ws_attempt_reply_port(const void *attempt) { return ws_load16((const ws_u8 *)attempt + 50); }
+WS_INLINE void ws_attempt_set_reply_port(void *attempt, ws_u16 x) { ws_store16((ws_u8 *)attempt + 50, x); }
+WS_INLINE ws_u16 ws_attempt_room(const void *attempt) { return ws_load16((const ws_u8 *)attempt + 52); }
+WS_INLINE void ws_attempt_set_room(void *attempt, ws_u16 x) { ws_store16((ws_u8 *)attempt + 52, x); }
+WS_INLINE ws_u8 ws_attempt_flags(const void *attempt) { return ws_load8((const ws_u8 *)attempt + 54); }
+WS_INLINE void ws_attempt_set_flags(void *attempt, ws_u8 x) { ws_store8((ws_u8 *)attempt + 54, x); }
+WS_INLINE ws_u8 ws_attempt_cause(const void *attempt) { return ws_load8((const ws_u8 *)attempt + 55); }
+WS_INLINE void ws_attempt_set_cause(void *attempt, ws_u8 x) { ws_store8((ws_u8 *)attempt + 55, x); }
+
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
 WS_INLINE ws_u16 ws_slot_bits_state(ws_u16 word) { return (ws_u16)ws_bits(word, 14, 2); }
@@ -664,6 +725,34 @@ WS_INLINE ws_u64 ws_item_lock_with_changes(ws_u64 word, ws_u64 x) { return ws_wi
 WS_INLINE ws_u64 ws_item_lock_which(ws_u64 word) { return ws_bits(word, 0, 1); }
 WS_INLINE ws_u64 ws_item_lock_with_which(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 1, x); }
 
+/* cell_who, 64 bits. Whose request a cell of a queue has. */
+/* handle of the requester */
+WS_INLINE ws_u64 ws_cell_who_holder(ws_u64 word) { return ws_bits(word, 48, 16); }
+WS_INLINE ws_u64 ws_cell_who_with_holder(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 48, 16, x); }
+/* UDP port of its thread; 0: its agent port */
+WS_INLINE ws_u64 ws_cell_who_reply_port(ws_u64 word) { return ws_bits(word, 32, 16); }
+WS_INLINE ws_u64 ws_cell_who_with_reply_port(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 32, 16, x); }
+/* zero */
+WS_INLINE ws_u64 ws_cell_who_zero(ws_u64 word) { return ws_bits(word, 2, 30); }
+WS_INLINE ws_u64 ws_cell_who_with_zero(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 2, 30, x); }
+/* mode */
+WS_INLINE ws_u64 ws_cell_who_exclusive(ws_u64 word) { return ws_bits(word, 1, 1); }
+WS_INLINE ws_u64 ws_cell_who_with_exclusive(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 1, 1, x); }
+/* the request is over */
+WS_INLINE ws_u64 ws_cell_who_over(ws_u64 word) { return ws_bits(word, 0, 1); }
+WS_INLINE ws_u64 ws_cell_who_with_over(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 1, x); }
+
+/* queue_holding, 64 bits. Who holds a queue's lock: counted from its cells. */
+/* zero */
+WS_INLINE ws_u64 ws_queue_holding_zero(ws_u64 word) { return ws_bits(word, 33, 31); }
+WS_INLINE ws_u64 ws_queue_holding_with_zero(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 33, 31, x); }
+/* the one holder is exclusive */
+WS_INLINE ws_u64 ws_queue_holding_exclusive(ws_u64 word) { return ws_bits(word, 32, 1); }
+WS_INLINE ws_u64 ws_queue_holding_with_exclusive(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 32, 1, x); }
+/* holders */
+WS_INLINE ws_u64 ws_queue_holding_holders(ws_u64 word) { return ws_bits(word, 0, 32); }
+WS_INLINE ws_u64 ws_queue_holding_with_holders(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 32, x); }
+
 /* token, 64 bits. Fencing token of a grant, as users see it. */
 /* so that it fits a signed 64-bit column */
 WS_INLINE ws_u64 ws_token_zero(ws_u64 word) { return ws_bits(word, 63, 1); }
@@ -732,6 +821,25 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		default:
 			return 0;
 		}
+	case WS_SERVICE_QUEUE:
+		switch (kind) {
+		case WS_QUEUE_ACQUIRE:
+		case WS_QUEUE_GRANT:
+		case WS_QUEUE_QUEUED:
+		case WS_QUEUE_RELEASE:
+		case WS_QUEUE_CANCEL:
+		case WS_QUEUE_RELEASED:
+		case WS_QUEUE_NEXT:
+		case WS_QUEUE_BUSY:
+		case WS_QUEUE_RECOVERING:
+		case WS_QUEUE_PUSH:
+		case WS_QUEUE_SETTLE:
+		case WS_QUEUE_PUSHED:
+		case WS_QUEUE_ROOM:
+			return WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
+		default:
+			return 0;
+		}
 	case WS_SERVICE_CHAIN:
 		switch (kind) {
 		case WS_CHAIN_FETCH:
@@ -771,6 +879,8 @@ WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)
 		return count == 0;
 	case WS_SERVICE_LOCK:
 		return count >= 1 && count <= WS_MAX_ENTRIES;
+	case WS_SERVICE_QUEUE:
+		return count == 0;
 	case WS_SERVICE_CHAIN:
 		return count <= WS_MAX_BLOCKS;
 	default:
@@ -817,6 +927,25 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	case WS_LOCK_ADOPT: return "adopt";
 	case WS_LOCK_ADOPTED: return "adopted";
 	case WS_LOCK_INSPECT: return "inspect";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_queue_kind_name(ws_u8 queue_kind)
+{
+	switch (queue_kind) {
+	case WS_QUEUE_ACQUIRE: return "acquire";
+	case WS_QUEUE_GRANT: return "grant";
+	case WS_QUEUE_QUEUED: return "queued";
+	case WS_QUEUE_RELEASE: return "release";
+	case WS_QUEUE_CANCEL: return "cancel";
+	case WS_QUEUE_RELEASED: return "released";
+	case WS_QUEUE_NEXT: return "next";
+	case WS_QUEUE_BUSY: return "busy";
+	case WS_QUEUE_RECOVERING: return "recovering";
+	case WS_QUEUE_PUSH: return "push";
+	case WS_QUEUE_SETTLE: return "settle";
+	case WS_QUEUE_PUSHED: return "pushed";
+	case WS_QUEUE_ROOM: return "room";
 	default: return "unknown";
 	}
 }
@@ -957,6 +1086,9 @@ WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 	case WS_DROP_REASON_WRONG_PLACE: return "wrong_place";
 	case WS_DROP_REASON_BAD_VALUE: return "bad_value";
 	case WS_DROP_REASON_BAD_LANE: return "bad_lane";
+	case WS_DROP_REASON_NO_SERVER: return "no_server";
+	case WS_DROP_REASON_NOT_ITS_SERVER: return "not_its_server";
+	case WS_DROP_REASON_NOBODY_NEXT: return "nobody_next";
 	default: return "unknown";
 	}
 }

@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 1;
+pub const MINOR: u8 = 2;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -118,19 +118,22 @@ pub enum Service {
     Fabric = 0,
     /// Lock fission.
     Lock = 1,
+    /// Locks whose queues are in the switch, or at a lock server.
+    Queue = 2,
     /// A key-value store, replicated along chains of switches.
     Chain = 3,
 }
 
 impl Service {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Service; 3] = [Service::Fabric, Service::Lock, Service::Chain];
+    pub const ALL: [Service; 4] = [Service::Fabric, Service::Lock, Service::Queue, Service::Chain];
 
     /// Its name in the schema, for people and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Service::Fabric => "fabric",
             Service::Lock => "lock",
+            Service::Queue => "queue",
             Service::Chain => "chain",
         }
     }
@@ -143,6 +146,7 @@ impl TryFrom<u8> for Service {
         match number {
             0 => Ok(Service::Fabric),
             1 => Ok(Service::Lock),
+            2 => Ok(Service::Queue),
             3 => Ok(Service::Chain),
             _ => Err(Unknown(number)),
         }
@@ -157,6 +161,9 @@ pub mod service {
 
     /// Lock fission.
     pub const LOCK: u8 = 1;
+
+    /// Locks whose queues are in the switch, or at a lock server.
+    pub const QUEUE: u8 = 2;
 
     /// A key-value store, replicated along chains of switches.
     pub const CHAIN: u8 = 3;
@@ -255,6 +262,49 @@ pub mod kind {
 
         /// Controller to agent: is this slot still yours?.
         pub const INSPECT: u8 = 19;
+    }
+
+    /// Locks whose queues are in the switch, or at a lock server.
+    pub mod queue {
+
+        /// Holder to switch, switch to lock server.
+        pub const ACQUIRE: u8 = 1;
+
+        /// Switch or lock server to holder.
+        pub const GRANT: u8 = 2;
+
+        /// Switch or lock server to holder: the request waits.
+        pub const QUEUED: u8 = 3;
+
+        /// Holder to switch, switch to lock server.
+        pub const RELEASE: u8 = 4;
+
+        /// As release, of a request without a known grant.
+        pub const CANCEL: u8 = 5;
+
+        /// Switch or lock server to holder: the request is over.
+        pub const RELEASED: u8 = 6;
+
+        /// Holder to switch: grant the one behind me.
+        pub const NEXT: u8 = 7;
+
+        /// Switch or lock server to holder: not now.
+        pub const BUSY: u8 = 8;
+
+        /// Switch to node: ask again later.
+        pub const RECOVERING: u8 = 9;
+
+        /// Lock server to switch: take this request into the queue.
+        pub const PUSH: u8 = 10;
+
+        /// Lock server to switch: I have nothing more, up to this order.
+        pub const SETTLE: u8 = 11;
+
+        /// Switch to lock server: what has been taken.
+        pub const PUSHED: u8 = 12;
+
+        /// Switch to lock server: the queue is empty, and you have more.
+        pub const ROOM: u8 = 13;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -503,6 +553,99 @@ impl TryFrom<u8> for LockKind {
     }
 }
 
+/// Kinds of the queue service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum QueueKind {
+    /// Holder to switch, switch to lock server.
+    Acquire = 1,
+    /// Switch or lock server to holder.
+    Grant = 2,
+    /// Switch or lock server to holder: the request waits.
+    Queued = 3,
+    /// Holder to switch, switch to lock server.
+    Release = 4,
+    /// As release, of a request without a known grant.
+    Cancel = 5,
+    /// Switch or lock server to holder: the request is over.
+    Released = 6,
+    /// Holder to switch: grant the one behind me.
+    Next = 7,
+    /// Switch or lock server to holder: not now.
+    Busy = 8,
+    /// Switch to node: ask again later.
+    Recovering = 9,
+    /// Lock server to switch: take this request into the queue.
+    Push = 10,
+    /// Lock server to switch: I have nothing more, up to this order.
+    Settle = 11,
+    /// Switch to lock server: what has been taken.
+    Pushed = 12,
+    /// Switch to lock server: the queue is empty, and you have more.
+    Room = 13,
+}
+
+impl QueueKind {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [QueueKind; 13] = [
+        QueueKind::Acquire,
+        QueueKind::Grant,
+        QueueKind::Queued,
+        QueueKind::Release,
+        QueueKind::Cancel,
+        QueueKind::Released,
+        QueueKind::Next,
+        QueueKind::Busy,
+        QueueKind::Recovering,
+        QueueKind::Push,
+        QueueKind::Settle,
+        QueueKind::Pushed,
+        QueueKind::Room,
+    ];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            QueueKind::Acquire => "acquire",
+            QueueKind::Grant => "grant",
+            QueueKind::Queued => "queued",
+            QueueKind::Release => "release",
+            QueueKind::Cancel => "cancel",
+            QueueKind::Released => "released",
+            QueueKind::Next => "next",
+            QueueKind::Busy => "busy",
+            QueueKind::Recovering => "recovering",
+            QueueKind::Push => "push",
+            QueueKind::Settle => "settle",
+            QueueKind::Pushed => "pushed",
+            QueueKind::Room => "room",
+        }
+    }
+}
+
+impl TryFrom<u8> for QueueKind {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            1 => Ok(QueueKind::Acquire),
+            2 => Ok(QueueKind::Grant),
+            3 => Ok(QueueKind::Queued),
+            4 => Ok(QueueKind::Release),
+            5 => Ok(QueueKind::Cancel),
+            6 => Ok(QueueKind::Released),
+            7 => Ok(QueueKind::Next),
+            8 => Ok(QueueKind::Busy),
+            9 => Ok(QueueKind::Recovering),
+            10 => Ok(QueueKind::Push),
+            11 => Ok(QueueKind::Settle),
+            12 => Ok(QueueKind::Pushed),
+            13 => Ok(QueueKind::Room),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
 /// Kinds of the chain service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -629,6 +772,8 @@ pub enum Body {
     Renewal,
     /// One [`Copied`](struct@Copied), and as many blocks as the header counts.
     Copied,
+    /// One [`Attempt`](struct@Attempt).
+    Attempt,
 }
 
 impl Body {
@@ -645,6 +790,7 @@ impl Body {
             Body::Placement => Placement::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Renewal => Renewal::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Copied => Copied::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Attempt => Attempt::BYTES,
         }
     }
 
@@ -682,6 +828,13 @@ impl LockKind {
     /// What follows the header.
     pub const fn body(self) -> Body {
         Body::Entries
+    }
+}
+
+impl QueueKind {
+    /// What follows the header.
+    pub const fn body(self) -> Body {
+        Body::Attempt
     }
 }
 
@@ -760,6 +913,19 @@ pub mod value_flag {
 
     /// The key has a value.
     pub const PRESENT: u16 = 1 << 0;
+}
+
+/// Queue flags.
+pub mod queue_flag {
+
+    /// Mode: exclusive; otherwise shared.
+    pub const EXCLUSIVE: u8 = 1 << 0;
+
+    /// ACQUIRE: do not queue.
+    pub const TRY: u8 = 1 << 1;
+
+    /// GRANT: whoever is behind may be granted too: send NEXT.
+    pub const MORE: u8 = 1 << 2;
 }
 
 /// State of a slot: top two bits of w0 and of slot_bits.
@@ -1169,7 +1335,7 @@ pub enum DropReason {
     DestinationNotLive = 16,
     /// Heartbeat sequence not above the recorded one.
     StaleHeartbeat = 17,
-    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD.
+    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE without a ticket; a PUSH of more than was given.
     BadState = 18,
     /// Compare-and-swap lost 8 times in a row: the sender retransmits.
     LostRace = 19,
@@ -1193,11 +1359,17 @@ pub enum DropReason {
     BadValue = 28,
     /// No such lane.
     BadLane = 29,
+    /// A lock that is not the switch's, in a namespace without a live lock server.
+    NoServer = 30,
+    /// What a lock's server says, from another node.
+    NotItsServer = 31,
+    /// NEXT of a queue where nobody is to be granted.
+    NobodyNext = 32,
 }
 
 impl DropReason {
     /// Every one, in the order of their numbers.
-    pub const ALL: [DropReason; 30] = [
+    pub const ALL: [DropReason; 33] = [
         DropReason::None,
         DropReason::TooShort,
         DropReason::BadMagic,
@@ -1228,6 +1400,9 @@ impl DropReason {
         DropReason::WrongPlace,
         DropReason::BadValue,
         DropReason::BadLane,
+        DropReason::NoServer,
+        DropReason::NotItsServer,
+        DropReason::NobodyNext,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -1263,6 +1438,9 @@ impl DropReason {
             DropReason::WrongPlace => "wrong_place",
             DropReason::BadValue => "bad_value",
             DropReason::BadLane => "bad_lane",
+            DropReason::NoServer => "no_server",
+            DropReason::NotItsServer => "not_its_server",
+            DropReason::NobodyNext => "nobody_next",
         }
     }
 }
@@ -1302,6 +1480,9 @@ impl TryFrom<u8> for DropReason {
             27 => Ok(DropReason::WrongPlace),
             28 => Ok(DropReason::BadValue),
             29 => Ok(DropReason::BadLane),
+            30 => Ok(DropReason::NoServer),
+            31 => Ok(DropReason::NotItsServer),
+            32 => Ok(DropReason::NobodyNext),
             _ => Err(Unknown(number)),
         }
     }
@@ -2006,6 +2187,75 @@ impl Copied {
     }
 }
 
+/// One request for a lock of the queue service, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// Name id.
+    pub name: u64,
+    /// Request id.
+    pub request: u64,
+    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known.
+    pub ticket: u64,
+    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over.
+    pub over: u64,
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far.
+    pub number: u64,
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far.
+    pub order: u64,
+    /// Handle of the requester.
+    pub holder: u16,
+    /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
+    pub reply_port: u16,
+    /// Of the switch: free cells of the queue.
+    pub room: u16,
+    /// Queue flags.
+    pub flags: u8,
+    /// GRANT: kind of the packet that has led to it.
+    pub cause: u8,
+}
+
+impl Attempt {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Attempt {
+            name: u64::from_be_bytes(*array(bytes, 0)),
+            request: u64::from_be_bytes(*array(bytes, 8)),
+            ticket: u64::from_be_bytes(*array(bytes, 16)),
+            over: u64::from_be_bytes(*array(bytes, 24)),
+            number: u64::from_be_bytes(*array(bytes, 32)),
+            order: u64::from_be_bytes(*array(bytes, 40)),
+            holder: u16::from_be_bytes(*array(bytes, 48)),
+            reply_port: u16::from_be_bytes(*array(bytes, 50)),
+            room: u16::from_be_bytes(*array(bytes, 52)),
+            flags: bytes[54],
+            cause: bytes[55],
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.name.to_be_bytes();
+        *array_mut(bytes, 8) = self.request.to_be_bytes();
+        *array_mut(bytes, 16) = self.ticket.to_be_bytes();
+        *array_mut(bytes, 24) = self.over.to_be_bytes();
+        *array_mut(bytes, 32) = self.number.to_be_bytes();
+        *array_mut(bytes, 40) = self.order.to_be_bytes();
+        *array_mut(bytes, 48) = self.holder.to_be_bytes();
+        *array_mut(bytes, 50) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 52) = self.room.to_be_bytes();
+        *array_mut(bytes, 54) = self.flags.to_be_bytes();
+        *array_mut(bytes, 55) = self.cause.to_be_bytes();
+        *array_mut(bytes, 56) = [0; 8];
+    }
+}
+
 /// The slot as an entry shows it.
 pub mod slot_bits {
     use super::{bits, with_bits};
@@ -2273,6 +2523,112 @@ pub mod item_lock {
     #[inline]
     pub const fn with_which(word: u64, which: u8) -> u64 {
         with_bits(word, 0, 1, which as u64)
+    }
+}
+
+/// Whose request a cell of a queue has.
+pub mod cell_who {
+    use super::{bits, with_bits};
+
+    /// Handle of the requester.
+    #[inline]
+    pub const fn holder(word: u64) -> u16 {
+        bits(word, 48, 16) as u16
+    }
+
+    /// The word with another holder, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_holder(word: u64, holder: u16) -> u64 {
+        with_bits(word, 48, 16, holder as u64)
+    }
+
+    /// UDP port of its thread; 0: its agent port.
+    #[inline]
+    pub const fn reply_port(word: u64) -> u16 {
+        bits(word, 32, 16) as u16
+    }
+
+    /// The word with another reply_port, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_reply_port(word: u64, reply_port: u16) -> u64 {
+        with_bits(word, 32, 16, reply_port as u64)
+    }
+
+    /// Zero.
+    #[inline]
+    pub const fn zero(word: u64) -> u32 {
+        bits(word, 2, 30) as u32
+    }
+
+    /// The word with another zero, of which it keeps the low 30 bits.
+    #[inline]
+    pub const fn with_zero(word: u64, zero: u32) -> u64 {
+        with_bits(word, 2, 30, zero as u64)
+    }
+
+    /// Mode.
+    #[inline]
+    pub const fn exclusive(word: u64) -> u8 {
+        bits(word, 1, 1) as u8
+    }
+
+    /// The word with another exclusive, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_exclusive(word: u64, exclusive: u8) -> u64 {
+        with_bits(word, 1, 1, exclusive as u64)
+    }
+
+    /// The request is over.
+    #[inline]
+    pub const fn over(word: u64) -> u8 {
+        bits(word, 0, 1) as u8
+    }
+
+    /// The word with another over, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_over(word: u64, over: u8) -> u64 {
+        with_bits(word, 0, 1, over as u64)
+    }
+}
+
+/// Who holds a queue's lock: counted from its cells.
+pub mod queue_holding {
+    use super::{bits, with_bits};
+
+    /// Zero.
+    #[inline]
+    pub const fn zero(word: u64) -> u32 {
+        bits(word, 33, 31) as u32
+    }
+
+    /// The word with another zero, of which it keeps the low 31 bits.
+    #[inline]
+    pub const fn with_zero(word: u64, zero: u32) -> u64 {
+        with_bits(word, 33, 31, zero as u64)
+    }
+
+    /// The one holder is exclusive.
+    #[inline]
+    pub const fn exclusive(word: u64) -> u8 {
+        bits(word, 32, 1) as u8
+    }
+
+    /// The word with another exclusive, of which it keeps the low 1 bits.
+    #[inline]
+    pub const fn with_exclusive(word: u64, exclusive: u8) -> u64 {
+        with_bits(word, 32, 1, exclusive as u64)
+    }
+
+    /// Holders.
+    #[inline]
+    pub const fn holders(word: u64) -> u32 {
+        bits(word, 0, 32) as u32
+    }
+
+    /// The word with another holders, of which it keeps the low 32 bits.
+    #[inline]
+    pub const fn with_holders(word: u64, holders: u32) -> u64 {
+        with_bits(word, 0, 32, holders as u64)
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Mutant {
     ForgetRetired,
     /// The controller adds no grace to a lease.
     NoGrace,
+    /// The controller takes a session for over once it has expired its word, though its lease may still run.
+    HastyDismissal,
     /// The controller does not sweep the slots of the dead.
     NoSweep,
     /// The controller does not wait for the last report of a census.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: `lease_end` is the *send* time of an acknowledged heartbeat (or of the answered ENROL) plus the lease,
 //! so it comes before the moment at which the controller may expire the session; it never moves back. Heartbeat
-//! sequences rise, across epochs too.
+//! sequences rise, across epochs too. Every heartbeat of the last lease is remembered, until its acknowledgement came
+//! or is of no use.
 
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
@@ -66,8 +67,11 @@ struct Beat {
 /// First pause before an unanswered ENROL or LEAVE is sent again, doubled up to [`PAUSE_MOST`]. Microseconds.
 const PAUSE_FIRST: u64 = 5_000;
 const PAUSE_MOST: u64 = 500_000;
-/// Heartbeats in a lease: with a third of them lost each way, one lease in 1,600 passes without an acknowledgement.
+/// Heartbeats in a lease, as long as they are acknowledged.
 const BEATS_PER_LEASE: u64 = 8;
+/// The same once half of the lease has passed without: a switch that serves for moments only is to be met in one of
+/// them. With a third of them lost each way, one lease in 20,000 passes without an acknowledgement.
+const URGENT_BEATS_PER_LEASE: u64 = 32;
 /// LEAVEs that go unanswered before the node gives up; the lease ends the session then.
 const LEAVE_ATTEMPTS: u32 = 6;
 
@@ -79,7 +83,7 @@ pub struct Session {
     first_sent: Time,
     pause: u64,
     due: Time,
-    beats: [Beat; BEATS_PER_LEASE as usize],
+    beats: [Beat; URGENT_BEATS_PER_LEASE as usize],
     sequence: u64,
 }
 
@@ -94,7 +98,7 @@ impl Session {
             first_sent: Time(0),
             pause: PAUSE_FIRST,
             due: Time(u64::MAX),
-            beats: Default::default(),
+            beats: [Beat::default(); URGENT_BEATS_PER_LEASE as usize],
         }
     }
 
@@ -146,10 +150,14 @@ impl Session {
         self.on_tick(now, 0, out)
     }
 
-    /// A census of all slots came under a later epoch: the switch has restarted, and knows this session.
-    pub fn raise_epoch(&mut self, epoch: u32) {
-        if let Some(info) = &mut self.info {
-            info.epoch = info.epoch.max(epoch);
+    /// A census of all slots came under a later epoch: the switch has restarted, or another has taken its place, and
+    /// knows this session. What was sent since the former one died was acknowledged by nobody: the next heartbeat goes
+    /// at once.
+    pub fn raise_epoch(&mut self, now: Time, epoch: u32) {
+        let Some(info) = self.info.as_mut().filter(|info| info.epoch < epoch) else { return };
+        info.epoch = epoch;
+        if self.phase == Phase::Live {
+            self.due = self.due.min(now);
         }
     }
 
@@ -265,9 +273,10 @@ impl Session {
     fn send_heartbeat(&mut self, now: Time, oldest: u64, out: &mut Outbox) {
         let Some(info) = self.info else { return };
         self.sequence += 1;
-        self.beats[(self.sequence % BEATS_PER_LEASE) as usize] = Beat { sequence: self.sequence, sent: now };
+        self.beats[(self.sequence % URGENT_BEATS_PER_LEASE) as usize] = Beat { sequence: self.sequence, sent: now };
         self.send_beat(now, kind::fabric::HEARTBEAT, 0, oldest, &info, out);
-        let next = now + info.lease / BEATS_PER_LEASE;
+        let is_urgent = info.lease_end.since(now) < info.lease / 2;
+        let next = now + info.lease / if is_urgent { URGENT_BEATS_PER_LEASE } else { BEATS_PER_LEASE };
         self.due = if self.config.is_broken(Mutant::IgnoreLease) { next } else { next.min(info.lease_end) };
     }
 

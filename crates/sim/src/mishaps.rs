@@ -11,6 +11,8 @@ use crate::world::{Happening, Phase};
 /// Load after the network healed: world time, and packets if they come first.
 const HEALED_LOAD: u64 = 300_000;
 const HEALED_PACKETS: u64 = 1_500;
+/// A host's answers are lost for so long at most: longer than any is waited for.
+const MUTE_FOR: u64 = 3_000_000;
 
 impl<S: Service> Run<S> {
     /// Between any two packets anything may break.
@@ -29,6 +31,7 @@ impl<S: Service> Run<S> {
             Kind::Store,
             Kind::Stall,
             Kind::Drain,
+            Kind::Mute,
         ] {
             let Some(mut dice) = self.world.schedule.happens(now, kind) else { continue };
             let host = dice.below(self.world.hosts.len() as u64) as usize;
@@ -42,6 +45,7 @@ impl<S: Service> Run<S> {
                 Kind::Switch => self.restart_switch(seat, &mut dice),
                 Kind::Store => self.break_store(seat, &mut dice),
                 Kind::Stall => self.stall(seat, &mut dice),
+                Kind::Mute => self.mute(host, &mut dice),
                 _ => self.drain(seat),
             }
         }
@@ -56,6 +60,15 @@ impl<S: Service> Run<S> {
         let (up, down) = (if ways[0] { "to" } else { "" }, if ways[1] { "from" } else { "" });
         let until = until as f64 / 1e6;
         world.note(Lane::Host(host), |_| format!("h{host} is cut off {up} {down} the switch until {until:.6}"));
+    }
+
+    fn mute(&mut self, host: usize, dice: &mut Dice) {
+        let world = &mut self.world;
+        world.fault(Kind::Mute);
+        let until = world.now + dice.below(MUTE_FOR + 1);
+        world.network.mute(host, until);
+        let until = until as f64 / 1e6;
+        world.note(Lane::Host(host), |_| format!("no controller hears what h{host} answers until {until:.6}"));
     }
 
     /// Who died while a switch was deciding.

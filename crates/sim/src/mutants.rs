@@ -49,6 +49,7 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::IgnoreLease),
     Rule::Machine(Mutant::LeaseFromAck),
     Rule::Machine(Mutant::NoGrace),
+    Rule::Machine(Mutant::HastyDismissal),
     Rule::Machine(Mutant::NoSweep),
     Rule::Core(CoreMutant::NoSecondLook),
     Rule::Machine(Mutant::BelieveTheDead),

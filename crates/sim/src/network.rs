@@ -3,7 +3,7 @@
 
 use std::net::SocketAddrV4;
 
-use wayside_wire::{Header, mix};
+use wayside_wire::{Header, kind, mix, service};
 
 use crate::attacker;
 use crate::dice::Dice;
@@ -52,6 +52,8 @@ const REMEMBERED: usize = 1_024;
 struct Line {
     /// It carries nothing until then.
     cut_until: u64,
+    /// Nothing that answers a controller gets through until then.
+    mute_until: u64,
     /// It is busy until then.
     busy_until: u64,
     carried: u64,
@@ -88,9 +90,17 @@ impl Network {
         }
     }
 
+    /// Of what a host sends nothing gets through that answers a controller.
+    pub fn mute(&mut self, host: usize, until: u64) {
+        for seat in 0..self.seats {
+            let line = self.line(host, seat, Way::Up);
+            self.lines[line].mute_until = until;
+        }
+    }
+
     /// All links work.
     pub fn heal(&mut self) {
-        self.lines.iter_mut().for_each(|line| line.cut_until = 0);
+        self.lines.iter_mut().for_each(|line| (line.cut_until, line.mute_until) = (0, 0));
     }
 
     /// Puts a packet on the wire, and says what becomes of it.
@@ -127,6 +137,10 @@ impl Network {
         if now < self.lines[line].cut_until {
             tally.count("cut off");
             return fate(Fate::Lost(&flight, "cut off"));
+        }
+        if now < self.lines[line].mute_until && answers_controller(&flight.packet) {
+            tally.count("not heard");
+            return fate(Fate::Lost(&flight, "not heard"));
         }
         let Some(departs) = self.queue(now, line, mix) else {
             tally.count("queue full");
@@ -224,6 +238,12 @@ impl Network {
             self.remembered[(any >> 32) as usize % REMEMBERED].clone_from(flight);
         }
     }
+}
+
+/// Whether somebody waits for it before a slot works again.
+fn answers_controller(packet: &[u8]) -> bool {
+    let kinds = [kind::lock::REPORT, kind::lock::ADOPTED];
+    Header::read(packet).is_ok_and(|header| header.service == service::LOCK && kinds.contains(&header.kind))
 }
 
 /// Breaks a packet in a way that its receiver can see. Other damage is the checksum's, or the tag's, to find.

@@ -125,6 +125,7 @@ const OUTCOMES: &[&str] = &[
     "session lost",
     "left",
     "session ended",
+    "dismissed",
     "keys rotated",
     "slot frozen",
     "slot adopted",

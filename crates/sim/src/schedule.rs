@@ -71,6 +71,8 @@ kinds! {
     Overlap "overlap"
     /// A node of a namespace with a budget sends a request many times at once. Occasions: its ACQUIREs at the switch.
     Flood "flood"
+    /// A host's heartbeats come, and nothing that it answers the controller: as where long packets are lost.
+    Mute "mute"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
     /// A condition: there is a standby switch.

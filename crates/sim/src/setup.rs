@@ -50,6 +50,10 @@ impl Setup {
         if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd {
             limit_one(&mut Dice::of(seed, &[BUDGETS]), &mut namespaces, &mut mix);
         }
+        let mut mutes = Dice::of(seed, &[MUTES]);
+        if mutes.percent(20) && !mix.crowd && scale.is_none() {
+            mix.rates.push((Kind::Mute, Rate::once_in((mix.packets / mutes.magnitude(1, 16)).max(120))));
+        }
         if let Some(scale) = scale {
             mix.packets = scale.packets;
         }
@@ -160,3 +164,4 @@ fn secret(dice: &mut Dice) -> Secret {
 /// Purposes of dice.
 const SETUP: u64 = 3;
 const BUDGETS: u64 = 13;
+const MUTES: u64 = 17;

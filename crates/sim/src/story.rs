@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use wayside_wire::{
-    BODY, ChainKind, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Service, SlotBits, SlotState,
-    check, entries, entry_flag, header_flag, kind, text,
+    Attempt, BODY, ChainKind, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, QueueKind, Service,
+    SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, request_id, text,
 };
 
 use crate::network::{Flight, Way};
@@ -199,6 +199,7 @@ pub fn packet(bytes: &[u8]) -> String {
     match Service::try_from(header.service) {
         Ok(Service::Fabric) => fabric(&mut line, &header, bytes),
         Ok(Service::Lock) => lock(&mut line, &header, bytes),
+        Ok(Service::Queue) => queue(&mut line, &header, &Attempt::read(bytes, BODY)),
         _ => chain(&mut line, &header),
     }
     line
@@ -231,6 +232,14 @@ fn fabric(line: &mut String, header: &Header, bytes: &[u8]) {
             write!(line, " {} of n{node}, epoch {}", body.sequence, header.epoch)
         }
     };
+}
+
+fn queue(line: &mut String, header: &Header, attempt: &Attempt) {
+    let Ok(kind) = QueueKind::try_from(header.kind) else { return };
+    let _ = write!(line, "{} {:#x}", kind.name().to_uppercase(), attempt.name);
+    flags(line, header);
+    let (counter, ticket) = (request_id::counter(attempt.request), attempt.ticket);
+    let _ = write!(line, " n{} request {counter} ticket {ticket}, epoch {}", attempt.holder, header.epoch);
 }
 
 fn chain(line: &mut String, header: &Header) {

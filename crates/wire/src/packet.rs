@@ -1,6 +1,8 @@
 //! Whole packets: what is read and written, and in which order a bad one is refused.
 
-use crate::{Body, ChainKind, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, Service, VERSION, limits};
+use crate::{
+    Body, ChainKind, DropReason, Entry, FabricKind, Header, LockKind, MAGIC, MAJOR, QueueKind, Service, VERSION, limits,
+};
 
 /// Where the body, or the first entry, starts.
 pub const BODY: usize = limits::HEADER_BYTES;
@@ -42,6 +44,7 @@ pub fn body_of(service: u8, kind: u8) -> Result<Body, DropReason> {
     match Service::try_from(service).map_err(|_| DropReason::UnknownService)? {
         Service::Fabric => FabricKind::try_from(kind).map(FabricKind::body).map_err(unknown_kind),
         Service::Lock => LockKind::try_from(kind).map(LockKind::body).map_err(unknown_kind),
+        Service::Queue => QueueKind::try_from(kind).map(QueueKind::body).map_err(unknown_kind),
         Service::Chain => ChainKind::try_from(kind).map(ChainKind::body).map_err(unknown_kind),
     }
 }

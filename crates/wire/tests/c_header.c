@@ -118,6 +118,21 @@ static void operation(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *
 	FIELD(operation, first_epoch, from, to, wanted[13]);
 }
 
+static void attempt(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(attempt, name, from, to, wanted[0]);
+	FIELD(attempt, request, from, to, wanted[1]);
+	FIELD(attempt, ticket, from, to, wanted[2]);
+	FIELD(attempt, over, from, to, wanted[3]);
+	FIELD(attempt, number, from, to, wanted[4]);
+	FIELD(attempt, order, from, to, wanted[5]);
+	FIELD(attempt, holder, from, to, wanted[6]);
+	FIELD(attempt, reply_port, from, to, wanted[7]);
+	FIELD(attempt, room, from, to, wanted[8]);
+	FIELD(attempt, flags, from, to, wanted[9]);
+	FIELD(attempt, cause, from, to, wanted[10]);
+}
+
 static void placement(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
 {
 	FIELD(placement, boot, from, to, wanted[0]);
@@ -246,6 +261,9 @@ static void good(const struct ws_vector *vector, const ws_u8 *packet, ws_u8 *cop
 	case WS_SERVICE_LOCK:
 		entries(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 		break;
+	case WS_SERVICE_QUEUE:
+		attempt(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES, vector->part[0]);
+		break;
 	default:
 		chain(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 	}
@@ -266,7 +284,8 @@ static int fault(const ws_u8 *packet, unsigned long long length)
 		return WS_DROP_REASON_FOREIGN_VERSION;
 	service = ws_header_service(packet);
 	count = ws_header_count(packet);
-	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_CHAIN)
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_QUEUE &&
+	    service != WS_SERVICE_CHAIN)
 		return WS_DROP_REASON_UNKNOWN_SERVICE;
 	if (!ws_packet_bytes(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_UNKNOWN_KIND;

@@ -2,9 +2,10 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, Condition, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState, Operation,
-    Outcome, PORT, SlotBits, SlotState, entry_at, entry_flag, group_place, header_flag, item_lock, kind, limits, mix,
-    name_hash, node_word, request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
+    ADMIN_PORT, Attempt, Condition, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState,
+    Operation, Outcome, PORT, SlotBits, SlotState, cell_who, entry_at, entry_flag, group_place, header_flag, item_lock,
+    kind, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of, slot_w0, slot_w1,
+    token, value_flag,
 };
 
 /// The places that change when a field does.
@@ -31,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x11]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x12]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -143,6 +144,33 @@ fn words_of_the_chain() {
 }
 
 #[test]
+fn body_of_the_queue() {
+    let attempt = |attempt: Attempt| places(|packet| attempt.write(packet, 0));
+    let none = Attempt::default();
+    assert_eq!(attempt(Attempt { name: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(attempt(Attempt { request: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(attempt(Attempt { ticket: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(attempt(Attempt { over: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(attempt(Attempt { number: u64::MAX, ..none }), range(32, 39));
+    assert_eq!(attempt(Attempt { order: u64::MAX, ..none }), range(40, 47));
+    assert_eq!(attempt(Attempt { holder: 0xffff, ..none }), [48, 49]);
+    assert_eq!(attempt(Attempt { reply_port: 0xffff, ..none }), [50, 51]);
+    assert_eq!(attempt(Attempt { room: 0xffff, ..none }), [52, 53]);
+    assert_eq!(attempt(Attempt { flags: 0xff, ..none }), [54]);
+    assert_eq!(attempt(Attempt { cause: 0xff, ..none }), [55]);
+    assert_eq!(Attempt::BYTES, 64);
+}
+
+#[test]
+fn words_of_the_queue() {
+    assert_eq!(cell_who::with_holder(0, 0xffff), 0xffff << 48);
+    assert_eq!(cell_who::with_reply_port(0, 0xffff), 0xffff << 32);
+    assert_eq!((cell_who::with_exclusive(0, 1), cell_who::with_over(0, 1)), (2, 1));
+    assert_eq!(queue_holding::with_exclusive(0, 1), 1 << 32);
+    assert_eq!(queue_holding::with_holders(0, u32::MAX), 0xffff_ffff);
+}
+
+#[test]
 fn words_of_a_slot() {
     assert_eq!(SlotBits { state: SlotState::Frozen, transferred: false, tryable: false, joins: 0 }.to_u16(), 0xc000);
     assert_eq!(SlotBits { state: SlotState::Unheld, transferred: true, tryable: false, joins: 0 }.to_u16(), 0x2000);
@@ -181,7 +209,12 @@ fn constants() {
     assert_eq!((limits::BLOCK_BYTES, limits::MAX_BLOCKS, 32 + 64 + 30 * 32), (32, 30, limits::MAX_PACKET_BYTES));
     assert_eq!((limits::MAX_VALUE_BYTES, limits::MAX_KEY_NAME_BYTES), (128, 960));
     assert_eq!((limits::MAX_CHAIN, limits::MAX_LANES), (5, 16));
-    assert_eq!((service::FABRIC, service::LOCK, service::CHAIN), (0, 1, 3));
+    assert_eq!((service::FABRIC, service::LOCK, service::QUEUE, service::CHAIN), (0, 1, 2, 3));
+    assert_eq!((kind::queue::ACQUIRE, kind::queue::GRANT, kind::queue::QUEUED, kind::queue::RELEASE), (1, 2, 3, 4));
+    assert_eq!((kind::queue::CANCEL, kind::queue::RELEASED, kind::queue::NEXT, kind::queue::BUSY), (5, 6, 7, 8));
+    assert_eq!((kind::queue::RECOVERING, kind::queue::PUSH, kind::queue::SETTLE), (9, 10, 11));
+    assert_eq!((kind::queue::PUSHED, kind::queue::ROOM), (12, 13));
+    assert_eq!((queue_flag::EXCLUSIVE, queue_flag::TRY, queue_flag::MORE), (1, 2, 4));
     assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
     assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::ADOPTED), (1, 8, 18));
     assert_eq!((kind::chain::READ, kind::chain::WRITE, kind::chain::DELETE, kind::chain::APPLY), (1, 2, 3, 4));
@@ -198,6 +231,8 @@ fn constants() {
     assert_eq!((DropReason::BadTag as u8, DropReason::EnrolInClear as u8, DropReason::NoKey as u8), (20, 22, 23));
     assert_eq!((DropReason::UnknownGroup as u8, DropReason::WrongPlace as u8), (26, 27));
     assert_eq!((DropReason::BadValue as u8, DropReason::BadLane as u8), (28, 29));
+    assert_eq!((DropReason::NoServer as u8, DropReason::NotItsServer as u8), (30, 31));
+    assert_eq!(DropReason::NobodyNext as u8, 32);
     assert!(DropReason::try_from(250).is_err());
 }
 

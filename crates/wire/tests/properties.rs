@@ -5,8 +5,9 @@ use proptest::array::uniform32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
-    BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR, Operation,
-    Placement, Renewal, Routes, blocks, body_of, check, entries, entry_at, kind, limits, packet_bytes, service,
+    Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR,
+    Operation, Placement, Renewal, Routes, blocks, body_of, check, entries, entry_at, kind, limits, packet_bytes,
+    service,
 };
 
 prop_compose! {
@@ -97,6 +98,7 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Routes) => drop(Routes::read(packet, BODY)),
             Ok(Body::Placement) => drop(Placement::read(packet, BODY)),
             Ok(Body::Renewal) => drop(Renewal::read(packet, BODY)),
+            Ok(Body::Attempt) => drop(Attempt::read(packet, BODY)),
             Ok(Body::Copied) => drop(Copied::read(packet, BODY)),
             Err(reason) => panic!("checked, but {reason:?}"),
         }

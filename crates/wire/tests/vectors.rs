@@ -8,18 +8,20 @@ use std::fs;
 
 use golden::{Fields, Vector};
 use wayside_wire::{
-    BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind,
-    MAJOR, MINOR, Operation, Placement, Renewal, Routes, VERSION, blocks, check, entries, entry_at, padded, service,
-    text,
+    Attempt, BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat,
+    LockKind, MAJOR, MINOR, Operation, Placement, QueueKind, Renewal, Routes, VERSION, blocks, check, entries,
+    entry_at, padded, service, text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
 /// version.
-const FROZEN: [(&str, u64); 4] = [
+const FROZEN: [(&str, u64); 6] = [
     ("v1_0.h", 0x86bb_8a7b_ee44_0705),
     ("v1_0.json", 0x4e68_a12d_450e_ece3),
     ("v1_1.h", 0x8a2f_e2e1_64ee_30c6),
     ("v1_1.json", 0x7f17_7e6d_3cb5_3961),
+    ("v1_2.h", 0xa81e_7ce0_4ef9_0852),
+    ("v1_2.json", 0x71e8_d492_e6f1_853a),
 ];
 
 fn header(fields: &Fields) -> Header {
@@ -104,6 +106,22 @@ fn operation(fields: &Fields) -> Operation {
     }
 }
 
+fn attempt(fields: &Fields) -> Attempt {
+    Attempt {
+        name: fields.number("name"),
+        request: fields.number("request"),
+        ticket: fields.number("ticket"),
+        over: fields.number("over"),
+        number: fields.number("number"),
+        order: fields.number("order"),
+        holder: fields.as_u16("holder"),
+        reply_port: fields.as_u16("reply_port"),
+        room: fields.as_u16("room"),
+        flags: fields.as_u8("flags"),
+        cause: fields.as_u8("cause"),
+    }
+}
+
 fn routes(fields: &Fields) -> Routes {
     Routes { first: fields.as_u16("first"), base: fields.as_u16("base"), groups: fields.as_u16("groups") }
 }
@@ -180,6 +198,7 @@ fn written(vector: &Vector) -> Vec<u8> {
             "heartbeat" => heartbeat(fields).write(&mut packet, BODY),
             "operation" => operation(fields).write(&mut packet, BODY),
             "effect" => effect(fields).write(&mut packet, BODY),
+            "attempt" => attempt(fields).write(&mut packet, BODY),
             "routes" => routes(fields).write(&mut packet, BODY),
             "placement" => placement(fields).write(&mut packet, BODY),
             "renewal" => renewal(fields).write(&mut packet, BODY),
@@ -202,6 +221,7 @@ fn expect_read_as_meant(vector: &Vector) {
         "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{name}"),
         "operation" => assert_eq!(Operation::read(packet, BODY), operation(&vector.parts[0]), "{name}"),
         "effect" => assert_eq!(Effect::read(packet, BODY), effect(&vector.parts[0]), "{name}"),
+        "attempt" => assert_eq!(Attempt::read(packet, BODY), attempt(&vector.parts[0]), "{name}"),
         "routes" => assert_eq!(Routes::read(packet, BODY), routes(&vector.parts[0]), "{name}"),
         "placement" => assert_eq!(Placement::read(packet, BODY), placement(&vector.parts[0]), "{name}"),
         "renewal" => assert_eq!(Renewal::read(packet, BODY), renewal(&vector.parts[0]), "{name}"),
@@ -247,6 +267,7 @@ fn have_every_kind(vectors: &[Vector]) -> bool {
     };
     FabricKind::ALL.iter().all(|kind| has(service::FABRIC, *kind as u8))
         && LockKind::ALL.iter().all(|kind| has(service::LOCK, *kind as u8))
+        && QueueKind::ALL.iter().all(|kind| has(service::QUEUE, *kind as u8))
         && ChainKind::ALL.iter().all(|kind| has(service::CHAIN, *kind as u8))
 }
 

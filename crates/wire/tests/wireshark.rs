@@ -105,7 +105,7 @@ fn field_names(sent: &[Vector]) -> Vec<String> {
         let part = vector.part;
         vector.parts.iter().flat_map(move |fields| fields.0.keys().map(move |key| format!("wayside.{part}.{key}")))
     });
-    let more = ["drop", "fabric.kind", "lock.kind", "chain.kind", "blocks", "operation.flags.present"];
+    let more = ["drop", "fabric.kind", "lock.kind", "queue.kind", "chain.kind", "blocks", "operation.flags.present"];
     let more = more.into_iter().chain(["entry.slot_bits.state", "entry.slot_bits.transferred"]);
     let more = more.chain(["entry.slot_bits.tryable", "entry.slot_bits.joins", "entry.flags.exclusive"]);
     let mut names: Vec<String> = header.chain(parts).chain(more.map(|name| format!("wayside.{name}"))).collect();

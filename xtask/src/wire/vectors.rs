@@ -244,7 +244,7 @@ impl Maker<'_> {
     /// All fields zero, and all at their highest.
     fn edges(&self, vectors: &mut Vec<Vector>) {
         let of_entries = [("lock", "acquire"), ("lock", "retenure")];
-        let of_bodies = [("fabric", "heartbeat"), ("chain", "write"), ("chain", "answer")];
+        let of_bodies = [("fabric", "heartbeat"), ("queue", "acquire"), ("chain", "write"), ("chain", "answer")];
         for (service, kind) in of_entries.into_iter().chain(of_bodies) {
             for (edge, number) in [("zeros", 0), ("ones", u64::MAX)] {
                 let (service, kind) = self.kind(service, kind);
@@ -350,7 +350,7 @@ impl Maker<'_> {
             &with(&with(&one, 0, 0), version, 0),
             "two faults: the magic is named",
         );
-        bad("reserved_service", "unknown_service", &with(&one, service, 2), "a service to come");
+        bad("reserved_service", "unknown_service", &with(&one, service, 4), "a service to come");
         bad("last_service", "unknown_service", &with(&one, service, 255), "no service");
         bad("kind_zero", "unknown_kind", &with(&one, kind, 0), "kind 0");
         bad("kind_next", "unknown_kind", &with(&one, kind, next), "one beyond the last kind");

@@ -10,6 +10,10 @@ use wayside_wire::{Policy, limits};
 /// While slots are swept, a tick comes this soon. Microseconds.
 pub(super) const BUSY_PERIOD: u64 = 1_000;
 
+/// Between attempts to write what the store did not take: each may hold up the controller for as long as the store is
+/// waited for. Microseconds.
+pub(super) const STORE_PAUSE: u64 = 500_000;
+
 /// A set of slots with rules of its own; a session belongs to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {

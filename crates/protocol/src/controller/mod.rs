@@ -32,7 +32,7 @@ mod tests;
 
 use crate::memory::{NodeEntry, NodeWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -72,6 +72,9 @@ pub enum Notice {
     Rotated(Handle),
     /// A session's keys were wiped: it ends with its lease.
     CutOff(Handle),
+    /// A session did not answer what it was asked for lease and grace, though its heartbeats came: it is heard no more,
+    /// and ends with its lease.
+    Dismissed(Handle),
     /// A slot was frozen for a census.
     Frozen(u16, u32),
     /// A slot works again: with this agent, or unheld.
@@ -92,6 +95,9 @@ pub struct Controller<M, S> {
     patrol: Patrol,
     recovery: Recovery,
     ids_given: u32,
+    /// Records of ends that the store did not take, and when it is asked again.
+    unwritten: BTreeMap<u32, Vec<u8>>,
+    write_again: Time,
     next_tick: Time,
     outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     notices: VecDeque<Notice>,
@@ -127,6 +133,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             patrol: Patrol::default(),
             recovery: Recovery::default(),
             ids_given: 0,
+            unwritten: BTreeMap::new(),
+            write_again: Time(0),
             next_tick: Time(0),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),
@@ -180,6 +188,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         self.poll_sessions(now);
+        if !self.unwritten.is_empty() && now >= self.write_again {
+            self.write_down(now, Vec::new());
+        }
         self.rotate_keys(now);
         self.send_downs(now);
         self.patrol(now);
@@ -301,18 +312,34 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         for handle in self.sessions.live_handles() {
             let word = self.memory.node_word(handle);
             match word.state {
-                NodeState::Live => self.sessions.saw(now, handle, word.sequence),
-                _ => over.push(handle),
+                // One that was expired may have been renewed until then.
+                NodeState::Live | NodeState::Expired => self.sessions.saw(now, handle, word.sequence),
+                // Written down, and told nobody.
+                NodeState::Vacant => over.push(handle),
             }
         }
         self.mourn_again(now);
         self.end_sessions(now, &over, Ending::Expired);
     }
 
+    /// Durable, at once or as soon as the store works again. For what is true either way: a controller that starts
+    /// meanwhile must do no harm by what it does not know.
+    fn write_down(&mut self, now: Time, batch: Vec<Record>) {
+        self.unwritten.extend(batch);
+        let all: Vec<Record> = self.unwritten.iter().map(|(key, record)| (*key, record.clone())).collect();
+        if !self.commit(&all) {
+            self.write_again = now + config::STORE_PAUSE;
+        }
+    }
+
     /// Durable, or false and a notice.
     fn commit(&mut self, batch: &[Record]) -> bool {
         match self.store.commit(batch) {
-            Ok(()) => true,
+            Ok(()) => {
+                // What was to be written of these is older.
+                batch.iter().for_each(|(key, _)| drop(self.unwritten.remove(key)));
+                true
+            }
             Err(error) => {
                 self.notices.push_back(Notice::StoreFailed(error.to_string()));
                 false

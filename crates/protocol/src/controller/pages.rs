@@ -31,12 +31,14 @@ pub(super) struct Pages {
     again: Option<u32>,
     /// When whatever is under way is asked for again.
     pub due: Time,
+    /// How often it was, in vain, since the last page that counted.
+    in_vain: u32,
 }
 
 impl Pages {
     /// Of a number that is known, or is not.
     pub fn new(count: Option<u32>, due: Time) -> Pages {
-        Pages { next: 0, come: 0, asked: 0, count, again: None, due }
+        Pages { next: 0, come: 0, asked: 0, count, again: None, due, in_vain: 0 }
     }
 
     /// The next page to ask for, while fewer than `window` are under way.
@@ -63,6 +65,7 @@ impl Pages {
         if page >= self.asked || has_come(self, page) {
             return false;
         }
+        self.in_vain = 0;
         self.come |= 1 << (page - self.next);
         if last || page == u32::from(u16::MAX) {
             self.count = Some(page + 1);
@@ -71,6 +74,14 @@ impl Pages {
         self.come = self.come.checked_shr(run).unwrap_or(0);
         self.next += run;
         true
+    }
+
+    /// What is under way is asked for again, now and after `pause`. How often it was in vain. A question that goes late by
+    /// more than that pause does not count: the controller was away, and so were the answers.
+    pub fn ask_again(&mut self, now: Time, pause: u64) -> u32 {
+        self.in_vain += u32::from(now.since(self.due) < pause);
+        self.due = now + pause;
+        self.in_vain
     }
 
     /// A page that seems to be lost, once.

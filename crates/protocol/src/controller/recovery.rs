@@ -10,6 +10,9 @@
 //!
 //! What nodes report and what they are to adopt comes in pages, several under way at a time (`pages.rs`).
 //!
+//! A node whose heartbeats come and whose answers do not is dismissed after lease + grace without a page that counts: its
+//! word is expired, and it ends when its lease is over. Else one process could keep everybody from every lock.
+//!
 //! Invariants: a slot is at most at one census (`at`), and FROZEN as long as it is. A freeze raises the tenure to F,
 //! which is the census's stamp; the heir is agent at F + 1. So a later freeze (F + 1 or more) covers an heir that
 //! took office before its controller died. All slots are recovered only while the switch does not serve, under a
@@ -17,7 +20,7 @@
 
 use super::pages::{Pages, window};
 use super::rebuild::Rebuilt;
-use super::{Controller, Notice, Store};
+use super::{Controller, Notice, SessionRecord, Store};
 use crate::memory::{SlotWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::boxed::Box;
@@ -30,6 +33,9 @@ use wayside_wire::{Entry, Header, SlotBits, SlotState, entry_flag, header_flag, 
 const MAX_CENSUSES: usize = 64;
 /// So often they begin in one go: 16,384 slots take 10 ms, in which the post of a switch with standbys is not renewed.
 const ROUNDS: u32 = 8;
+/// So often a node is asked in vain, however short its lease, before it is taken for one that will never answer: with
+/// a third of all packets lost each way, that is one in 100,000 that would.
+const QUESTIONS: u64 = 20;
 /// Entries of a REPORT or ADOPT after the one that names the census.
 pub(super) const PAGE: usize = limits::MAX_ENTRIES - 1;
 
@@ -186,22 +192,28 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.advance(now);
     }
 
-    /// Sends again what is due, goes on with what can go on.
+    /// Sends again what is due, goes on with what can go on. A node that lives and does not answer is dismissed: others
+    /// wait for it.
     pub(super) fn recover(&mut self, now: Time) {
         let mut questions = Vec::new();
         let mut pages = Vec::new();
-        let again = now + self.config.retransmit;
+        let mut mute = Vec::new();
+        let pause = self.config.retransmit;
         for (&id, census) in &mut self.recovery.censuses {
+            let most = |handle| questions_most(self.sessions.get(handle).map(|session| &session.record), pause);
             for (&handle, asked) in census.asked.iter_mut().filter(|(_, asked)| now >= asked.due) {
-                asked.due = again;
+                mute.extend((asked.ask_again(now, pause) > most(handle)).then_some(handle));
                 questions.extend(asked.missing().map(|page| (id, handle, page)));
             }
             if census.phase == Phase::Adopting {
                 for (&handle, heir) in census.heirs.iter_mut().filter(|(_, heir)| now >= heir.pages.due) {
-                    heir.pages.due = again;
+                    mute.extend((heir.pages.ask_again(now, pause) > most(handle)).then_some(handle));
                     pages.extend(heir.pages.missing().map(|page| (id, handle, page)));
                 }
             }
+        }
+        for handle in mute {
+            self.dismiss(handle);
         }
         for (id, handle, page) in questions {
             self.send_census(id, handle, page);
@@ -499,6 +511,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.notices.push_back(Notice::Serving(self.counters.epoch));
         }
     }
+}
+
+/// How often a node is asked in vain: for its lease and grace.
+fn questions_most(record: Option<&SessionRecord>, pause: u64) -> u32 {
+    let patience = record.map_or(0, |record| u64::from(record.lease) + u64::from(record.grace));
+    u32::try_from(patience.div_ceil(pause).max(QUESTIONS)).unwrap_or(u32::MAX)
 }
 
 /// A slot after its recovery.

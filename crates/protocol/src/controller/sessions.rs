@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Invariants: `live` and `mourned` hold exactly the handles of those lives. A session leaves LIVE only after its word
-//! at the switch did, by compare-and-swap: the data plane decides nothing for it any more. `untold` holds only live
-//! handles of the dead one's namespace.
+//! at the switch did, by compare-and-swap: the data plane decides nothing for it any more; and, unless it says itself
+//! that it is over, lease + grace after that word took its last heartbeat, whoever has expired the word and when.
+//! `untold` holds only live handles of the dead one's namespace.
 
 use super::store::{SessionRecord, Stage};
 use super::{Config, Controller, Notice, Record, Store};
@@ -204,28 +205,38 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
-    /// Expires those whose word has not moved for lease + grace.
+    /// Expires those whose word has not moved for lease + grace. A word may be expired before: nobody's lease is
+    /// renewed by it any more, and what was acknowledged until then is waited for.
     pub(super) fn poll_sessions(&mut self, now: Time) {
         let mut over = Vec::new();
+        let hasty = self.config.is_broken(Mutant::HastyDismissal);
         for handle in &self.sessions.live {
             let session = self.sessions.by_handle.get_mut(handle).expect("live handles are in the table");
             let Life::Live { sequence, seen } = &mut session.life else { continue };
             let word = self.memory.node_word(*handle);
             let grace = if self.config.is_broken(Mutant::NoGrace) { 0 } else { session.record.grace };
             let patience = u64::from(session.record.lease) + u64::from(grace);
-            if word.state != NodeState::Live {
-                over.push(*handle);
-            } else if word.sequence != *sequence {
+            let is_live = word.state == NodeState::Live;
+            if word.sequence != *sequence {
                 (*sequence, *seen) = (word.sequence, now);
-            } else if now.since(*seen) >= patience {
+            } else if now.since(*seen) >= patience || (hasty && !is_live) {
                 // A heartbeat that comes first wins: the next poll sees it.
                 let expired = NodeWord { state: NodeState::Expired, ..word };
-                if self.memory.cas_node_word(*handle, word, expired) {
+                if !is_live || self.memory.cas_node_word(*handle, word, expired) {
                     over.push(*handle);
                 }
             }
         }
         self.end_sessions(now, &over, Ending::Expired);
+    }
+
+    /// This session sends heartbeats and does not answer what others wait for: it is heard no more. It ends when the
+    /// last lease that was acknowledged to it is over.
+    pub(super) fn dismiss(&mut self, handle: Handle) {
+        if self.sessions.is_live(handle) && self.memory.node_word(handle).state == NodeState::Live {
+            self.expire_word(handle);
+            self.notices.push_back(Notice::Dismissed(handle));
+        }
     }
 
     /// These are dead: their words are not LIVE any more. Everybody is told, their slots are swept.
@@ -245,8 +256,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if batch.is_empty() {
             return;
         }
-        // Should this fail, the next start finds them LIVE and lets them expire: late, but safe.
-        self.commit(&batch);
+        // Whoever starts before that is done finds them LIVE and lets them expire: late, but safe.
+        self.write_down(now, batch);
         for &handle in handles {
             self.announce(now, handle);
         }
@@ -323,7 +334,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         if !batch.is_empty() {
-            self.commit(&batch);
+            self.write_down(now, batch);
         }
         for (dead, incarnation, to) in downs {
             self.send_beat(to, kind::fabric::DOWN, dead, incarnation);

@@ -567,12 +567,13 @@ fn nobody_waits_for_what_the_dead_are_told() {
     assert_eq!([3, 9].map(|slot| bench.slot(slot).agent), [0, 2]);
 }
 
-/// Whoever ends with the old epoch must not be taken for the last one that had to report.
+/// Whoever is over when the epoch begins must not be taken for the last one that had to report. Its word alone does not
+/// say that its lease is over: the controller before may have expired it a moment ago.
 #[test]
-fn a_session_that_is_over_when_the_epoch_is_raised_lets_nobody_serve_before_the_others_have_reported() {
+fn a_session_whose_word_is_expired_when_the_epoch_is_raised_is_waited_for() {
     let mut bench = Bench::new();
     bench.enrol(1);
-    bench.enrol(2);
+    let (_, body) = bench.enrol(2).expect("answered");
     bench.hold(9, 1, 5);
     // The controller died after it had expired the word, and before it could write that down.
     bench.memory.words.borrow_mut().get_mut(&2).expect("enrolled").state = NodeState::Expired;
@@ -583,8 +584,121 @@ fn a_session_that_is_over_when_the_epoch_is_raised_lets_nobody_serve_before_the_
     let census = bench.sent(lock::CENSUS).pop().expect("asked");
     let echo = Entry { request: Bench::id_of(&census), slot: limits::ALL_SLOTS, ..Entry::default() };
     bench.lock(1, lock::REPORT, wayside_wire::header_flag::LAST, 0, &[echo]);
-    bench.pass(config().poll_period);
+    bench.live(&[1], u64::from(body.lease_us + body.grace_us) - config().poll_period);
+    assert!(!bench.memory.serving(), "node 2 may hold something");
+    bench.live(&[1], 2 * config().poll_period);
     assert!(bench.memory.serving());
+}
+
+impl Bench {
+    /// Heartbeats of these nodes, for so long.
+    fn live(&mut self, nodes: &[Handle], micros: u64) {
+        let end = self.now + micros;
+        while self.now < end {
+            for &node in nodes {
+                if self.memory.node_word(node).state == NodeState::Live {
+                    self.beat(node);
+                }
+            }
+            self.pass((end - self.now).min(config().poll_period));
+        }
+    }
+
+    fn notices(&mut self) -> Vec<Notice> {
+        core::iter::from_fn(|| self.controller.notice()).collect()
+    }
+
+    /// A page of what the node reports to the census under way.
+    fn report(&mut self, node: Handle, page: u16, flags: u16) {
+        let census = Entry::read(&self.sent(lock::CENSUS).pop().expect("asked"), BODY);
+        self.lock(node, lock::REPORT, flags, page, &[census, held(u32::from(page), node)]);
+    }
+}
+
+/// So that one process can't keep everybody from every lock. What was acknowledged to it until then it relies on.
+#[test]
+fn whoever_lives_and_does_not_report_is_dismissed_and_ends_with_its_lease() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    let patience = bench.enrol(2).map(|(_, body)| u64::from(body.lease_us + body.grace_us)).expect("answered");
+    bench.restart_switch();
+    bench.report(1, 0, wayside_wire::header_flag::LAST);
+    bench.notices();
+    // More than lease and grace: 20 questions, since the lease is short.
+    let asked = 21 * config().retransmit;
+    bench.live(&[1, 2], asked - config().poll_period);
+    assert_eq!((bench.notices(), bench.memory.node_word(2).state), (vec![], NodeState::Live));
+    bench.live(&[1, 2], 2 * config().poll_period);
+    assert_eq!((bench.notices(), bench.memory.node_word(2).state), (vec![Notice::Dismissed(2)], NodeState::Expired));
+    bench.live(&[1], patience - 2 * config().poll_period);
+    assert_eq!(bench.notices(), [], "its lease may still run");
+    bench.live(&[1], 3 * config().poll_period);
+    assert_eq!(bench.notices(), [Notice::Ended(2, Ending::Expired)]);
+    assert!(bench.controller.sessions.is_live(1) && !bench.memory.serving(), "node 1 adopts what it has");
+    let adopt = Entry::read(&bench.sent(lock::ADOPT).pop().expect("an heir"), BODY);
+    bench.lock(1, lock::ADOPTED, 0, 0, &[adopt]);
+    assert!(bench.memory.serving());
+}
+
+#[test]
+fn whoever_lives_and_does_not_adopt_is_dismissed() {
+    let mut bench = Bench::new();
+    let patience = bench.enrol(1).map(|(_, body)| u64::from(body.lease_us + body.grace_us)).expect("answered");
+    bench.restart_switch();
+    bench.report(1, 0, wayside_wire::header_flag::LAST);
+    bench.live(&[1], 20 * config().retransmit);
+    assert_eq!((bench.memory.node_word(1).state, bench.memory.serving()), (NodeState::Live, false));
+    bench.live(&[1], 3 * config().retransmit + patience);
+    assert_eq!((bench.memory.node_word(1).state, bench.memory.serving()), (NodeState::Expired, true));
+}
+
+/// A lease of two seconds may see a million locks reported, which takes longer.
+#[test]
+fn whoever_reports_page_by_page_is_waited_for() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.restart_switch();
+    for page in 0..5 {
+        bench.live(&[1], 15 * config().retransmit);
+        bench.report(1, page, 0);
+    }
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
+    bench.live(&[1], 22 * config().retransmit);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired, "but not for ever");
+}
+
+/// As one whose post was away: nobody could have answered it.
+#[test]
+fn a_controller_that_was_away_does_not_count_its_own_silence() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.restart_switch();
+    for _ in 0..30 {
+        bench.now += 2 * config().retransmit;
+        bench.live(&[1], config().poll_period);
+    }
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
+}
+
+/// A successor would wait for all whose end it does not know of.
+#[test]
+fn an_end_that_the_store_did_not_take_is_written_when_it_works_again() {
+    let mut bench = Bench::new();
+    let (_, body) = bench.enrol(1).expect("answered");
+    bench.enrol(2);
+    let stage = |bench: &Bench, handle: u32| {
+        SessionRecord::decode(&bench.disk.records.borrow()[&handle]).expect("its own record").stage
+    };
+    bench.disk.full.set(true);
+    bench.fabric(1, fabric::LEAVE, 0, body.incarnation);
+    assert_eq!((stage(&bench, 1), bench.controller.sessions.is_live(1)), (Stage::Live, false));
+    bench.disk.full.set(false);
+    bench.live(&[2], 400_000);
+    assert_eq!(stage(&bench, 1), Stage::Live, "a store in trouble is left alone for a while");
+    bench.live(&[2], 200_000);
+    assert_eq!(stage(&bench, 1), Stage::Mourned);
+    assert!(bench.controller.unwritten.is_empty());
+    assert_eq!(stage(&bench, 2), Stage::Live);
 }
 
 fn keys_of(enrolment: &Enrolment, epoch: u32, rotation: u32) -> Keys {

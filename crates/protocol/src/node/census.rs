@@ -104,7 +104,7 @@ impl Node {
             return Err(DropReason::StaleEpoch);
         }
         if header.epoch > self.epoch() {
-            self.session.raise_epoch(header.epoch);
+            self.session.raise_epoch(now, header.epoch);
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);
             }

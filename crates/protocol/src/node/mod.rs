@@ -464,6 +464,9 @@ impl Node {
             self.on_chain(now, &header_of(packet)?, packet);
             return Ok(());
         }
+        if header.service != service::LOCK {
+            return Err(DropReason::UnknownService);
+        }
         if header.kind == kind::lock::CENSUS {
             return self.on_census(now, &header_of(packet)?, packet);
         }

@@ -159,19 +159,41 @@ fn a_refusal_is_final_unless_the_switch_recovers() {
 #[test]
 fn heartbeats_go_eight_times_a_lease_and_rise() {
     let mut scene = Scene::live();
-    for index in 0..8 {
-        assert_eq!(scene.tick(NOW + index * BEAT), None);
+    for index in 0..20 {
+        let now = NOW + index * BEAT;
+        assert_eq!(scene.tick(now), None);
         let beat = scene.beat();
-        assert_eq!((beat.sequence, beat.sent_us, beat.incarnation), (1 + index, NOW.0 + index * BEAT, 9));
+        assert_eq!((beat.sequence, beat.sent_us, beat.incarnation), (1 + index, now.0, 9));
         assert_eq!(beat.oldest, 11);
-        let next = NOW + (index + 1) * BEAT;
+        assert_eq!(scene.acknowledge(beat.sequence, now), None);
+        let next = now + BEAT;
         assert_eq!(scene.session.due(), next);
         assert_eq!(scene.tick(Time(next.0 - 1)), None);
         assert!(scene.said().is_empty());
     }
-    assert_eq!(scene.tick(NOW + LEASE), Some(Change::Lost), "not one was acknowledged");
-    assert!(scene.said().is_empty());
-    assert_eq!(scene.tick(NOW + 2 * LEASE), None, "it is told once");
+}
+
+#[test]
+fn heartbeats_that_nobody_acknowledges_come_four_times_as_often_from_the_middle_of_the_lease_on() {
+    let mut scene = Scene::live();
+    let mut went = Vec::new();
+    while scene.session.due() < NOW + LEASE {
+        let now = scene.session.due();
+        assert_eq!(scene.tick(now), None);
+        went.push((scene.beat().sequence, now));
+    }
+    let pauses: Vec<u64> = went.windows(2).map(|pair| pair[1].1.since(pair[0].1)).collect();
+    assert_eq!(pauses, [[BEAT; 5].as_slice(), &[BEAT / 4; 11]].concat());
+    // Any of them will do, the second as the last.
+    for &(sequence, sent) in &went[1..] {
+        scene.acknowledge(sequence, NOW + (LEASE - 1));
+        assert_eq!(scene.lease_end(), sent + LEASE);
+    }
+    scene.tick(NOW + LEASE);
+    assert_eq!(scene.session.due(), NOW + LEASE + BEAT, "there is no hurry any more");
+    assert_eq!(scene.tick(NOW + 3 * LEASE), Some(Change::Lost));
+    scene.said();
+    assert_eq!(scene.tick(NOW + 4 * LEASE), None, "it is told once");
     assert_eq!(scene.session.due(), Time(u64::MAX));
 }
 
@@ -260,12 +282,24 @@ fn leaving_is_over_when_the_controller_says_so_of_this_session() {
 }
 
 #[test]
-fn the_epoch_rises_and_never_falls() {
+fn the_epoch_rises_and_never_falls_and_is_followed_by_a_heartbeat_at_once() {
     let mut scene = Scene::live();
-    scene.session.raise_epoch(6);
-    assert_eq!(scene.session.info().map(|info| info.epoch), Some(7));
-    scene.session.raise_epoch(8);
+    scene.tick(NOW);
+    scene.said();
+    for epoch in [6, 7] {
+        scene.session.raise_epoch(NOW + 9, epoch);
+        assert_eq!(scene.session.info().map(|info| info.epoch), Some(7));
+        assert_eq!(scene.session.due(), NOW + BEAT, "a copy of a census");
+    }
+    scene.session.raise_epoch(NOW + 10, 8);
     assert_eq!(scene.session.info().map(|info| info.epoch), Some(8));
+    assert_eq!(scene.session.due(), NOW + 10);
+    scene.tick(NOW + 10);
+    assert_eq!(scene.beat().sequence, 2);
+    scene.session.leave(NOW + 11, true, &mut scene.out);
+    scene.said();
+    scene.session.raise_epoch(NOW + 12, 9);
+    assert_eq!(scene.session.due(), NOW + 11 + PAUSE_FIRST, "whoever leaves needs none");
 }
 
 #[test]

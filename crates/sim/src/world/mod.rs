@@ -429,6 +429,7 @@ impl World {
                 Notice::Ended(..) => self.count("session ended"),
                 Notice::Rotated(handle) => self.on_rotated(seat, handle),
                 Notice::CutOff(_) => self.count("cut off"),
+                Notice::Dismissed(_) => self.count("dismissed"),
                 Notice::Frozen(..) => self.count("slot frozen"),
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),

@@ -330,7 +330,7 @@ pub fn counter_names() -> Vec<&'static str> {
 
 /// Counters that no packet reaches. Nothing is dropped for no reason; what is handed up is the XDP program's affair
 /// (`frames.rs`).
-pub const UNREACHED: [&str; 3] = ["none", "handed_up", "handed_up_lost"];
+pub const UNREACHED: [&str; 6] = ["none", "handed_up", "handed_up_lost", "no_server", "not_its_server", "nobody_next"];
 
 /// The native build.
 pub struct Native {

@@ -77,8 +77,19 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         Value::Object(map) => Fields(map),
         other => panic!("not an object: {other}"),
     };
-    let structs =
-        ["entry", "enrol", "enrolled", "heartbeat", "operation", "effect", "routes", "placement", "renewal", "copied"];
+    let structs = [
+        "entry",
+        "enrol",
+        "enrolled",
+        "heartbeat",
+        "operation",
+        "effect",
+        "routes",
+        "placement",
+        "renewal",
+        "copied",
+        "attempt",
+    ];
     let part = structs.into_iter().find(|part| object.contains_key(*part));
     let parts = part.and_then(|part| object.remove(part)).unwrap_or(Value::Array(Vec::new()));
     let Value::Array(parts) = parts else { panic!("parts are an array") };
