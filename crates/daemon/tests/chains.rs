@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 use support::etcd::Etcd;
@@ -167,4 +168,55 @@ fn what_no_switch_has_any_more_is_said_to_be_lost() {
     switches.settle("they serve", |_| true);
     assert_eq!(switches.run(&["kv", "get", "config/0"]).code, Some(1), "it has no value");
     assert_eq!(switches.run(&["kv", "put", "config/0", "new"]).code, Some(0));
+}
+
+/// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
+fn three_ports(from: u16) -> u16 {
+    let free = |first: &u16| (*first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    (from..from + 3_000).step_by(3).find(free).expect("three ports in a row")
+}
+
+/// Switches sign to each other and to clients, whose keys change meanwhile; then one that had the sessions dies.
+#[test]
+fn values_on_chains_are_signed() {
+    let Some(etcd) = Etcd::or_skip("chains whose packets are signed") else { return };
+    let start = |from: u16| {
+        let port = three_ports(from);
+        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
+        let flags =
+            ["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol, "--key-lifetime", "500ms"];
+        Daemon::start_at(&listen, &flags)
+    };
+    let all = vec![start(37_000), start(40_000)];
+    let mut switches = Switches { all, _etcd: etcd };
+    switches.settle("all groups have two switches", |group| group["chain"].as_array().unwrap().len() == 2);
+    let (state, credentials) = {
+        let directory = switches.all[0].directory.path();
+        (directory.join("state"), directory.join("credentials"))
+    };
+    let node = |arguments: &[&str]| {
+        let mut command = wayside(&[&["node"], arguments].concat());
+        command.env("WAYSIDE_STATE_DIR", &state).env("WAYSIDE_CREDENTIALS", &credentials);
+        end(command)
+    };
+    let joined = node(&["join", node(&["token"]).stdout.trim()]);
+    assert_eq!(joined.code, Some(0), "{joined:?}");
+    let session = Session::builder().endpoint(switches.endpoints()).credentials(&credentials).connect().unwrap();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    let rotations = |switches: &Switches| -> u64 {
+        let of = |daemon: &Daemon| daemon.json("status")["authentication"]["key_rotations"].as_u64().unwrap_or(0);
+        switches.all.iter().map(of).sum()
+    };
+    let mut round = 0;
+    while rotations(&switches) < 3 {
+        round += 1;
+        write_all(&store, &format!("round {round}"));
+        check_all(&store, &format!("round {round}"));
+    }
+    switches.all[0].kill();
+    check_all(&store, &format!("round {round}"));
+    write_all(&store, "the other one");
+    check_all(&store, "the other one");
+    assert!(session.info().is_some());
 }

@@ -182,9 +182,10 @@ impl World {
             let key = World::key(index);
             let group = self.group_of(key);
             let version = Version { epoch: FIRST, sequence: 0 };
-            for seat in self.chain_of(group) {
-                let _ = self.seats[seat].switch.insert(group, Key { check: key.check ^ 1, ..key }, version);
-            }
+            // Where there is no room for it, nobody after that one has it either (K3).
+            let other = Key { check: key.check ^ 1, ..key };
+            let has_room = |seat: usize| self.seats[seat].switch.insert(group, other, version).is_ok();
+            let _ = self.chain_of(group).into_iter().all(has_room);
         }
     }
 
