@@ -46,12 +46,16 @@ impl Switches {
         serde_json::from_str(&self.run(&["chain", "status", "-o", "json"]).stdout).unwrap_or_default()
     }
 
-    fn settle(&self, what: &str, is_settled: impl Fn(&serde_json::Value) -> bool) {
+    /// The chains, once all groups are so.
+    fn settle(&self, what: &str, is_settled: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let mut settled = None;
         eventually(what, || {
             let chains = self.chains();
-            let mut groups = chains["groups"].as_array().into_iter().flatten();
-            chains["groups"].is_array() && groups.all(|group| group["state"] == "serving" && is_settled(group))
+            let is_its = |group: &serde_json::Value| group["state"] == "serving" && is_settled(group);
+            settled = chains["groups"].as_array().is_some_and(|groups| groups.iter().all(is_its)).then_some(chains);
+            settled.is_some()
         });
+        settled.expect("as awaited")
     }
 
     fn session(&self) -> Session {
@@ -119,7 +123,8 @@ fn a_switch_that_is_stopped_answers_nobody_afterwards() {
     let store = store.wait(Duration::from_secs(30));
     write_all(&store, "before");
     // Tail of some groups, head of others.
-    let tail = switches.chains()["groups"][0]["chain"][1].as_str().expect("it has two").to_owned();
+    let chains = switches.settle("two each", |group| group["chain"].as_array().unwrap().len() == 2);
+    let tail = chains["groups"][0]["chain"][1].as_str().expect("it has two").to_owned();
     let stopped = &switches.all[switches.at(&tail)];
     signal_process(stopped.pid(), libc::SIGSTOP);
     write_all(&store, "after");

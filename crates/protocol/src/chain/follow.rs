@@ -5,6 +5,7 @@
 //! * A place of an epoch at or below the one that a group has here, or is copied in, changes nothing.
 //! * Whoever leaves a group forgets its keys before he says so.
 //! * The lease runs from when it was asked for, by the clock of who asked.
+//! * A group is copied from its tail, and each pass begins with nothing.
 //! * A joiner says that it has all of a group only once its source has said that nothing comes after: every key with
 //!   its name, its first version and what it has.
 
@@ -184,7 +185,7 @@ impl<M: ItemMemory> Member<M> {
         self.say(controller, kind::chain::PLACED, told.epoch, 0, |packet| told.write(packet, BODY));
     }
 
-    /// Of a group that it is no part of any more.
+    /// Of a group that it has no part in, or not yet.
     fn forget(&mut self, group: u16) {
         if self.is_broken(crate::Mutant::KeepOldMemory) {
             return;
@@ -211,13 +212,18 @@ impl<M: ItemMemory> Member<M> {
 
     fn join(&mut self, now: Time, controller: Handle, told: Placement) {
         let group = told.group;
-        match self.follower.loading.get_mut(&group).filter(|loading| loading.told.pass == told.pass) {
+        let pass = (told.epoch, told.pass);
+        match self.follower.loading.get_mut(&group).filter(|loading| (loading.told.epoch, loading.told.pass) >= pass) {
+            Some(loading) if (loading.told.epoch, loading.told.pass) > pass => {}
             Some(loading) if loading.done => {
                 loading.controller = controller;
                 self.say_loaded(group);
             }
             Some(_) => {}
             None => {
+                // What an earlier pass has brought may be of a source that was no tail any more, and newer than what
+                // the tail has.
+                self.forget(group);
                 let loading = Loading {
                     told,
                     controller,
@@ -316,6 +322,10 @@ impl<M: ItemMemory> Member<M> {
 
     fn on_fetch(&mut self, joiner: Handle, question: &Copied) {
         let group = question.group;
+        let place = self.memory.place(group);
+        if place.epoch == 0 || place.next != 0 {
+            return;
+        }
         let after = Key { high: question.key_high, low: question.key_low, check: u64::MAX };
         let start = if question.length == 0 { Key::LEAST } else { after };
         let key = self.names.range((group, start)..=(group, Key::GREATEST)).map(|(&(_, key), _)| key).next();
