@@ -24,9 +24,7 @@
 #define WAYSIDE_CHAIN_H
 
 #include "seal.h"
-
-/* Looks at a lock before a packet gives up. Whoever has it writes 128 bytes. */
-#define WS_LOCK_TRIES 64
+#include "take.h"
 
 /* What a packet of the chain service is about. */
 struct ws_link {
@@ -125,18 +123,6 @@ WS_INLINE struct ws_item *ws_find_item(struct ws_turn *turn, const struct ws_lin
 			if (item && ws_is_key(item, link))
 				return item;
 		}
-	}
-	return 0;
-}
-
-/* Takes a lock. False: somebody else has it, and is slow. */
-WS_INLINE int ws_take(struct ws_switch *sw, ws_u64 *lock, ws_u64 *before)
-{
-	for (int try = 0; try < WS_LOCK_TRIES; try++) {
-		*before = ws_word_load(lock);
-		if (!ws_item_lock_owner(*before) &&
-		    ws_word_cas(lock, *before, ws_item_lock_with_owner(*before, ws_owner(sw))))
-			return 1;
 	}
 	return 0;
 }
@@ -571,16 +557,6 @@ static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 	if (ws_half_load(&link.group->namespace) != ws_header_namespace(turn->header))
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_GROUP);
 	return from_switch ? ws_on_predecessor(turn, &link) : ws_on_client(turn, &link);
-}
-
-WS_INLINE enum ws_action ws_on_chain(struct ws_turn *turn)
-{
-	struct ws_turn own = *turn; /* whose address is known there; the others' turn needs none */
-	enum ws_action action = ws_chain(&own);
-
-	turn->verdict = own.verdict;
-	turn->length = own.length;
-	return action;
 }
 
 #endif

@@ -130,6 +130,13 @@ _Static_assert(sizeof(struct ws_globals) == 40, "globals");
 	X(missing)           /* no such key */                                             \
 	X(no_room)           /* the value is longer than the packet */                     \
 	X(moved)             /* the sender knows another chain */                          \
+	X(queue_granted)     /* requests granted from a queue */                           \
+	X(queue_granted_again) /* those that asked again, or were reminded */              \
+	X(queue_waiting)     /* requests told that they wait in a queue */                 \
+	X(queue_released)    /* requests that their holders ended */                       \
+	X(queue_overflowed)  /* requests sent to a lock server for want of room */         \
+	X(queue_passed)      /* packets about locks that are a lock server's */            \
+	X(queue_pushed)      /* requests taken from a lock server */                       \
 	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
 	X(handed_up_lost)    /* XDP: those that found its ring full */
 
@@ -163,7 +170,7 @@ struct ws_verdict {
 	ws_u16 handle;
 	ws_u16 port;
 	ws_u16 length; /* of the packet now: at most what it was */
-	ws_u16 copy;   /* not 0: the same bytes as a JOIN to this agent (ws_make_copy) */
+	ws_u16 copy;   /* not 0: the same bytes to this node, as ws_make_copy changes them */
 	ws_u16 reserved;
 };
 _Static_assert(sizeof(struct ws_verdict) == 12, "verdict");

@@ -9,6 +9,7 @@
  *              -> lock:   ws_check_source, then ws_check_requests for what a holder asks, ws_admits for an ACQUIRE
  *                                               -> fission.h
  *                                               or on to the destination, or to the controller
+ *              -> chain:  chain.h;  queue: queue.h
  *              -> ws_seal              while authentication is on
  *
  * Invariant: a packet that is dropped by a check leaves slots, node words and regions byte for byte as they were, and
@@ -20,6 +21,7 @@
 #include "budget.h"
 #include "chain.h"
 #include "fission.h"
+#include "queue.h"
 
 /* The drop reason of bytes that are no packet of this protocol, or 0. `end` bounds what may be read. */
 WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 length)
@@ -32,7 +34,8 @@ WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 l
 		return WS_DROP_REASON_FOREIGN_VERSION;
 	ws_u8 service = ws_header_service(packet);
 	ws_u8 count = ws_header_count(packet);
-	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_CHAIN)
+	if (service != WS_SERVICE_FABRIC && service != WS_SERVICE_LOCK && service != WS_SERVICE_QUEUE &&
+	    service != WS_SERVICE_CHAIN)
 		return WS_DROP_REASON_UNKNOWN_SERVICE;
 	ws_u32 bytes = ws_packet_bytes(service, ws_header_kind(packet), count);
 	if (!bytes)
@@ -49,12 +52,6 @@ _Static_assert(WS_ENTRY_BYTES == WS_HEARTBEAT_BYTES, "the shortest body is an en
 WS_INLINE int ws_is_enrol(const void *packet)
 {
 	return ws_header_service(packet) == WS_SERVICE_FABRIC && ws_header_kind(packet) == WS_FABRIC_ENROL;
-}
-
-/* Whether slots are decided on: they have been recovered, and no other switch decides on them yet. */
-WS_INLINE int ws_serves(struct ws_switch *sw)
-{
-	return ws_half_load(&ws_globals(sw)->serving) && ws_lease_runs(sw, &ws_globals(sw)->lease);
 }
 
 /* What nodes and the controller say about sessions. ENROL and LEAVE come from nodes that the switch does not know (any
@@ -78,20 +75,6 @@ WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
 	default:
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
-}
-
-/* From one node of a namespace to another. An answer to a holder goes to the thread that waits for it. */
-WS_INLINE enum ws_action ws_on_relay(struct ws_turn *turn, ws_u16 port)
-{
-	ws_u16 destination = ws_header_destination(turn->header);
-	struct ws_node *node = ws_node_at(turn->sw, destination);
-
-	if (!ws_is_live(ws_word_load(&node->word)))
-		return ws_drop(turn, WS_DROP_REASON_DESTINATION_NOT_LIVE);
-	if (node->namespace != ws_header_namespace(turn->header))
-		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
-	ws_count(turn->sw, WS_COUNTER_relayed);
-	return ws_to_node(turn, destination, port);
 }
 
 /* Checks one request of a packet and, where the holder itself sent it, stamps the port that the answer goes to. The
@@ -218,13 +201,29 @@ WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 	}
 }
 
+/* The services whose decision is a function of its own. */
+WS_INLINE enum ws_action ws_on_other(struct ws_turn *turn)
+{
+	struct ws_turn own = *turn; /* whose address is known there; the others' turn needs none */
+	enum ws_action action = ws_header_service(turn->header) == WS_SERVICE_CHAIN ? ws_chain(&own) : ws_queue_packet(&own);
+
+	turn->verdict.reason = (ws_u8)ws_veil(turn->header, own.verdict.reason);
+	turn->verdict.handle = (ws_u16)ws_veil(turn->header, own.verdict.handle);
+	turn->verdict.port = (ws_u16)ws_veil(turn->header, own.verdict.port);
+	turn->verdict.length = (ws_u16)ws_veil(turn->header, own.verdict.length);
+	turn->verdict.copy = (ws_u16)ws_veil(turn->header, own.verdict.copy);
+	turn->length = own.length;
+	return (enum ws_action)(ws_veil(turn->header, action) & 3);
+}
+
 WS_INLINE enum ws_action ws_dispatch(struct ws_turn *turn)
 {
 	switch (ws_header_service(turn->header)) {
 	case WS_SERVICE_LOCK:
 		return ws_on_lock(turn);
 	case WS_SERVICE_CHAIN:
-		return ws_on_chain(turn);
+	case WS_SERVICE_QUEUE:
+		return ws_on_other(turn);
 	default:
 		return ws_on_fabric(turn);
 	}
@@ -272,10 +271,14 @@ WS_INLINE void ws_decide(struct ws_switch *sw, void *packet, const void *end, ws
 	verdict->action = (ws_u8)action;
 }
 
-/* Makes a copy of a GRANT by join, which has one entry at least, the JOIN for its agent. False: it must not be sent. */
+/* Makes a copy of a packet with `copy` in its verdict what it is to be: of a GRANT by join the JOIN for its agent, of
+ * what the queue service says the answer to whoever asked. False: it must not be sent. */
 WS_INLINE int ws_make_copy(struct ws_switch *sw, void *packet, const void *end, ws_u32 length)
 {
-	ws_make_join(packet);
+	if (ws_header_service(packet) == WS_SERVICE_LOCK)
+		ws_make_join(packet);
+	else if (!ws_make_answer(packet, end))
+		return 0;
 	if (!ws_half_load(&ws_globals(sw)->authenticated))
 		return 1;
 	ws_u16 agent = ws_header_destination(packet);

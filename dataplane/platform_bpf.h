@@ -9,7 +9,7 @@
 
 #include <linux/bpf.h>
 
-#include "items.h"
+#include "cells.h"
 
 #define SEC(name) __attribute__((section(name), used))
 #define WS_UINT(name, value) int(*name)[value]
@@ -73,6 +73,31 @@ struct {
 	WS_TYPE(value, struct ws_lane);
 } lanes SEC(".maps");
 
+/* The queue service's. The loader sets max_entries of all three. */
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_queue);
+} queues SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_cell);
+} cells SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, 1);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_bucket);
+} names SEC(".maps");
+
 /* Each is a map of one value, mapped into the daemon's memory too, which programs address without looking it up: a call
  * less, and what a call costs in registers. Linux 6.1 takes values of up to 4 MiB: `keys` do not fit. */
 struct ws_region regions[WS_REGIONS] SEC(".bss.regions");
@@ -80,6 +105,8 @@ struct ws_node nodes[WS_NODES] SEC(".bss.nodes");
 struct ws_globals globals SEC(".bss.globals");
 struct ws_group groups[WS_GROUPS] SEC(".bss.groups");
 struct ws_store store SEC(".bss.store");
+struct ws_servers servers[WS_REGIONS] SEC(".bss.servers");
+struct ws_directory directory SEC(".bss.directory");
 
 /* A switch as one packet sees it: what is looked up once. */
 struct ws_switch {
@@ -193,6 +220,16 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
 }
 
+/* A number as it is, of which the verifier knows nothing any more: it would walk through all that comes after once for
+ * each value that it knows of. `packet` has a byte at least. */
+WS_INLINE ws_u64 ws_veil(const void *packet, ws_u64 number)
+{
+	ws_u64 unknown = *(volatile const ws_u8 *)packet;
+
+	asm volatile("%0 += %1; %0 -= %1" : "+r"(number) : "r"(unknown));
+	return number;
+}
+
 /* Calls `step(0, context)`, `step(1, context)`, ..., `count` times or until one is not 0. The verifier walks through a
  * step once, not through 31 of them wherever a packet is signed: 222,000 instructions instead of 343,000. */
 #define ws_repeat(count, step, context) bpf_loop(count, step, context, 0)
@@ -234,6 +271,36 @@ WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
 {
 	(void)sw;
 	return bpf_map_lookup_elem(&lanes, &index);
+}
+
+WS_INLINE struct ws_queue *ws_queue_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&queues, &index);
+}
+
+WS_INLINE struct ws_cell *ws_cell_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&cells, &index);
+}
+
+WS_INLINE struct ws_bucket *ws_names_at(struct ws_switch *sw, ws_u32 index)
+{
+	(void)sw;
+	return bpf_map_lookup_elem(&names, &index);
+}
+
+WS_INLINE struct ws_servers *ws_servers_at(struct ws_switch *sw, ws_u16 namespace)
+{
+	(void)sw;
+	return &servers[ws_index(namespace)];
+}
+
+WS_INLINE struct ws_directory *ws_directory(struct ws_switch *sw)
+{
+	(void)sw;
+	return &directory;
 }
 
 #endif

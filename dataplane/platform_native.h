@@ -3,7 +3,7 @@
 #ifndef WAYSIDE_PLATFORM_H
 #define WAYSIDE_PLATFORM_H
 
-#include "items.h"
+#include "cells.h"
 
 /* A switch as one thread sees it. */
 struct ws_switch {
@@ -26,6 +26,15 @@ struct ws_switch {
 	ws_u32 item_count;
 	ws_u32 lane_count;
 	ws_u32 owner; /* of the locks that this thread takes: not 0, and no other thread's or CPU's */
+	/* The queue service's. */
+	struct ws_queue *queues;
+	struct ws_cell *cells;
+	struct ws_bucket *names;
+	struct ws_servers *servers; /* WS_REGIONS of them */
+	struct ws_directory *directory;
+	ws_u32 queue_count;
+	ws_u32 cell_count;
+	ws_u32 name_count; /* buckets */
 };
 
 /* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
@@ -89,6 +98,13 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 	return (const ws_u8 *)entry + WS_ENTRY_BYTES <= (const ws_u8 *)end ? entry : 0;
 }
 
+/* A number as it is. */
+WS_INLINE ws_u64 ws_veil(const void *packet, ws_u64 number)
+{
+	(void)packet;
+	return number;
+}
+
 /* Calls `step(0, context)`, `step(1, context)`, ..., `count` times or until one is not 0. */
 #define ws_repeat(count, step, context)                                           \
 	do {                                                                      \
@@ -120,6 +136,24 @@ WS_INLINE struct ws_item *ws_item_at(struct ws_switch *sw, ws_u32 index)
 WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
 {
 	return index < sw->lane_count ? &sw->lanes[index] : 0;
+}
+
+WS_INLINE struct ws_directory *ws_directory(struct ws_switch *sw) { return sw->directory; }
+WS_INLINE struct ws_servers *ws_servers_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->servers[namespace]; }
+
+WS_INLINE struct ws_queue *ws_queue_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->queue_count ? &sw->queues[index] : 0;
+}
+
+WS_INLINE struct ws_cell *ws_cell_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->cell_count ? &sw->cells[index] : 0;
+}
+
+WS_INLINE struct ws_bucket *ws_names_at(struct ws_switch *sw, ws_u32 index)
+{
+	return index < sw->name_count ? &sw->names[index] : 0;
 }
 
 #endif

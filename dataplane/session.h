@@ -117,6 +117,12 @@ WS_INLINE enum ws_action ws_tell_stale(struct ws_turn *turn, ws_u32 epoch)
 	return ws_to_sender(turn);
 }
 
+/* Whether slots are decided on: they have been recovered, and no other switch decides on them yet. */
+WS_INLINE int ws_serves(struct ws_switch *sw)
+{
+	return ws_half_load(&ws_globals(sw)->serving) && ws_lease_runs(sw, &ws_globals(sw)->lease);
+}
+
 /* The drop reason that forbids a packet's source to send in this namespace, or 0. */
 WS_INLINE ws_u8 ws_check_source(struct ws_turn *turn, ws_u16 namespace)
 {
@@ -130,6 +136,20 @@ WS_INLINE ws_u8 ws_check_source(struct ws_turn *turn, ws_u16 namespace)
 	default:
 		return WS_DROP_REASON_UNKNOWN_SOURCE;
 	}
+}
+
+/* From one node of a namespace to another. An answer to a holder goes to the thread that waits for it. */
+WS_INLINE enum ws_action ws_on_relay(struct ws_turn *turn, ws_u16 port)
+{
+	ws_u16 destination = ws_header_destination(turn->header);
+	struct ws_node *node = ws_node_at(turn->sw, destination);
+
+	if (!ws_is_live(ws_word_load(&node->word)))
+		return ws_drop(turn, WS_DROP_REASON_DESTINATION_NOT_LIVE);
+	if (node->namespace != ws_header_namespace(turn->header))
+		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
+	ws_count(turn->sw, WS_COUNTER_relayed);
+	return ws_to_node(turn, destination, port);
 }
 
 /* The drop reason that forbids requests of a holder that is not the packet's source, or 0. */

@@ -646,6 +646,9 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.item_count = ITEMS,
 			.lane_count = LANES,
 			.owner = 1,
+			/* No lock has a queue here. */
+			.servers = calloc(WS_REGIONS, sizeof(struct ws_servers)),
+			.directory = calloc(1, sizeof(struct ws_directory)),
 		};
 		if (getenv("FUZZ_UNSEEN"))
 			atexit(tell_unseen);

@@ -4,6 +4,7 @@
  *
  *   'S' slots[16] nodes[16] regions[4] keys[16] globals    the switch is this from now on
  *       groups[4] buckets[2] items[6] lanes[256] store
+ *       queues[5] cells[16] names[2] directory servers[4]
  *   'P' length (u16) port (u16) packet                     one packet
  *
  * Built and fed by crates/switch/tests/sanitizers.rs. Prints how many packets it decided. */
@@ -13,6 +14,7 @@
 #include "../native.h"
 
 enum { SLOTS = 16, NODES = 16, REGIONS = 4, GROUPS = 4, BUCKETS = 2, ITEMS = 6, LANES = NODES * WS_MAX_LANES };
+enum { QUEUES = 5, CELLS = 16, NAMES = 2 };
 
 static void read_exactly(void *to, size_t bytes)
 {
@@ -42,6 +44,14 @@ int main(void)
 		.item_count = ITEMS,
 		.lane_count = LANES,
 		.owner = 1,
+		.queues = calloc(QUEUES, sizeof(struct ws_queue)),
+		.cells = calloc(CELLS, sizeof(struct ws_cell)),
+		.names = calloc(NAMES, sizeof(struct ws_bucket)),
+		.servers = calloc(WS_REGIONS, sizeof(struct ws_servers)),
+		.directory = calloc(1, sizeof(struct ws_directory)),
+		.queue_count = QUEUES,
+		.cell_count = CELLS,
+		.name_count = NAMES,
 	};
 	unsigned long decided = 0;
 	int kind;
@@ -58,6 +68,11 @@ int main(void)
 			read_exactly(sw.items, ITEMS * sizeof(struct ws_item));
 			read_exactly(sw.lanes, LANES * sizeof(struct ws_lane));
 			read_exactly(sw.store, sizeof(struct ws_store));
+			read_exactly(sw.queues, QUEUES * sizeof(struct ws_queue));
+			read_exactly(sw.cells, CELLS * sizeof(struct ws_cell));
+			read_exactly(sw.names, NAMES * sizeof(struct ws_bucket));
+			read_exactly(sw.directory, sizeof(struct ws_directory));
+			read_exactly(sw.servers, REGIONS * sizeof(struct ws_servers));
 			continue;
 		}
 		ws_u16 length, port;
@@ -85,5 +100,10 @@ int main(void)
 	free(sw.items);
 	free(sw.lanes);
 	free(sw.store);
+	free(sw.queues);
+	free(sw.cells);
+	free(sw.names);
+	free(sw.servers);
+	free(sw.directory);
 	return 0;
 }

@@ -279,7 +279,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_BAD_LANE 29           /* no such lane */
 #define WS_DROP_REASON_NO_SERVER 30          /* a lock that is not the switch's, in a namespace without a live lock server */
 #define WS_DROP_REASON_NOT_ITS_SERVER 31     /* what a lock's server says, from another node */
-#define WS_DROP_REASON_NOBODY_NEXT 32        /* NEXT of a queue where nobody is to be granted */
+#define WS_DROP_REASON_NO_QUEUE 32           /* PUSH or SETTLE of a lock that has no queue here */
 #define WS_DROP_REASON_COUNT 33              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
@@ -1088,7 +1088,7 @@ WS_INLINE const char *ws_drop_reason_name(ws_u8 drop_reason)
 	case WS_DROP_REASON_BAD_LANE: return "bad_lane";
 	case WS_DROP_REASON_NO_SERVER: return "no_server";
 	case WS_DROP_REASON_NOT_ITS_SERVER: return "not_its_server";
-	case WS_DROP_REASON_NOBODY_NEXT: return "nobody_next";
+	case WS_DROP_REASON_NO_QUEUE: return "no_queue";
 	default: return "unknown";
 	}
 }

@@ -1363,8 +1363,8 @@ pub enum DropReason {
     NoServer = 30,
     /// What a lock's server says, from another node.
     NotItsServer = 31,
-    /// NEXT of a queue where nobody is to be granted.
-    NobodyNext = 32,
+    /// PUSH or SETTLE of a lock that has no queue here.
+    NoQueue = 32,
 }
 
 impl DropReason {
@@ -1402,7 +1402,7 @@ impl DropReason {
         DropReason::BadLane,
         DropReason::NoServer,
         DropReason::NotItsServer,
-        DropReason::NobodyNext,
+        DropReason::NoQueue,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -1440,7 +1440,7 @@ impl DropReason {
             DropReason::BadLane => "bad_lane",
             DropReason::NoServer => "no_server",
             DropReason::NotItsServer => "not_its_server",
-            DropReason::NobodyNext => "nobody_next",
+            DropReason::NoQueue => "no_queue",
         }
     }
 }
@@ -1482,7 +1482,7 @@ impl TryFrom<u8> for DropReason {
             29 => Ok(DropReason::BadLane),
             30 => Ok(DropReason::NoServer),
             31 => Ok(DropReason::NotItsServer),
-            32 => Ok(DropReason::NobodyNext),
+            32 => Ok(DropReason::NoQueue),
             _ => Err(Unknown(number)),
         }
     }

@@ -25,7 +25,7 @@ mod measured {
     use wayside_hosts::{Host, Program};
     use wayside_switch::xdp::interfaces::{self, Mode};
     use wayside_switch::xdp::{Hook, Options};
-    use wayside_switch::{StoreConfig, SwitchConfig};
+    use wayside_switch::{QueueConfig, StoreConfig, SwitchConfig};
 
     const ROUNDS: usize = 31;
     const ROUND_TRIPS: usize = 400;
@@ -61,6 +61,7 @@ mod measured {
             listen: format!("{ADDRESS}:7600").parse()?,
             config: SwitchConfig { slots: 1 << 16, max_handle: 1_000 },
             store: StoreConfig::default(),
+            queues: QueueConfig::default(),
             directory: directory.clone(),
         };
         let (mut hook, _memory) = Hook::load(&options)?;

@@ -150,6 +150,51 @@ impl Lease {
     }
 }
 
+/// `struct ws_cell`: one request in a queue.
+#[repr(C)]
+pub(crate) struct Cell {
+    pub(crate) request: AtomicU64,
+    pub(crate) who: AtomicU64,
+}
+
+/// `struct ws_queue`: a lock's queue.
+#[repr(C)]
+pub(crate) struct Queue {
+    pub(crate) lock: AtomicU64,
+    pub(crate) name: AtomicU64,
+    pub(crate) namespace: AtomicU32,
+    pub(crate) epoch: AtomicU32,
+    pub(crate) left: AtomicU32,
+    pub(crate) size: AtomicU32,
+    pub(crate) head: AtomicU64,
+    pub(crate) granted: AtomicU64,
+    pub(crate) tail: AtomicU64,
+    pub(crate) holding: AtomicU64,
+    pub(crate) given: AtomicU64,
+    pub(crate) settled: AtomicU64,
+    pub(crate) pushed: AtomicU64,
+    pub(crate) draining: AtomicU32,
+    pub(crate) reserved: AtomicU32,
+}
+
+/// `WS_SERVERS`: lock servers of a namespace.
+pub(crate) const SERVERS: usize = 14;
+
+/// `struct ws_servers`: a namespace's lock servers.
+#[repr(C)]
+pub(crate) struct Servers {
+    pub(crate) count: AtomicU32,
+    pub(crate) of: [AtomicU16; SERVERS],
+}
+
+/// `struct ws_directory`: what is one for the switch in the queue service.
+#[repr(C)]
+pub(crate) struct Directory {
+    pub(crate) seed: AtomicU64,
+    pub(crate) bucket_mask: AtomicU32,
+    pub(crate) reserved: AtomicU32,
+}
+
 /// What is one for the switch.
 #[repr(C)]
 pub(crate) struct Globals {
@@ -185,6 +230,14 @@ pub(crate) struct View {
     pub(crate) lane_count: u32,
     /// 1 + number of the lane that this thread counts in.
     pub(crate) owner: u32,
+    pub(crate) queues: *const Queue,
+    pub(crate) cells: *const Cell,
+    pub(crate) names: *const Bucket,
+    pub(crate) servers: *const Servers,
+    pub(crate) directory: *const Directory,
+    pub(crate) queue_count: u32,
+    pub(crate) cell_count: u32,
+    pub(crate) name_count: u32,
 }
 
 /// `struct ws_verdict`.
@@ -211,7 +264,11 @@ const _: () = {
     assert!(size_of::<Group>() == 24);
     assert!(size_of::<Lane>() == 32);
     assert!(size_of::<Own>() == 32);
-    assert!(size_of::<View>() == 120 || size_of::<usize>() != 8);
+    assert!(size_of::<Cell>() == 16);
+    assert!(size_of::<Queue>() == 96);
+    assert!(size_of::<Servers>() == 32);
+    assert!(size_of::<Directory>() == 16);
+    assert!(size_of::<View>() == 176 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 

@@ -7,8 +7,11 @@
 
 mod clock;
 mod counters;
+mod hash;
 mod layout;
+mod locks;
 mod memory;
+mod queues;
 mod store;
 mod verdict;
 #[cfg(feature = "xdp")]
@@ -18,6 +21,7 @@ mod zeroed;
 use std::net::SocketAddrV4;
 
 pub use memory::{Budget, RegionError, SwitchConfig};
+pub use queues::{QueueConfig, QueueError, QueueState};
 pub use store::StoreConfig;
 pub use verdict::{Action, Verdict};
 
@@ -29,6 +33,7 @@ use layout::View;
 pub struct Switch {
     memory: memory::Memory,
     store: store::Store,
+    queues: queues::Queues,
     counters: counters::Counters,
 }
 
@@ -38,6 +43,7 @@ impl Switch {
         Switch {
             memory: memory::Memory::new(config),
             store: store::Store::new(StoreConfig::default()),
+            queues: queues::Queues::new(QueueConfig::default()),
             counters: counters::Counters::new(),
         }
     }
@@ -90,8 +96,8 @@ impl Switch {
         Verdict::from(raw)
     }
 
-    /// Turns a copy of a packet with [`Verdict::copy`] into the JOIN for that agent. False: the agent has no key, and
-    /// must not get it.
+    /// Turns a copy of a packet with [`Verdict::copy`] into what that node is to get: an agent its JOIN, who released
+    /// or pushed the answer. False: the node has no key, and must not get it.
     ///
     /// # Panics
     /// If the packet is shorter than a header.
@@ -157,6 +163,14 @@ impl Switch {
             item_count: count(self.store.items.len()),
             lane_count: count(self.store.lanes.len()),
             owner: 1 + lane,
+            queues: self.queues.queues.as_ptr(),
+            cells: self.queues.cells.as_ptr(),
+            names: self.queues.names.as_ptr(),
+            servers: self.queues.servers.as_ptr(),
+            directory: self.queues.directory.as_ptr(),
+            queue_count: count(self.queues.queues.len()),
+            cell_count: count(self.queues.cells.len()),
+            name_count: count(self.queues.names.len()),
         }
     }
 }

@@ -322,6 +322,7 @@ impl SwitchMemory for Switch {
             ways[usize::from(handle)].store(0, Release);
         }
         self.store.begin_lanes(handle, before, entry.incarnation);
+        self.queues.sweep(handle);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }

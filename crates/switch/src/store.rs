@@ -7,11 +7,9 @@
 //! * `Books` know every item without a key. Item 0 is never used: a place of 0 is free.
 //! * Whatever changes in an item changes under its lock (`dataplane/chain.h`).
 
-use std::hint;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard};
-use std::thread;
 
 use wayside_protocol::Handle;
 use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Unmade};
@@ -20,7 +18,11 @@ use wayside_protocol::memory::Moment;
 use wayside_wire::{limits, request_id, value_flag};
 
 use crate::Switch;
-use crate::layout::{BUCKET_PLACES, Bucket, GROUPS, Group, Item, Lane, NODES, Own, VALUE_WORDS};
+use crate::hash;
+use crate::layout::{Bucket, GROUPS, Group, Item, Lane, NODES, Own, VALUE_WORDS};
+#[cfg(feature = "xdp")]
+use crate::locks::is_left;
+use crate::locks::{OWNER, take};
 use crate::zeroed::Zeroed;
 
 /// How large a switch's store is.
@@ -38,10 +40,8 @@ impl StoreConfig {
         self.keys.saturating_add(1)
     }
 
-    /// A power of two; at most 7 of 10 places are used. With eight places and two buckets to choose from, keys find
-    /// room up to 9 of 10.
     pub(crate) fn buckets(self) -> u32 {
-        (u64::from(self.keys) * 10 / 7).div_ceil(BUCKET_PLACES as u64).next_power_of_two().min(1 << 31) as u32
+        hash::buckets_for(self.keys)
     }
 
     pub(crate) fn lanes(self) -> u32 {
@@ -75,11 +75,6 @@ struct Books {
     unused: u32,
     keys: u32,
 }
-
-/// Owner in the lock word while the daemon writes: no lane of counters has this number.
-const DAEMON: u64 = 0xffff;
-/// Looks at a lock before the daemon lets others run: the core holds one for less than a microsecond.
-const LOOKS: u32 = 1_000;
 
 impl Store {
     pub(crate) fn new(config: StoreConfig) -> Store {
@@ -120,12 +115,10 @@ impl Store {
     /// Gives back the locks of threads that are no more. What one of them had written counts if its lane says so.
     #[cfg(feature = "xdp")]
     fn settle(&self) {
-        use crate::counters::THREAD_LANES;
         let owner = |lock: &AtomicU64| lock.load(SeqCst) >> 48;
-        let is_dead = |owner: u64| (1..=THREAD_LANES as u64).contains(&owner) || owner == DAEMON;
         // Few, or none: a thread has one item and one lane at a time.
-        let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| is_dead(owner(&lane.lock))).collect();
-        for item in self.items.iter().filter(|item| is_dead(owner(&item.lock))) {
+        let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| is_left(&lane.lock)).collect();
+        for item in self.items.iter().filter(|item| is_left(&item.lock)) {
             let mut lock = item.lock.load(SeqCst) & !OWNER;
             let other = (lock & 1 ^ 1) as usize;
             let written = item.version(other).0;
@@ -174,16 +167,11 @@ impl Store {
         &self.groups[usize::from(group)]
     }
 
-    /// The two buckets of a key, and what its place begins with. `ws_key_hash` of `dataplane/items.h`.
+    /// The two buckets of a key, and what its place begins with.
     fn buckets_of(&self, group: u16, key: Key) -> ([&Bucket; 2], u64) {
-        let mut hash = (key.high ^ self.own[0].seed.load(Relaxed)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        hash = (hash ^ hash >> 32 ^ key.low ^ u64::from(group) << 48).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        hash = (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash ^= hash >> 32;
+        let hash = hash::of(self.own[0].seed.load(Relaxed), key.high, key.low, group);
         let mask = self.own[0].bucket_mask.load(Relaxed);
-        let first = hash as u32;
-        let second = first ^ ((hash >> 32) as u32 | 1).wrapping_mul(0x9e37_79b1);
-        ([first, second].map(|bucket| &self.buckets[(bucket & mask) as usize]), hash >> 32 << 32)
+        (hash::buckets(hash, mask).map(|bucket| &self.buckets[bucket]), hash::tag(hash))
     }
 
     /// Whether an item has a key, which is found at it. A daemon that died between the two left one that is not.
@@ -207,9 +195,6 @@ impl Store {
         })
     }
 }
-
-/// The words of a lock: owner 63..48, changes 47..1, which 0.
-const OWNER: u64 = 0xffff << 48;
 
 /// What of an item's name is its group: `WS_ITEM_GROUP`.
 const ITEM_GROUP: u64 = 0x1_ffff;
@@ -258,19 +243,6 @@ impl Item {
         }
         bytes[usize::from(length).min(limits::MAX_VALUE_BYTES)..].fill(0);
         Content { version, length: (flags & value_flag::PRESENT != 0).then_some(length), bytes }
-    }
-}
-
-/// Takes a lock, however long it takes. What it was, without an owner.
-fn take(lock: &AtomicU64) -> u64 {
-    let mut looks = 0u32;
-    loop {
-        let before = lock.load(SeqCst);
-        if before & OWNER == 0 && lock.compare_exchange(before, before | DAEMON << 48, SeqCst, SeqCst).is_ok() {
-            return before;
-        }
-        looks += 1;
-        if looks.is_multiple_of(LOOKS) { thread::yield_now() } else { hint::spin_loop() }
     }
 }
 

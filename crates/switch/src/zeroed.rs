@@ -6,7 +6,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use crate::layout::{Bucket, Globals, Group, Item, Keys, Lane, Node, Own, Region, Slot};
+use crate::layout::{
+    Bucket, Cell, Directory, Globals, Group, Item, Keys, Lane, Node, Own, Queue, Region, Servers, Slot,
+};
 
 /// Types made of atomics alone, for which all zeros is a value.
 ///
@@ -33,6 +35,14 @@ unsafe impl Zeroable for Group {}
 unsafe impl Zeroable for Lane {}
 // SAFETY: as above.
 unsafe impl Zeroable for Own {}
+// SAFETY: as above.
+unsafe impl Zeroable for Cell {}
+// SAFETY: as above.
+unsafe impl Zeroable for Queue {}
+// SAFETY: as above.
+unsafe impl Zeroable for Servers {}
+// SAFETY: as above.
+unsafe impl Zeroable for Directory {}
 // SAFETY: an atomic integer.
 unsafe impl Zeroable for AtomicU64 {}
 

@@ -4,10 +4,10 @@
 mod engine;
 
 use engine::random::{self, Random};
-use engine::{ACTIONS, DROP, Engine, Item, Keys, Lane, Meter, Native, Region, State, TO_NODE, Verdict};
+use engine::{ACTIONS, Cell, DROP, Engine, Item, Keys, Lane, Meter, Native, Queue, Region, State, TO_NODE, Verdict};
 use wayside_protocol::chain::Place;
 use wayside_protocol::memory::{NodeWord, SlotWord};
-use wayside_wire::{DropReason, NodeState, SlotState, kind, service};
+use wayside_wire::{Attempt, BODY, DropReason, NodeState, SlotState, cell_who, kind, queue_holding, service};
 
 const SEEDS: u64 = 300;
 const PACKETS_OF_A_SEED: u64 = 1_000;
@@ -23,7 +23,9 @@ fn check_verdict(verdict: &Verdict, before: &State, after: &State, packet: &[u8]
         assert_ne!(verdict.reason, DropReason::NotGranted as u8, "nobody expires here");
         assert_ne!(verdict.reason, 0, "a drop without a reason");
         // What is charged for has been found good; that its agent is dead is seen later. `check_region` has the rest.
-        let charged = [DropReason::OverBudget, DropReason::DestinationNotLive].map(|reason| reason as u8);
+        let charged =
+            [DropReason::OverBudget, DropReason::DestinationNotLive, DropReason::NoServer, DropReason::LostRace];
+        let charged = charged.map(|reason| reason as u8);
         let regions = if charged.contains(&verdict.reason) { after.regions } else { before.regions };
         assert_eq!(&State { regions, ..before.clone() }, after);
     }
@@ -113,6 +115,69 @@ fn check_lane(before: &Lane, after: &Lane) {
     assert!(after.request != 0 && (before.request == 0 || later), "requests of a lane rise");
 }
 
+/// docs/queue.md, Invariants: one queue changes at most, by what a packet of its kind may do to it.
+fn check_queues(before: &State, after: &State, packet: &[u8]) {
+    assert_eq!((&before.names, &before.servers), (&after.names, &after.servers), "where queues are is the daemon's");
+    assert_eq!(before.directory, after.directory);
+    let (mut touched, mut granted) = (0, 0);
+    for number in 1..before.queues.len() {
+        let (was, is) = (before.queues[number], after.queues[number]);
+        let cells = is.left as usize..(is.left + is.size) as usize;
+        if was == is && before.cells[cells.clone()] == after.cells[cells] {
+            continue;
+        }
+        touched += 1;
+        granted += check_queue(&was, &is, before, after, packet);
+    }
+    assert!(touched <= 1 && granted <= 1, "{touched} queues, {granted} grants");
+}
+
+/// How many it has granted.
+fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &[u8]) -> u64 {
+    let Attempt { request, holder, ticket, number, .. } = Attempt::read(packet, BODY);
+    let kind = packet[4];
+    assert_eq!(packet[3], service::QUEUE);
+    let counters = |queue: &Queue| [queue.head, queue.granted, queue.tail, queue.given, queue.settled, queue.pushed];
+    assert!(counters(was).iter().zip(counters(is)).all(|(one, other)| *one <= other), "a counter fell");
+    assert!(is.head <= is.granted && is.granted <= is.tail && is.tail <= is.head + u64::from(is.size), "Q1");
+    assert!(is.tail <= was.tail + 1 && is.given <= was.given + 1 && is.settled <= is.given);
+    assert!(is.pushed == was.pushed || kind == kind::queue::PUSH && is.pushed == was.pushed + 1 && number == is.pushed);
+    let lined_up = is.tail > was.tail;
+    assert!(!lined_up || kind == kind::queue::PUSH && is.pushed > was.pushed || kind == kind::queue::ACQUIRE);
+    assert!(!lined_up || kind == kind::queue::PUSH || was.given == was.settled, "Q5: others wait at the lock server");
+    let cell = |state: &State, ticket: u64| state.cells[is.left as usize + (ticket % u64::from(is.size)) as usize];
+    let over = |cell: Cell| cell_who::over(cell.who) != 0;
+    // Whoever was in the queue is there still, or over by a right of its own.
+    for ticket_of in was.head..was.tail {
+        let (one, other) = (cell(before, ticket_of), cell(after, ticket_of));
+        if ticket_of < is.head && lined_up && is.tail > ticket_of + u64::from(is.size) {
+            continue; // Its cell is another's by now.
+        }
+        assert_eq!(one.request, other.request, "requests stay");
+        if over(one) == over(other) {
+            continue;
+        }
+        let owner = cell_who::holder(one.who);
+        let node = before.nodes[usize::from(owner)];
+        let is_own = matches!(kind, kind::queue::RELEASE | kind::queue::CANCEL)
+            && (one.request, owner) == (request, holder)
+            && (ticket == ticket_of || kind == kind::queue::CANCEL && ticket == 0);
+        let is_dead = NodeWord::unpack(node.word).state != NodeState::Live;
+        assert!(!over(one) && (is_own || is_dead), "Q4: ticket {ticket_of} is over by nobody's right");
+    }
+    let holders: Vec<Cell> =
+        (is.head..is.granted).map(|ticket| cell(after, ticket)).filter(|cell| !over(*cell)).collect();
+    let exclusive = holders.iter().filter(|cell| cell_who::exclusive(cell.who) != 0).count();
+    assert!(exclusive == 0 || holders.len() == 1, "Q2: {holders:x?}");
+    let counted = queue_holding::with_holders(0, holders.len() as u32);
+    assert_eq!(is.holding, queue_holding::with_exclusive(counted, exclusive as u8), "what the cells say");
+    assert_eq!(was.lock, is.lock, "given back");
+    let kept = Queue { lock: is.lock, holding: is.holding, ..*was };
+    let kept = Queue { head: is.head, granted: is.granted, tail: is.tail, ..kept };
+    assert_eq!(Queue { given: is.given, settled: is.settled, pushed: is.pushed, ..kept }, *is, "the daemon's");
+    (was.granted..is.granted).filter(|ticket| !over(cell(after, *ticket))).count() as u64
+}
+
 /// Says more when an assertion fails.
 struct OnPanic<F: Fn()>(F);
 
@@ -160,6 +225,7 @@ fn of_every_packet() {
             assert!(counts.contains(&(counted(&native) - counted_before)), "counted otherwise than {counts:?}");
             check_verdict(&verdict, &before, &after, &packet);
             check_chain(&before, &after, &packet);
+            check_queues(&before, &after, &packet);
             for (one, other) in before.slots.iter().zip(&after.slots) {
                 check_slot(SlotWord::unpack(one.w0), SlotWord::unpack(other.w0));
             }
@@ -168,8 +234,9 @@ fn of_every_packet() {
                 assert!(other.oldest.wrapping_sub(one.oldest) < 1 << 40, "the oldest request never falls");
             }
             assert_eq!(before.globals, after.globals);
-            let requests = match packet.get(4..6) {
-                Some(&[kind::lock::ACQUIRE, count]) => count.into(),
+            let requests = match packet.get(3..6) {
+                Some(&[service::QUEUE, kind::queue::ACQUIRE, _]) => 1,
+                Some(&[_, kind::lock::ACQUIRE, count]) => count.into(),
                 _ => 0,
             };
             let refused = u64::from(verdict.reason == DropReason::OverBudget as u8);

@@ -57,6 +57,7 @@ fn record(state: &State) -> Vec<u8> {
         bytes.extend(word.to_ne_bytes());
     }
     record_chain(state, &mut bytes);
+    record_queues(state, &mut bytes);
     bytes
 }
 
@@ -79,6 +80,24 @@ fn record_chain(state: &State, bytes: &mut Vec<u8>) {
     }
     let store = &state.store;
     words(&[store.seed, pair([store.bucket_mask, store.handle]), store.lease.end_us, store.lease.end_tick]);
+}
+
+fn record_queues(state: &State, bytes: &mut Vec<u8>) {
+    let mut words = |words: &[u64]| bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    let pair = |halves: [u32; 2]| u64::from_ne_bytes(std::array::from_fn(|at| halves[at / 4].to_ne_bytes()[at % 4]));
+    for queue in &state.queues {
+        words(&[queue.lock, queue.name, pair([queue.namespace, queue.epoch]), pair([queue.left, queue.size])]);
+        words(&[queue.head, queue.granted, queue.tail, queue.holding, queue.given, queue.settled, queue.pushed]);
+        words(&[pair([queue.draining, queue.reserved])]);
+    }
+    state.cells.iter().for_each(|cell| words(&[cell.request, cell.who]));
+    state.names.iter().for_each(|bucket| words(&bucket.places));
+    let directory = &state.directory;
+    words(&[directory.seed, pair([directory.bucket_mask, directory.reserved])]);
+    for servers in &state.servers {
+        bytes.extend(servers.count.to_ne_bytes());
+        bytes.extend(servers.of.iter().flat_map(|handle| handle.to_ne_bytes()));
+    }
 }
 
 /// Packets of a seed, each plausible for the switch as the ones before have left it.

@@ -232,7 +232,7 @@ fn constants() {
     assert_eq!((DropReason::UnknownGroup as u8, DropReason::WrongPlace as u8), (26, 27));
     assert_eq!((DropReason::BadValue as u8, DropReason::BadLane as u8), (28, 29));
     assert_eq!((DropReason::NoServer as u8, DropReason::NotItsServer as u8), (30, 31));
-    assert_eq!(DropReason::NobodyNext as u8, 32);
+    assert_eq!(DropReason::NoQueue as u8, 32);
     assert!(DropReason::try_from(250).is_err());
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
-use wayside_switch::{Action, Switch};
+use wayside_switch::{Action, QueueConfig, Switch};
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// A loaded program and what serves it.
@@ -32,6 +32,7 @@ fn options(config: &Config, listen: SocketAddrV4) -> Result<Options, Failure> {
         listen,
         config: switch_config(config),
         store: store_config(config)?,
+        queues: QueueConfig::default(),
         directory: config.bpf_dir.clone(),
     })
 }

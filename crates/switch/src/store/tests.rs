@@ -6,6 +6,7 @@ use wayside_wire::{BODY, Condition, Effect, Header, Operation, Outcome, kind, se
 
 use super::*;
 use crate::layout::{RawVerdict, View};
+use crate::locks::DAEMON;
 use crate::{Action, SwitchConfig};
 
 unsafe extern "C" {
@@ -79,9 +80,9 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
-    let Switch { memory, store, counters } = switch;
+    let Switch { memory, store, queues, counters } = switch;
     let Store { groups, buckets, items, lanes, own, books: _ } = store;
-    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, own), counters }
+    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, own), queues, counters }
 }
 
 fn word(switch: &Switch) -> u64 {

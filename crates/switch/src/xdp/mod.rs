@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v7/`: they survive this process, which finds
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v8/`: they survive this process, which finds
 //! them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v7`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v8`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -23,9 +23,10 @@ use crate::clock::Ticks;
 use crate::counters::{self, Counters};
 use crate::layout::{GROUPS, NODES, REGIONS};
 use crate::memory::Memory;
+use crate::queues::Queues;
 use crate::store::Store;
 use crate::zeroed::{Zeroable, Zeroed};
-use crate::{StoreConfig, Switch, SwitchConfig};
+use crate::{QueueConfig, StoreConfig, Switch, SwitchConfig};
 use interfaces::{Interface, Mode};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder};
@@ -40,17 +41,33 @@ pub use upcalls::{Upcall, Upcalls};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
-/// Version of everything that is pinned: `dataplane/memory.h`, `items.h` and `ways.h`. A change of a layout takes the
+/// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout takes the
 /// next one.
-const LAYOUT: &str = "v7";
+const LAYOUT: &str = "v8";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 11] =
-    ["slots", "regions", "nodes", "keys", "globals", "counters", "groups", "buckets", "items", "lanes", "store"];
+const PINNED: [&str; 16] = [
+    "slots",
+    "regions",
+    "nodes",
+    "keys",
+    "globals",
+    "counters",
+    "groups",
+    "buckets",
+    "items",
+    "lanes",
+    "store",
+    "queues",
+    "cells",
+    "names",
+    "servers",
+    "directory",
+];
 
 /// What a switch at the hook is made of.
 #[derive(Clone, Debug)]
@@ -61,6 +78,8 @@ pub struct Options {
     pub config: SwitchConfig,
     /// The chain service's memory.
     pub store: StoreConfig,
+    /// The queue service's memory.
+    pub queues: QueueConfig,
     /// Where pins lie: a directory of bpffs, which is mounted there if need be.
     pub directory: PathBuf,
 }
@@ -332,6 +351,9 @@ fn load(options: &Options, pins: &Path) -> io::Result<Object> {
             "buckets" => map.set_max_entries(options.store.buckets()),
             "items" => map.set_max_entries(options.store.items()),
             "lanes" => map.set_max_entries(options.store.lanes()),
+            "queues" => map.set_max_entries(options.queues.entries()),
+            "cells" => map.set_max_entries(options.queues.cells()),
+            "names" => map.set_max_entries(options.queues.buckets()),
             "counters" => map.set_max_entries(lanes()),
             "pairs" => map.set_inner_map_fd(pair.as_fd()),
             _ if name.ends_with(".rodata") => {
@@ -359,6 +381,8 @@ fn reusable(pins: &Path, options: &Options) -> bool {
     PINNED.iter().all(|name| entries(name).is_some())
         && entries("slots") == Some(options.config.slots)
         && entries("items") == Some(options.store.items())
+        && entries("queues") == Some(options.queues.entries())
+        && entries("cells") == Some(options.queues.cells())
         && entries("counters") == Some(lanes())
 }
 
@@ -370,7 +394,7 @@ fn lanes() -> u32 {
 
 /// The memory of a loaded program, as this process sees it.
 fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
-    let (config, store) = (options.config, options.store);
+    let (config, store, queues) = (options.config, options.store, options.queues);
     let counters = handle(object, "counters")?;
     Ok(Switch {
         memory: Memory::over(
@@ -390,6 +414,14 @@ fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
             map(object, "items", store.items() as usize)?,
             map(object, "lanes", store.lanes() as usize)?,
             map(object, "store", 1)?,
+        ),
+        queues: Queues::over(
+            queues,
+            map(object, "queues", queues.entries() as usize)?,
+            map(object, "cells", queues.cells() as usize)?,
+            map(object, "names", queues.buckets() as usize)?,
+            map(object, "servers", REGIONS)?,
+            map(object, "directory", 1)?,
         ),
         counters: Counters::map(counters.as_fd(), lanes() as usize)?,
     })

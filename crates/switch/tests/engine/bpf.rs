@@ -8,8 +8,9 @@ use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::{
-    BUCKETS, Bucket, DROP, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys, LANES as CLIENT_LANES, Lane, NODES, Node,
-    REGIONS, Race, Region, SLOTS, Slot, State, Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
+    BUCKETS, Bucket, CELLS, Cell, DROP, Directory, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys,
+    LANES as CLIENT_LANES, Lane, NAMES, NODES, Node, QUEUES, Queue, REGIONS, Race, Region, SLOTS, Servers, Slot, State,
+    Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
 };
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observed.bpf.o"));
@@ -85,6 +86,11 @@ pub struct Bpf {
     items: Mapped<Item>,
     lanes: Mapped<Lane>,
     store: Mapped<Store>,
+    queues: Mapped<Queue>,
+    cells: Mapped<Cell>,
+    names: Mapped<Bucket>,
+    servers: Mapped<Servers>,
+    directory: Mapped<Directory>,
     counters: Mapped<[u64; LANE]>,
     /// Bytes that follow the packet in its frame, as Ethernet pads short ones.
     pub padding: usize,
@@ -108,7 +114,9 @@ impl Bpf {
         // SAFETY: reads a number.
         run_on(unsafe { libc::sched_getcpu() } as usize);
         let mut open = ObjectBuilder::default().open_memory(if racing { RACING } else { PROGRAM }).unwrap();
-        for (name, count) in [("slots", SLOTS), ("buckets", BUCKETS), ("items", ITEMS), ("lanes", CLIENT_LANES)] {
+        let of_keys = [("buckets", BUCKETS), ("items", ITEMS), ("lanes", CLIENT_LANES)];
+        let of_queues = [("queues", QUEUES), ("cells", CELLS), ("names", NAMES)];
+        for (name, count) in [("slots", SLOTS)].into_iter().chain(of_keys).chain(of_queues) {
             let mut map = open.maps_mut().find(|map| map.name() == name).unwrap();
             map.set_max_entries(count as u32).unwrap();
         }
@@ -151,6 +159,11 @@ impl Bpf {
             items: Mapped::new(&object, "items", ITEMS),
             lanes: Mapped::new(&object, "lanes", CLIENT_LANES),
             store: Mapped::new(&object, ".bss.store", 1),
+            queues: Mapped::new(&object, "queues", QUEUES),
+            cells: Mapped::new(&object, "cells", CELLS),
+            names: Mapped::new(&object, "names", NAMES),
+            servers: Mapped::new(&object, ".bss.servers", TABLE),
+            directory: Mapped::new(&object, ".bss.directory", 1),
             object,
             padding: 0,
             racing,
@@ -275,6 +288,11 @@ impl Engine for Bpf {
         self.items.get_mut().copy_from_slice(&state.items);
         self.lanes.get_mut().copy_from_slice(&state.lanes);
         self.store.get_mut()[0] = state.store;
+        self.queues.get_mut().copy_from_slice(&state.queues);
+        self.cells.get_mut().copy_from_slice(&state.cells);
+        self.names.get_mut().copy_from_slice(&state.names);
+        self.servers.get_mut()[..REGIONS].copy_from_slice(&state.servers);
+        self.directory.get_mut()[0] = state.directory;
     }
 
     fn get(&self) -> State {
@@ -289,6 +307,11 @@ impl Engine for Bpf {
             items: self.items.get().try_into().unwrap(),
             lanes: self.lanes.get().to_vec(),
             store: self.store.get()[0],
+            queues: self.queues.get().try_into().unwrap(),
+            cells: self.cells.get().try_into().unwrap(),
+            names: self.names.get().try_into().unwrap(),
+            servers: self.servers.get()[..REGIONS].try_into().unwrap(),
+            directory: self.directory.get()[0],
         }
     }
 

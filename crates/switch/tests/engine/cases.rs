@@ -7,12 +7,13 @@ use std::str::SplitWhitespace;
 use wayside_protocol::chain::Key;
 use wayside_protocol::memory::{NodeWord, SlotWord};
 use wayside_wire::{
-    BODY, ChainKind, Condition, DropReason, Effect, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState,
-    Operation, Outcome, Policy, SlotBits, SlotState, entry_at, entry_flag, header_flag, kind, limits, name_hash,
+    Attempt, BODY, ChainKind, Condition, DropReason, Effect, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState,
+    Operation, Outcome, Policy, QueueKind, SlotBits, SlotState, entry_at, entry_flag, header_flag, limits, name_hash,
     packet_bytes, service, value_flag,
 };
 
 use super::chain::{KEY, lane_index, padded};
+use super::queue::{set_attempt, set_queues};
 use super::{ACTIONS, DROP, Engine, Keys, Lease, Race, State, Strike, TO_CONTROLLER, TO_NODE, Verdict, counter_names};
 
 /// One case: a slot and its surroundings, one packet, and what becomes of both.
@@ -30,7 +31,8 @@ pub struct Case {
     verdict: Verdict,
     out: Packet,
     unchanged: bool,
-    copy: bool,
+    /// Service and kind of the copy, if there is one.
+    copy: Option<(u8, u8)>,
     counts: Vec<(String, u64)>,
 }
 
@@ -54,6 +56,8 @@ struct Packet {
     heartbeat: Option<Heartbeat>,
     /// Of a packet of the chain service: its operation, effect or routes, and its blocks.
     chain: Option<([u8; CHAIN_BODY], Vec<u8>)>,
+    /// Of a packet of the queue service.
+    attempt: Option<Attempt>,
     /// Bytes that differ from what the header's fields say: offset and value.
     patches: Vec<(usize, u8)>,
     /// Cut or padded with zeros to this length.
@@ -69,6 +73,12 @@ impl Packet {
             self.header.write(&mut bytes);
             bytes.extend(body);
             bytes.extend(blocks);
+            return self.patched(bytes);
+        }
+        if let Some(attempt) = self.attempt.filter(|_| self.header.service == service::QUEUE) {
+            let mut bytes = vec![0; BODY + Attempt::BYTES];
+            self.header.write(&mut bytes);
+            attempt.write(&mut bytes, BODY);
             return self.patched(bytes);
         }
         let body = if self.heartbeat.is_some() { 1 } else { self.entries.len() };
@@ -123,13 +133,14 @@ impl Case {
             compare("packet out", hex(&out), hex(&expected_out));
         }
         compare("verdict", format!("{verdict:?}"), format!("{expected:?}"));
-        if self.copy && out.len() >= 64 {
-            let mut join = self.out.clone();
-            join.header.kind = kind::lock::JOIN;
-            join.header.source = self.out.header.destination;
-            join.header.destination = self.out.header.source;
-            let join = self.signed_for(Some(join.header.destination), join.bytes());
-            compare("copy", hex(&engine.copy(&out).expect("the agent has a key")), hex(&join));
+        if let Some((of, kind)) = self.copy.filter(|_| out.len() >= 64) {
+            let mut copy = self.out.clone();
+            copy.header.kind = kind;
+            // A JOIN names the holder as its source.
+            copy.header.source = if of == service::LOCK { self.out.header.destination } else { 0 };
+            copy.header.destination = self.out.header.source;
+            let copy = self.signed_for(Some(copy.header.destination), copy.bytes());
+            compare("copy", hex(&engine.copy(&out).expect("the node has a key")), hex(&copy));
         }
         let is = engine.get();
         for index in 0..is.slots.len() {
@@ -151,6 +162,15 @@ impl Case {
         for (index, (is, expected)) in is.lanes.iter().zip(&self.after.lanes).enumerate() {
             compare(&format!("lane {index}"), format!("{is:x?}"), format!("{expected:x?}"));
         }
+        for (index, (is, expected)) in is.queues.iter().zip(&self.after.queues).enumerate() {
+            compare(&format!("queue {index}"), format!("{is:x?}"), format!("{expected:x?}"));
+        }
+        for (index, (is, expected)) in is.cells.iter().zip(&self.after.cells).enumerate() {
+            compare(&format!("cell {index}"), format!("{is:x?}"), format!("{expected:x?}"));
+        }
+        compare("names", format!("{:x?}", is.names), format!("{:x?}", self.after.names));
+        compare("servers", format!("{:?}", is.servers), format!("{:?}", self.after.servers));
+        compare("directory", format!("{:?}", is.directory), format!("{:?}", self.after.directory));
         compare("globals", format!("{:?}", is.globals), format!("{:?}", self.after.globals));
         let counted = counter_names().into_iter().zip(before.iter().zip(engine.counters()));
         let counted = counted.filter(|(_, (before, after))| **before != *after);
@@ -268,7 +288,7 @@ fn new_case(file: &Path, line: usize, title: &str, given: &State) -> Case {
         verdict: Verdict::default(),
         out: Packet::default(),
         unchanged: false,
-        copy: false,
+        copy: None,
         counts: Vec::new(),
     }
 }
@@ -338,9 +358,15 @@ impl Reader {
                 case.verdict.reason = words.reason();
                 case.counts.push((case.verdict.reason().name().into(), 1));
             }
+            "attempt" => {
+                let packet = if self.out { &mut case.out } else { &mut case.packet };
+                set_attempt(packet.attempt.as_mut().expect("a packet of the queue service"), words);
+            }
             "copy" => {
-                case.copy = true;
-                case.verdict.copy = words.take("agent");
+                case.verdict.copy = words.maybe("agent").unwrap_or_else(|| words.take("node"));
+                let is_join = case.out.header.service == service::LOCK;
+                let name = if is_join { "join".into() } else { words.bare() };
+                case.copy = kind_of(&name);
             }
             "count" => {
                 while let Some((name, value)) = words.any() {
@@ -374,6 +400,10 @@ impl Reader {
             case.packet.length = Some(length);
         }
         set_header(header, words);
+        if header.service == service::QUEUE {
+            let holder = header.source;
+            case.packet.attempt = Some(Attempt { name: 0xaa, holder, ..Attempt::default() });
+        }
         if header.service == service::CHAIN {
             // Of switches nothing but the client is known beforehand: the first node.
             let by_switch = [ChainKind::Apply, ChainKind::Install].map(|kind| kind as u8).contains(&header.kind);
@@ -427,6 +457,10 @@ impl Verdict {
 }
 
 fn kind_of(name: &str) -> Option<(u8, u8)> {
+    if let Some(name) = name.strip_prefix("queue/") {
+        let known = QueueKind::ALL.into_iter().find(|kind| kind.name() == name);
+        return known.map(|kind| (service::QUEUE, kind as u8));
+    }
     if let Some((service, kind)) = name.split_once('/') {
         return Some((number(service)? as u8, number(kind)? as u8));
     }
@@ -701,15 +735,15 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
         "group" => set_group(state, words),
         "item" => set_item(state, words),
         "lane" => set_lane(state, words),
-        other => panic!("{}: what is {other}?", words.place),
+        other => assert!(set_queues(state, other, words), "{}: what is {other}?", words.place),
     }
     words.end();
 }
 
 /// The words of a line, `name=value` or bare, taken in any order.
-struct Words {
+pub(super) struct Words {
     words: Vec<(String, Option<String>)>,
-    place: String,
+    pub(super) place: String,
 }
 
 impl Words {
@@ -731,25 +765,25 @@ impl Words {
         self.words.remove(at.unwrap_or_else(|| panic!("{}: a word is missing", self.place))).0
     }
 
-    fn index(&mut self) -> usize {
+    pub(super) fn index(&mut self) -> usize {
         let at = self.words.iter().position(|(word, value)| value.is_none() && number(word).is_some());
         let at = at.unwrap_or_else(|| panic!("{}: which one?", self.place));
         number(&self.words.remove(at).0).expect("just seen") as usize
     }
 
-    fn flag(&mut self, name: &str) -> bool {
+    pub(super) fn flag(&mut self, name: &str) -> bool {
         let at = self.words.iter().position(|(word, value)| word == name && value.is_none());
         at.map(|at| self.words.remove(at)).is_some()
     }
 
-    fn maybe<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
+    pub(super) fn maybe<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
         let at = self.words.iter().position(|(word, value)| word == name && value.is_some())?;
         let value = self.words.remove(at).1.expect("just seen");
         let value = number(&value).unwrap_or_else(|| panic!("{}: {value} is no number", self.place));
         Some(T::try_from(value).unwrap_or_else(|_| panic!("{}: {value} is too large", self.place)))
     }
 
-    fn take<T: TryFrom<u64>>(&mut self, name: &str) -> T {
+    pub(super) fn take<T: TryFrom<u64>>(&mut self, name: &str) -> T {
         self.maybe(name).unwrap_or_else(|| panic!("{}: {name}= is missing", self.place))
     }
 
@@ -763,7 +797,7 @@ impl Words {
         })
     }
 
-    fn take_into<T: TryFrom<u64>>(&mut self, name: &str, field: &mut T) {
+    pub(super) fn take_into<T: TryFrom<u64>>(&mut self, name: &str, field: &mut T) {
         if let Some(value) = self.maybe(name) {
             *field = value;
         }

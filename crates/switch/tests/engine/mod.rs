@@ -8,8 +8,10 @@ pub mod bpf;
 pub mod cases;
 pub mod chain;
 pub mod hash;
+pub mod queue;
 pub mod random;
 pub mod random_chain;
+pub mod random_queue;
 
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
@@ -182,6 +184,52 @@ pub struct Store {
     pub lease: Lease,
 }
 
+/// `struct ws_cell`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    pub request: u64,
+    pub who: u64,
+}
+
+/// `struct ws_queue`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    pub lock: u64,
+    pub name: u64,
+    pub namespace: u32,
+    pub epoch: u32,
+    pub left: u32,
+    pub size: u32,
+    pub head: u64,
+    pub granted: u64,
+    pub tail: u64,
+    pub holding: u64,
+    pub given: u64,
+    pub settled: u64,
+    pub pushed: u64,
+    pub draining: u32,
+    pub reserved: u32,
+}
+
+/// `struct ws_servers`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Servers {
+    pub count: u32,
+    pub of: [u16; 14],
+}
+
+/// `struct ws_directory`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    pub seed: u64,
+    pub bucket_mask: u32,
+    pub reserved: u32,
+}
+
 /// `struct ws_verdict`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,6 +261,10 @@ pub const BUCKETS: usize = 2;
 pub const ITEMS: usize = 6;
 /// Lanes of all handles that tests set.
 pub const LANES: usize = NODES * wayside_wire::limits::MAX_LANES;
+/// A test's queues, of which 0 is never used, their cells, and the buckets of names.
+pub const QUEUES: usize = 5;
+pub const CELLS: usize = 16;
+pub const NAMES: usize = 2;
 const TABLE: usize = 65_536;
 
 /// What a switch knows.
@@ -228,6 +280,11 @@ pub struct State {
     pub items: [Item; ITEMS],
     pub lanes: Vec<Lane>,
     pub store: Store,
+    pub queues: [Queue; QUEUES],
+    pub cells: [Cell; CELLS],
+    pub names: [Bucket; NAMES],
+    pub servers: [Servers; REGIONS],
+    pub directory: Directory,
 }
 
 impl Default for State {
@@ -243,6 +300,11 @@ impl Default for State {
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
             store: Store::default(),
+            queues: Default::default(),
+            cells: Default::default(),
+            names: Default::default(),
+            servers: Default::default(),
+            directory: Directory::default(),
         }
     }
 }
@@ -283,7 +345,7 @@ pub trait Engine {
     fn counters(&self) -> Vec<u64>;
     /// Decides one packet, which comes out as long as the verdict says; a dropped one as it is.
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>);
-    /// The JOIN that goes with a GRANT by join, if it may be sent.
+    /// The copy that goes with a packet, if it may be sent: with a GRANT by join the JOIN.
     fn copy(&mut self, grant: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -307,6 +369,14 @@ struct View {
     item_count: u32,
     lane_count: u32,
     owner: u32,
+    queues: *mut Queue,
+    cells: *mut Cell,
+    names: *mut Bucket,
+    servers: *mut Servers,
+    directory: *mut Directory,
+    queue_count: u32,
+    cell_count: u32,
+    name_count: u32,
 }
 
 /// What the clock says while packets are decided natively. The kernel's has counted more ticks than 1 by then, too.
@@ -330,7 +400,7 @@ pub fn counter_names() -> Vec<&'static str> {
 
 /// Counters that no packet reaches. Nothing is dropped for no reason; what is handed up is the XDP program's affair
 /// (`frames.rs`).
-pub const UNREACHED: [&str; 6] = ["none", "handed_up", "handed_up_lost", "no_server", "not_its_server", "nobody_next"];
+pub const UNREACHED: [&str; 3] = ["none", "handed_up", "handed_up_lost"];
 
 /// The native build.
 pub struct Native {
@@ -344,6 +414,11 @@ pub struct Native {
     items: [Item; ITEMS],
     lanes: Vec<Lane>,
     store: Store,
+    queues: [Queue; QUEUES],
+    cells: [Cell; CELLS],
+    names: [Bucket; NAMES],
+    servers: Vec<Servers>,
+    directory: Directory,
     counters: Vec<u64>,
 }
 
@@ -362,6 +437,11 @@ impl Native {
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
             store: Store::default(),
+            queues: Default::default(),
+            cells: Default::default(),
+            names: Default::default(),
+            servers: vec![Servers::default(); TABLE],
+            directory: Directory::default(),
             counters: vec![0; counter_names().len()],
         }
     }
@@ -386,6 +466,14 @@ impl Native {
             item_count: ITEMS as u32,
             lane_count: LANES as u32,
             owner: 1,
+            queues: self.queues.as_mut_ptr(),
+            cells: self.cells.as_mut_ptr(),
+            names: self.names.as_mut_ptr(),
+            servers: self.servers.as_mut_ptr(),
+            directory: &mut self.directory,
+            queue_count: QUEUES as u32,
+            cell_count: CELLS as u32,
+            name_count: NAMES as u32,
         }
     }
 }
@@ -406,6 +494,11 @@ impl Engine for Native {
         self.items = state.items;
         self.lanes.copy_from_slice(&state.lanes);
         self.store = state.store;
+        self.queues = state.queues;
+        self.cells = state.cells;
+        self.names = state.names;
+        self.servers[..REGIONS].copy_from_slice(&state.servers);
+        self.directory = state.directory;
     }
 
     fn get(&self) -> State {
@@ -420,6 +513,11 @@ impl Engine for Native {
             items: self.items,
             lanes: self.lanes.clone(),
             store: self.store,
+            queues: self.queues,
+            cells: self.cells,
+            names: self.names,
+            servers: self.servers[..REGIONS].try_into().unwrap(),
+            directory: self.directory,
         }
     }
 

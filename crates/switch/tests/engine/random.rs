@@ -6,7 +6,7 @@ use wayside_wire::{
     name_hash, service,
 };
 
-use super::{GROUPS, ITEMS, Keys, Lease, Meter, NODES, Race, SLOTS, State, Strike, random_chain};
+use super::{GROUPS, ITEMS, Keys, Lease, Meter, NODES, Race, SLOTS, State, Strike, random_chain, random_queue};
 
 /// xorshift64*: a failure depends on its seed alone.
 pub struct Random(u64);
@@ -57,6 +57,7 @@ fn state(random: &mut Random) -> State {
     }
     change_globals(random, &mut state);
     random_chain::begin(random, &mut state);
+    random_queue::begin(random, &mut state);
     state
 }
 
@@ -74,7 +75,8 @@ pub fn state_of(seed: u64, random: &mut Random) -> State {
 
 /// One thing about the switch becomes another, as by a controller, time, or chance.
 pub fn disturb(random: &mut Random, state: &mut State) {
-    match random.below(60) {
+    match random.below(80) {
+        60..80 => random_queue::disturb(random, state),
         40..60 => random_chain::disturb(random, state),
         0..16 => {
             let slot = random.below(SLOTS as u64) as usize;
@@ -164,7 +166,8 @@ pub(super) fn handle(random: &mut Random) -> u16 {
 
 /// A packet for this switch, and the UDP port that it comes from.
 pub fn packet(random: &mut Random, state: &State) -> (Vec<u8>, u16) {
-    let mut packet = match random.below(30) {
+    let mut packet = match random.below(40) {
+        30..40 => random_queue::packet(random, state),
         20..30 => random_chain::packet(random, state),
         0..9 => request_packet(random, state, kind::lock::ACQUIRE),
         9..12 => {

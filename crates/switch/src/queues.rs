@@ -1,0 +1,423 @@
+//! The queue service's memory: which locks have their queue in this switch, and where their cells lie. Allocated here
+//! or shared with the core at the hook; `dataplane/cells.h` has the layouts, `docs/queue.md` the contract.
+//!
+//! Invariants
+//! * A name has one queue and one place in one of its two buckets, or neither. The place is written after the queue,
+//!   and cleared before it: who finds a place finds the queue behind it, or another name's, which it recognises.
+//! * Regions of queues do not overlap; `Books` know where they lie, and which queues have no name. Queue 0 is never
+//!   used: a place of 0 is free.
+//! * Whatever changes in a queue or its cells changes under the queue's lock.
+//! * A session that begins finds no cell of an earlier one of its handle that is not over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::{Mutex, MutexGuard};
+
+use wayside_protocol::Handle;
+use wayside_wire::{cell_who, queue_holding};
+
+use crate::Switch;
+use crate::hash;
+use crate::layout::{Bucket, Cell, Directory, Queue, REGIONS, SERVERS, Servers};
+#[cfg(feature = "xdp")]
+use crate::locks::is_left;
+use crate::locks::take;
+use crate::zeroed::Zeroed;
+
+/// `WS_MAX_CELLS`.
+const MAX_CELLS: u32 = 1_024;
+/// `WS_LAST_TICKET`.
+const LAST_TICKET: u64 = (1 << 40) - 1;
+
+/// How many queues a switch may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueConfig {
+    /// Locks that have their queue here, 96 bytes each and some 12 of index. 0: none.
+    pub queues: u32,
+    /// Cells of all queues together, 16 bytes each.
+    pub cells: u32,
+    /// A secret: nobody who does not know it can choose names that get into each other's way.
+    pub seed: u64,
+}
+
+impl QueueConfig {
+    /// One more, since none has the number 0.
+    pub(crate) fn entries(self) -> u32 {
+        self.queues.saturating_add(1)
+    }
+
+    /// At least one: no table is empty.
+    pub(crate) fn cells(self) -> u32 {
+        self.cells.max(1)
+    }
+
+    pub(crate) fn buckets(self) -> u32 {
+        hash::buckets_for(self.queues)
+    }
+
+    /// Once: the seed belongs to what lies in the buckets, and is never 0.
+    fn write_to(self, directory: &Directory) {
+        if directory.seed.load(Relaxed) == 0 {
+            directory.seed.store(self.seed | 1, Relaxed);
+            directory.bucket_mask.store(self.buckets() - 1, Relaxed);
+        }
+    }
+}
+
+/// Why a lock got no queue, or kept it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueError {
+    /// It has one.
+    Taken,
+    /// It has none.
+    Missing,
+    /// A queue has 1 to 1,024 cells, and its first ticket has 40 bits and is not 0.
+    Size,
+    /// No run of free cells is that long.
+    Cells,
+    /// The switch has no queue left, or both buckets of the name are full.
+    Queues,
+    /// Somebody holds or waits, or it does not drain.
+    Used,
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QueueError::Taken => "the lock has a queue in the switch already",
+            QueueError::Missing => "the lock has no queue in the switch",
+            QueueError::Size => "a queue has 1 to 1024 cells, and a first ticket from 1 to 2^40 - 1",
+            QueueError::Cells => "no run of free cells is that long",
+            QueueError::Queues => "the switch has no room for another queue",
+            QueueError::Used => "somebody holds the lock or waits for it, or its queue does not drain",
+        })
+    }
+}
+
+impl std::error::Error for QueueError {}
+
+/// A lock's queue, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueState {
+    /// The epoch that it was begun in: in another one it decides nothing.
+    pub epoch: u32,
+    /// Cells.
+    pub size: u32,
+    /// Tickets: below `head` all is over, below `granted` the rest holds, below `tail` it waits.
+    pub head: u64,
+    /// As said at `head`.
+    pub granted: u64,
+    /// As said at `head`. The next ticket.
+    pub tail: u64,
+    /// Holders.
+    pub holders: u32,
+    /// The one holder is exclusive.
+    pub exclusive: bool,
+    /// Requests that the lock server was given so far.
+    pub given: u64,
+    /// Up to which of them it has nothing more.
+    pub settled: u64,
+    /// Requests that it has pushed back so far.
+    pub pushed: u64,
+    /// No request gets a cell any more.
+    pub draining: bool,
+}
+
+pub(crate) struct Queues {
+    pub(crate) queues: Zeroed<Queue>,
+    pub(crate) cells: Zeroed<Cell>,
+    pub(crate) names: Zeroed<Bucket>,
+    pub(crate) servers: Zeroed<Servers>,
+    pub(crate) directory: Zeroed<Directory>,
+    books: Mutex<Books>,
+}
+
+/// What is used.
+struct Books {
+    /// Numbers of queues that have a name.
+    used: BTreeSet<u32>,
+    /// Numbers that had one.
+    recycled: Vec<u32>,
+    /// All from here on never had one.
+    unused: u32,
+    /// Regions: where each begins, and its cells.
+    regions: BTreeMap<u32, u32>,
+}
+
+impl Default for Books {
+    fn default() -> Books {
+        Books { used: BTreeSet::new(), recycled: Vec::new(), unused: 1, regions: BTreeMap::new() }
+    }
+}
+
+impl Books {
+    /// Where so many cells are free: behind all regions, or in the first gap.
+    fn gap(&self, cells: u32, all: u32) -> Option<u32> {
+        let end = self.regions.last_key_value().map_or(0, |(left, size)| left + size);
+        if all - end >= cells {
+            return Some(end);
+        }
+        let mut from = 0;
+        self.regions.iter().find_map(|(&left, &size)| {
+            let start = from;
+            from = left + size;
+            (left - start >= cells).then_some(start)
+        })
+    }
+
+    /// A queue without a name, of so many; it stays there until it is used.
+    fn spare(&self, queues: usize) -> Option<u32> {
+        self.recycled.last().copied().or_else(|| ((self.unused as usize) < queues).then_some(self.unused))
+    }
+
+    fn enter(&mut self, number: u32, left: u32, size: u32) {
+        if self.recycled.last() == Some(&number) {
+            self.recycled.pop();
+        }
+        self.unused = self.unused.max(number + 1);
+        self.used.insert(number);
+        self.regions.insert(left, size);
+    }
+}
+
+impl Queues {
+    pub(crate) fn new(config: QueueConfig) -> Queues {
+        let directory: Zeroed<Directory> = Zeroed::new(1);
+        config.write_to(&directory[0]);
+        Queues {
+            queues: Zeroed::new(config.entries() as usize),
+            cells: Zeroed::new(config.cells() as usize),
+            names: Zeroed::new(config.buckets() as usize),
+            servers: Zeroed::new(REGIONS),
+            directory,
+            books: Mutex::default(),
+        }
+    }
+
+    /// Tables that somebody else may have used before: what is in them stays, what a thread of a process that died was
+    /// writing is settled.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn over(
+        config: QueueConfig,
+        queues: Zeroed<Queue>,
+        cells: Zeroed<Cell>,
+        names: Zeroed<Bucket>,
+        servers: Zeroed<Servers>,
+        directory: Zeroed<Directory>,
+    ) -> Queues {
+        config.write_to(&directory[0]);
+        let queues = Queues { queues, cells, names, servers, directory, books: Mutex::default() };
+        let mut books = Books::default();
+        for number in 1..queues.queues.len() as u32 {
+            let queue = &queues.queues[number as usize];
+            if is_left(&queue.lock) {
+                queues.count_holders(queue);
+                queue.lock.store(0, SeqCst);
+            }
+            // A daemon that died between the two left one that nobody finds.
+            let namespace = queue.namespace.load(Acquire) as u16;
+            let is_placed = namespace != 0
+                && queues
+                    .find(namespace, queue.name.load(Acquire))
+                    .is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
+            if is_placed {
+                books.recycled.extend(books.unused..number);
+                books.enter(number, queue.left.load(Relaxed), queue.size.load(Relaxed));
+            } else {
+                queue.namespace.store(0, SeqCst);
+            }
+        }
+        *queues.books() = books;
+        queues
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().expect("nobody panics while holding it")
+    }
+
+    fn buckets_of(&self, namespace: u16, name: u64) -> ([&Bucket; 2], u64) {
+        let directory = &self.directory[0];
+        let hash = hash::of(directory.seed.load(Relaxed), name, 0, namespace);
+        let mask = directory.bucket_mask.load(Relaxed);
+        (hash::buckets(hash, mask).map(|bucket| &self.names[bucket]), hash::tag(hash))
+    }
+
+    /// A name's place and queue.
+    fn find(&self, namespace: u16, name: u64) -> Option<(&AtomicU64, &Queue)> {
+        let (buckets, tag) = self.buckets_of(namespace, name);
+        let places = buckets.into_iter().flat_map(|bucket| &bucket.places);
+        places.map(|place| (place, place.load(Acquire))).find_map(|(place, word)| {
+            let queue = &self.queues[word as u32 as usize];
+            let is_it = word as u32 != 0
+                && hash::tag(word) == tag
+                && queue.namespace.load(Acquire) == u32::from(namespace)
+                && queue.name.load(Acquire) == name;
+            is_it.then_some((place, queue))
+        })
+    }
+
+    fn cell(&self, queue: &Queue, ticket: u64) -> &Cell {
+        let (left, size) = (queue.left.load(Acquire), queue.size.load(Acquire));
+        &self.cells[(u64::from(left) + ticket % u64::from(size)) as usize]
+    }
+
+    /// Tickets from head to below tail whose requests are not over, with their cells. Under the queue's lock.
+    fn alive<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (u64, &'a Cell)> + 'a {
+        let tickets = queue.head.load(Acquire)..queue.tail.load(Acquire);
+        let cells = tickets.map(move |ticket| (ticket, self.cell(queue, ticket)));
+        cells.filter(|(_, cell)| cell_who::over(cell.who.load(Acquire)) == 0)
+    }
+
+    /// What the cells say of the holders. Under the queue's lock.
+    fn count_holders(&self, queue: &Queue) {
+        let granted = queue.granted.load(Acquire);
+        let mut holding = 0;
+        for (_, cell) in self.alive(queue).filter(|(ticket, _)| *ticket < granted) {
+            holding = queue_holding::with_holders(holding, queue_holding::holders(holding) + 1);
+            holding = queue_holding::with_exclusive(holding, cell_who::exclusive(cell.who.load(Acquire)));
+        }
+        queue.holding.store(holding, Release);
+    }
+
+    /// The requests of a handle's session, which has ended, are over. The word of the handle is not LIVE any more, so
+    /// no queue takes one of them after its lock was given back here.
+    pub(crate) fn sweep(&self, handle: Handle) {
+        // The books stay: what is removed meanwhile is nobody's.
+        for &number in &self.books().used {
+            let queue = &self.queues[number as usize];
+            let lock = take(&queue.lock);
+            let is_its = |cell: &Cell| cell_who::holder(cell.who.load(Acquire)) == handle;
+            for (_, cell) in self.alive(queue).filter(|(_, cell)| is_its(cell)) {
+                cell.who.store(cell_who::with_over(cell.who.load(Acquire), 1), Release);
+            }
+            self.count_holders(queue);
+            queue.lock.store(lock, SeqCst);
+        }
+    }
+}
+
+impl Switch {
+    /// With memory for the queue service.
+    #[must_use]
+    pub fn with_queues(mut self, config: QueueConfig) -> Switch {
+        self.queues = Queues::new(config);
+        self
+    }
+
+    /// Says which nodes are a namespace's lock servers: 14 at most. Which of them has a name follows from their number.
+    ///
+    /// # Panics
+    /// With more.
+    pub fn set_lock_servers(&self, namespace: u16, handles: &[Handle]) {
+        assert!(handles.len() <= SERVERS, "{} lock servers", handles.len());
+        let servers = &self.queues.servers[usize::from(namespace)];
+        servers.count.store(0, SeqCst);
+        servers.of.iter().zip(handles).for_each(|(server, handle)| server.store(*handle, SeqCst));
+        servers.count.store(handles.len() as u32, SeqCst);
+    }
+
+    /// Gives a lock a queue of so many cells, of the switch's epoch, whose first ticket is `first`: above all that were
+    /// granted for this name in the epoch. Nobody may hold the lock.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed then.
+    pub fn add_queue(&self, namespace: u16, name: u64, cells: u32, first: u64) -> Result<(), QueueError> {
+        let queues = &self.queues;
+        if namespace == 0 || !(1..=MAX_CELLS).contains(&cells) || !(1..=LAST_TICKET).contains(&first) {
+            return Err(QueueError::Size);
+        }
+        let mut books = queues.books();
+        if queues.find(namespace, name).is_some() {
+            return Err(QueueError::Taken);
+        }
+        let all = if queues.queues.len() > 1 { queues.cells.len() as u32 } else { 0 };
+        let left = books.gap(cells, all).ok_or(QueueError::Cells)?;
+        let number = books.spare(queues.queues.len()).ok_or(QueueError::Queues)?;
+        let (buckets, tag) = queues.buckets_of(namespace, name);
+        let mut places = buckets.into_iter().flat_map(|bucket| &bucket.places);
+        let place = places.find(|place| place.load(Relaxed) == 0).ok_or(QueueError::Queues)?;
+        let queue = &queues.queues[number as usize];
+        let lock = take(&queue.lock);
+        queue.name.store(name, Release);
+        queue.epoch.store(self.memory.globals[0].epoch.load(Acquire), Release);
+        queue.left.store(left, Release);
+        queue.size.store(cells, Release);
+        for ticket in [&queue.head, &queue.granted, &queue.tail] {
+            ticket.store(first, Release);
+        }
+        for counter in [&queue.holding, &queue.given, &queue.settled, &queue.pushed] {
+            counter.store(0, Release);
+        }
+        queue.draining.store(0, Release);
+        queue.namespace.store(namespace.into(), Release);
+        queue.lock.store(lock, SeqCst);
+        place.store(tag | u64::from(number), SeqCst);
+        books.enter(number, left, cells);
+        Ok(())
+    }
+
+    /// From now on no request gets a cell of this queue: it drains, so that it can be removed.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn drain_queue(&self, namespace: u16, name: u64) -> Result<(), QueueError> {
+        let _books = self.queues.books();
+        let (_, queue) = self.queues.find(namespace, name).ok_or(QueueError::Missing)?;
+        let lock = take(&queue.lock);
+        queue.draining.store(1, Release);
+        queue.lock.store(lock, SeqCst);
+        Ok(())
+    }
+
+    /// Removes a queue that drains and that nobody is in: the lock is its lock server's. The first ticket that was
+    /// never used, from which whoever has the lock next goes on.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn remove_queue(&self, namespace: u16, name: u64) -> Result<u64, QueueError> {
+        let queues = &self.queues;
+        let mut books = queues.books();
+        let (place, queue) = queues.find(namespace, name).ok_or(QueueError::Missing)?;
+        let number = place.load(Relaxed) as u32;
+        let lock = take(&queue.lock);
+        let is_used = queue.draining.load(Acquire) == 0 || queues.alive(queue).next().is_some();
+        if !is_used {
+            place.store(0, SeqCst);
+            queue.namespace.store(0, Release);
+        }
+        let next = queue.tail.load(Acquire);
+        queue.lock.store(lock, SeqCst);
+        if is_used {
+            return Err(QueueError::Used);
+        }
+        books.used.remove(&number);
+        books.recycled.push(number);
+        books.regions.remove(&queue.left.load(Relaxed));
+        Ok(next)
+    }
+
+    /// A lock's queue as it is, if it has one here.
+    pub fn queue(&self, namespace: u16, name: u64) -> Option<QueueState> {
+        let _books = self.queues.books();
+        let (_, queue) = self.queues.find(namespace, name)?;
+        let lock = take(&queue.lock);
+        let holding = queue.holding.load(Acquire);
+        let state = QueueState {
+            epoch: queue.epoch.load(Acquire),
+            size: queue.size.load(Acquire),
+            head: queue.head.load(Acquire),
+            granted: queue.granted.load(Acquire),
+            tail: queue.tail.load(Acquire),
+            holders: queue_holding::holders(holding),
+            exclusive: queue_holding::exclusive(holding) != 0,
+            given: queue.given.load(Acquire),
+            settled: queue.settled.load(Acquire),
+            pushed: queue.pushed.load(Acquire),
+            draining: queue.draining.load(Acquire) != 0,
+        };
+        queue.lock.store(lock, SeqCst);
+        Some(state)
+    }
+}
