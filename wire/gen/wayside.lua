@@ -156,7 +156,7 @@ f.placement_reserved = ProtoField.bytes("wayside.placement.reserved", "reserved"
 f.renewal_boot = ProtoField.uint64("wayside.renewal.boot", "boot", base.DEC, nil, nil, "of the switch: higher each time that it begins with an empty memory")
 f.renewal_sent_us = ProtoField.uint64("wayside.renewal.sent_us", "sent_us (us)", base.DEC, nil, nil, "the switch's clock when it asked, from which the lease runs; given back")
 f.renewal_lease_us = ProtoField.uint32("wayside.renewal.lease_us", "lease_us (us)", base.DEC, nil, nil, "how long it lasts")
-f.renewal_refused = ProtoField.uint8("wayside.renewal.refused", "refused", base.DEC, nil, nil, "1: this switch was left out, and must begin anew")
+f.renewal_refused = ProtoField.uint8("wayside.renewal.refused", "refused", base.DEC, nil, nil, "0; for what may have to be said later")
 f.renewal_reserved = ProtoField.bytes("wayside.renewal.reserved", "reserved", base.NONE, "zero")
 
 f.copied_key_high = ProtoField.uint64("wayside.copied.key_high", "key_high", base.HEX, nil, nil, "high half of the piece's key")

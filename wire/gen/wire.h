@@ -576,7 +576,7 @@ WS_INLINE void ws_placement_set_tail_port(void *placement, ws_u16 x) { ws_store1
 #define WS_RENEWAL_BOOT_AT 0                 /* of the switch: higher each time that it begins with an empty memory */
 #define WS_RENEWAL_SENT_US_AT 8              /* us: the switch's clock when it asked, from which the lease runs; given back */
 #define WS_RENEWAL_LEASE_US_AT 16            /* us: how long it lasts */
-#define WS_RENEWAL_REFUSED_AT 20             /* 1: this switch was left out, and must begin anew */
+#define WS_RENEWAL_REFUSED_AT 20             /* 0; for what may have to be said later */
 #define WS_RENEWAL_RESERVED_AT 21            /* 43 bytes: zero */
 WS_INLINE ws_u64 ws_renewal_boot(const void *renewal) { return ws_load64((const ws_u8 *)renewal + 0); }
 WS_INLINE void ws_renewal_set_boot(void *renewal, ws_u64 x) { ws_store64((ws_u8 *)renewal + 0, x); }

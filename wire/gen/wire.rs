@@ -2094,7 +2094,7 @@ pub struct Renewal {
     pub sent_us: u64,
     /// How long it lasts. In us.
     pub lease_us: u32,
-    /// 1: this switch was left out, and must begin anew.
+    /// 0; for what may have to be said later.
     pub refused: u8,
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice, State};
 use wayside_protocol::chain::memory::ItemMemory;
-use wayside_protocol::chain::{FELLOWS, Following, Groups, Member, Order, Sent, switch_handle};
+use wayside_protocol::chain::{FELLOWS, Following, Groups, Lease, Member, Sent, switch_handle};
 use wayside_protocol::controller::Roster;
 use wayside_protocol::memory::{NodeEntry, SwitchMemory};
 use wayside_protocol::seal::{Keys, Period, Secret};
@@ -28,6 +28,8 @@ use wayside_wire::{Header, kind};
 const ATTEMPT: u64 = 100_000;
 /// Before a place, or a question for a piece of memory, is told again. Microseconds.
 const RETRANSMIT: u64 = 20_000;
+/// Before a switch that had no room for a group is asked to join one. Microseconds.
+const FULL_PAUSE: u64 = 60_000_000;
 /// Groups that are copied at a time.
 const LOADS: usize = 4;
 
@@ -77,6 +79,7 @@ impl Chains {
             drift_ppm,
             patience: 2 * post,
             retransmit: RETRANSMIT,
+            full_pause: FULL_PAUSE,
             loads_most: LOADS,
             mutant: None,
         };
@@ -204,7 +207,7 @@ impl Chains {
     }
 
     /// Does what is due, and what this switch says to itself. The rest is to be sent.
-    pub fn settle(&mut self, now: Time, member: &mut Member<Arc<Switch>>, groups: &[Groups]) -> Vec<Sent> {
+    pub fn settle(&mut self, now: Time, member: &mut Member<Arc<Switch>>) -> Vec<Sent> {
         if self.controller.next_timer() <= now {
             self.controller.on_tick(now);
         }
@@ -222,14 +225,8 @@ impl Chains {
                 true => member.on_fellow(now, &sent.packet),
             }
         }
-        while let Some(order) = member.order() {
-            match order {
-                Order::Serve(since, lease) => self.serve(now, since + lease),
-                Order::BeginAnew => {
-                    tracing::warn!("left out of chains: begins anew, with an empty store");
-                    *member = self.begin_anew(groups.to_vec());
-                }
-            }
+        while let Some(Lease { since, lasts }) = member.lease() {
+            self.serve(now, since + lasts);
         }
         self.tell();
         out
@@ -248,6 +245,9 @@ impl Chains {
                 Notice::Active(group, epoch) => tracing::debug!(group, epoch, "chain serves"),
                 Notice::Excluded(group, switch) => {
                     tracing::warn!(group, switch = %self.name(switch), "left out of a chain")
+                }
+                Notice::Full(group, switch) => {
+                    tracing::warn!(group, switch = %self.name(switch), "has no room for a group: give it more `keys`");
                 }
                 Notice::Joining(group, switch) => tracing::info!(group, switch = %self.name(switch), "joins a chain"),
                 Notice::Lost(group) => {

@@ -126,7 +126,7 @@ impl Keys {
     pub fn settle(&mut self, now: Time, post_until: Time, socket: &UdpSocket) {
         if let Some(chains) = &mut self.chains {
             chains.hold_post(now, post_until);
-            for sent in chains.settle(now, &mut self.member, &self.groups) {
+            for sent in chains.settle(now, &mut self.member) {
                 self.send(sent, socket);
             }
             return;

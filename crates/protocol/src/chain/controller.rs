@@ -21,8 +21,7 @@
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.
-//! * A switch that has left a group joins it again only once it has said that it has forgotten it. One that had no room
-//!   joins none before it has begun anew.
+//! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 
 use super::Sent;
 use crate::controller::{Record, Store};
@@ -61,6 +60,8 @@ pub struct Config {
     pub patience: u64,
     /// Pause before what was not acknowledged is said again, in microseconds.
     pub retransmit: u64,
+    /// Pause before a switch that had no room for a group is asked to join one, in microseconds.
+    pub full_pause: u64,
     /// Groups that are copied at a time.
     pub loads_most: usize,
     /// A rule to break.
@@ -76,6 +77,8 @@ pub enum Notice {
     Excluded(u16, Handle),
     /// A switch begins to copy a group.
     Joining(u16, Handle),
+    /// A switch has no room for a group.
+    Full(u16, Handle),
     /// The last switch of a group's chain has lost its memory.
     Lost(u16),
     /// The store failed: the same is tried again.
@@ -143,8 +146,8 @@ struct Switch {
     fellow: Fellow,
     /// Its latest beginning; 0: never heard of.
     boot: u64,
-    /// It had no room for a group since.
-    is_full: bool,
+    /// It had no room for a group: it is asked for none before then.
+    full_until: Time,
     heard: Time,
     /// By the controller's clock: it may serve until then.
     lease_until: Time,
@@ -176,7 +179,7 @@ impl<S: Store> Controller<S> {
     pub fn new(config: Config, fellows: &[Fellow], store: S) -> Controller<S> {
         let switch = |fellow: &Fellow| {
             let (heard, lease_until) = (Time(0), Time(0));
-            (fellow.handle, Switch { fellow: *fellow, boot: 0, is_full: false, heard, lease_until })
+            (fellow.handle, Switch { fellow: *fellow, boot: 0, full_until: Time(0), heard, lease_until })
         };
         Controller {
             switches: fellows.iter().map(switch).collect(),
@@ -251,7 +254,7 @@ impl<S: Store> Controller<S> {
     pub fn set_fellow(&mut self, now: Time, fellow: Fellow) {
         let lease_until = now + self.longest_lease();
         let switch = self.switches.entry(fellow.handle);
-        switch.or_insert(Switch { fellow, boot: 0, is_full: false, heard: now, lease_until }).fellow = fellow;
+        switch.or_insert(Switch { fellow, boot: 0, full_until: Time(0), heard: now, lease_until }).fellow = fellow;
     }
 
     /// A switch's share is another one from now on: 0, and all groups leave it.
@@ -307,7 +310,7 @@ impl<S: Store> Controller<S> {
         self.began = now;
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
-            (switch.boot, switch.is_full, switch.heard, switch.lease_until) = (0, false, now, now + longest);
+            (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
         }
         for &number in &self.config.groups {
             self.groups.push(Group {
@@ -338,10 +341,7 @@ impl<S: Store> Controller<S> {
     fn read(&mut self, key: u32, value: &[u8]) -> bool {
         if key >= SWITCHES {
             let Some(switch) = self.switches.get_mut(&(key as u16)) else { return false };
-            if let [left, boot @ ..] = value {
-                switch.is_full = *left != 0;
-                switch.boot = boot.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
-            }
+            switch.boot = value.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
             return true;
         }
         let Some(group) = self.groups.iter_mut().find(|group| u32::from(group.number) == key) else { return true };
@@ -365,9 +365,7 @@ impl<S: Store> Controller<S> {
 
     fn write_switch(&mut self, handle: Handle) {
         let Some(switch) = self.switches.get(&handle) else { return };
-        let mut value = vec![u8::from(switch.is_full)];
-        value.extend(switch.boot.to_be_bytes());
-        self.unsaved.insert(SWITCHES + u32::from(handle), value);
+        self.unsaved.insert(SWITCHES + u32::from(handle), switch.boot.to_be_bytes().to_vec());
     }
 
     /// Whether all that was decided is in the store.
@@ -411,7 +409,7 @@ impl<S: Store> Controller<S> {
         let wanted = self.wanted(now, group.number);
         let is_fit = |handle: &&Handle| {
             group.chain.contains(*handle)
-                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| !s.is_full))
+                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| s.full_until <= now))
                 || self.is_broken(Mutant::KeepOldMemory)
         };
         let best = wanted.iter().filter(is_fit).take(self.config.length);
@@ -439,7 +437,7 @@ impl<S: Store> Controller<S> {
         }
         if asked.boot > switch.boot {
             let is_known = switch.boot != 0;
-            (switch.boot, switch.is_full) = (asked.boot, false);
+            (switch.boot, switch.full_until) = (asked.boot, Time(0));
             self.write_switch(handle);
             if is_known {
                 self.has_begun_anew(now, handle);
@@ -449,13 +447,10 @@ impl<S: Store> Controller<S> {
             switch.heard = now;
         }
         let owes = self.groups.iter().any(|group| group.owing.contains(&handle));
-        let is_in = self.groups.iter().any(|group| group.chain.contains(&handle) || group.joiner == handle);
         let Some(switch) = self.switches.get_mut(&handle) else { return };
         let mut answer = Renewal { boot: asked.boot, sent_us: asked.sent_us, ..Renewal::default() };
         let keeps = cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepOldMemory);
-        if switch.is_full && !is_in && !owes && !keeps {
-            answer.refused = 1;
-        } else if !owes || keeps {
+        if !owes || keeps {
             answer.lease_us = self.config.lease as u32;
             let longest = self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1;
             switch.lease_until = switch.lease_until.max(now + longest);
@@ -514,8 +509,11 @@ impl<S: Store> Controller<S> {
 
     /// The joiner does not come after all.
     fn abandon(&mut self, index: usize) {
-        if self.groups[index].stage == Stage::Load {
-            (self.groups[index].stage, self.groups[index].joiner) = (Stage::Active, 0);
+        let group = &mut self.groups[index];
+        if group.stage == Stage::Load {
+            // It has to hear that nobody waits for it, and to forget what it has.
+            group.placed.remove(&group.joiner);
+            (group.stage, group.joiner, group.say_at) = (Stage::Active, 0, Time(0));
         } else {
             let chain = self.groups[index].chain.clone();
             self.configure(index, chain, &[]);
@@ -658,7 +656,7 @@ impl<S: Store> Controller<S> {
             if group.joiner != handle || group.pass != told.pass {
                 return;
             }
-            self.has_loaded(index, told.refused != 0);
+            self.has_loaded(now, index, told.refused != 0);
         } else {
             group.placed.insert(handle);
             if told.role == Role::None as u8 && group.owing.remove(&handle) {
@@ -669,14 +667,14 @@ impl<S: Store> Controller<S> {
     }
 
     /// A joiner has all that the tail had, or cannot have it.
-    fn has_loaded(&mut self, index: usize, refused: bool) {
+    fn has_loaded(&mut self, now: Time, index: usize, refused: bool) {
         let joiner = self.groups[index].joiner;
         if refused {
-            // It is tried again when it has begun anew.
+            // Groups may leave it, and keys be forgotten.
             if let Some(switch) = self.switches.get_mut(&joiner) {
-                switch.is_full = true;
+                switch.full_until = now + self.config.full_pause;
             }
-            self.write_switch(joiner);
+            self.notices.push_back(Notice::Full(self.groups[index].number, joiner));
             return self.abandon(index);
         }
         let skips = self.is_broken(Mutant::NoLastPass);
@@ -743,7 +741,7 @@ impl<S: Store> Controller<S> {
         let neighbour = |at: Option<usize>| at.filter(|_| is_member).and_then(|at| group.chain.get(at)).copied();
         Placement {
             boot: self.switches.get(&handle).map_or(0, |switch| switch.boot),
-            pass: if role == Role::Joiner { group.pass } else { 0 },
+            pass: if matches!(role, Role::Joiner | Role::None) { group.pass } else { 0 },
             epoch: group.epoch,
             group: group.number,
             previous: neighbour(at.checked_sub(1)).unwrap_or(0),

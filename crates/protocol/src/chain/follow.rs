@@ -20,13 +20,13 @@ use wayside_wire::{
     BODY, Copied, Header, Part, Placement, Renewal, Role, blocks, check, kind, limits, service, value_flag,
 };
 
-/// What a daemon tells its owner besides packets.
+/// A switch may serve in its places for so many microseconds from then on, by the clock that its daemon was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Serve for so many microseconds from then on, by the clock that the daemon was told.
-    Serve(Time, u64),
-    /// This switch was left out: it is to begin anew with an empty memory, under a higher boot number.
-    BeginAnew,
+pub struct Lease {
+    /// When it was asked for.
+    pub since: Time,
+    /// Microseconds.
+    pub lasts: u64,
 }
 
 /// How a switch follows its controllers.
@@ -53,7 +53,7 @@ pub(super) struct Follower {
     loading: BTreeMap<u16, Loading>,
     renew_at: Time,
     nonce: u64,
-    pub(super) orders: Vec<Order>,
+    pub(super) leases: Vec<Lease>,
 }
 
 /// A group that is copied.
@@ -83,9 +83,9 @@ impl<M: ItemMemory> Member<M> {
         self
     }
 
-    /// What its owner is to do.
-    pub fn order(&mut self) -> Option<Order> {
-        self.follower.orders.pop()
+    /// A lease that it was given.
+    pub fn lease(&mut self) -> Option<Lease> {
+        self.follower.leases.pop()
     }
 
     /// When [`Member::on_tick`] is wanted.
@@ -182,6 +182,13 @@ impl<M: ItemMemory> Member<M> {
                 self.forget(told.group);
             }
         }
+        if role == Role::None
+            && self.follower.loading.get(&told.group).is_some_and(|loading| loading.told.pass <= told.pass)
+        {
+            // Nobody waits for what it has copied.
+            self.follower.loading.remove(&told.group);
+            self.forget(told.group);
+        }
         self.say(controller, kind::chain::PLACED, told.epoch, 0, |packet| told.write(packet, BODY));
     }
 
@@ -201,10 +208,8 @@ impl<M: ItemMemory> Member<M> {
         if told.boot != self.follower.config.boot {
             return;
         }
-        if told.refused != 0 {
-            self.follower.orders.push(Order::BeginAnew);
-        } else if told.lease_us > 0 {
-            self.follower.orders.push(Order::Serve(Time(told.sent_us), told.lease_us.into()));
+        if told.lease_us > 0 {
+            self.follower.leases.push(Lease { since: Time(told.sent_us), lasts: told.lease_us.into() });
         }
     }
 
@@ -304,6 +309,8 @@ impl<M: ItemMemory> Member<M> {
         let Ok(key) = Key::of(&groups.name, &name) else { return };
         let place = self.memory.place(group);
         if self.insert(group, key, &name, Some(first), place).is_err() {
+            // What there is room for is for others.
+            self.forget(group);
             let loading = self.follower.loading.get_mut(&group).expect("it was there");
             (loading.done, loading.told.refused) = (true, 1);
             return self.say_loaded(group);

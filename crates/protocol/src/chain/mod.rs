@@ -7,7 +7,7 @@ mod member;
 pub mod memory;
 
 pub use client::{Client, Link, Told};
-pub use follow::{Following, Order};
+pub use follow::{Following, Lease};
 pub use member::{GroupRoute, Groups, Member, Sent};
 
 use crate::{Handle, Port, Time};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice};
 use wayside_protocol::chain::memory::ItemMemory;
-use wayside_protocol::chain::{FELLOWS, Following, Order};
+use wayside_protocol::chain::{FELLOWS, Following, Lease};
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
@@ -27,6 +27,7 @@ pub struct Keeping {
     pub(super) lease: u64,
     patience: u64,
     retransmit: u64,
+    full_pause: u64,
     loads_most: usize,
     /// Of the post.
     post: u64,
@@ -87,6 +88,7 @@ impl Keeping {
             lease,
             patience: dice.between(lease / 3, lease),
             retransmit: dice.between(1_000, 10_000),
+            full_pause: 5_000_000,
             loads_most: dice.between(1, 3) as usize,
             post: dice.magnitude(20_000, 200_000),
         }
@@ -122,6 +124,7 @@ impl World {
             drift_ppm: self.setup.mix.drift_ppm,
             patience: keeping.patience,
             retransmit: keeping.retransmit,
+            full_pause: keeping.full_pause,
             loads_most: keeping.loads_most,
             mutant: self.options.mutant,
         };
@@ -249,6 +252,7 @@ impl World {
                 Notice::Active(..) => self.outcomes.count("chain active"),
                 Notice::Excluded(..) => self.outcomes.count("switch left out"),
                 Notice::Joining(..) => self.outcomes.count("switch joins"),
+                Notice::Full(..) => self.outcomes.count("no room for a group"),
                 Notice::StoreFailed => self.outcomes.count("store failed"),
                 Notice::Lost(_) => {
                     self.outcomes.count("chain lost");
@@ -355,18 +359,10 @@ impl World {
         self.begin_anew(seat);
     }
 
-    /// What a member orders its switch to do.
+    /// What a member was told for its switch.
     pub(super) fn obey(&mut self, seat: usize) {
-        while let Some(order) = self.seats[seat].member.order() {
-            match order {
-                Order::Serve(since, lease) => {
-                    self.seats[seat].switch.serve_places_for(Moment { time: since, tick: 0 }, lease);
-                }
-                Order::BeginAnew => {
-                    self.outcomes.count("began anew");
-                    return self.begin_anew(seat);
-                }
-            }
+        while let Some(Lease { since, lasts }) = self.seats[seat].member.lease() {
+            self.seats[seat].switch.serve_places_for(Moment { time: since, tick: 0 }, lasts);
         }
         let now = self.now;
         let place = &mut self.seats[seat];

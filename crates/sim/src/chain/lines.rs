@@ -26,7 +26,6 @@ pub const LINES: &[&str] = &[
     "READ: missing",
     "READ: moved",
     "READ: recovering",
-    "READ: dropped: wrong_place",
     "WRITE: moved",
     "WRITE: recovering",
     "WRITE: unsure",
@@ -56,7 +55,7 @@ pub const LINES: &[&str] = &[
 ];
 
 /// Those that take many seeds.
-pub const RARE: &[&str] = &["READ: dropped: wrong_place", "APPLY: dropped: lost_race"];
+pub const RARE: &[&str] = &["APPLY: dropped: lost_race"];
 
 /// Faults that a batch must have seen.
 pub const FAULTS: &[&str] = &[
@@ -98,7 +97,7 @@ pub const OUTCOMES: &[&str] = &[
     "chain active",
     "switch left out",
     "switch joins",
-    "began anew",
+    "no room for a group",
     "store failed",
 ];
 
@@ -160,7 +159,6 @@ impl Lines {
 
 fn dropped(kind: u8, reason: DropReason) -> Option<&'static str> {
     Some(match (kind, reason) {
-        (kind::chain::READ, DropReason::WrongPlace) => "READ: dropped: wrong_place",
         (kind::chain::WRITE, DropReason::StaleRequest) => "WRITE: dropped: stale_request",
         (kind::chain::WRITE, DropReason::LostRace) => "WRITE: dropped: lost_race",
         (kind::chain::APPLY, DropReason::LostRace) => "APPLY: dropped: lost_race",
