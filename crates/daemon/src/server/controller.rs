@@ -502,7 +502,10 @@ impl Desk {
                 tracing::warn!(handle, "its host was removed: session cut off, it ends with its lease")
             }
             Notice::Dismissed(handle) => {
-                tracing::warn!(handle, "lives and does not answer what it is asked: heard no more, it ends with its lease")
+                tracing::warn!(
+                    handle,
+                    "lives and does not answer what it is asked: heard no more, it ends with its lease"
+                )
             }
             Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
             Notice::Frozen(namespace, slot) => tracing::debug!(namespace, slot, "slot frozen for a census"),
