@@ -203,6 +203,8 @@ replace_pair() {
     check
     stop "$one"
     stop "$two"
+    # While etcd is late nobody serves: no session outlives that if it is longer than its lease.
+    echo "    etcd was late in $(grep -c 'no answer within' "$work/switch.log" || true) seconds"
 }
 
 build_old

@@ -45,8 +45,9 @@ impl Background<'_> {
     /// Sleeps until there is something to do, and does it. False: the session is closed.
     fn turn(&mut self) -> bool {
         let next = self.engine.next_wake_up().min(self.lifeline.due()).min(self.looks_again());
-        let [agent, reactor, rung, line, heard] = poll(
+        let [pulse, agent, reactor, rung, line, heard] = poll(
             [
+                self.engine.pulse().socket.descriptor(),
                 self.engine.agent().socket.descriptor(),
                 self.engine.reactor().socket.descriptor(),
                 self.engine.agent().alarm.descriptor(),
@@ -62,6 +63,9 @@ impl Background<'_> {
         }
         if heard {
             self.engine.listen();
+        }
+        if pulse {
+            self.engine.drain(&self.engine.pulse().socket, TURN);
         }
         if agent {
             self.engine.drain(&self.engine.agent().socket, TURN);

@@ -18,7 +18,7 @@ use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
 use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
-use wayside_wire::{Refusal, slot_of};
+use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service, slot_of};
 
 /// How far the session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) ports: Numbers,
     /// Ends of holds that have one. Stale where the hold is over: `book` knows.
     limits: BinaryHeap<Reverse<(Time, RequestId)>>,
+    /// As of the latest heartbeat.
+    lease_end: Option<Time>,
     /// Tasks that wait for the session to begin.
     pub(crate) newcomers: Vec<Waker>,
     /// Of the call under way, kept for their room.
@@ -105,6 +107,7 @@ pub(crate) struct Core {
     pub(crate) observer: Observer,
 }
 
+const HEARTBEAT_BYTES: usize = BODY + Heartbeat::BYTES;
 /// Ends of holds that may be stale, at least.
 const STALE_LIMITS: usize = 64;
 
@@ -119,6 +122,7 @@ impl Core {
             questions: Questions::default(),
             ports: Numbers::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
+            lease_end: None,
             newcomers: Vec::new(),
             wants: Vec::new(),
             ids: Vec::new(),
@@ -239,11 +243,24 @@ impl Core {
             let to = out.to.filter(|to| *to != self.switch);
             // Other switches are heard at the agent's port alone.
             let place = if to.is_some() { Some(Place::AGENT) } else { self.ports.place(out.port) };
-            if let Some(place) = place {
-                self.observer.sent(out.packet);
-                errands.send(place, to, out.packet);
+            let Some(place) = place else { continue };
+            self.observer.sent(out.packet);
+            match <[u8; HEARTBEAT_BYTES]>::try_from(out.packet) {
+                Ok(packet) if place == Place::AGENT && is_heartbeat(&packet) => {
+                    let place = self.place_of_heartbeat();
+                    errands.send(place, to, &packet);
+                }
+                _ => errands.send(place, to, out.packet),
             }
         }
+    }
+
+    /// From the agent port, so that whatever is between it and the switch lets that one's packets through. If the
+    /// heartbeat before went unanswered, its answer may have found the agent port full of others: then from another.
+    fn place_of_heartbeat(&mut self) -> Place {
+        let lease_end = self.node.session().map(|session| session.lease_end);
+        let was_answered = std::mem::replace(&mut self.lease_end, lease_end) != lease_end;
+        if was_answered { Place::AGENT } else { Place::PULSE }
     }
 
     #[inline]
@@ -349,4 +366,9 @@ impl Core {
     pub(crate) fn info(&self) -> Option<SessionInfo> {
         if self.phase == Phase::Live { self.node.session() } else { None }
     }
+}
+
+fn is_heartbeat(packet: &[u8]) -> bool {
+    let is_its = |header: Header| header.service == service::FABRIC && header.kind == kind::fabric::HEARTBEAT;
+    Header::read(packet).is_ok_and(is_its)
 }

@@ -41,6 +41,10 @@ use wayside_protocol::{Node, NodeConfig, RequestId, SessionInfo, Time};
 use wayside_wire::limits::MAX_HOST_BYTES;
 use wayside_wire::{Header, kind, padded, service};
 
+/// Packets that a sweep reads of a port: a socket with the usual room has 280 of one entry.
+const SWEPT: u32 = 512;
+/// Requests that are given up under one lock: of a million, others and the heartbeats would wait for seconds.
+const GIVEN_UP_AT_ONCE: usize = 256;
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
 const LOOKS_PER_CLOCK: u64 = 8;
 /// A request id begins with the low bits of its session's incarnation.
@@ -84,11 +88,13 @@ impl Engine {
         let switch = config.endpoints[0].resolve()?;
         let reach = Reach::open(&config.transport)?;
         let open = || Port::open(switch, None).map_err(system);
-        let ports = Ports::new(open()?, open()?).map_err(system)?;
+        let ports = Ports::new(open()?, open()?, open()?).map_err(system)?;
         let mut core = Core::new(Node::new(node_config(&config)), switch);
         core.observer = config.observer.clone();
         core.ports.insert(0, Place::AGENT);
-        core.ports.insert(ports.at(Place::REACTOR).socket.number(), Place::REACTOR);
+        for place in [Place::REACTOR, Place::PULSE] {
+            core.ports.insert(ports.at(place).socket.number(), place);
+        }
         let ears = Ears::of(&ports.at(Place::AGENT).socket).ok();
         let known = addresses(&config.endpoints);
         Ok(Engine {
@@ -124,6 +130,12 @@ impl Engine {
     /// Answers to tasks arrive there.
     pub(crate) fn reactor(&self) -> &Port {
         self.ports.at(Place::REACTOR)
+    }
+
+    /// Answers to heartbeats that had to be repeated arrive there, and nothing else: however much comes to the other
+    /// ports, there is room for these.
+    pub(crate) fn pulse(&self) -> &Port {
+        self.ports.at(Place::PULSE)
     }
 
     /// Works with the node, then does what follows from it. The timers are the caller's until it waits or calls
@@ -260,12 +272,13 @@ impl Engine {
         }
     }
 
-    /// Reads the ports that no thread reads now: answers to releases arrive there.
+    /// Reads the ports that no thread reads now: answers to releases arrive there. Of each no more than fills it, or
+    /// whoever is answered fast enough would keep the caller here.
     pub(crate) fn sweep(&self) {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
         }
-        self.ports.each().filter(|port| !port.is_taken()).for_each(|port| self.drain(&port.socket, u32::MAX));
+        self.ports.each().filter(|port| !port.is_taken()).for_each(|port| self.drain(&port.socket, SWEPT));
     }
 
     /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has
@@ -503,15 +516,18 @@ impl Engine {
     /// Gives requests up, held or not. How many of them were over already, or past the end of their hold.
     #[inline]
     pub(crate) fn give_up(&self, requests: impl Iterator<Item = Begun>) -> usize {
-        let lost = self.visit(|core, now, errands| {
-            let lease_end = core.info().map_or(Time(0), |info| info.lease_end);
-            let mut lost = 0;
-            for begun in requests {
-                let end = core.book.of(begun).grant.until.min(lease_end);
-                lost += usize::from(!core.give_up(now, begun, errands) || now >= end);
-            }
-            lost
-        });
+        let (mut requests, mut lost) = (requests.peekable(), 0);
+        while requests.peek().is_some() {
+            lost += self.visit(|core, now, errands| {
+                let lease_end = core.info().map_or(Time(0), |info| info.lease_end);
+                let mut lost = 0;
+                for begun in requests.by_ref().take(GIVEN_UP_AT_ONCE) {
+                    let end = core.book.of(begun).grant.until.min(lease_end);
+                    lost += usize::from(!core.give_up(now, begun, errands) || now >= end);
+                }
+                lost
+            });
+        }
         self.entrust_timers();
         lost
     }

@@ -73,6 +73,8 @@ impl Place {
     pub(crate) const AGENT: Place = Place(0);
     /// Likewise; for answers to tasks.
     pub(crate) const REACTOR: Place = Place(1);
+    /// Likewise; for heartbeats after one that went unanswered.
+    pub(crate) const PULSE: Place = Place(2);
 }
 
 /// The ports of one session: never moved, so that those who are told a place may look there without a lock.
@@ -121,7 +123,7 @@ const BLOCKS: usize = 14;
 const FIRST_BLOCK: u32 = 8;
 
 impl Ports {
-    pub(crate) fn new(agent: Port, reactor: Port) -> io::Result<Ports> {
+    pub(crate) fn new(agent: Port, reactor: Port, pulse: Port) -> io::Result<Ports> {
         static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let ports = Ports {
             session: SESSIONS.fetch_add(1, Relaxed),
@@ -129,7 +131,7 @@ impl Ports {
             count: Mutex::new(0),
             spare: Mutex::default(),
         };
-        for port in [agent, reactor] {
+        for port in [agent, reactor, pulse] {
             port.taken.store(true, Relaxed);
             ports.add(port)?;
         }

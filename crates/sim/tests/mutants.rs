@@ -42,7 +42,7 @@ fn a_release_by_handle_alone_shows_in_the_books_first() {
             if failure.invariant != "S3" || !failure.story.contains("the books of") {
                 return None;
             }
-            let later = run(seed, &Options { books_unseen: true, ..broken }).failure;
+            let later = run(seed, &Options { books_unseen: true, ..broken.clone() }).failure;
             println!("{mutant:?}: seed {seed}: {failure}; without the books {later:?}");
             let after = later.map_or(u64::MAX, |later| later.at);
             assert!(after >= failure.at, "something else showed before the books");
