@@ -480,8 +480,8 @@ impl Engine {
     }
 
     /// Hears what other switches answer about keys, and whether another one serves now: then the session goes on there,
-    /// with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known: one of the
-    /// endpoints, or of those that keys are at.
+    /// with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known: one of
+    /// the endpoints, or of those that keys are at.
     pub(crate) fn listen(&self) {
         let mut buffer = [0; RECEIVE_BYTES];
         let ears = self.ears.lock();

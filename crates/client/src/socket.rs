@@ -119,8 +119,8 @@ impl Socket {
         }
     }
 
-    /// Sends to another switch than that which the socket is connected to: what that one answers comes in where strangers
-    /// are heard (`ears.rs`). Lost where it cannot be sent.
+    /// Sends to another switch than that which the socket is connected to: what that one answers comes in where
+    /// strangers are heard (`ears.rs`). Lost where it cannot be sent.
     pub(crate) fn send_to(&self, packet: &[u8], to: SocketAddrV4) {
         let _ = self.udp.send_to(packet, to);
     }

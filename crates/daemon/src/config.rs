@@ -150,8 +150,8 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
     serving_lease: Option<String>,
 
-    /// Switches that keep each key's value, 1 to 5, of those that share etcd: what is written survives all of them but one
-    /// [default: 3]
+    /// Switches that keep each key's value, 1 to 5, of those that share etcd: what is written survives all of them but
+    /// one [default: 3]
     #[arg(long, env = "WAYSIDE_CHAIN_LENGTH", value_name = "COUNT", allow_negative_numbers = true)]
     chain_length: Option<i64>,
 

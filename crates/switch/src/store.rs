@@ -264,8 +264,8 @@ impl Switch {
 }
 
 impl Switch {
-    /// Forgets every place and every key, as if the memory were new. The counts of versions go on. When this returns, no
-    /// packet that was checked before writes any more.
+    /// Forgets every place and every key, as if the memory were new. The counts of versions go on. When this returns,
+    /// no packet that was checked before writes any more.
     pub fn empty_store(&self) {
         let mut books = self.store.books();
         for group in self.store.groups.iter().filter(|group| group.place.load(Relaxed) != 0) {

@@ -105,7 +105,8 @@ impl Chains {
         (chains, member)
     }
 
-    /// With an empty memory, and a boot number that is higher than any before: microseconds of the calendar, or one more.
+    /// With an empty memory, and a boot number that is higher than any before: microseconds of the calendar, or one
+    /// more.
     fn begin_anew(&mut self, groups: Vec<Groups>) -> Member<Arc<Switch>> {
         self.switch.serve_places_for(self.switch.moment(clock::now()), 0);
         self.serves_until = Time(0);

@@ -1,7 +1,7 @@
 //! The chain service at this daemon: makes keys, and tells clients where groups are. On the controller's thread.
 //!
-//! A switch that is alone is head and tail of all of its groups, under the epoch that it serves under. One of several has
-//! the places that the controller of chains gives it (`chains.rs`).
+//! A switch that is alone is head and tail of all of its groups, under the epoch that it serves under. One of several
+//! has the places that the controller of chains gives it (`chains.rs`).
 
 use super::chains::{Chains, Joining};
 use super::clock;
@@ -98,7 +98,8 @@ impl Keys {
         }
     }
 
-    /// Chains and switches, if this switch is of several and has the post. `namespace_of`: a namespace's name by number.
+    /// Chains and switches, if this switch is of several and has the post. `namespace_of`: a namespace's name by
+    /// number.
     pub fn view(&self, namespace_of: impl Fn(u16) -> String) -> Option<ChainsAnswer> {
         self.chains.as_ref()?.view(clock::now(), &self.groups, namespace_of)
     }

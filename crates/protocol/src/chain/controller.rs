@@ -581,8 +581,8 @@ impl<S: Store> Controller<S> {
         }
     }
 
-    /// A group's first chain: once as many switches are there as it should have, or those that there are have waited for
-    /// long enough.
+    /// A group's first chain: once as many switches are there as it should have, or those that there are have waited
+    /// for long enough.
     fn begin_group(&mut self, now: Time, index: usize) {
         let mut wanted = self.wanted(now, self.groups[index].number);
         let known = self.switches.values().filter(|switch| switch.fellow.weight > 0).count();

@@ -76,8 +76,8 @@ impl Pages {
         true
     }
 
-    /// What is under way is asked for again, now and after `pause`. How often it was in vain. A question that goes late by
-    /// more than that pause does not count: the controller was away, and so were the answers.
+    /// What is under way is asked for again, now and after `pause`. How often it was in vain. A question that goes late
+    /// by more than that pause does not count: the controller was away, and so were the answers.
     pub fn ask_again(&mut self, now: Time, pause: u64) -> u32 {
         self.in_vain += u32::from(now.since(self.due) < pause);
         self.due = now + pause;

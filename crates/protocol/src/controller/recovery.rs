@@ -10,8 +10,8 @@
 //!
 //! What nodes report and what they are to adopt comes in pages, several under way at a time (`pages.rs`).
 //!
-//! A node whose heartbeats come and whose answers do not is dismissed after lease + grace without a page that counts: its
-//! word is expired, and it ends when its lease is over. Else one process could keep everybody from every lock.
+//! A node whose heartbeats come and whose answers do not is dismissed after lease + grace without a page that counts:
+//! its word is expired, and it ends when its lease is over. Else one process could keep everybody from every lock.
 //!
 //! Invariants: a slot is at most at one census (`at`), and FROZEN as long as it is. A freeze raises the tenure to F,
 //! which is the census's stamp; the heir is agent at F + 1. So a later freeze (F + 1 or more) covers an heir that

@@ -1,10 +1,10 @@
-//! The sessions at a switch that has not the post: clients ask it for keys, and it must know them. It takes them from the
-//! records of whoever has the post, some time after that one.
+//! The sessions at a switch that has not the post: clients ask it for keys, and it must know them. It takes them from
+//! the records of whoever has the post, some time after that one.
 //!
 //! Invariants
 //! * A session that is over in the records is over here once the record is here; nobody begins or ends one here.
-//! * Keys are those of the epoch and rotation that the records told last. Until the next ones are here, packets that are
-//!   signed with them are dropped, and sent again.
+//! * Keys are those of the epoch and rotation that the records told last. Until the next ones are here, packets that
+//!   are signed with them are dropped, and sent again.
 
 use super::store::{COUNTERS_KEY, Counters, SessionRecord, Stage};
 use super::{Record, SwitchMemory};

@@ -41,8 +41,8 @@ pub use upcalls::{Upcall, Upcalls};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 
-/// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout takes the
-/// next one.
+/// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout
+/// takes the next one.
 const LAYOUT: &str = "v8";
 
 /// `WS_PORTS` of `dataplane/ways.h`.

@@ -1,5 +1,5 @@
-//! What chains over several switches need of etcd: who the switches are, the secret that they sign with to each other, and
-//! how the shard's records change, for those that do not write them.
+//! What chains over several switches need of etcd: who the switches are, the secret that they sign with to each other,
+//! and how the shard's records change, for those that do not write them.
 //!
 //! ```text
 //!   /wayside/SHARD/switch/NUMBER     "HOLDER ADDRESS SHARE": 4 decimal digits; a switch that has been here once
