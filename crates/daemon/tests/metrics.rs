@@ -202,7 +202,8 @@ fn what_else_is_answered() {
     assert_eq!(version.code, 200);
     let version: serde_json::Value = serde_json::from_str(&version.body).unwrap();
     assert_eq!(version["version"], daemon.json("status")["version"]);
-    assert_eq!((&version["protocol"], &version["mode"]), (&"1.1".into(), &"userspace".into()));
+    let protocol = format!("{}.{}", wayside_wire::MAJOR, wayside_wire::MINOR);
+    assert_eq!((&version["protocol"], &version["mode"]), (&protocol.into(), &"userspace".into()));
     let nowhere = get(admin, "/");
     assert_eq!(nowhere.code, 404);
     assert!(nowhere.body.contains("/metrics"), "{}", nowhere.body);
