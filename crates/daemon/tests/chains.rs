@@ -225,3 +225,58 @@ fn values_on_chains_are_signed() {
     check_all(&store, "the other one");
     assert!(session.info().is_some());
 }
+
+/// One of the two decides at the kernel's hook, the other in userspace: packets go either way.
+#[cfg(feature = "xdp")]
+#[test]
+fn values_on_chains_at_the_hook() {
+    use support::Running;
+    use support::world::{SWITCH, World};
+
+    const OTHER: &str = "10.78.0.2:7600";
+    let Some(world) = World::or_skip(1) else { return };
+    let Some(mut etcd) = Etcd::unstarted("chains at the hook") else { return };
+    world.switch.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).expect("root");
+    etcd.url = "http://10.78.0.1:2379".into();
+    let mut command = etcd.command();
+    world.switch.enter(&mut command);
+    let _etcd = Running::start(command);
+    let shared = ["--etcd", etcd.url.as_str(), "--chain-length", "2", "--lease", "5s"];
+    let (first, line) = world.daemon_with("native", &shared[..4]);
+    assert!(line.contains("native XDP"), "{line}");
+    let mut command = wayside(&["switch", "--listen", OTHER, "--mode", "userspace", "--authentication", "off"]);
+    command.args(shared).arg("--state-dir").arg(world.directory.path().join("other"));
+    command.arg("--control-socket").arg(world.directory.path().join("other.sock"));
+    world.clients[0].enter(&mut command);
+    let second = Running::start(command);
+    second.line();
+
+    let chains = || -> serde_json::Value {
+        let endpoints = format!("{SWITCH},{OTHER}");
+        let mut command = wayside(&["chain", "status", "-o", "json", "--endpoint", &endpoints]);
+        world.switch.enter(&mut command);
+        serde_json::from_str(&end(command).stdout).unwrap_or_default()
+    };
+    let have = |length: usize| {
+        let chains = chains();
+        let is_its = |group: &serde_json::Value| {
+            group["state"] == "serving" && group["chain"].as_array().unwrap().len() == length
+        };
+        chains["groups"].as_array().is_some_and(|groups| groups.iter().all(is_its))
+    };
+    eventually("all groups have two switches", || have(2));
+    world.clients[1].move_here().expect("whoever made a host may enter it");
+    let session = Session::builder().endpoint(format!("{SWITCH},{OTHER}")).connect().expect("one serves");
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "first");
+    check_all(&store, "first");
+    assert!(world.count("written") + world.count("applied") >= 40, "the hook had its part");
+    second.signal(libc::SIGKILL);
+    second.wait();
+    write_all(&store, "second");
+    check_all(&store, "second");
+    eventually("the hook is alone", || have(1));
+    check_all(&store, "second");
+    drop(first);
+}
