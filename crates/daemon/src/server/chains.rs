@@ -241,12 +241,11 @@ impl Chains {
     }
 
     fn tell(&mut self) {
+        let mut left_out: BTreeMap<Handle, usize> = BTreeMap::new();
         while let Some(notice) = self.controller.notice() {
             match notice {
                 Notice::Active(group, epoch) => tracing::debug!(group, epoch, "chain serves"),
-                Notice::Excluded(group, switch) => {
-                    tracing::warn!(group, switch = %self.name(switch), "left out of a chain")
-                }
+                Notice::Excluded(_, switch) => *left_out.entry(switch).or_default() += 1,
                 Notice::Full(group, switch) => {
                     tracing::warn!(group, switch = %self.name(switch), "has no room for a group: give it more `keys`");
                 }
@@ -261,6 +260,9 @@ impl Chains {
                     tracing::warn!("chains can't be changed: etcd, or a switch that is not known yet")
                 }
             }
+        }
+        for (switch, chains) in left_out {
+            tracing::warn!(switch = %self.name(switch), chains, "silent, and left out of its chains");
         }
     }
 

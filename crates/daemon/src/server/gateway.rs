@@ -199,7 +199,8 @@ impl Gateway {
             client: Client::builder(TokioExecutor::new()).build(connector.wrap_connector(tcp)),
             endpoints: sharing.etcd.iter().map(endpoint).collect(),
             good: Arc::default(),
-            attempt: sharing.serving_lease / 2,
+            // Of several, one that is silent leaves time for another.
+            attempt: sharing.serving_lease / sharing.etcd.len().clamp(1, 2) as u32,
         })
     }
 
