@@ -208,6 +208,13 @@ impl Bpf {
         self.run_program("wayside", frame)
     }
 
+    /// The copy that goes with a packet, if it may be sent.
+    pub fn copied(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        let (code, mut out) = self.run_program("copied", &frame(&to_switch(7_600), packet, true));
+        assert!(code == XDP_PASS || code == XDP_DROP, "{code}");
+        (code == XDP_PASS).then(|| out.split_off(ENVELOPE))
+    }
+
     fn run_program(&self, name: &str, frame: &[u8]) -> (u32, Vec<u8>) {
         let program = self.object.progs_mut().find(|program| program.name() == name).expect("the program");
         let mut out = [0; FRAME];
@@ -339,9 +346,7 @@ impl Engine for Bpf {
     }
 
     fn copy(&mut self, grant: &[u8]) -> Option<Vec<u8>> {
-        let (code, mut out) = self.run_program("copied", &frame(&to_switch(7_600), grant, true));
-        assert!(code == XDP_PASS || code == XDP_DROP, "{code}");
-        (code == XDP_PASS).then(|| out.split_off(ENVELOPE))
+        self.copied(grant)
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Every test file uses its own part.
 
 pub mod chain;
+pub mod queue;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
