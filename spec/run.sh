@@ -25,7 +25,7 @@ need_tlc() {
 # tlc SCOPE RULE SECONDS FOLDER: TLC's output goes to FOLDER/output. RULE `-`: none is left out.
 tlc() {
     local broken="{}" module=mc.tla
-    case "$1" in live_*) module=liveness.tla ;; standby*) module=standby.tla ;; esac
+    case "$1" in live_*) module=liveness.tla ;; standby*) module=standby.tla ;; chain*) module=chain.tla ;; esac
     [ "$2" = - ] || broken="{\"$2\"}"
     sed "s/Broken = .*/Broken = $broken/" "scopes/$1.cfg" >"$4/model.cfg"
     # shellcheck disable=SC2086 # flags
