@@ -166,6 +166,12 @@ fn what_no_switch_has_any_more_is_said_to_be_lost() {
     switches.all[0].restart();
     let lost = |switches: &Switches| switches.chains()["groups"][0]["state"] == "lost";
     eventually("the groups are lost", || lost(&switches));
+    // Whoever has the post next knows it too, and begins nothing by itself.
+    switches.all[0].kill();
+    switches.all[0].restart();
+    eventually("the switch is heard", || switches.chains()["switches"][0]["up"] == true);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lost(&switches), "{}", switches.chains());
     let refused = switches.run(&["kv", "get", "config/0", "--wait", "300ms"]);
     assert_eq!(refused.code, Some(75), "{refused:?}");
     let recovered = switches.run(&["chain", "recover"]);

@@ -18,7 +18,7 @@ use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice, St
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{FELLOWS, Following, Groups, Lease, Member, Sent, switch_handle};
 use wayside_protocol::controller::Roster;
-use wayside_protocol::memory::{NodeEntry, SwitchMemory};
+use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::{Keys, Period, Secret};
 use wayside_protocol::{Handle, Time};
 use wayside_switch::Switch;
@@ -227,17 +227,21 @@ impl Chains {
             }
         }
         while let Some(Lease { since, lasts }) = member.lease() {
-            self.serve(now, since + lasts);
+            self.serve(since + lasts);
         }
         self.tell();
         out
     }
 
-    fn serve(&mut self, now: Time, until: Time) {
-        if until > self.serves_until {
-            self.serves_until = until;
-            self.switch.serve_places_for(self.switch.moment(now), until.since(now));
+    fn serve(&mut self, until: Time) {
+        if until <= self.serves_until {
+            return;
         }
+        self.serves_until = until;
+        // The ticks first, then the clock: whatever comes between the two makes the lease at the hook shorter.
+        let Moment { tick, .. } = self.switch.moment(Time(0));
+        let now = clock::now();
+        self.switch.serve_places_for(Moment { time: now, tick }, until.since(now));
     }
 
     fn tell(&mut self) {
@@ -314,7 +318,8 @@ impl Chains {
 
     /// A switch's share of the groups, for etcd to have. None: no such switch.
     pub fn listed(&self, address: &str) -> Option<(Shard, Listed)> {
-        let listed = self.fellows.values().find(|listed| listed.address.to_string() == address)?;
+        // One that has lost its state directory is there twice.
+        let listed = self.fellows.values().rfind(|listed| listed.address.to_string() == address)?;
         Some((self.shard.clone(), *listed))
     }
 }

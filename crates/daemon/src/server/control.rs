@@ -13,6 +13,7 @@
 
 use super::controller::Inbox;
 use super::deadlocks::{self, Tally};
+use super::etcd::fabric::MOST_SHARE;
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::status::Facts;
@@ -353,6 +354,9 @@ impl Control {
                 Some(chains) => json(&chains),
                 None => refusal(&self.elsewhere()),
             },
+            Query::Share { share, .. } if share > MOST_SHARE => {
+                refusal(&format!("a share is at most {MOST_SHARE}, not {share}"))
+            }
             Query::Share { switch, share } => match self.inbox.listed(switch.clone()).await {
                 Some((shard, listed)) => match shard.set_share(&listed, share).await {
                     Ok(()) => json(&Changed { changed: 1 }),

@@ -326,11 +326,8 @@ impl Desk {
                 tracing::debug!(%to, %error, "the controller's packet was not sent");
             }
         }
-        let now = clock::now();
-        if let Some(chains) = &mut self.keys.chains {
-            chains.note_role(self.seat.records().is_some());
-        }
-        self.keys.settle(now, self.seat.serves_until(), &self.socket);
+        self.note_role();
+        self.keys.settle(clock::now(), self.seat.serves_until(), &self.socket);
         while let Some(notice) = self.seat.notice() {
             if let Notice::Serving(epoch) = notice {
                 self.keys.serve_under(epoch);
@@ -342,6 +339,13 @@ impl Desk {
             self.log(&notice);
         }
         self.sum_up();
+    }
+
+    /// Who keeps the sessions' table: the controller, or the roster.
+    fn note_role(&mut self) {
+        if let Some(chains) = &mut self.keys.chains {
+            chains.note_role(self.seat.records().is_some());
+        }
     }
 
     /// The shard's other switches are to know a session's new keys.
@@ -429,7 +433,11 @@ impl Desk {
                 let number = self.namespaces.iter().find(|(_, name)| *name == namespace).map(|(number, _)| *number);
                 let _ = answer.send(number.map(|number| self.keys.list(number, prefix.as_bytes())));
             }
-            Request::Changes(changes) => self.keys.on_changes(now, changes),
+            Request::Changes(changes) => {
+                // The post may have come with the same batch of requests.
+                self.note_role();
+                self.keys.on_changes(now, changes);
+            }
             Request::Chains(answer) => {
                 let named = |number: u16| {
                     let found = self.namespaces.iter().find(|(known, _)| *known == number);

@@ -7,7 +7,7 @@
 //!   /wayside/SHARD/records          which commit was the latest: "PROCESS COUNT"
 //!   /wayside/SHARD/chain/KEY        a record of the controller of chains
 //!   /wayside/SHARD/chains           which commit of those was the latest
-//!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS"
+//!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS GROUPS"; GROUPS 0: it has no keys
 //!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
 //!
@@ -243,12 +243,12 @@ impl Shard {
     /// The number of each of `namespaces`, in their order: the same for every switch of the shard, for ever.
     ///
     /// # Errors
-    /// If one is known with another count of slots, or etcd does not answer.
+    /// If one is known with another count of slots, or of groups of keys, or etcd does not answer.
     pub fn number(&self, namespaces: &[Namespace]) -> Result<Vec<u16>, Failure> {
         let mut numbers = Vec::with_capacity(namespaces.len());
         for namespace in namespaces {
             let (shard, wanted) = (self.clone(), namespace.clone());
-            let (number, slots) = self
+            let (number, slots, groups) = self
                 .within(async move { shard.number_of(&wanted).await })
                 .map_err(|error| Failure::unavailable(format!("can't number the namespaces: {error}")))?;
             if slots != namespace.slots {
@@ -258,26 +258,41 @@ impl Shard {
                     namespace.name, self.prefix, namespace.slots
                 )));
             }
+            // One of before there were any is as it was.
+            if groups.is_some_and(|groups| groups != groups_of(namespace)) {
+                return Err(Failure::usage(format!(
+                    "namespace {:?} has {} groups of keys in shard {}, not {}: switches of one shard keep the same groups; \
+                     `groups` and whether there are `keys` are for the life of a namespace: give it a new name",
+                    namespace.name,
+                    groups.unwrap_or(0),
+                    self.prefix,
+                    groups_of(namespace)
+                )));
+            }
             numbers.push(number);
         }
         Ok(numbers)
     }
 
-    async fn number_of(&self, namespace: &Namespace) -> Result<(u16, u32), Error> {
+    async fn number_of(&self, namespace: &Namespace) -> Result<(u16, u32, Option<u16>), Error> {
         let all = self.key("namespace/");
         let own = format!("{all}{}", namespace.name);
         loop {
             let found = self.etcd.range(&Keys::beginning_with(&all)).await?;
             if let Some(entry) = found.kvs.iter().find(|entry| entry.key == own.as_bytes()) {
-                let text = std::str::from_utf8(&entry.value).ok().and_then(|text| text.split_once(' '));
-                let numbers = text.and_then(|(number, slots)| Some((number.parse().ok()?, slots.parse().ok()?)));
+                let text = String::from_utf8_lossy(&entry.value).into_owned();
+                let mut words = text.split(' ');
+                let number = words.next().and_then(|word| word.parse().ok());
+                let slots = words.next().and_then(|word| word.parse().ok());
+                let groups = words.next().map(str::parse).transpose().ok();
+                let numbers = number.zip(slots).zip(groups).map(|((number, slots), groups)| (number, slots, groups));
                 return numbers.ok_or_else(|| Error::Damaged(own.clone()));
             }
             // None may have been added meanwhile: its number would be the same.
             let number = found.kvs.len();
             let guard = self.key("namespaces");
             let unchanged = Compare::Version { key: guard.clone().into(), version: number as u64 };
-            let value = format!("{number} {}", namespace.slots);
+            let value = format!("{number} {} {}", namespace.slots, groups_of(namespace));
             self.etcd.write_if(vec![unchanged], vec![Put::new(&own, value), Put::new(&guard, "")], None).await?;
         }
     }
@@ -420,6 +435,11 @@ impl Store for Shard {
         self.commits.note(begun.elapsed(), outcome.is_ok());
         outcome
     }
+}
+
+/// Groups of a namespace's keys; 0: it has none.
+fn groups_of(namespace: &Namespace) -> u16 {
+    if namespace.keys == 0 { 0 } else { namespace.groups }
 }
 
 /// Who a switch is at the post: another one for every number, and for a copy of it at another address.

@@ -19,6 +19,8 @@
 //! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their
 //!   order, and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
+//! * A group whose last switch has lost its memory has an empty chain in the store, and begins again only when it is told
+//!   to.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
@@ -149,6 +151,8 @@ struct Switch {
     /// It had no room for a group: it is asked for none before then.
     full_until: Time,
     heard: Time,
+    /// When it asked for its lease last, by its own clock: nothing earlier is heard again.
+    asked: u64,
     /// By the controller's clock: it may serve until then.
     lease_until: Time,
 }
@@ -179,7 +183,7 @@ impl<S: Store> Controller<S> {
     pub fn new(config: Config, fellows: &[Fellow], store: S) -> Controller<S> {
         let switch = |fellow: &Fellow| {
             let (heard, lease_until) = (Time(0), Time(0));
-            (fellow.handle, Switch { fellow: *fellow, boot: 0, full_until: Time(0), heard, lease_until })
+            (fellow.handle, Switch { fellow: *fellow, boot: 0, full_until: Time(0), heard, asked: 0, lease_until })
         };
         Controller {
             switches: fellows.iter().map(switch).collect(),
@@ -198,12 +202,15 @@ impl<S: Store> Controller<S> {
 
     /// It has the post until then, by its own clock. Whoever gets it reads the records anew.
     pub fn take_post(&mut self, now: Time, until: Time) {
-        if self.active_until <= now && !self.begin(now) {
+        let is_new = self.active_until <= now;
+        if is_new && !self.begin(now) {
             self.notices.push_back(Notice::StoreFailed);
             return;
         }
         self.active_until = until;
-        self.on_tick(now);
+        if is_new {
+            self.on_tick(now);
+        }
     }
 
     /// Another one may have the post from now on.
@@ -241,10 +248,14 @@ impl<S: Store> Controller<S> {
     /// Lets a group whose last switch has lost its memory begin anew, empty. False: it is not lost.
     pub fn begin_lost(&mut self, now: Time, number: u16) -> bool {
         let length = self.config.length;
-        let mut wanted = self.wanted(now, number);
-        wanted.truncate(length);
         let lost = |group: &Group| group.number == number && group.stage == Stage::Lost;
-        let Some(index) = self.groups.iter().position(lost).filter(|_| !wanted.is_empty()) else { return false };
+        let Some(index) = self.groups.iter().position(lost) else { return false };
+        let mut wanted = self.wanted(now, number);
+        wanted.retain(|handle| !self.groups[index].owing.contains(handle));
+        wanted.truncate(length);
+        if wanted.is_empty() {
+            return false;
+        }
         self.configure(index, wanted, &[]);
         self.on_tick(now);
         true
@@ -254,7 +265,8 @@ impl<S: Store> Controller<S> {
     pub fn set_fellow(&mut self, now: Time, fellow: Fellow) {
         let lease_until = now + self.longest_lease();
         let switch = self.switches.entry(fellow.handle);
-        switch.or_insert(Switch { fellow, boot: 0, full_until: Time(0), heard: now, lease_until }).fellow = fellow;
+        switch.or_insert(Switch { fellow, boot: 0, full_until: Time(0), heard: now, asked: 0, lease_until }).fellow =
+            fellow;
     }
 
     /// A switch's share is another one from now on: 0, and all groups leave it.
@@ -329,8 +341,10 @@ impl<S: Store> Controller<S> {
             return false;
         }
         for index in 0..self.groups.len() {
-            if self.groups[index].epoch > 0 {
-                let chain = self.groups[index].chain.clone();
+            let chain = self.groups[index].chain.clone();
+            if self.groups[index].epoch > 0 && chain.is_empty() {
+                self.groups[index].stage = Stage::Lost;
+            } else if self.groups[index].epoch > 0 {
                 self.configure(index, chain, &[]);
             }
         }
@@ -432,9 +446,11 @@ impl<S: Store> Controller<S> {
 
     fn on_renew(&mut self, now: Time, handle: Handle, asked: &Renewal) {
         let Some(switch) = self.switches.get_mut(&handle) else { return };
-        if asked.boot < switch.boot || asked.boot == 0 {
+        let is_late = asked.boot == switch.boot && asked.sent_us <= switch.asked;
+        if asked.boot < switch.boot || asked.boot == 0 || is_late {
             return;
         }
+        switch.asked = asked.sent_us;
         if asked.boot > switch.boot {
             let is_known = switch.boot != 0;
             (switch.boot, switch.full_until) = (asked.boot, Time(0));
@@ -484,7 +500,8 @@ impl<S: Store> Controller<S> {
             let rest: Vec<Handle> = group.chain.iter().copied().filter(|known| *known != handle).collect();
             if rest.is_empty() {
                 self.notices.push_back(Notice::Lost(group.number));
-                self.groups[index].stage = Stage::Lost;
+                (self.groups[index].stage, self.groups[index].chain) = (Stage::Lost, rest);
+                self.write_group(index);
             } else {
                 self.notices.push_back(Notice::Excluded(group.number, handle));
                 self.configure(index, rest, &[]);

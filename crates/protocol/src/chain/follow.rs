@@ -79,6 +79,8 @@ impl<M: ItemMemory> Member<M> {
     /// Follows these controllers.
     #[must_use]
     pub fn following(mut self, config: Following) -> Member<M> {
+        // What was said to an earlier life of this switch answers none of its questions.
+        self.follower.nonce = config.boot << 20;
         self.follower.config = config;
         self
     }
@@ -304,9 +306,13 @@ impl<M: ItemMemory> Member<M> {
         if key != of {
             return;
         }
-        let (Some((_, first, name)), Some((_, content))) = (loading.name.take(), loading.value.take()) else { return };
+        let (Some((told, first, name)), Some((_, content))) = (loading.name.take(), loading.value.take()) else { return };
         let Some(groups) = self.namespaces.iter().find(|groups| groups.has(group)) else { return };
-        let Ok(key) = Key::of(&groups.name, &name) else { return };
+        let Ok(named) = Key::of(&groups.name, &name) else { return };
+        if (named.high, named.low) != (told.high, told.low) {
+            return;
+        }
+        let key = named;
         let place = self.memory.place(group);
         if self.insert(group, key, &name, Some(first), place).is_err() {
             // What there is room for is for others.

@@ -145,10 +145,12 @@ impl<M: ItemMemory> Member<M> {
 
     /// Names of a namespace's keys that begin so, in no order, with what they have: for people.
     pub fn names(&self, namespace: u16) -> impl Iterator<Item = (&[u8], u16, Key)> {
-        let groups = self.namespaces.iter().find(move |groups| groups.namespace == namespace);
-        let groups = groups.map_or(0..=0, |groups| groups.base..=groups.base.saturating_add(groups.count - 1));
-        let all = (*groups.start(), Key::LEAST)..=(*groups.end(), Key::GREATEST);
-        self.names.range(all).map(|(&(group, key), named)| (&*named.name, group, key))
+        let groups = self.namespaces.iter().find(move |groups| groups.namespace == namespace && groups.count > 0);
+        let range = groups.map(|groups| {
+            let last = groups.base.saturating_add(groups.count - 1);
+            self.names.range((groups.base, Key::LEAST)..=(last, Key::GREATEST))
+        });
+        range.into_iter().flatten().map(|(&(group, key), named)| (&*named.name, group, key))
     }
 
     /// INSERT, INSTALL: the key is to exist.

@@ -14,6 +14,9 @@ use crate::seal::Period;
 use alloc::collections::BTreeMap;
 use wayside_wire::NodeState;
 
+/// Of a session in one epoch: ten years of one a second would be more.
+const ROTATIONS: u32 = 1 << 20;
+
 /// See the module's documentation.
 #[derive(Default)]
 pub struct Roster {
@@ -44,6 +47,9 @@ impl Roster {
             return true;
         }
         let (Ok(handle), Some(record)) = (Handle::try_from(*key), SessionRecord::decode(bytes)) else { return false };
+        if handle > memory.max_handle() {
+            return false;
+        }
         if record.stage == Stage::Live {
             let before = self.living.insert(handle, Known { record, period: None });
             self.give_keys(memory, handle);
@@ -62,6 +68,10 @@ impl Roster {
 
     /// A session has come to this rotation of its keys.
     pub fn rotate<M: SwitchMemory>(&mut self, memory: &M, handle: Handle, period: Period) {
+        // Each is derived on the way: nobody comes so far.
+        if period.rotation > ROTATIONS {
+            return;
+        }
         self.rotations.insert(handle, period);
         if self.living.contains_key(&handle) {
             self.give_keys(memory, handle);

@@ -21,6 +21,11 @@ use wayside_protocol::seal::{Period, Secret};
 /// yet, and one that is over one that still does.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// To tell of a session's new keys: a minute of them.
+const ATTEMPTS: u32 = 600;
+/// Of a switch's share: each unit is a ticket in the draw of every group.
+pub const MOST_SHARE: u32 = 100;
+
 /// A switch, as etcd has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -60,10 +65,9 @@ impl Shard {
                 if let Some(entry) = found.kvs.iter().find(is_own) {
                     return Ok(Some(shard.listed(entry)?.number));
                 }
-                let number = found.kvs.len() as u16;
-                if number >= MOST_SWITCHES {
-                    return Ok(None);
-                }
+                let taken: Vec<u16> =
+                    found.kvs.iter().filter_map(|entry| shard.listed(entry).ok()).map(|listed| listed.number).collect();
+                let Some(number) = (0..MOST_SWITCHES).find(|number| !taken.contains(number)) else { return Ok(None) };
                 let key = shard.key(&format!("switch/{number:04}"));
                 let none = Compare::Version { key: key.clone().into(), version: 0 };
                 let put = Put::new(&key, format!("{} 1", shard.own));
@@ -101,9 +105,14 @@ impl Shard {
         let key = self.key(&format!("rotation/{handle:04x}"));
         let value = format!("{} {} {}", period.incarnation, period.epoch, period.rotation);
         self.spawn(async move {
-            if let Err(error) = shard.etcd.write(&key, Some(value.into())).await {
-                tracing::debug!(%error, handle, "the other switches do not know a session's new keys");
+            for _ in 0..ATTEMPTS {
+                match shard.etcd.write(&key, Some(value.clone().into())).await {
+                    Ok(()) => return,
+                    Err(error) => tracing::debug!(%error, handle, "a session's new keys were not told"),
+                }
+                tokio::time::sleep(LOOK).await;
             }
+            tracing::warn!(handle, "the other switches do not know a session's new keys");
         });
     }
 
@@ -142,7 +151,9 @@ impl Shard {
             let found = self.etcd.range(&page).await?;
             let until = *revision.get_or_insert(found.header.revision);
             for entry in found.kvs {
-                self.sort(&entry, &mut changes)?;
+                if let Err(error) = self.sort(&entry, &mut changes) {
+                    tracing::warn!(%error, "passed over");
+                }
                 page.key = entry.key;
                 page.key.push(0);
             }
@@ -187,7 +198,9 @@ impl Shard {
         let (who, share) = value.rsplit_once(' ').unzip();
         let address = who.and_then(holder_of).and_then(|(_, address)| address);
         match (number, address, share.and_then(|share| share.parse().ok())) {
-            (Some(number), Some(address), Some(share)) => Ok(Listed { number, address, share }),
+            (Some(number), Some(address), Some(share)) if number < MOST_SWITCHES && share <= MOST_SHARE => {
+                Ok(Listed { number, address, share })
+            }
             _ => Err(Error::Damaged(key)),
         }
     }
