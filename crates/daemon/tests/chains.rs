@@ -13,7 +13,7 @@ use wayside_client::{Error, Session, Store};
 struct Switches {
     all: Vec<Daemon>,
     /// Last, so that it outlives them.
-    _etcd: Etcd,
+    etcd: Etcd,
 }
 
 impl Switches {
@@ -22,7 +22,7 @@ impl Switches {
         let told = length.to_string();
         let flags = ["--etcd", &etcd.url, "--chain-length", &told];
         let all = (0..count).map(|_| Daemon::start(&flags)).collect();
-        let switches = Switches { all, _etcd: etcd };
+        let switches = Switches { all, etcd };
         switches.settle("all groups have their chains", |group| group["chain"].as_array().unwrap().len() == length);
         Some(switches)
     }
@@ -167,8 +167,9 @@ fn what_no_switch_has_any_more_is_said_to_be_lost() {
     let lost = |switches: &Switches| switches.chains()["groups"][0]["state"] == "lost";
     eventually("the groups are lost", || lost(&switches));
     // Whoever has the post next knows it too, and begins nothing by itself.
-    switches.all[0].kill();
-    switches.all[0].restart();
+    switches.etcd.kill();
+    eventually("the post is nobody's", || switches.chains().is_null());
+    switches.etcd.start();
     eventually("the switch is heard", || switches.chains()["switches"][0]["up"] == true);
     std::thread::sleep(Duration::from_millis(500));
     assert!(lost(&switches), "{}", switches.chains());
@@ -199,7 +200,7 @@ fn values_on_chains_are_signed() {
         Daemon::start_at(&listen, &flags)
     };
     let all = vec![start(37_000), start(40_000)];
-    let mut switches = Switches { all, _etcd: etcd };
+    let mut switches = Switches { all, etcd };
     switches.settle("all groups have two switches", |group| group["chain"].as_array().unwrap().len() == 2);
     let (state, credentials) = {
         let directory = switches.all[0].directory.path();
