@@ -390,8 +390,11 @@ WS_INLINE enum ws_action ws_answer_line(struct ws_turn *turn, struct ws_line *li
 	if (say == WS_SAY_PASS) /* Nobody has been granted anything. */
 		return ws_pass_to_server(turn, server, 0);
 	ws_show_queue(turn->entry, line);
+	/* Nobody but those who find no room may be left to ask. */
+	if (say == WS_SAY_OVERFLOW && !server && !(ws_attempt_flags(turn->entry) & WS_QUEUE_FLAG_TRY))
+		say = WS_SAY_REMIND;
 	if (!line->granted && say == WS_SAY_REMIND && !ws_can_remind(line))
-		say = push ? WS_SAY_PUSHED : WS_SAY_WAITING;
+		say = push ? WS_SAY_PUSHED : line->ticket ? WS_SAY_WAITING : WS_SAY_OVERFLOW;
 	if (line->granted || say == WS_SAY_AGAIN || say == WS_SAY_REMIND) {
 		ws_u64 ticket = line->granted		? line->granted
 				: say == WS_SAY_REMIND	? ws_head(line)
