@@ -19,8 +19,8 @@
 //! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their
 //!   order, and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
-//! * A group whose last switch has lost its memory has an empty chain in the store, and begins again only when it is told
-//!   to.
+//! * A group whose last switch has lost its memory has an empty chain in the store, and begins again only when it is
+//!   told to.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.

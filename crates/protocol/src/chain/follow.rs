@@ -306,7 +306,9 @@ impl<M: ItemMemory> Member<M> {
         if key != of {
             return;
         }
-        let (Some((told, first, name)), Some((_, content))) = (loading.name.take(), loading.value.take()) else { return };
+        let (Some((told, first, name)), Some((_, content))) = (loading.name.take(), loading.value.take()) else {
+            return;
+        };
         let Some(groups) = self.namespaces.iter().find(|groups| groups.has(group)) else { return };
         let Ok(named) = Key::of(&groups.name, &name) else { return };
         if (named.high, named.low) != (told.high, told.low) {
