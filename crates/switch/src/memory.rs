@@ -139,6 +139,12 @@ impl Memory {
         (agent_port != 0).then(|| SocketAddrV4::new(address, if port == 0 { agent_port } else { port }))
     }
 
+    /// Namespace and incarnation of a handle's latest session.
+    pub(crate) fn session(&self, handle: u16) -> (u16, u64) {
+        let node = &self.nodes[usize::from(handle)];
+        (node.namespace.load(Acquire), node.incarnation.load(Acquire))
+    }
+
     /// # Panics
     /// If the namespace has no such slot: the caller has asked for `slot_count`.
     fn slot(&self, namespace: u16, slot: u32) -> &Slot {

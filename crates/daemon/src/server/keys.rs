@@ -31,13 +31,15 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Of the namespaces that have room for keys. `joining`: unless the switch is alone.
+    /// Of the namespaces that have room for keys. `joining`: unless the switch is alone. `life`: a number that no other
+    /// daemon has, and none before.
     pub fn new(
         switch: Arc<Switch>,
         config: &Config,
         numbers: &[u16],
         listen: SocketAddrV4,
         joining: Option<Joining>,
+        life: u64,
     ) -> Keys {
         let groups = groups_of(config, numbers);
         let (member, chains) = match joining {
@@ -50,7 +52,7 @@ impl Keys {
                 (member, Some(chains))
             }
         };
-        Keys { switch, member, groups, listen, epoch: 0, chains }
+        Keys { switch, member: member.seeded(life), groups, listen, epoch: 0, chains }
     }
 
     /// The switch serves under this epoch.
@@ -79,7 +81,7 @@ impl Keys {
                     self.member.on_fellow(now, packet);
                 }
             }
-            _ => self.member.on_packet(from.port(), packet),
+            _ => self.member.on_packet(now, from.port(), packet),
         }
         true
     }
@@ -120,7 +122,7 @@ impl Keys {
 
     /// When [`Keys::settle`] is wanted.
     pub fn next_timer(&self) -> Time {
-        self.chains.as_ref().map_or(Time::NEVER, |chains| chains.next_timer(&self.member))
+        self.chains.as_ref().map_or_else(|| self.member.next_timer(), |chains| chains.next_timer(&self.member))
     }
 
     /// Does what is due, and sends what there is to say. `post_until`: until when this switch has the shard's post.
@@ -131,6 +133,9 @@ impl Keys {
                 self.send(sent, socket);
             }
             return;
+        }
+        if self.member.next_timer() <= now {
+            self.member.on_tick(now);
         }
         while let Some(sent) = self.member.transmit() {
             self.send(sent, socket);

@@ -17,6 +17,7 @@
 //! * A key that is missing is made and the same request sent again, whatever it is but a READ: if it ended otherwise, a
 //!   late copy of it could have its effect after the answer.
 
+use super::watching::Watching;
 use super::{Answer, Ask, Condition, Ended, Key, Value, Version, Wish};
 use crate::map::IdMap;
 use crate::outbox::Outbox;
@@ -27,7 +28,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    BODY, Effect, Header, Operation, Outcome, Route, Routes, blocks, kind, limits, service, value_flag,
+    BODY, Effect, Header, Operation, Outcome, Route, Routes, Watch, blocks, kind, limits, service, value_flag,
 };
 
 /// What a node tells of its chain requests; with it goes the request's id.
@@ -113,8 +114,9 @@ pub struct Client {
     timers: Timers,
     /// The next request id; 0: there is no session.
     next: u64,
-    pause_first: u64,
+    pub(super) pause_first: u64,
     pause_most: u64,
+    pub(super) watching: Watching,
 }
 
 /// What the client needs of its node for a call.
@@ -130,7 +132,7 @@ pub struct Link<'a> {
 /// Bits of a request id that count; above them the incarnation's low ones.
 const COUNTER_BITS: u32 = 40;
 /// Packets without an answer after which the map is asked for again: the chain may be another by then.
-const DOUBTFUL: u32 = 3;
+pub(super) const DOUBTFUL: u32 = 3;
 /// Routes in a page.
 const PAGE: u16 = limits::MAX_BLOCKS as u16;
 
@@ -149,16 +151,18 @@ impl Client {
             next: 0,
             pause_first,
             pause_most,
+            watching: Watching::default(),
         }
     }
 
     /// A session has begun. `first`: of its counter of requests, 1 but where a test wants more.
     pub fn start(&mut self, incarnation: u64, first: u64) {
         self.next = incarnation << COUNTER_BITS | first.max(1);
+        self.watching.resume();
     }
 
     /// An id that no request of this handle has had.
-    fn fresh(&mut self) -> u64 {
+    pub(super) fn fresh(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
@@ -240,6 +244,7 @@ impl Client {
         self.map = Map::default();
         self.timers.clear();
         self.next = 0;
+        self.watching.pause();
     }
 
     /// When [`Client::on_tick`] is wanted.
@@ -250,7 +255,7 @@ impl Client {
             self.timers.drop_stale(pending.len(), is_current);
         }
         let map = if self.map.asked.is_some() { self.map.due } else { Time::NEVER };
-        self.timers.next(is_current).min(map)
+        self.timers.next(is_current).min(map).min(self.watching.next_timer(self.next != 0))
     }
 
     /// Does what is due, as far as it fits into the outbox.
@@ -275,12 +280,21 @@ impl Client {
             self.send(link, id);
         }
         self.fill_lanes(link);
+        if self.watching.next_timer(self.has_session()) <= link.now && !link.out.is_full() {
+            self.ask_watches(link);
+        }
+    }
+
+    /// Whether there is one, and requests have ids.
+    pub(super) fn has_session(&self) -> bool {
+        self.next != 0
     }
 
     /// A packet of the chain service, which `check` has passed.
     pub fn on_packet(&mut self, link: &mut Link<'_>, header: &Header, packet: &[u8]) {
         match header.kind {
             kind::chain::ANSWER => self.on_answer(link, header, &Effect::read(packet, BODY), blocks(packet)),
+            kind::chain::EVENT => self.on_event(link, &Watch::read(packet, BODY), blocks(packet)),
             kind::chain::ROUTES => self.on_routes(link, &Routes::read(packet, BODY), blocks(packet)),
             _ => {}
         }
@@ -290,6 +304,10 @@ impl Client {
     fn on_answer(&mut self, link: &mut Link<'_>, header: &Header, effect: &Effect, value: &[u8]) {
         let insert = self.inserting.get(&effect.request).copied();
         let id = insert.unwrap_or(effect.request);
+        if let Some(group) = self.watching.group_of(id) {
+            // Whatever it says, the group may be elsewhere: its timer asks again.
+            return self.ask_map(link, group);
+        }
         let Some(pending) = self.pending.get_mut(&id) else { return };
         let is_asked = match pending.state {
             State::Asked => insert.is_none(),
@@ -332,8 +350,8 @@ impl Client {
                     self.ask_map(link, group);
                 }
             }
-            // Its timer sends it again.
-            Outcome::Recovering => {}
+            // Its timer sends it again. (An EVENT alone says that a position is lost.)
+            Outcome::Recovering | Outcome::Reset => {}
         }
     }
 
@@ -424,13 +442,24 @@ impl Client {
 
     // ---- the map ----
 
+    /// How many groups there are; 0: not known.
+    pub(super) fn groups(&self) -> u16 {
+        self.map.groups.len() as u16
+    }
+
+    /// Number, epoch and tail of a group within the namespace, if they are known.
+    pub(super) fn route(&self, group: u16) -> Option<(u16, u32, SocketAddrV4)> {
+        let known = self.map.groups.get(usize::from(group)).filter(|group| group.epoch != 0)?;
+        Some((self.map.base + group, known.epoch, known.tail))
+    }
+
     /// Whether a group is at this switch.
     pub fn knows_switch(&self, address: SocketAddrV4) -> bool {
         self.map.groups.iter().any(|group| group.head == address || group.tail == address)
     }
 
     /// Asks for the page of this group, unless one is asked for already.
-    fn ask_map(&mut self, link: &mut Link<'_>, group: u16) {
+    pub(super) fn ask_map(&mut self, link: &mut Link<'_>, group: u16) {
         if self.map.asked.is_none() {
             let first = group / PAGE * PAGE;
             self.map.asked = Some(first);
@@ -462,10 +491,14 @@ impl Client {
         let unknown = Group { epoch: 0, head: NOWHERE, tail: NOWHERE };
         self.map.groups.resize(usize::from(page.groups), unknown);
         let told = self.map.groups[usize::from(page.first).min(usize::from(page.groups))..].iter_mut();
-        for (group, block) in told.zip(blocks.chunks_exact(limits::BLOCK_BYTES)) {
+        let mut changed = Vec::new();
+        for ((group, block), number) in told.zip(blocks.chunks_exact(limits::BLOCK_BYTES)).zip(page.first..) {
             let route = Route::read(block, 0);
             // Pages may come late.
             if route.epoch >= group.epoch {
+                if route.epoch > group.epoch {
+                    changed.push(number);
+                }
                 let head = SocketAddrV4::new(route.head_address.into(), route.head_port);
                 let tail = SocketAddrV4::new(route.tail_address.into(), route.tail_port);
                 *group = Group { epoch: route.epoch, head, tail };
@@ -476,6 +509,8 @@ impl Client {
             self.ask_map(link, next);
         }
         self.send_parked(link);
+        self.watching.ask_again(|group| changed.contains(&group));
+        self.ask_watches(link);
     }
 
     /// There is no group: nobody will ever answer.
@@ -485,6 +520,7 @@ impl Client {
         for id in refused {
             self.answer(id, Ended::NoStore, &Effect::default(), &[]);
         }
+        self.watching.refuse_all();
     }
 
     /// What has not been sent since nobody knew where to.

@@ -81,8 +81,8 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
     let Switch { memory, store, queues, counters } = switch;
-    let Store { groups, buckets, items, lanes, own, books: _ } = store;
-    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, own), queues, counters }
+    let Store { groups, buckets, items, lanes, journal, own, books: _ } = store;
+    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, journal, own), queues, counters }
 }
 
 fn word(switch: &Switch) -> u64 {

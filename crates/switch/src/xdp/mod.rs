@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v8/`: they survive this process, which finds
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v9/`: they survive this process, which finds
 //! them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v8`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v9`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -21,7 +21,7 @@ mod upcalls;
 
 use crate::clock::Ticks;
 use crate::counters::{self, Counters};
-use crate::layout::{GROUPS, NODES, REGIONS};
+use crate::layout::{GROUPS, NODES, RECORDS, REGIONS};
 use crate::memory::Memory;
 use crate::queues::Queues;
 use crate::store::Store;
@@ -43,14 +43,14 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o")
 
 /// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout
 /// takes the next one.
-const LAYOUT: &str = "v8";
+const LAYOUT: &str = "v9";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 16] = [
+const PINNED: [&str; 17] = [
     "slots",
     "regions",
     "nodes",
@@ -61,6 +61,7 @@ const PINNED: [&str; 16] = [
     "buckets",
     "items",
     "lanes",
+    "journal",
     "store",
     "queues",
     "cells",
@@ -413,6 +414,7 @@ fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
             map(object, "buckets", store.buckets() as usize)?,
             map(object, "items", store.items() as usize)?,
             map(object, "lanes", store.lanes() as usize)?,
+            map(object, "journal", RECORDS)?,
             map(object, "store", 1)?,
         ),
         queues: Queues::over(

@@ -133,7 +133,7 @@ pub struct Group {
     pub place: u64,
     pub sequence: u64,
     pub namespace: u32,
-    pub reserved: u32,
+    pub watched: u32,
 }
 
 /// `struct ws_bucket`.
@@ -182,6 +182,25 @@ pub struct Store {
     pub bucket_mask: u32,
     pub handle: u32,
     pub lease: Lease,
+    pub reserved: [u64; 4],
+    pub drawn: u64,
+    pub torn: u64,
+    pub reserved_more: [u64; 6],
+}
+
+/// `struct ws_record`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    pub lock: u64,
+    pub key_high: u64,
+    pub key_low: u64,
+    pub name: u64,
+    pub before_sequence: u64,
+    pub before_shape: u64,
+    pub sequence: u64,
+    pub shape: u64,
+    pub value: [u64; 16],
 }
 
 /// `struct ws_cell`.
@@ -261,6 +280,9 @@ pub const BUCKETS: usize = 2;
 pub const ITEMS: usize = 6;
 /// Lanes of all handles that tests set.
 pub const LANES: usize = NODES * wayside_wire::limits::MAX_LANES;
+/// Records of the journal that tests set, and all that there are.
+pub const RECORDS: usize = 4;
+pub const ALL_RECORDS: usize = 4_096;
 /// A test's queues, of which 0 is never used, their cells, and the buckets of names.
 pub const QUEUES: usize = 5;
 pub const CELLS: usize = 16;
@@ -279,6 +301,7 @@ pub struct State {
     pub buckets: [Bucket; BUCKETS],
     pub items: [Item; ITEMS],
     pub lanes: Vec<Lane>,
+    pub journal: [Record; RECORDS],
     pub store: Store,
     pub queues: [Queue; QUEUES],
     pub cells: [Cell; CELLS],
@@ -299,6 +322,7 @@ impl Default for State {
             buckets: Default::default(),
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
+            journal: Default::default(),
             store: Store::default(),
             queues: Default::default(),
             cells: Default::default(),
@@ -364,6 +388,7 @@ struct View {
     buckets: *mut Bucket,
     items: *mut Item,
     lanes: *mut Lane,
+    journal: *mut Record,
     store: *mut Store,
     bucket_count: u32,
     item_count: u32,
@@ -413,6 +438,7 @@ pub struct Native {
     buckets: [Bucket; BUCKETS],
     items: [Item; ITEMS],
     lanes: Vec<Lane>,
+    journal: Vec<Record>,
     store: Store,
     queues: [Queue; QUEUES],
     cells: [Cell; CELLS],
@@ -436,6 +462,7 @@ impl Native {
             buckets: Default::default(),
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
+            journal: vec![Record::default(); ALL_RECORDS],
             store: Store::default(),
             queues: Default::default(),
             cells: Default::default(),
@@ -461,6 +488,7 @@ impl Native {
             buckets: self.buckets.as_mut_ptr(),
             items: self.items.as_mut_ptr(),
             lanes: self.lanes.as_mut_ptr(),
+            journal: self.journal.as_mut_ptr(),
             store: &mut self.store,
             bucket_count: BUCKETS as u32,
             item_count: ITEMS as u32,
@@ -493,6 +521,7 @@ impl Engine for Native {
         self.buckets = state.buckets;
         self.items = state.items;
         self.lanes.copy_from_slice(&state.lanes);
+        self.journal[..RECORDS].copy_from_slice(&state.journal);
         self.store = state.store;
         self.queues = state.queues;
         self.cells = state.cells;
@@ -512,6 +541,7 @@ impl Engine for Native {
             buckets: self.buckets,
             items: self.items,
             lanes: self.lanes.clone(),
+            journal: self.journal[..RECORDS].try_into().unwrap(),
             store: self.store,
             queues: self.queues,
             cells: self.cells,
