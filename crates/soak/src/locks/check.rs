@@ -5,11 +5,13 @@
 //! A hold lasts from when its grant was seen to when it was given back, as far as its owner knew it to be held then. Of
 //! who was killed nothing is known after the grant: its hold lasts no time.
 
-use crate::history::{self, Event, Line};
+use super::history::Event;
+use crate::history::{self, Line};
+use crate::verdict::Verdict;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// One name, held once.
 #[derive(Clone, Debug, Serialize)]
@@ -27,42 +29,16 @@ pub struct Hold {
     pub ended: bool,
 }
 
-/// What was found in all histories together.
-#[derive(Debug, Default, Serialize)]
-pub struct Verdict {
-    pub histories: usize,
-    pub operations: u64,
-    pub held: u64,
-    pub lost: u64,
-    pub unfinished: u64,
-    pub denied: BTreeMap<String, u64>,
-    pub highest_token: u64,
-    pub violations: Vec<String>,
-}
-
-/// Violations that are written down: one is enough, and thousands say no more.
-const SHOWN: usize = 20;
-
-/// All histories of a directory.
-pub fn histories(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-    found.sort();
-    Ok(found)
-}
-
 /// The holds of all histories, and what else there is to say of them.
-pub fn holds(paths: &[PathBuf]) -> io::Result<(Vec<Hold>, Verdict)> {
-    let mut verdict = Verdict { histories: paths.len(), ..Verdict::default() };
+fn holds(paths: &[PathBuf], verdict: &mut Verdict) -> io::Result<Vec<Hold>> {
     let mut holds = Vec::new();
     for (who, path) in paths.iter().enumerate() {
-        collect(who, &history::read(path)?, &mut holds, &mut verdict);
+        collect(who, &history::read(path)?, &mut holds, verdict);
     }
-    Ok((holds, verdict))
+    Ok(holds)
 }
 
-fn collect(who: usize, lines: &[Line], holds: &mut Vec<Hold>, verdict: &mut Verdict) {
+fn collect(who: usize, lines: &[Line<Event>], holds: &mut Vec<Hold>, verdict: &mut Verdict) {
     let (mut names, mut is_exclusive, mut asked) = (Vec::new(), false, 0);
     let mut open: Vec<Hold> = Vec::new();
     let close = |open: &mut Vec<Hold>, holds: &mut Vec<Hold>, to: u64, ended: bool| {
@@ -75,11 +51,18 @@ fn collect(who: usize, lines: &[Line], holds: &mut Vec<Hold>, verdict: &mut Verd
                 (names, is_exclusive, asked) = (wanted.clone(), *exclusive, *at);
             }
             Event::Held { tokens, .. } => {
-                verdict.held += 1;
+                verdict.answered += 1;
                 let (from, operation) = (*at, *operation);
-                open.extend(names.iter().zip(tokens).map(|(&name, &token)| {
-                    verdict.highest_token = verdict.highest_token.max(token);
-                    Hold { who, operation, name, exclusive: is_exclusive, token, asked, from, to: from, ended: false }
+                open.extend(names.iter().zip(tokens).map(|(&name, &token)| Hold {
+                    who,
+                    operation,
+                    name,
+                    exclusive: is_exclusive,
+                    token,
+                    asked,
+                    from,
+                    to: from,
+                    ended: false,
                 }));
             }
             Event::Downgrade => {
@@ -102,8 +85,14 @@ fn collect(who: usize, lines: &[Line], holds: &mut Vec<Hold>, verdict: &mut Verd
     }
 }
 
-/// S1 and S2.
-pub fn judge(holds: &[Hold], verdict: &mut Verdict) {
+/// The holds of all histories, after they were looked at for S1 and S2.
+pub fn judge(paths: &[PathBuf], verdict: &mut Verdict) -> io::Result<Vec<Hold>> {
+    let holds = holds(paths, verdict)?;
+    look_at(&holds, verdict);
+    Ok(holds)
+}
+
+fn look_at(holds: &[Hold], verdict: &mut Verdict) {
     let mut by_name: BTreeMap<u64, Vec<&Hold>> = BTreeMap::new();
     for hold in holds {
         by_name.entry(hold.name).or_default().push(hold);
@@ -115,12 +104,6 @@ pub fn judge(holds: &[Hold], verdict: &mut Verdict) {
     }
 }
 
-fn complain(verdict: &mut Verdict, what: String) {
-    if verdict.violations.len() < SHOWN {
-        verdict.violations.push(what);
-    }
-}
-
 /// In the order of their beginnings.
 fn overlaps(holds: &[&Hold], verdict: &mut Verdict) {
     // Those that end last, of each mode: whoever begins before that conflicts.
@@ -128,7 +111,7 @@ fn overlaps(holds: &[&Hold], verdict: &mut Verdict) {
     for hold in holds {
         let before = if hold.exclusive { any } else { exclusive };
         if let Some(other) = before.filter(|other| other.to > hold.from && hold.to > hold.from) {
-            complain(verdict, format!("S1: {hold:?} while {other:?}"));
+            verdict.complain(format!("S1: {hold:?} while {other:?}"));
         }
         let later = |former: Option<&Hold>| former.is_none_or(|former| former.to < hold.to);
         if later(any) {
@@ -146,7 +129,7 @@ fn falls(holds: &[&Hold], verdict: &mut Verdict) {
     for hold in holds {
         let good = if hold.exclusive { hold.token > any } else { hold.token >= exclusive };
         if !good {
-            complain(verdict, format!("S2: {hold:?} after tokens {exclusive} (exclusive) and {any}"));
+            verdict.complain(format!("S2: {hold:?} after tokens {exclusive} (exclusive) and {any}"));
         }
         any = any.max(hold.token);
         if hold.exclusive {
@@ -196,7 +179,7 @@ mod tests {
 
     fn violations(holds: &[Hold]) -> Vec<String> {
         let mut verdict = Verdict::default();
-        judge(holds, &mut verdict);
+        look_at(holds, &mut verdict);
         verdict.violations.iter().map(|text| text[..2].to_owned()).collect()
     }
 
@@ -254,6 +237,6 @@ mod tests {
                 (7, true, 32, 32, false),
             ]
         );
-        assert_eq!((verdict.operations, verdict.held, verdict.lost, verdict.unfinished), (4, 3, 1, 1));
+        assert_eq!((verdict.operations, verdict.answered, verdict.lost, verdict.unfinished), (4, 3, 1, 1));
     }
 }
