@@ -44,7 +44,6 @@ struct ws_held {
 	ws_u64 item_lock; /* as it was before it was taken */
 	ws_u64 lane_lock;
 	struct ws_record *record; /* of the version taken; 0: nobody is to be told */
-	ws_u64 number;            /* the record's */
 };
 
 /* What became of a write, as its lane remembers it. */
@@ -136,21 +135,17 @@ WS_INLINE struct ws_item *ws_find_item(struct ws_turn *turn, const struct ws_lin
 	return 0;
 }
 
-/* A record's lock while it is written. */
-WS_INLINE ws_u64 ws_record_taken(struct ws_switch *sw, ws_u64 number)
-{
-	return ws_item_lock_with_owner(number, ws_owner(sw));
-}
-
 /* Gives both locks back; the item's with what it is to be now. The item's first: whoever dies in between leaves a lane
  * that remembers what did happen. Then the version is told, by a compare-and-swap: all that was written is seen with
  * it. */
-WS_INLINE void ws_give_back(struct ws_turn *turn, struct ws_held *held)
+WS_INLINE void ws_give_back(struct ws_held *held)
 {
 	ws_word_store(&held->item->lock, held->item_lock);
 	ws_word_store(&held->lane->lock, held->lane_lock);
-	if (held->record)
-		ws_word_cas(&held->record->lock, ws_record_taken(turn->sw, held->number), held->number);
+	if (held->record) {
+		ws_u64 own = ws_word_load(&held->record->lock);
+		ws_word_cas(&held->record->lock, own, own & WS_RECORD_NUMBER);
+	}
 }
 
 enum ws_taking {
@@ -173,7 +168,7 @@ WS_INLINE enum ws_taking ws_take_both(struct ws_turn *turn, struct ws_link *link
 				: ws_word_load(&link->group->place) != link->place ? WS_RELOCATED
 										   : WS_TAKEN;
 	if (taking != WS_TAKEN)
-		ws_give_back(turn, held);
+		ws_give_back(held);
 	return taking;
 }
 
@@ -182,41 +177,34 @@ WS_INLINE ws_u32 ws_which(ws_u64 item_lock) { return (ws_u32)ws_item_lock_which(
 
 /* Takes the record of the next number. 0: somebody slow has it, or who drew a later number: it is counted, and whoever
  * reads the journal begins anew. */
-WS_INLINE struct ws_record *ws_take_record(struct ws_turn *turn, ws_u64 number)
+WS_INLINE struct ws_record *ws_take_record(struct ws_switch *sw)
 {
-	struct ws_record *record = ws_record_at(turn->sw, number);
+	ws_u64 number = ws_word_next(&ws_store(sw)->drawn) & WS_RECORD_NUMBER;
+	struct ws_record *record = ws_record_at(sw, number);
 
 	if (!record)
 		return 0;
 	ws_u64 last = ws_word_load(&record->lock);
 	if (!ws_item_lock_owner(last) && last < number &&
-	    ws_word_cas(&record->lock, last, ws_record_taken(turn->sw, number)))
+	    ws_word_cas(&record->lock, last, ws_item_lock_with_owner(number, ws_owner(sw))))
 		return record;
-	ws_word_add(&ws_store(turn->sw)->torn, 1);
+	ws_word_add(&ws_store(sw)->torn, 1);
 	return 0;
 }
 
 /* Notes in the journal what the item has taken: its other version, which is to count. A function of its own, since few
  * groups are watched. */
-static __attribute__((noinline)) void ws_note(struct ws_turn *turn, struct ws_held *held)
+static __attribute__((noinline)) void ws_note(struct ws_record *record, struct ws_item *item, ws_u32 which)
 {
-	ws_u32 was = ws_which(held->item_lock);
-	ws_u64 number = ws_word_next(&ws_store(turn->sw)->drawn) & WS_RECORD_NUMBER;
-	struct ws_record *record = ws_take_record(turn, number);
-
-	held->record = record;
-	held->number = number;
-	if (!record)
-		return;
-	ws_word_store(&record->key_high, ws_word_load(&held->item->key_high));
-	ws_word_store(&record->key_low, ws_word_load(&held->item->key_low));
-	ws_word_store(&record->name, ws_word_load(&held->item->name));
-	ws_word_store(&record->before_sequence, ws_word_load(&held->item->versions[was].sequence));
-	ws_word_store(&record->before_shape, ws_word_load(&held->item->versions[was].shape));
-	ws_word_store(&record->sequence, ws_word_load(&held->item->versions[!was].sequence));
-	ws_word_store(&record->shape, ws_word_load(&held->item->versions[!was].shape));
+	ws_word_store(&record->key_high, ws_word_load(&item->key_high));
+	ws_word_store(&record->key_low, ws_word_load(&item->key_low));
+	ws_word_store(&record->name, ws_word_load(&item->name));
+	ws_word_store(&record->before_sequence, ws_word_load(&item->versions[!which].sequence));
+	ws_word_store(&record->before_shape, ws_word_load(&item->versions[!which].shape));
+	ws_word_store(&record->sequence, ws_word_load(&item->versions[which].sequence));
+	ws_word_store(&record->shape, ws_word_load(&item->versions[which].shape));
 	for (ws_u32 word = 0; word < WS_VALUE_WORDS; word++)
-		ws_word_store(&record->value[word], ws_word_load(&held->item->values[!was][word]));
+		ws_word_store(&record->value[word], ws_word_load(&item->values[which][word]));
 }
 
 /* Writes the packet's value as a new version, which counts from when the lock is given back. */
@@ -228,8 +216,9 @@ WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_link *link, stru
 	ws_copy_in(turn, held->item->values[other], ws_blocks(ws_version_length(version)));
 	ws_word_store(&held->item->versions[other].sequence, version.sequence);
 	ws_word_store(&held->item->versions[other].shape, version.shape);
-	if (ws_half_load(&link->group->watched))
-		ws_note(turn, held);
+	held->record = ws_half_load(&link->group->watched) ? ws_take_record(turn->sw) : 0;
+	if (held->record)
+		ws_note(held->record, held->item, other);
 	held->item_lock = ws_item_lock_with_changes(held->item_lock, ws_item_lock_changes(held->item_lock) + 1);
 	held->item_lock = ws_item_lock_with_which(held->item_lock, other);
 }
@@ -428,7 +417,7 @@ WS_INLINE enum ws_action ws_on_write(struct ws_turn *turn, struct ws_link *link)
 	int repeated = request && request == remembered;
 
 	if (!repeated && !ws_is_later(request, remembered)) {
-		ws_give_back(turn, &held);
+		ws_give_back(&held);
 		return ws_drop(turn, WS_DROP_REASON_STALE_REQUEST);
 	}
 	if (repeated) {
@@ -444,7 +433,7 @@ WS_INLINE enum ws_action ws_on_write(struct ws_turn *turn, struct ws_link *link)
 		    ws_show_item(turn, held.item, ws_which(held.item_lock), version);
 	if (shown && !repeated)
 		ws_remember(turn, &held, request, result);
-	ws_give_back(turn, &held);
+	ws_give_back(&held);
 	if (!shown)
 		return ws_tell_no_room(turn, link, version);
 	return ws_pass_on(turn, link, version, result);
@@ -482,7 +471,7 @@ WS_INLINE enum ws_action ws_on_apply(struct ws_turn *turn, struct ws_link *link)
 	}
 	if (ws_is_later(request, ws_word_load(&held.lane->request)))
 		ws_remember(turn, &held, request, result);
-	ws_give_back(turn, &held);
+	ws_give_back(&held);
 	return ws_pass_on(turn, link, version, result);
 }
 

@@ -312,27 +312,27 @@ impl<M: ItemMemory> Member<M> {
         let (index, first) = (waiting.asked.number / PIECES, history.first);
         let is_known = waiting.asked.history == id && (first..=history.end()).contains(&index);
         let outcome = if is_known || waiting.asked.history == 0 { Outcome::Done } else { Outcome::Reset };
-        let asks_first = !is_known;
         let epoch = history.epoch;
         let mut page = Page { room: waiting.room * limits::BLOCK_BYTES, bytes: Vec::new(), changes: 0 };
-        if asks_first {
-            (waiting.asked.history, waiting.asked.number) = (id, history.end() * PIECES);
+        let number = if is_known {
+            page.fill(history, waiting.asked.number, &waiting.filter)
         } else {
-            waiting.asked.number = page.fill(history, waiting.asked.number, &waiting.filter);
-        }
-        if page.changes == 0 && !asks_first && !waiting.repeated {
-            return Some(waiting);
-        }
-        // As an answer to a READ: after what it tells has been read.
+            history.end() * PIECES
+        };
+        // As an answer to a READ: after what it tells has been read. What is not told now is told later.
         let place = self.memory.place(waiting.asked.group);
         if place.epoch != epoch || place.next != 0 || !self.memory.serves_places_at(now) {
             return Some(waiting);
         }
-        let answer = Watch { outcome: outcome as u8, changes: page.changes, ..waiting.asked };
-        waiting.header.epoch = epoch;
-        self.say_event(&waiting, answer, &page.bytes);
-        waiting.repeated = false;
-        (page.changes == 0 && !asks_first).then_some(waiting)
+        (waiting.asked.history, waiting.asked.number) = (id, number);
+        let waits = is_known && page.changes == 0;
+        if !waits || waiting.repeated {
+            let answer = Watch { outcome: outcome as u8, changes: page.changes, ..waiting.asked };
+            waiting.header.epoch = epoch;
+            self.say_event(&waiting, answer, &page.bytes);
+            waiting.repeated = false;
+        }
+        waits.then_some(waiting)
     }
 
     fn say_event(&mut self, waiting: &Waiting, answer: Watch, content: &[u8]) {
