@@ -12,7 +12,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use wayside_protocol::chain::{Answer as Answered, Ask, BadName, Condition, Ended, Key, Scope, Told, Value, Version, Wish};
+use wayside_protocol::chain::{
+    Answer as Answered, Ask, BadName, Condition, Ended, Key, Scope, Told, Value, Version, Wish,
+};
 use wayside_protocol::{AcquireError, RequestId, Time};
 use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 

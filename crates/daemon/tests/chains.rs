@@ -4,11 +4,11 @@ mod support;
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::etcd::Etcd;
 use support::{Daemon, Ended, end, eventually, signal_process, wayside};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
 use wayside_client::{Error, Event, Session, Store};
 use wayside_protocol::chain::Key;
 

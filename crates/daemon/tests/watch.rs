@@ -136,8 +136,11 @@ fn futures_and_time_outs() {
 fn no_tenant_sees_anothers_keys() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("wayside.toml");
-    std::fs::write(&config, "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\nkeys = 0\n")
-        .unwrap();
+    std::fs::write(
+        &config,
+        "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\nkeys = 0\n",
+    )
+    .unwrap();
     let daemon = Daemon::start(&["--config", config.to_str().unwrap()]);
     let session =
         |name: &str| Session::builder().endpoint(daemon.address.to_string()).namespace(name).connect().unwrap();
@@ -339,11 +342,14 @@ fn what_is_written_at_the_hook_is_told_and_a_new_daemon_says_to_read_again() {
     let alone = writer.put("limit", "written without a daemon").unwrap();
     let (_daemon, _) = world.daemon("native");
     let mut watch = watch.wait(Duration::from_secs(20));
+    let begun = Instant::now();
     assert_eq!(next(&mut watch), Event::Reread);
+    println!("the new daemon said to read again after {:?}", begun.elapsed());
     assert_eq!(watcher.get("limit").unwrap().unwrap().version, alone);
     assert_eq!(next(&mut prefix), Event::Reread);
     let version = writer.put("limit", "again").unwrap();
     assert!(put("limit", "again")(&next(&mut watch)));
+    println!("and told what was written after {:?}", begun.elapsed());
     // Names were in the daemon that is no more.
     assert_eq!(next(&mut prefix), Event::Unnamed { version });
 }

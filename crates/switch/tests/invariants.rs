@@ -111,7 +111,11 @@ fn check_journal(before: &State, after: &State) {
     let taken = before.items.iter().zip(&after.items).find(|(one, other)| one != other);
     let group = |item: &Item| ((item.name & 0x1_ffff) - 1) as usize;
     let noted = taken.filter(|(item, _)| before.groups[group(item)].watched != 0);
-    assert_eq!(after.store.drawn, before.store.drawn + u64::from(noted.is_some()), "numbers are drawn for what is taken");
+    assert_eq!(
+        after.store.drawn,
+        before.store.drawn + u64::from(noted.is_some()),
+        "numbers are drawn for what is taken"
+    );
     let index = after.store.drawn as usize % ALL_RECORDS;
     let changed = (0..RECORDS).filter(|&number| before.journal[number] != after.journal[number]).collect::<Vec<_>>();
     let Some((was, is)) = noted.filter(|_| index < RECORDS) else { return assert_eq!(changed, []) };

@@ -40,10 +40,24 @@ fn group_of(key: Key) -> u16 {
     BASE + key.group(GROUPS)
 }
 
-fn operation_packet(kind: u8, client: u16, epoch: u32, key: Key, (lane, request): (u8, u64), content: &[u8]) -> Vec<u8> {
+fn operation_packet(
+    kind: u8,
+    client: u16,
+    epoch: u32,
+    key: Key,
+    (lane, request): (u8, u64),
+    content: &[u8],
+) -> Vec<u8> {
     let count = content.len().div_ceil(limits::BLOCK_BYTES) as u8;
-    let header =
-        Header { service: service::CHAIN, kind, count, source: client, epoch, namespace: NAMESPACE, ..Header::default() };
+    let header = Header {
+        service: service::CHAIN,
+        kind,
+        count,
+        source: client,
+        epoch,
+        namespace: NAMESPACE,
+        ..Header::default()
+    };
     let operation = Operation {
         key_high: key.high,
         key_low: key.low,
@@ -65,7 +79,10 @@ fn operation_packet(kind: u8, client: u16, epoch: u32, key: Key, (lane, request)
 /// A counter and a key's number, so long that a value has several blocks: torn it does not fit together.
 fn value(number: u64, counter: u64) -> Vec<u8> {
     let words = 2 + (counter % 15) as usize;
-    (0..words).flat_map(|word| (counter.wrapping_mul(1 + word as u64) ^ number).to_be_bytes()).take(limits::MAX_VALUE_BYTES).collect()
+    (0..words)
+        .flat_map(|word| (counter.wrapping_mul(1 + word as u64) ^ number).to_be_bytes())
+        .take(limits::MAX_VALUE_BYTES)
+        .collect()
 }
 
 fn check_value(number: u64, bytes: &[u8]) {
@@ -82,6 +99,19 @@ fn write(switch: &Switch, client: u16, epoch: u32, key: Key, counter: u64, conte
     let effect = Effect::read(&packet, BODY);
     let is_done = verdict.action == Action::ToSender && effect.outcome == Outcome::Done as u8;
     is_done.then_some(Version { epoch: effect.own_epoch, sequence: effect.own_sequence })
+}
+
+/// The version that a READ finds, once it finds one.
+fn read(switch: &Switch, number: u64) -> Version {
+    let room = [0; limits::MAX_VALUE_BYTES];
+    let key = key_of(&name(number));
+    loop {
+        let mut packet = operation_packet(kind::chain::READ, WATCHER, EPOCH, key, (0, 0), &room);
+        if switch.process(Time(0), &mut packet, from(WATCHER)).action == Action::ToSender {
+            let effect = Effect::read(&packet, BODY);
+            return Version { epoch: effect.epoch, sequence: effect.sequence };
+        }
+    }
 }
 
 /// A packet on its way.
@@ -289,6 +319,7 @@ impl Ledger {
         let number: u64 = std::str::from_utf8(&name[4..]).unwrap().parse().unwrap();
         let known = self.known.get_mut(&number).expect("one of the keys");
         assert!(change.version > change.before, "{change:?}");
+        assert!(read(&world.switch, number) >= change.version, "key {number} was told of before it could be read");
         // What was read may be told once more.
         if change.version <= *known {
             return;

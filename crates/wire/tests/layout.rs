@@ -3,9 +3,9 @@
 
 use wayside_wire::{
     ADMIN_PORT, Attempt, Change, Condition, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState,
-    Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag, group_place, header_flag, item_lock,
-    kind, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of, slot_w0, slot_w1,
-    token, value_flag,
+    Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag, group_place, header_flag,
+    item_lock, kind, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of,
+    slot_w0, slot_w1, token, value_flag,
 };
 
 /// The places that change when a field does.

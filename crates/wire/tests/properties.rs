@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
     Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR,
-    Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits, packet_bytes,
-    service,
+    Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits,
+    packet_bytes, service,
 };
 
 prop_compose! {

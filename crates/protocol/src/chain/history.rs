@@ -20,9 +20,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wayside_wire::{
-    BODY, Change, Header, Outcome, Part, Scope, Watch, blocks, kind, limits, service, value_flag,
-};
+use wayside_wire::{BODY, Change, Header, Outcome, Part, Scope, Watch, blocks, kind, limits, service, value_flag};
 
 /// Between two looks into the journal while somebody watches, in microseconds.
 const LOOK: u64 = 1_000;
@@ -182,7 +180,14 @@ impl<M: ItemMemory> Member<M> {
             request: asked.request,
             filter,
             asked,
-            header: Header { kind: kind::chain::EVENT, source: 0, destination: asked.client, tag: 0, flags: 0, ..*header },
+            header: Header {
+                kind: kind::chain::EVENT,
+                source: 0,
+                destination: asked.client,
+                tag: 0,
+                flags: 0,
+                ..*header
+            },
             room: usize::from(header.count),
             until: now + PATIENCE,
             repeated: false,
@@ -213,7 +218,8 @@ impl<M: ItemMemory> Member<M> {
             let namespace = all.first().map_or(0, |waiting| waiting.header.namespace);
             let id = self.history_of(now, namespace, group);
             let end = self.histories.of_group.get(&group).map_or(0, History::end);
-            let is_idle = |of: &Waiting| Some(of.asked.history) == id && of.asked.number == end * PIECES && !of.repeated;
+            let is_idle =
+                |of: &Waiting| Some(of.asked.history) == id && of.asked.number == end * PIECES && !of.repeated;
             let mut still = Vec::with_capacity(all.len());
             for waiting in all.into_iter().filter(|waiting| waiting.until > now) {
                 still.extend(if is_idle(&waiting) { Some(waiting) } else { self.answer_watch(now, waiting) });
@@ -314,11 +320,8 @@ impl<M: ItemMemory> Member<M> {
         let outcome = if is_known || waiting.asked.history == 0 { Outcome::Done } else { Outcome::Reset };
         let epoch = history.epoch;
         let mut page = Page { room: waiting.room * limits::BLOCK_BYTES, bytes: Vec::new(), changes: 0 };
-        let number = if is_known {
-            page.fill(history, waiting.asked.number, &waiting.filter)
-        } else {
-            history.end() * PIECES
-        };
+        let number =
+            if is_known { page.fill(history, waiting.asked.number, &waiting.filter) } else { history.end() * PIECES };
         // As an answer to a READ: after what it tells has been read. What is not told now is told later.
         let place = self.memory.place(waiting.asked.group);
         if place.epoch != epoch || place.next != 0 || !self.memory.serves_places_at(now) {

@@ -16,8 +16,8 @@
 
 use super::client::{Client, DOUBTFUL, Link};
 use super::{Key, Value, Version};
-use crate::map::IdMap;
 use crate::Time;
+use crate::map::IdMap;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -209,7 +209,14 @@ impl Client {
     pub fn watch(&mut self, link: &mut Link<'_>, scope: Scope) -> WatchId {
         self.watching.last += 1;
         let id = WatchId(self.watching.last);
-        let watch = Watch { scope, strands: Vec::new(), seen: VecDeque::new(), until: Time::NEVER, timed_out: false, end: None };
+        let watch = Watch {
+            scope,
+            strands: Vec::new(),
+            seen: VecDeque::new(),
+            until: Time::NEVER,
+            timed_out: false,
+            end: None,
+        };
         self.watching.watches.insert(id, watch);
         self.ask_watches(link);
         id
@@ -291,7 +298,12 @@ impl Client {
             if !self.has_session() {
                 continue;
             }
-            let due: Vec<u16> = self.watching.watches[&id].strands.iter().filter(|strand| strand.due <= link.now).map(|strand| strand.group).collect();
+            let due: Vec<u16> = self.watching.watches[&id]
+                .strands
+                .iter()
+                .filter(|strand| strand.due <= link.now)
+                .map(|strand| strand.group)
+                .collect();
             for group in due {
                 if link.out.is_full() {
                     break;
@@ -348,8 +360,13 @@ impl Client {
             history: strand.history,
         };
         // As long as its answer may be.
-        let header =
-            Header { service: service::CHAIN, kind: kind::chain::WATCH, epoch, count: limits::MAX_BLOCKS as u8, ..link.header };
+        let header = Header {
+            service: service::CHAIN,
+            kind: kind::chain::WATCH,
+            epoch,
+            count: limits::MAX_BLOCKS as u8,
+            ..link.header
+        };
         link.out.body_to(Some(tail), 0, header, Packet::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES, |to, at| {
             packet.write(to, at);
             let blocks = &mut to[at + Packet::BYTES..];
@@ -385,7 +402,7 @@ impl Client {
                         name: (!name.is_empty()).then(|| name.into()),
                         version: Version { epoch: told.epoch, sequence: told.sequence },
                         before: Version { epoch: told.before_epoch, sequence: told.before_sequence },
-                        value: if told.flags & value_flag::PRESENT != 0 { Value::new(value) } else { None },
+                        value,
                     }));
                 }
                 if let Some(strand) = self.watching.strand(of) {
@@ -420,14 +437,16 @@ impl Strand {
 }
 
 /// The changes of an EVENT: name, or a piece of it, and value. None: its blocks are not so.
-fn read_changes(count: u16, mut blocks: &[u8]) -> Option<Vec<(Told, &[u8], &[u8])>> {
+fn read_changes(count: u16, mut blocks: &[u8]) -> Option<Vec<(Told, &[u8], Option<Value>)>> {
     let mut changes = Vec::new();
     for _ in 0..count {
         let (told, rest) = (Told::read(blocks.get(..Told::BYTES)?, 0), &blocks[Told::BYTES..]);
         let whole = |bytes: u16| usize::from(bytes).next_multiple_of(limits::BLOCK_BYTES);
         let (name, rest) = rest.split_at_checked(whole(told.name_length))?;
         let (value, rest) = rest.split_at_checked(whole(told.length))?;
-        changes.push((told, &name[..usize::from(told.name_length)], &value[..usize::from(told.length)]));
+        let value = Value::new(&value[..usize::from(told.length)])?;
+        let value = Some(value).filter(|_| told.flags & value_flag::PRESENT != 0);
+        changes.push((told, &name[..usize::from(told.name_length)], value));
         blocks = rest;
     }
     Some(changes)

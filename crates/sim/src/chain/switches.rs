@@ -335,7 +335,8 @@ impl World {
             }
             Action::ToController => {
                 let now = self.seats[seat].clock.at(self.now);
-                let is_fellows = asked.kind.is_some_and(|kind| (kind::chain::PLACE..=kind::chain::COPY).contains(&kind));
+                let is_fellows =
+                    asked.kind.is_some_and(|kind| (kind::chain::PLACE..=kind::chain::COPY).contains(&kind));
                 let member = &mut self.seats[seat].member;
                 if is_fellows {
                     member.on_fellow(now, &packet)

@@ -61,7 +61,8 @@ impl JournalMemory for Switch {
             return;
         }
         // Whoever took an item's lock before has not seen it.
-        let is_in = |name: u64| (name & ITEM_GROUP).checked_sub(1).is_some_and(|group| groups.contains(&(group as u16)));
+        let is_in =
+            |name: u64| (name & ITEM_GROUP).checked_sub(1).is_some_and(|group| groups.contains(&(group as u16)));
         for item in self.store.items.iter().filter(|item| is_in(item.name.load(Acquire))) {
             let lock = take(&item.lock);
             item.lock.store(lock, Release);

@@ -9,8 +9,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, Pr
 
 use super::{
     ALL_RECORDS, BUCKETS, Bucket, CELLS, Cell, DROP, Directory, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys,
-    LANES as CLIENT_LANES, Lane, NAMES, NODES, Node, QUEUES, Queue, RECORDS, REGIONS, Race, Record, Region, SLOTS, Servers, Slot, State,
-    Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
+    LANES as CLIENT_LANES, Lane, NAMES, NODES, Node, QUEUES, Queue, RECORDS, REGIONS, Race, Record, Region, SLOTS,
+    Servers, Slot, State, Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
 };
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observed.bpf.o"));

@@ -158,7 +158,12 @@ impl Teller<'_> {
             self.known.insert(name.to_owned(), (version, entry.is_some()));
         }
         self.left -= 1;
-        self.write("read", Some(name), entry.map(|entry| entry.version), entry.as_ref().map(|entry| entry.value.bytes()))
+        self.write(
+            "read",
+            Some(name),
+            entry.map(|entry| entry.version),
+            entry.as_ref().map(|entry| entry.value.bytes()),
+        )
     }
 
     fn write(&self, event: &'static str, name: Option<&str>, version: Option<Version>, value: Option<&[u8]>) -> bool {
