@@ -436,8 +436,11 @@ impl Strand {
     }
 }
 
-/// The changes of an EVENT: name, or a piece of it, and value. None: its blocks are not so.
-fn read_changes(count: u16, mut blocks: &[u8]) -> Option<Vec<(Told, &[u8], Option<Value>)>> {
+/// A change as a packet has it: with its name, or a piece of that, and its value.
+type Piece<'p> = (Told, &'p [u8], Option<Value>);
+
+/// The changes of an EVENT. None: its blocks are not so.
+fn read_changes(count: u16, mut blocks: &[u8]) -> Option<Vec<Piece<'_>>> {
     let mut changes = Vec::new();
     for _ in 0..count {
         let (told, rest) = (Told::read(blocks.get(..Told::BYTES)?, 0), &blocks[Told::BYTES..]);
