@@ -331,7 +331,8 @@ fn what_is_written_at_the_hook_is_told_and_a_new_daemon_says_to_read_again() {
     delays.sort_unstable();
     println!("put to told, at the hook: median {:?}, longest {:?}", delays[100], delays[199]);
     assert!(delays[100] < Duration::from_millis(20), "{:?}", delays[100]);
-    let writers = sessions.clone();
+    // Threads are on the host of whoever starts them.
+    let writers = [sessions[1].clone()];
     let ledger = write_and_watch(watcher, &writers, || thread::sleep(Duration::from_secs(2)));
     assert_eq!(ledger.rereads, 0);
     assert!(ledger.told > 500, "{}", ledger.told);
