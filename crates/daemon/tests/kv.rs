@@ -129,8 +129,8 @@ fn of_those_who_compare_and_swap_at_once_one_wins() {
     println!("{unmet} lost the race");
 }
 
-/// Whoever raises one key after the other never lets the first be lower than the second, nor by more than 1 higher. Plain
-/// reads see it otherwise; a snapshot does not.
+/// Whoever raises one key after the other never lets the first be lower than the second, nor by more than 1 higher.
+/// Plain reads see it otherwise; a snapshot does not.
 #[test]
 fn a_snapshot_is_of_one_instant() {
     let daemon = Daemon::start(&[]);
