@@ -87,4 +87,14 @@ pub enum Mutant {
     ForgetNames,
     /// Chain: who leaves a group forgets nothing, and comes back as it is.
     KeepOldMemory,
+    /// Chain: a head does not mark what it removes, and may write it meanwhile.
+    RemoveUnmarked,
+    /// Chain: a switch removes a key whatever it has.
+    RemoveAnything,
+    /// Chain: a removed key is made again by any INSTALL, however old.
+    AnyInstall,
+    /// Chain: a key is made while it is being removed.
+    InsertWhileLeaving,
+    /// Chain: a mark outlives the epoch that it was made in.
+    LeaveForEver,
 }

@@ -98,7 +98,7 @@ impl Checker {
             }
         } else {
             self.seen(key, group, version, Some(op))?;
-            let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+            let (Wish::Write(_, condition) | Wish::Lease(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
             self.known(key).held.push((version, condition));
         }
         let known = self.known(key);
@@ -145,7 +145,7 @@ impl Checker {
         match self.keys.get(&key)?.made.get(&version)? {
             None => Some(None),
             Some(op) => match self.asked.get(op)?.wish {
-                Wish::Write(value, _) => Some(Some(value)),
+                Wish::Write(value, _) | Wish::Lease(value, _) => Some(Some(value)),
                 Wish::Delete(_) | Wish::Read => Some(None),
             },
         }
@@ -162,7 +162,7 @@ impl Checker {
 
     /// A condition that was answered to be unmet does not hold of what it met.
     fn is_unmet(&self, key: Key, version: Version, wish: Wish, answer: &Answer, op: Op) -> Result<(), Broken> {
-        let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+        let (Wish::Write(_, condition) | Wish::Lease(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
         let Some(value) = self.value_of(key, version) else { return Ok(()) };
         if holds(condition, version, value) {
             return Err(("K1", format!("{op:?} is told {answer:?}, of which {condition:?} holds")));
