@@ -126,8 +126,9 @@ pub struct KvArgs {
 
 #[derive(Debug, Args)]
 pub struct KvGet {
-    /// Name of the key: 1 to 960 bytes
-    pub name: String,
+    /// Name of the key: 1 to 960 bytes; of several, what they had at one instant
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
 
     #[command(flatten)]
     pub to: KvArgs,

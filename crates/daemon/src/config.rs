@@ -37,6 +37,8 @@ const DEFAULT_KEY_LIFETIME: Duration = Duration::from_secs(3600);
 const SHORTEST_KEY_LIFETIME: Duration = Duration::from_millis(100);
 /// Long enough for whoever deletes a key to write it again, which costs the daemon's time once it is gone.
 const DEFAULT_COLLECT_AFTER: Duration = Duration::from_secs(60);
+/// Whoever reads several keys twice, to have them of one instant, takes half a second for it at most.
+const SHORTEST_COLLECT_AFTER: Duration = Duration::from_secs(1);
 const LONGEST_COLLECT_AFTER: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -377,7 +379,10 @@ impl Layers<'_> {
             None => DEFAULT_KEY_LIFETIME,
         };
         let collect_after = match self.pick(|s| s.collect_after.as_ref()) {
-            Some((text, flag)) => self.duration("collect_after", text, flag, Duration::ZERO, LONGEST_COLLECT_AFTER)?,
+            Some((text, _)) if humantime::parse_duration(text).is_ok_and(|time| time.is_zero()) => Duration::ZERO,
+            Some((text, flag)) => {
+                self.duration("collect_after", text, flag, SHORTEST_COLLECT_AFTER, LONGEST_COLLECT_AFTER)?
+            }
             None => DEFAULT_COLLECT_AFTER,
         };
         let certificate_lifetime = match self.pick(|s| s.certificate_lifetime.as_ref()) {
@@ -739,7 +744,7 @@ mod tests {
             ("enrol_listen = '0.0.0.0:1'", "must name one address"),
             ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
             ("certificate_lifetime = '1s'", "certificate_lifetime = 1s must be 3 s to 315532800 s"),
-            ("collect_after = '2 days'", "collect_after = 172800 s must be 0 ms to 86400 s"),
+            ("collect_after = '2 days'", "collect_after = 172800 s must be 1 s to 86400 s"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
             ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),

@@ -334,7 +334,7 @@ fn keys_without_a_value_give_their_place_back_at_every_switch() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("wayside.toml");
     std::fs::write(&config, "[[namespace]]\nname = 'default'\nkeys = 64\n").unwrap();
-    let flags = ["--config", config.to_str().unwrap(), "--collect-after", "300ms"];
+    let flags = ["--config", config.to_str().unwrap(), "--collect-after", "1s"];
     let Some(mut switches) = Switches::or_skip_with(3, 3, &flags) else { return };
     let session = switches.session();
     let store = session.store();
@@ -352,13 +352,13 @@ fn keys_without_a_value_give_their_place_back_at_every_switch() {
             while store.delete(&name).is_err() {}
         }
     };
-    fill(0, 100);
+    fill(0, 60);
     switches.all[0].kill();
-    fill(100, 200);
+    fill(60, 120);
     check_all(&store, "kept");
     switches.all[0].restart();
     switches.settle("three each", |group| group["chain"].as_array().unwrap().len() == 3);
-    fill(200, 300);
+    fill(120, 180);
     check_all(&store, "kept");
     eventually("nothing of them is left", || switches.run(&["kv", "ls", "goes"]).stdout == "no such key\n");
 }

@@ -26,8 +26,6 @@ pub struct Keys {
     listen: SocketAddrV4,
     /// Under which its groups have a place; 0: under none yet.
     epoch: u32,
-    /// Keys removed, of those that were told.
-    removed: u64,
     /// Unless the switch is alone.
     pub chains: Option<Chains>,
 }
@@ -53,7 +51,7 @@ impl Keys {
                 (member, Some(chains))
             }
         };
-        Keys { switch, member: member.sweeping(sweeping), groups, listen, epoch: 0, removed: 0, chains }
+        Keys { switch, member: member.sweeping(sweeping), groups, listen, epoch: 0, chains }
     }
 
     /// The switch serves under this epoch.
@@ -133,8 +131,12 @@ impl Keys {
             tracing::debug!(group = lease.group, handle = lease.owner.handle, version = %lease.version, "lease ended");
             ended += 1;
         }
-        let removed = self.member.collected();
-        (ended, removed - std::mem::replace(&mut self.removed, removed))
+        let mut removed = 0;
+        while let Some(gone) = self.member.removed() {
+            tracing::debug!(group = gone.group, version = %gone.at, by_head = gone.by_head, "key removed");
+            removed += u64::from(gone.by_head);
+        }
+        (ended, removed)
     }
 
     /// Does what is due, and sends what there is to say. `post_until`: until when this switch has the shard's post.

@@ -10,7 +10,7 @@ mod sweep;
 pub use client::{Client, Link, Told};
 pub use follow::{Following, Lease};
 pub use member::{GroupRoute, Groups, Member, Sent};
-pub use sweep::{EndedLease, Sweeping};
+pub use sweep::{EndedLease, RemovedKey, Sweeping};
 
 use crate::{Handle, Port, Time};
 use core::fmt;

@@ -51,6 +51,8 @@ pub(super) struct Sweeper {
     at: Option<u32>,
     /// Ends of sessions that the latest pass knew of.
     heard: u64,
+    /// And it is not one of those that come by themselves.
+    is_asked: bool,
     /// Something has changed that the pass under way may have missed.
     again: bool,
     /// The next pass begins by then, whatever happens.
@@ -61,9 +63,9 @@ pub(super) struct Sweeper {
     leaving: BTreeMap<(u16, Key), Leaving>,
     /// By group: the latest count of a head at which a key was removed here.
     pub(super) removed: BTreeMap<u16, Version>,
-    /// Leases that were ended, and keys that were removed, as head.
+    /// What has been done, for whoever asks.
     ended: Vec<EndedLease>,
-    collected: u64,
+    gone: Vec<RemovedKey>,
 }
 
 /// A lease that was ended.
@@ -77,6 +79,19 @@ pub struct EndedLease {
     pub owner: super::memory::Owner,
     /// The version that has ended it.
     pub version: Version,
+}
+
+/// A key that was removed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovedKey {
+    /// Of this group.
+    pub group: u16,
+    /// Which key; its check may be missing.
+    pub key: Key,
+    /// It had no value since this version.
+    pub at: Version,
+    /// By the head of its chain, the last of all.
+    pub by_head: bool,
 }
 
 /// A key without a value.
@@ -111,9 +126,16 @@ impl<M: ItemMemory> Member<M> {
         self.sweeper.ended.pop()
     }
 
-    /// Keys that this switch has removed as head.
-    pub fn collected(&self) -> u64 {
-        self.sweeper.collected
+    /// A key that was removed here since the last call.
+    pub fn removed(&mut self) -> Option<RemovedKey> {
+        self.sweeper.gone.pop()
+    }
+
+    /// Whether all that this switch knows of has been looked at, and answered for.
+    pub fn is_swept(&self) -> bool {
+        let Sweeper { at, is_asked, again, heard, telling, leaving, .. } = &self.sweeper;
+        let is_looking = at.is_some() && *is_asked || *again || *heard != self.memory.ends();
+        !is_looking && telling.is_empty() && leaving.is_empty()
     }
 
     pub(super) fn next_sweep(&self) -> Time {
@@ -135,6 +157,7 @@ impl<M: ItemMemory> Member<M> {
             if !is_due && !self.sweeper.again && ends == self.sweeper.heard {
                 return;
             }
+            self.sweeper.is_asked = self.sweeper.again || ends != self.sweeper.heard;
             self.sweeper.again = false;
             self.sweeper.heard = ends;
             self.sweeper.at = Some(0);
@@ -161,7 +184,7 @@ impl<M: ItemMemory> Member<M> {
         self.sweeper.telling.retain(|(of, _), _| *of != group);
         self.sweeper.idle.retain(|(of, _), _| *of != group);
         self.sweeper.removed.remove(&group);
-        self.sweeper.again = true;
+        self.sweeper.again |= !self.is_broken(crate::Mutant::ForgetLeases);
     }
 
     /// Whether nobody makes this key now.
@@ -180,7 +203,7 @@ impl<M: ItemMemory> Member<M> {
         if item.is_present {
             self.sweeper.idle.remove(&(group, key));
             if let Some(owner) = item.lease
-                && self.memory.is_over(owner)
+                && (self.memory.is_over(owner) || self.is_broken(crate::Mutant::EndLivingLeases))
                 && let Some(content) = self.memory.end_lease(group, key, item.version, place.epoch)
             {
                 self.sweeper.ended.push(EndedLease { group, key, owner, version: content.version });
@@ -210,7 +233,8 @@ impl<M: ItemMemory> Member<M> {
     /// The tail is to have at least this version.
     fn tell(&mut self, now: Time, group: u16, key: Key, version: Version) {
         let due = now + self.sweeper.config.retransmit;
-        if self.memory.place(group).next != 0 && self.sweeper.telling.insert((group, key), Telling { version, due }).is_none()
+        if self.memory.place(group).next != 0
+            && self.sweeper.telling.insert((group, key), Telling { version, due }).is_none()
         {
             self.apply(group, key);
         }
@@ -220,6 +244,10 @@ impl<M: ItemMemory> Member<M> {
         let due = self.sweeper.telling.iter().filter(|(_, telling)| telling.due <= now);
         let due: Vec<(u16, Key)> = due.map(|(&key, _)| key).collect();
         for (group, key) in due {
+            if self.is_broken(crate::Mutant::TellOnce) {
+                self.sweeper.telling.remove(&(group, key));
+                continue;
+            }
             if self.memory.content(group, key).is_none() {
                 self.sweeper.telling.remove(&(group, key));
             } else if let Some(telling) = self.sweeper.telling.get_mut(&(group, key)) {
@@ -278,7 +306,10 @@ impl<M: ItemMemory> Member<M> {
         let place = self.memory.place(group);
         let same = |check| Key { high: effect.key_high, low: effect.key_low, check };
         let of = |telling: &BTreeMap<(u16, Key), Telling>| {
-            telling.range((group, same(0))..=(group, same(u64::MAX))).next().map(|(&(_, key), telling)| (key, telling.version))
+            telling
+                .range((group, same(0))..=(group, same(u64::MAX)))
+                .next()
+                .map(|(&(_, key), telling)| (key, telling.version))
         };
         let Some((key, version)) = of(&self.sweeper.telling).filter(|_| header.epoch == place.epoch) else { return };
         let told = Version { epoch: effect.epoch, sequence: effect.sequence };
@@ -378,7 +409,8 @@ impl<M: ItemMemory> Member<M> {
             return self.mark(now, group, key, at);
         }
         let found = self.sweeper.leaving.range(range).next();
-        let Some(&(_, key)) = found.filter(|(_, leaving)| leaving.at == at && leaving.count == told.nonce).map(|(k, _)| k)
+        let Some(&(_, key)) =
+            found.filter(|(_, leaving)| leaving.at == at && leaving.count == told.nonce).map(|(k, _)| k)
         else {
             return;
         };
@@ -409,7 +441,9 @@ impl<M: ItemMemory> Member<M> {
             if self.is_broken(crate::Mutant::RemoveAnything) {
                 self.memory.remove(told.group, key);
             }
-            self.memory.remove_at(told.group, key, at);
+            if self.memory.remove_at(told.group, key, at) {
+                self.sweeper.gone.push(RemovedKey { group: told.group, key, at, by_head: false });
+            }
             if self.memory.content(told.group, key).is_none() {
                 self.forget_name(told.group, key);
             }
@@ -423,7 +457,7 @@ impl<M: ItemMemory> Member<M> {
         self.sweeper.telling.remove(&(group, key));
         if self.memory.remove_at(group, key, at) {
             self.forget_name(group, key);
-            self.sweeper.collected += 1;
+            self.sweeper.gone.push(RemovedKey { group, key, at, by_head: true });
         }
     }
 

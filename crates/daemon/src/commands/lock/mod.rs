@@ -152,7 +152,8 @@ pub struct Keeper {
 impl Keeper {
     /// Before anything that starts a thread.
     pub fn start() -> Result<Keeper, Failure> {
-        let guardian = Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
+        let guardian =
+            Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
         Ok(Keeper { guardian, signals: Signals::block() })
     }
 
