@@ -200,31 +200,6 @@ impl<M: ItemMemory> Member<M> {
             && !self.is_broken(crate::Mutant::AnyInstall)
     }
 
-    /// A key that a switch of its chain does not have goes down it once more.
-    pub(super) fn install_again(&mut self, group: u16, key: Key, place: Place) {
-        let Some(Named { name, first }) = self.names.get(&(group, key)) else { return };
-        let (name, first) = (name.clone(), *first);
-        let Some(namespace) = self.namespaces.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace)
-        else {
-            return;
-        };
-        let count = name.len().div_ceil(limits::BLOCK_BYTES);
-        let header =
-            Header { service: service::CHAIN, count: count as u8, epoch: place.epoch, namespace, ..Header::default() };
-        let effect = Effect {
-            key_high: key.high,
-            key_low: key.low,
-            sequence: self.memory.next_sequence(group),
-            group,
-            client: self.own,
-            length: name.len() as u16,
-            ..Effect::default()
-        };
-        let mut packet = vec![0; BODY + Effect::BYTES + count * limits::BLOCK_BYTES];
-        packet[BODY + Effect::BYTES..][..name.len()].copy_from_slice(&name);
-        self.install_next(&header, &effect, first, place.next, &packet);
-    }
-
     /// Has the key exist. The version that it began with.
     pub(super) fn insert(
         &mut self,

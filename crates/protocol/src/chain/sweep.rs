@@ -313,12 +313,11 @@ impl<M: ItemMemory> Member<M> {
         };
         let Some((key, version)) = of(&self.sweeper.telling).filter(|_| header.epoch == place.epoch) else { return };
         let told = Version { epoch: effect.epoch, sequence: effect.sequence };
-        if effect.outcome == Outcome::Missing as u8 {
-            return self.install_again(group, key, place);
-        }
-        if effect.outcome == Outcome::Done as u8 && told >= version {
+        // Where the key is missing it is missing behind as well (K3), and that is no value.
+        let is_known = effect.outcome == Outcome::Done as u8 && told >= version;
+        if is_known || effect.outcome == Outcome::Missing as u8 {
             self.sweeper.telling.remove(&(group, key));
-            if let Some(idle) = self.sweeper.idle.get_mut(&(group, key)).filter(|idle| idle.version == told) {
+            if let Some(idle) = self.sweeper.idle.get_mut(&(group, key)).filter(|idle| idle.version >= version) {
                 idle.told_in = place.epoch;
             }
         }
