@@ -283,6 +283,13 @@ fn values_on_chains_at_the_hook() {
     write_all(&store, "first");
     check_all(&store, "first");
     assert!(world.count("written") + world.count("applied") >= 40, "the hook had its part");
+    // By now the daemon has found the way to the other switch: what goes there leaves from the hook.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = [world.count("handed_up"), world.count("to_node")];
+    (0..5).for_each(|_| write_all(&store, "again"));
+    let (by_daemon, to_others) = (world.count("handed_up") - before[0], world.count("to_node") - before[1]);
+    assert!(to_others >= 50 && by_daemon * 4 < to_others, "{by_daemon} of {to_others} packets went by the daemon");
+    write_all(&store, "first");
     second.signal(libc::SIGKILL);
     second.wait();
     write_all(&store, "second");

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 /// User and system time that a set of processes has had, and their children that have ended.
-pub(super) fn of_processes(roots: &[u32]) -> Duration {
+pub(crate) fn of_processes(roots: &[u32]) -> Duration {
     let mut parents = HashMap::new();
     let mut ticks = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -41,7 +41,7 @@ fn read(stat: &str) -> Option<(u32, u64)> {
 }
 
 /// Of this process alone.
-pub(super) fn own() -> Duration {
+pub(crate) fn own() -> Duration {
     // SAFETY: zeros are a usage; the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
