@@ -166,7 +166,7 @@ fn copied(fields: &Fields) -> Copied {
         length: fields.as_u16("length"),
         flags: fields.as_u16("flags"),
         part: fields.as_u8("part"),
-        owner: fields.number("owner"),
+        owner: fields.later("owner"),
     }
 }
 
@@ -186,7 +186,7 @@ fn effect(fields: &Fields) -> Effect {
         flags: fields.as_u16("flags"),
         own_sequence: fields.number("own_sequence"),
         own_epoch: fields.as_u32("own_epoch"),
-        owner: fields.as_u32("owner"),
+        owner: fields.later("owner") as u32,
     }
 }
 
