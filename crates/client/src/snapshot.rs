@@ -1,8 +1,9 @@
 //! Several keys as they were at one instant.
 //!
 //! They are read twice, the second time only when the first reading has ended. Versions never come again, so a key that
-//! had the same one both times had it in between; and if all did, they had what they have together, at the moment between
-//! the two readings. Where one has changed, the second reading is the first of the next try: a *double collect*.
+//! had the same one both times had it in between; and if all did, they had what they have together, at the moment
+//! between the two readings. Where one has changed, the second reading is the first of the next try: a *double
+//! collect*.
 
 use crate::Error;
 use crate::guard::block_on;
@@ -21,7 +22,8 @@ const BELIEVED: Duration = Duration::from_millis(500);
 impl Store<'_> {
     /// What several keys have, all at one instant; `None`: no value. In the order of the names, which may be in any
     /// groups. Two round trips, and one more whenever one of them was written meanwhile: keys that are written faster
-    /// than they are read, all the time, end it with [`Error::TimedOut`] after [`Store::wait`]'s time, and never without.
+    /// than they are read, all the time, end it with [`Error::TimedOut`] after [`Store::wait`]'s time, and never
+    /// without.
     ///
     /// # Errors
     /// Those of [`Store::get`].

@@ -114,8 +114,8 @@ impl Mishaps {
         finish(world, End::Mend)
     }
 
-    /// Values live as long as one switch of a chain does. So one is taken at a time, while nothing else is amiss that could
-    /// have left another out of its chains; what comes after may.
+    /// Values live as long as one switch of a chain does. So one is taken at a time, while nothing else is amiss that
+    /// could have left another out of its chains; what comes after may.
     fn may_take_memory(&self, world: &World) -> bool {
         let is_harmless = |Reverse((_, end)): &Reverse<(Instant, End)>| matches!(end, End::StartWorker(_));
         world.service() == Service::Locks

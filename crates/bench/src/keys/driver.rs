@@ -87,7 +87,8 @@ impl Shared<'_> {
     }
 }
 
-/// Runs it. `enter` brings a thread to its place, `connect` its clients to the store; `servers` are the store's processes.
+/// Runs it. `enter` brings a thread to its place, `connect` its clients to the store; `servers` are the store's
+/// processes.
 pub(super) fn drive<C: Client>(
     load: &Load,
     servers: &[u32],

@@ -4,8 +4,8 @@
 //! * `stores/`: each store as real servers, and a client of it.
 //! * `driver.rs` reads or writes for a while; `record.rs` has what comes out, and shows it.
 //!
-//! In a round every store is read and written by one client, and by many; the next round begins with the next store. All
-//! servers stay up, and have nothing to do while others are measured but their heartbeats.
+//! In a round every store is read and written by one client, and by many; the next round begins with the next store.
+//! All servers stay up, and have nothing to do while others are measured but their heartbeats.
 
 mod driver;
 mod record;

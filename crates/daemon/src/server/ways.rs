@@ -1,11 +1,12 @@
-//! Ways to those whom the program at the hook does not hear: it learns where a node is from the node's heartbeats, and the
-//! other switches of a chain send none, nor do clients whose session is at one of those. What the program has no way for,
-//! it hands to the daemon, which sends it by the kernel's routes; and asks here, so that the next one need not go that way.
+//! Ways to those whom the program at the hook does not hear: it learns where a node is from the node's heartbeats, and
+//! the other switches of a chain send none, nor do clients whose session is at one of those. What the program has no
+//! way for, it hands to the daemon, which sends it by the kernel's routes; and asks here, so that the next one need not
+//! go that way.
 //!
 //! Invariants
 //! * A way is written for a handle only while the node that has it is at the address for which the way was found.
-//! * What was found here is looked up again every second, as a neighbour may get another card; until a heartbeat teaches
-//!   the program another way.
+//! * What was found here is looked up again every second, as a neighbour may get another card; until a heartbeat
+//!   teaches the program another way.
 
 use std::collections::HashMap;
 use std::io;

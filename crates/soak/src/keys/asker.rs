@@ -83,7 +83,8 @@ fn name_of(key: u64) -> String {
     format!("key/{key}")
 }
 
-/// A number that no other write of the run has: of the process that was started as the so-many-th, its thread's operation.
+/// A number that no other write of the run has: of the process that was started as the so-many-th, its thread's
+/// operation.
 fn number(part: &Part<'_>, operation: u64) -> u64 {
     ((part.args.seed & 0xf_ffff) << 40) | (operation + 1)
 }

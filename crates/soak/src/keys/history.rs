@@ -1,5 +1,5 @@
-//! What is written down of keys. Values are numbers that no two writes of a run share, so a value tells which write made
-//! it; versions are as they are shown.
+//! What is written down of keys. Values are numbers that no two writes of a run share, so a value tells which write
+//! made it; versions are as they are shown.
 
 use serde::{Deserialize, Serialize};
 

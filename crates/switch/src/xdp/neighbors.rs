@@ -1,6 +1,6 @@
-//! By which port, and to which Ethernet address, an IPv4 address is reached, as the kernel has it in its tables of routes
-//! and neighbours. The program learns ways from heartbeats; this is for those whose heartbeats go elsewhere: the other
-//! switches of a chain, and clients whose session is at one of them.
+//! By which port, and to which Ethernet address, an IPv4 address is reached, as the kernel has it in its tables of
+//! routes and neighbours. The program learns ways from heartbeats; this is for those whose heartbeats go elsewhere: the
+//! other switches of a chain, and clients whose session is at one of them.
 
 use super::interfaces::Interface;
 use std::fs;
@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 /// A way as the program keeps it: the port's number and 1 in the upper 16 bits, the next hop's address below.
 pub type Way = u64;
 
-/// The way to an address by one of these ports, which are in the order of their numbers. `None`: the kernel does not know
-/// the next hop now, or it is by another interface.
+/// The way to an address by one of these ports, which are in the order of their numbers. `None`: the kernel does not
+/// know the next hop now, or it is by another interface.
 pub fn way_to(address: Ipv4Addr, ports: &[Interface]) -> Option<Way> {
     let routes = fs::read_to_string("/proc/net/route").ok()?;
     let neighbors = fs::read_to_string("/proc/net/arp").ok()?;
@@ -26,7 +26,8 @@ const GATEWAY: u16 = 2;
 const REJECT: u16 = 0x200;
 
 /// Interface and next hop: of the longest prefix that has the address, and of those the one with the least metric.
-/// Columns: interface, destination, gateway, flags, two of no use, metric, mask; addresses in hexadecimal, in memory order.
+/// Columns: interface, destination, gateway, flags, two of no use, metric, mask; addresses in hexadecimal, in memory
+/// order.
 fn route(table: &str, address: Ipv4Addr) -> Option<(&str, Ipv4Addr)> {
     let routes = table.lines().skip(1).filter_map(|line| {
         let columns: Vec<&str> = line.split_whitespace().collect();
