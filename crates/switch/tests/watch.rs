@@ -15,7 +15,7 @@ use wayside_protocol::chain::{
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::{Outbox, Time};
 use wayside_switch::{Action, StoreConfig, Switch};
-use wayside_wire::{BODY, Effect, Header, Operation, Outcome, Watch, check, kind, limits, service};
+use wayside_wire::{BODY, Effect, Header, Operation, Outcome, Watch, check, kind, limits, service, value_flag};
 
 const SPACE: &[u8] = b"space";
 const BASE: u16 = 1;
@@ -574,4 +574,22 @@ fn records_are_read_whole_or_not() {
     let drawn = switch.drawn();
     write(&switch, 2, EPOCH, key, 9_000, Some(b"unseen")).expect("written");
     assert_eq!(switch.drawn(), drawn, "nobody watches");
+}
+
+/// The daemon takes the value away, and the data plane has no part in it.
+#[test]
+fn the_end_of_a_lease_is_told() {
+    let mut world = World::new(0, 200);
+    let id = world.begin(prefix("key/"));
+    let key = key_of("key/1");
+    let mut packet = operation_packet(kind::chain::WRITE, 2, EPOCH, key, (0, request(2, 10)), b"mine");
+    let operation = Operation { flags: value_flag::LEASED, ..Operation::read(&packet, BODY) };
+    operation.write(&mut packet, BODY);
+    assert_eq!(world.switch.process(Time(0), &mut packet, from(2)).action, Action::ToSender);
+    let leased = world.version(1);
+    let ended = world.switch.end_lease(group_of(key), key, leased, EPOCH).expect("it is leased");
+    let told = world.rest(id);
+    assert_eq!(puts(&told), [("key/1".into(), Some(b"mine".to_vec())), ("key/1".into(), None)]);
+    let Seen::Change(change) = &told[1] else { panic!("{told:?}") };
+    assert_eq!((change.before, change.version), (leased, ended.version));
 }

@@ -10,14 +10,12 @@ use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::{Handle, Time};
 use wayside_wire::{NodeState, limits, value_flag};
 
-use super::ITEM_GROUP;
-#[cfg(feature = "xdp")]
-use super::Store;
+use super::{ITEM_GROUP, Store};
 use crate::Switch;
-use crate::layout::{self, RECORDS};
+use crate::layout::{self, Item, RECORDS};
 #[cfg(feature = "xdp")]
 use crate::locks::is_left;
-use crate::locks::{OWNER, take};
+use crate::locks::{DAEMON, OWNER, take};
 
 #[cfg(feature = "xdp")]
 impl Store {
@@ -29,7 +27,44 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Notes what an item, whose lock the caller has, is to have: `ws_note`, for the daemon's own changes. To be told once
+    /// the lock is given back.
+    pub(super) fn note(&self, group: u16, item: &Item, which: usize) -> Option<&layout::Record> {
+        if self.group(group).watched.load(SeqCst) == 0 {
+            return None;
+        }
+        let own = &self.own[0];
+        let number = (own.drawn.fetch_add(1, SeqCst) + 1) & !OWNER;
+        let record = &self.journal[number as usize % RECORDS];
+        let last = record.lock.load(SeqCst);
+        let is_free = last & OWNER == 0 && last < number;
+        if !is_free || record.lock.compare_exchange(last, DAEMON << 48 | number, SeqCst, SeqCst).is_err() {
+            own.torn.fetch_add(1, SeqCst);
+            return None;
+        }
+        let (before, version) = (&item.versions[which ^ 1], &item.versions[which]);
+        let pairs = [
+            (&record.key_high, &item.key_high),
+            (&record.key_low, &item.key_low),
+            (&record.name, &item.name),
+            (&record.before_sequence, &before.sequence),
+            (&record.before_shape, &before.shape),
+            (&record.sequence, &version.sequence),
+            (&record.shape, &version.shape),
+        ];
+        let values = record.value.iter().zip(&item.values[which]);
+        pairs.into_iter().chain(values).for_each(|(to, from)| to.store(from.load(Acquire), Release));
+        Some(record)
+    }
+}
+
 impl layout::Record {
+    /// Its item's lock has been given back.
+    pub(super) fn tell(&self) {
+        self.lock.fetch_and(!OWNER, SeqCst);
+    }
+
     /// What it has, whole or not. `None`: nothing that has ever been a key's.
     fn load(&self) -> Option<Record> {
         let name = self.name.load(Acquire);
@@ -47,7 +82,7 @@ impl layout::Record {
         }
         bytes.get_mut(usize::from(length)..)?.fill(0);
         let length = (flags & value_flag::PRESENT != 0).then_some(length);
-        let content = Content { version: version(&self.sequence, shape), length, bytes };
+        let content = Content { version: version(&self.sequence, shape), length, bytes, lease: None };
         Some(Record { group: group as u16, key, before: version(&self.before_sequence, before), content })
     }
 }
