@@ -56,7 +56,7 @@ pub(super) fn record(wayside: &Path, groups: u16, keys: usize, span: Span) -> Re
         switches.push(Switch::start_with(wayside, &settings, Some(&etcd), "error")?);
     }
     let all = endpoints(&switches);
-    await_that("all chains have their switches", PATIENCE, || are_whole(wayside, &all, CHAIN, |_| {}))?;
+    await_that("all chains have their switches", PATIENCE, || are_whole(wayside, &all, CHAIN, None, |_| {}))?;
     let connect = || {
         let session = Session::builder().endpoint(&*all).namespace("default").wait(Wait::Block).patience(PATIENCE);
         session.connect().map_err(|error| error.to_string())
@@ -81,10 +81,10 @@ pub(super) fn record(wayside: &Path, groups: u16, keys: usize, span: Span) -> Re
         // Not the first that was started, which has the post.
         let mut dead = switches.pop().expect("there are some");
         dead.kill();
-        let rest = endpoints(&switches);
+        let (gone, rest) = (dead.address.to_string(), endpoints(&switches));
         let mut whole = None;
         while died.elapsed() < span.after {
-            if whole.is_none() && are_whole(wayside, &rest, CHAIN, |_| {}) {
+            if whole.is_none() && are_whole(wayside, &rest, CHAIN, Some(&gone), |_| {}) {
                 whole = Some(died.elapsed());
             }
             thread::sleep(Duration::from_millis(20));
