@@ -144,6 +144,9 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+    /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
+    /// entry. Its word is not LIVE any more.
+    fn session_over(&self, handle: u16, incarnation: Option<u64>);
     /// Whether packets are signed: then none is decided on, and none sent, without the right tag.
     fn authenticated(&self) -> bool;
     /// Begins or ceases to sign packets. To be said before the first one is decided on.
@@ -214,6 +217,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         (**self).set_node(handle, entry);
+    }
+
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        (**self).session_over(handle, incarnation);
     }
 
     fn authenticated(&self) -> bool {

@@ -231,6 +231,9 @@ impl SwitchMemory for SharedSwitch {
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.with(|switch| switch.set_node(handle, entry));
     }
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        self.with(|switch| switch.session_over(handle, incarnation));
+    }
     fn authenticated(&self) -> bool {
         self.with(SwitchMemory::authenticated)
     }

@@ -60,6 +60,7 @@ struct Pending {
     key: Key,
     condition: Condition,
     value: Value,
+    flags: u16,
     lane: Option<u8>,
     state: State,
     /// Kept once the key was found missing.
@@ -173,7 +174,7 @@ impl Client {
     pub fn ask(&mut self, link: &mut Link<'_>, ask: &Ask) -> RequestId {
         let (kind, value, condition) = match ask.wish {
             Wish::Read => (kind::chain::READ, Value::default(), Condition::Always),
-            Wish::Write(value, condition) => (kind::chain::WRITE, value, condition),
+            Wish::Write(value, condition) | Wish::Lease(value, condition) => (kind::chain::WRITE, value, condition),
             Wish::Delete(condition) => (kind::chain::DELETE, Value::default(), condition),
         };
         let id = self.fresh();
@@ -182,6 +183,7 @@ impl Client {
             key: ask.key,
             condition,
             value,
+            flags: if matches!(ask.wish, Wish::Lease(..)) { value_flag::LEASED } else { 0 },
             lane: None,
             state: State::Parked,
             name: Box::default(),
@@ -361,7 +363,8 @@ impl Client {
         let shows = is_shown && (pending.kind == kind::chain::READ || ended == Ended::Unmet);
         let present = shows && effect.flags & value_flag::PRESENT != 0;
         let value = if present { value.get(..usize::from(effect.length)).and_then(Value::new) } else { None };
-        self.answers.insert(id, Answer { ended, version, value, is_shown });
+        let is_leased = is_shown && effect.flags & value_flag::LEASED != 0;
+        self.answers.insert(id, Answer { ended, version, value, is_leased, is_shown });
         self.told.push_back((RequestId(id), Told::Answered));
         self.end(id);
     }
@@ -573,6 +576,7 @@ impl Pending {
             expected_epoch,
             condition,
             length: self.value.bytes().len() as u16,
+            flags: self.flags,
             lane: self.lane.unwrap_or(0),
             reply_port: self.port,
             ..Operation::default()

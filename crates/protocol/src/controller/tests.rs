@@ -27,6 +27,8 @@ pub(super) struct Memory {
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
+    /// Sessions that are over, by handle.
+    overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
 
 impl Memory {
@@ -95,6 +97,9 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_node(&self, handle: u16, _: &NodeEntry) {
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
+    }
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        self.overs.borrow_mut().insert(handle, incarnation);
     }
     fn authenticated(&self) -> bool {
         self.authenticated.get()
