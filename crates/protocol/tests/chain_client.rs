@@ -53,8 +53,7 @@ impl World {
         Routes { first: 0, base: 16, groups: 2 }.write(&mut packet, BODY);
         for group in 0..2 {
             let (address, port) = (u32::from(*at.ip()), at.port());
-            let route =
-                Route { epoch, head_address: address, head_port: port, tail_address: address, tail_port: port };
+            let route = Route { epoch, head_address: address, head_port: port, tail_address: address, tail_port: port };
             route.write(&mut packet, BODY + Routes::BYTES + group * limits::BLOCK_BYTES);
         }
         self.with(|client, link| client.on_packet(link, &header, &packet));
