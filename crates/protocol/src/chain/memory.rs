@@ -163,6 +163,7 @@ pub struct Record {
 
 /// What the journal has under a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made, and nobody keeps one")]
 pub enum Recorded {
     /// This: it can be read by whoever asks for the key now, or something later.
     Record(Record),
