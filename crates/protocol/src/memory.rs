@@ -103,6 +103,15 @@ pub struct NodeEntry {
     pub incarnation: u64,
 }
 
+/// Who has q2 of a namespace's queues, and its other locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockServer {
+    /// Handle of the node; 0: there is none, or its handle has another session by now.
+    pub handle: u16,
+    /// How often the memory was told of one: no two have granted under the same.
+    pub term: u16,
+}
+
 /// One instant, by both of the clocks that the data plane's homes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
@@ -144,6 +153,10 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+    /// A namespace's lock server.
+    fn lock_server(&self, namespace: u16) -> LockServer;
+    /// Makes a node a namespace's lock server, in the next term. Whoever was it before has no session any more.
+    fn set_lock_server(&self, namespace: u16, handle: u16);
     /// Whether packets are signed: then none is decided on, and none sent, without the right tag.
     fn authenticated(&self) -> bool;
     /// Begins or ceases to sign packets. To be said before the first one is decided on.
@@ -214,6 +227,14 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         (**self).set_node(handle, entry);
+    }
+
+    fn lock_server(&self, namespace: u16) -> LockServer {
+        (**self).lock_server(namespace)
+    }
+
+    fn set_lock_server(&self, namespace: u16, handle: u16) {
+        (**self).set_lock_server(namespace, handle);
     }
 
     fn authenticated(&self) -> bool {

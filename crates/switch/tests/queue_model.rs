@@ -65,7 +65,7 @@ impl World {
         };
         if let Some(other) = verdict.copy {
             let mut copy = packet.clone();
-            assert!(self.switch.make_join(&mut copy));
+            assert!(self.switch.make_copy(&mut copy));
             self.flights.push_back(Flight::ToNode { handle: other, packet: copy });
         }
         self.flights.push_back(Flight::ToNode { handle, packet });

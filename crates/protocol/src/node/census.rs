@@ -108,6 +108,9 @@ impl Node {
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);
             }
+            if self.is_queued() {
+                self.begin_queue_epoch(now);
+            }
         }
         if all {
             self.on_census_of_all(now, first.request, header.position);
