@@ -68,7 +68,7 @@ f.entry_flags_agency = ProtoField.bool("wayside.entry.flags.agency", "agency", 8
 f.entry_flags_joined = ProtoField.bool("wayside.entry.flags.joined", "joined", 8, nil, 0x8, "GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits")
 f.entry_flags_held = ProtoField.bool("wayside.entry.flags.held", "held", 8, nil, 0x10, "REPORT, ADOPT, QUEUE: a hold; otherwise a wait")
 f.entry_flags_dead = ProtoField.bool("wayside.entry.flags.dead", "dead", 8, nil, 0x20, "JOIN: the ordinal's node is not LIVE: no holder")
-f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token")
+f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token; of a census of the whole switch: the namespace's engine")
 
 f.enrol_nonce = ProtoField.uint64("wayside.enrol.nonce", "nonce", base.HEX, nil, nil, "of this attempt; a repeated one gets the same answer")
 f.enrol_pid = ProtoField.uint32("wayside.enrol.pid", "pid", base.DEC, nil, nil, "process id, for people")

@@ -339,7 +339,7 @@ WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)h
 #define WS_ENTRY_REPLY_PORT_AT 26            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ENTRY_SLOT_BITS_AT 28             /* state (2 bits), transferred (1), tryable (1), joins or ordinal (12) */
 #define WS_ENTRY_FLAGS_AT 30                 /* entry flags */
-#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token */
+#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token; of a census of the whole switch: the namespace's engine */
 WS_INLINE ws_u64 ws_entry_name(const void *entry) { return ws_load64((const ws_u8 *)entry + 0); }
 WS_INLINE void ws_entry_set_name(void *entry, ws_u64 x) { ws_store64((ws_u8 *)entry + 0, x); }
 WS_INLINE ws_u64 ws_entry_request(const void *entry) { return ws_load64((const ws_u8 *)entry + 8); }

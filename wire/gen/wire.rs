@@ -1628,7 +1628,7 @@ pub struct Entry {
     pub slot_bits: u16,
     /// Entry flags.
     pub flags: u8,
-    /// Agent's sequence of the token.
+    /// Agent's sequence of the token; of a census of the whole switch: the namespace's engine.
     pub sequence: u8,
 }
 

@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(1);
 
 struct World {
     daemon: Daemon,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
         let configuration = directory.path().join("wayside.toml");
         std::fs::write(&configuration, format!("lease = '1s'\nadmin_listen = '127.0.0.1:0'\n{NAMESPACE}")).unwrap();
         let config = ["--config", configuration.to_str().unwrap()];
-        World { daemon: Daemon::start(&[&config[..], flags].concat()), _directory: directory }
+        World { daemon: Daemon::start(&[&config[..], flags].concat()), directory }
     }
 
     /// A process that offers itself as lock server.
@@ -173,6 +173,22 @@ fn a_switch_that_begins_anew_ends_what_is_held_and_serves_on() {
     eventually("the lock server is back", || world.serving() != 0);
     let (_holder, after) = world.hold(COLD);
     assert!(after > before_cold, "{after} after {before_cold}");
+}
+
+#[test]
+fn another_engine_ends_what_is_held_by_the_one_before() {
+    let mut world = World::new();
+    for text in ["[[namespace]]\nname = 'default'\n", NAMESPACE] {
+        std::fs::write(world.directory.path().join("wayside.toml"), format!("lease = '1s'\n{text}")).unwrap();
+        let (held, before) = world.hold(HOT);
+        world.daemon.kill();
+        world.daemon.restart();
+        assert_eq!(held.wait().code(), Some(76));
+        let (holder, after) = world.hold(HOT);
+        assert!(after > before, "{after} after {before}");
+        holder.signal(libc::SIGTERM);
+        holder.wait();
+    }
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn a_grant_that_nobody_waits_for_is_given_back_by_its_ticket_until_it_is_over() 
     answer(&mut requester, PAUSE, kind::queue::RELEASED, 0, Attempt { over: gone.0, ..granted(gone, 6) });
     assert!(!requester.is_empty());
     answer(&mut requester, PAUSE, kind::queue::RELEASED, 0, Attempt { over: gone.0, ..granted(gone, 8) });
-    assert!(requester.is_empty() && events(&mut requester) == []);
+    assert!(requester.is_empty() && events(&mut requester).is_empty());
     // What a former session of the handle was granted is over with it.
     assert_eq!(answer(&mut requester, 9_000, kind::queue::GRANT, 0, granted(RequestId(8 << 40 | 1), 9)), []);
 }
@@ -519,7 +519,7 @@ fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
     let ask =
         |server: &mut LockServer, now| link(now, |link| server.on_packet(link, &header, &wish(1, Mode::Exclusive))).1;
     serving(&mut server, 1_500, 0, 0);
-    assert!(!server.serves() && ask(&mut server, 1_600) == []);
+    assert!(!server.serves() && ask(&mut server, 1_600).is_empty());
     serving(&mut server, 1_700, 3, 1);
     assert!(!server.serves(), "only the controller says so");
     serving(&mut server, 1_800, 0, 1);
@@ -529,7 +529,7 @@ fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
     serving(&mut server, 2_000, 0, 1);
     assert_eq!(ask(&mut server, 2_100)[0].2.ticket, ticket, "it goes on");
     server.stop();
-    assert!(ask(&mut server, 2_200) == [] && server.next_timer() == Time::NEVER);
+    assert!(ask(&mut server, 2_200).is_empty() && server.next_timer() == Time::NEVER);
     serving(&mut server, 2_300, 0, 1);
     assert!(!server.serves(), "its session is over");
 }
