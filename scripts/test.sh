@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-stages="setup lint wire rust fuzz simulation spec"
+stages="setup lint wire build rust fuzz simulation spec"
 
 stage_setup() { scripts/setup.sh; }
 stage_lint() { scripts/lint.sh; }
@@ -15,13 +15,16 @@ stage_wire() { cargo xtask wire --check; }
 # killed and paused, have the switch at the hook. What a client's application observes takes a build of its own, which is
 # also that of those who have no XDP: locks and the core's decisions are tested in it once more.
 # --show-output: a test that skips itself says so, and the summary below repeats it.
-stage_rust() {
-	crates="--workspace --exclude wayside-sim"
-	# shellcheck disable=SC2046,SC2086 # flags
-	cargo test $crates $(with_xdp wayside-daemon wayside-demo wayside-soak) $(with_peers wayside-daemon) --no-fail-fast \
-		--quiet -- --show-output &&
-		cargo test $crates --features wayside-client/metrics,wayside-client/otel --quiet \
-			--test observed --test traces --test otlp --test locks --test cases -- --show-output
+stage_build() { tests --no-run && observed --no-run; }
+stage_rust() { tests --no-fail-fast -- --show-output && observed -- --show-output; }
+tests() {
+	# shellcheck disable=SC2046 # flags
+	cargo test --workspace --exclude wayside-sim $(with_xdp wayside-daemon wayside-demo wayside-soak) \
+		$(with_peers wayside-daemon) --quiet "$@"
+}
+observed() {
+	cargo test -p wayside-client -p wayside-switch --features wayside-client/metrics,wayside-client/otel --quiet \
+		--test observed --test traces --test otlp --test locks --test cases "$@"
 }
 # A short run of every fuzzing target, with the same seed every time: that they build, and hold, and reach what they
 # should.

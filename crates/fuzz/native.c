@@ -9,7 +9,8 @@
 #include "../../dataplane/native.h"
 #include "../../dataplane/packet.h"
 
-enum { SLOTS = 16, NODES = 16, REGIONS = 4, GROUPS = 4, BUCKETS = 2, ITEMS = 6, LANES = NODES * WS_MAX_LANES };
+enum { SLOTS = 16, NODES = 16, REGIONS = 4, GROUPS = 4, BUCKETS = 2, ITEMS = 6, LANES = NODES * WS_MAX_LANES,
+       QUEUES = 4, CELLS = 8 };
 
 /* What a packet may change, and what it may not. */
 struct state {
@@ -23,13 +24,15 @@ struct state {
 	struct ws_item items[ITEMS];
 	struct ws_lane lanes[LANES];
 	struct ws_store store;
+	struct ws_queue queues[QUEUES];
+	struct ws_cell cells[CELLS];
 };
 
 static struct ws_switch sw;
 static ws_u64 seen[WS_COUNTERS]; /* counters of all inputs */
 
 /* Besides lines of code, libFuzzer looks for new ones of these: what was counted by a packet of each kind. */
-static __attribute__((section("__libfuzzer_extra_counters"))) ws_u8 outcomes[64][WS_COUNTERS];
+static __attribute__((section("__libfuzzer_extra_counters"))) ws_u8 outcomes[96][WS_COUNTERS];
 
 static const ws_u8 *at, *end;
 
@@ -83,6 +86,8 @@ static void save(struct state *state)
 	memcpy(state->items, sw.items, sizeof state->items);
 	memcpy(state->lanes, sw.lanes, sizeof state->lanes);
 	state->store = *sw.store;
+	memcpy(state->queues, sw.queues, sizeof state->queues);
+	memcpy(state->cells, sw.cells, sizeof state->cells);
 }
 
 /* Key `key` comes to an item of a group: as the daemon does it. */
@@ -239,6 +244,58 @@ static ws_u32 write_chain(ws_u8 *packet)
 	return length;
 }
 
+/* Queues of one cell and of more, with lock servers and without; the names' buckets as the daemon fills them. */
+static void begin_queues(void)
+{
+	static const struct ws_queue queues[QUEUES] = {
+		[1] = { .name = 10, .namespace = 1, .left = 0, .size = 1 },
+		[2] = { .name = 11, .namespace = 1, .left = 1, .size = 3 },
+		[3] = { .name = 12, .namespace = 2, .left = 4, .size = 4 },
+	};
+
+	memset(sw.names, 0, BUCKETS * sizeof *sw.names);
+	memset(sw.cells, 0, CELLS * sizeof *sw.cells);
+	memset(sw.servers, 0, REGIONS * sizeof *sw.servers);
+	*sw.directory = (struct ws_directory){ .seed = 7, .bucket_mask = BUCKETS - 1 };
+	sw.servers[1] = (struct ws_servers){ .count = 2, .of = { 2, 3 } };
+	sw.servers[3] = (struct ws_servers){ .count = 1, .of = { 7 } };
+	for (ws_u32 number = 0; number < QUEUES; number++) {
+		struct ws_queue *queue = &sw.queues[number];
+		*queue = queues[number];
+		queue->epoch = 7;
+		/* Ticket 0 is nobody's. */
+		queue->head = queue->granted = queue->tail = 1;
+		ws_u64 hash = ws_key_hash(sw.directory->seed, queue->name, 0, (ws_u16)queue->namespace);
+		if (queue->namespace)
+			sw.names[ws_first_bucket(hash) % BUCKETS].places[number] = hash >> 32 << 32 | number;
+	}
+}
+
+/* What a daemon, a lock server that was silent or a slow writer may have done to queues. */
+static void disturb_queues(void)
+{
+	ws_u8 what = byte(), bits = byte();
+	struct ws_queue *queue = &sw.queues[1 + bits % (QUEUES - 1)];
+
+	switch (what % 5) {
+	case 0:
+		queue->draining = bits >> 7;
+		break;
+	case 1:
+		queue->epoch = 6 + (bits >> 6);
+		break;
+	case 2:
+		queue->given += bits >> 5;
+		break;
+	case 3:
+		queue->lock = ws_item_lock_with_owner(queue->lock, bits & 0x80 ? 5 : 0);
+		break;
+	default:
+		sw.servers[queue->namespace].count = bits >> 6;
+		sw.servers[queue->namespace].of[byte() & 1] = handle();
+	}
+}
+
 static void begin(void)
 {
 	static const struct ws_region regions[REGIONS] = {
@@ -269,6 +326,7 @@ static void begin(void)
 			.namespace = node < 5 ? 1 : node < 7 ? 2 : 3,
 		};
 	begin_chains();
+	begin_queues();
 	for (ws_u32 node = 1; node < NODES; node++) {
 		sw.keys[node].written[0] = sw.keys[node].written[1] = 2;
 		for (ws_u32 slot = 0; slot < 2; slot++) {
@@ -407,6 +465,55 @@ static ws_u32 write_packet(ws_u8 *packet)
 	return length;
 }
 
+/* The lock server of a name; 0: there is none. */
+static ws_u16 server_of(ws_u16 namespace, ws_u64 name)
+{
+	const struct ws_servers *servers = &sw.servers[namespace % REGIONS];
+
+	return servers->count ? servers->of[ws_name_hash(name) % servers->count] : 0;
+}
+
+/* A packet about a queue, as a rule, and about a request that is in it. */
+static ws_u32 write_queue(ws_u8 *packet)
+{
+	static const ws_u8 kinds[] = { WS_QUEUE_ACQUIRE, WS_QUEUE_ACQUIRE, WS_QUEUE_ACQUIRE, WS_QUEUE_RELEASE,
+				       WS_QUEUE_RELEASE, WS_QUEUE_CANCEL, WS_QUEUE_NEXT, WS_QUEUE_PUSH,
+				       WS_QUEUE_PUSH, WS_QUEUE_SETTLE, WS_QUEUE_GRANT, WS_QUEUE_RELEASED };
+	ws_u32 length = WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
+	ws_u8 first = byte(), bits = byte(), about = byte(), step = byte();
+	ws_u8 kind = first & 0x80 ? first & 15 : kinds[first % sizeof kinds];
+	const struct ws_queue *queue = &sw.queues[1 + bits % (QUEUES - 1)];
+	ws_u64 name = bits & 0x80 ? 20 + (step & 3) : queue->name;
+	ws_u16 namespace = first & 0x20 ? byte() % 5 : (ws_u16)queue->namespace;
+	int asks = kind == WS_QUEUE_ACQUIRE || kind == WS_QUEUE_RELEASE || kind == WS_QUEUE_CANCEL || kind == WS_QUEUE_NEXT;
+	ws_u64 ticket = queue->head + step % 5;
+	const struct ws_cell *cell = &sw.cells[queue->left + ticket % queue->size];
+	int known = (about & 1) && queue->head <= ticket && ticket < queue->tail;
+	ws_u16 holder = known ? (ws_u16)ws_cell_who_holder(cell->who) : handle();
+	ws_u16 source = asks ? holder + (about == 0xfe) : bits & 0x40 ? handle() : server_of(namespace, name);
+
+	memset(packet, 0, length);
+	ws_header_set_magic(packet, WS_MAGIC);
+	ws_header_set_version(packet, WS_VERSION);
+	ws_header_set_service(packet, WS_SERVICE_QUEUE);
+	ws_header_set_kind(packet, kind);
+	ws_header_set_source(packet, source);
+	ws_header_set_destination(packet, asks ? 0 : holder);
+	ws_header_set_namespace(packet, namespace);
+	ws_header_set_epoch(packet, first & 0x40 ? counter() : sw.globals->epoch);
+	ws_u8 *attempt = packet + WS_HEADER_BYTES;
+	ws_attempt_set_name(attempt, name);
+	ws_attempt_set_request(attempt, known ? cell->request : request(holder));
+	ws_attempt_set_ticket(attempt, about & 2 ? ticket : 0);
+	ws_attempt_set_number(attempt, queue->pushed + 1 - (kind == WS_QUEUE_SETTLE) + (step >= 0xf0));
+	ws_attempt_set_order(attempt, queue->given - (step >> 5) % 3 + (step >= 0xf8));
+	ws_attempt_set_holder(attempt, holder);
+	ws_attempt_set_reply_port(attempt, 20001);
+	ws_attempt_set_flags(attempt, about >> 2 & 3);
+	ws_attempt_set_cause(attempt, kind);
+	return length;
+}
+
 /* As its source, mostly. */
 static void sign(ws_u8 *packet, ws_u32 length)
 {
@@ -507,6 +614,53 @@ static void check_chains(const struct state *before, const struct state *after, 
 	MUST(!lanes || writes || applies);
 }
 
+/* What docs/queue.md promises of a queue after every packet: Q1, Q2, Q3. */
+static void check_queue(const struct state *state, const struct ws_queue *queue)
+{
+	ws_u64 holders = 0, exclusive = 0;
+
+	MUST(queue->head <= queue->granted && queue->granted <= queue->tail && queue->tail <= queue->head + queue->size);
+	for (ws_u64 ticket = queue->head; ticket < queue->granted; ticket++) {
+		ws_u64 who = state->cells[queue->left + ticket % queue->size].who;
+		if (ws_cell_who_over(who))
+			continue;
+		holders++;
+		exclusive += ws_cell_who_exclusive(who);
+	}
+	MUST(!exclusive || (exclusive == 1 && holders == 1));
+	MUST(ws_queue_holding_holders(queue->holding) == holders);
+	MUST(!holders || ws_queue_holding_exclusive(queue->holding) == exclusive);
+}
+
+/* A packet changes one queue at most, of which nothing falls; it grants one request at most, and gives one cell. */
+static void check_queues(const struct state *before, const struct state *after, int of_queues)
+{
+	int changed = 0;
+
+	for (int number = 0; number < QUEUES; number++) {
+		const struct ws_queue *was = &before->queues[number], *is = &after->queues[number];
+		struct ws_queue same = *is;
+		if (!is->namespace)
+			continue;
+		check_queue(after, is);
+		MUST(is->head >= was->head && is->granted >= was->granted && is->tail - was->tail <= 1);
+		MUST(is->given - was->given <= 1 && is->settled >= was->settled && is->pushed - was->pushed <= 1);
+		MUST(is->settled <= is->given);
+		for (ws_u32 cell = is->left; cell < is->left + is->size; cell++)
+			if (memcmp(&before->cells[cell], &after->cells[cell], sizeof *after->cells)) {
+				MUST(of_queues && !ws_item_lock_owner(was->lock));
+				/* Of one that is in use only the port changes, or that it is over. */
+				MUST(is->tail != was->tail || before->cells[cell].request == after->cells[cell].request);
+			}
+		changed += memcmp(was, is, sizeof *was) != 0;
+		MUST(!memcmp(was, is, sizeof *was) || !ws_item_lock_owner(was->lock));
+		same.head = was->head, same.granted = was->granted, same.tail = was->tail, same.holding = was->holding;
+		same.given = was->given, same.settled = was->settled, same.pushed = was->pushed;
+		MUST(!memcmp(&same, was, sizeof same));
+	}
+	MUST(changed <= of_queues);
+}
+
 /* What is charged for and what is refused is counted; makes regions that differ in that alone the same. */
 static void check_regions(const struct ws_verdict *verdict, const struct ws_region *before, struct ws_region *after)
 {
@@ -524,12 +678,14 @@ static void check_changes(const struct ws_verdict *verdict, const struct state *
 			  const ws_u8 *packet, ws_u32 length)
 {
 	int chain = length > WS_HEADER_KIND_AT && ws_header_service(packet) == WS_SERVICE_CHAIN;
+	int queue = length > WS_HEADER_KIND_AT && ws_header_service(packet) == WS_SERVICE_QUEUE;
 	int kind = chain ? ws_header_kind(packet) : 0;
 	int writes = kind == WS_CHAIN_WRITE || kind == WS_CHAIN_DELETE, applies = kind == WS_CHAIN_APPLY;
 
 	/* NO_KEY is the answer's, which comes after the change; so is, of what goes on along a chain, that its receiver is
 	 * not there. NOT_GRANTED takes a race, and there is none here; LOST_RACE a lock that somebody has. */
-	MUST(verdict->reason != WS_DROP_REASON_NOT_GRANTED && (chain || verdict->reason != WS_DROP_REASON_LOST_RACE));
+	MUST(verdict->reason != WS_DROP_REASON_NOT_GRANTED);
+	MUST(chain || queue || verdict->reason != WS_DROP_REASON_LOST_RACE);
 	int lost = (writes || applies) && verdict->reason == WS_DROP_REASON_DESTINATION_NOT_LIVE;
 	static struct state same;
 	same = *after;
@@ -537,6 +693,7 @@ static void check_changes(const struct ws_verdict *verdict, const struct state *
 	if (!lost && verdict->reason != WS_DROP_REASON_NO_KEY && (verdict->action == WS_DROP || verdict->reason))
 		MUST(!memcmp(before, &same, sizeof *before));
 	check_chains(before, after, writes, applies);
+	check_queues(before, after, queue);
 	for (int slot = 0; slot < SLOTS; slot++)
 		check_slot(before->slots[slot].w0, after->slots[slot].w0);
 	for (int node = 0; node < NODES; node++) {
@@ -550,14 +707,15 @@ static void check_changes(const struct ws_verdict *verdict, const struct state *
 }
 
 /* One verdict or, dropped, one reason; an answer that says why counts both. */
-static void check_counts(const struct ws_verdict *verdict, ws_u8 kind, int chain)
+static void check_counts(const struct ws_verdict *verdict, ws_u8 kind, ws_u8 service)
 {
 	ws_u64 counted = 0, expected = 1 + (verdict->action != WS_DROP && verdict->reason);
 	ws_u32 names = ws_counter_count();
+	ws_u32 row = service == WS_SERVICE_CHAIN ? 32 : service == WS_SERVICE_QUEUE ? 64 : 0;
 
 	for (ws_u32 name = 0; name < names; name++) {
 		seen[name] += sw.counters[name];
-		outcomes[kind % 32 + (chain ? 32 : 0)][name] |= sw.counters[name] != 0;
+		outcomes[kind % 32 + row][name] |= sw.counters[name] != 0;
 		if (name < WS_DROP_REASON_COUNT || name == WS_COUNTER_to_sender || name == WS_COUNTER_to_node ||
 		    name == WS_COUNTER_to_controller)
 			counted += sw.counters[name];
@@ -583,18 +741,22 @@ static void decide(const ws_u8 *bytes, ws_u32 length, ws_u16 port)
 	MUST(verdict.action == WS_DROP || verdict.length);
 	MUST(verdict.action != WS_TO_NODE || verdict.handle != WS_CONTROLLER_HANDLE);
 	check_changes(&verdict, &before, &after, bytes, length);
-	int chain = length > WS_HEADER_KIND_AT && bytes[WS_HEADER_SERVICE_AT] == WS_SERVICE_CHAIN;
-	check_counts(&verdict, length > WS_HEADER_KIND_AT ? bytes[WS_HEADER_KIND_AT] : 0, chain);
+	int whole = length > WS_HEADER_KIND_AT;
+	check_counts(&verdict, whole ? bytes[WS_HEADER_KIND_AT] : 0, whole ? bytes[WS_HEADER_SERVICE_AT] : 0);
 	/* What leaves is a packet again; one of another version is the controller's to answer. */
 	if (verdict.action != WS_DROP && verdict.reason != WS_DROP_REASON_FOREIGN_VERSION)
 		MUST(!ws_check_structure(packet, packet + verdict.length, verdict.length));
-	if (verdict.copy && ws_process_copy(&sw, packet, verdict.length))
-		MUST(ws_header_kind(packet) == WS_LOCK_JOIN && ws_header_destination(packet) == verdict.copy);
+	if (verdict.copy && ws_process_copy(&sw, packet, verdict.length)) {
+		ws_u8 kind = ws_header_kind(packet);
+		int answers = kind == WS_QUEUE_RELEASED || kind == WS_QUEUE_PUSHED || kind == WS_QUEUE_ROOM;
+		MUST(ws_header_service(packet) == WS_SERVICE_QUEUE ? answers : kind == WS_LOCK_JOIN);
+		MUST(ws_header_destination(packet) == verdict.copy);
+	}
 	free(packet);
 }
 
 /* A packet: right in its form or any bytes, then perhaps spoiled. */
-static void receive(int raw, int chain)
+static void receive(int raw, ws_u32 (*write)(ws_u8 *))
 {
 	static ws_u8 packet[WS_MAX_PACKET_BYTES + 256];
 	ws_u16 ports[] = { 20001, 0, 65535, 9000 };
@@ -606,7 +768,7 @@ static void receive(int raw, int chain)
 		for (ws_u32 i = 0; i < length; i++)
 			packet[i] = byte();
 	} else {
-		length = chain ? write_chain(packet) : write_packet(packet);
+		length = write(packet);
 	}
 	if (sw.globals->authenticated)
 		sign(packet, length);
@@ -646,7 +808,12 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.item_count = ITEMS,
 			.lane_count = LANES,
 			.owner = 1,
-			/* No lock has a queue here. */
+			.queues = calloc(QUEUES, sizeof(struct ws_queue)),
+			.cells = calloc(CELLS, sizeof(struct ws_cell)),
+			.names = calloc(BUCKETS, sizeof(struct ws_bucket)),
+			.queue_count = QUEUES,
+			.cell_count = CELLS,
+			.name_count = BUCKETS,
 			.servers = calloc(WS_REGIONS, sizeof(struct ws_servers)),
 			.directory = calloc(1, sizeof(struct ws_directory)),
 		};
@@ -660,10 +827,12 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 		ws_u8 command = byte();
 		if (command < 0x40)
 			disturb();
-		else if (command < 0x50)
+		else if (command < 0x4c)
 			disturb_chains();
+		else if (command < 0x50)
+			disturb_queues();
 		else
-			receive(command >= 0xf0, command >= 0xc0);
+			receive(command >= 0xf0, command < 0xa0 ? write_packet : command < 0xc0 ? write_queue : write_chain);
 	}
 	return 0;
 }

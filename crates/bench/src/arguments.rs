@@ -6,19 +6,21 @@ pub(crate) const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: twenty minutes
+  --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --short                    with 10,000 locks, or 16 clients, once: within half a minute
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each
   --clients N                so many, in all workloads
   --rounds N                 so often; five times without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery|services>.json, with its
+  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery|services|keys>.json, with its
                              drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 
@@ -28,6 +30,7 @@ pub(crate) enum What {
     Echoes,
     Recovery,
     Services,
+    Keys,
 }
 
 pub(crate) struct Arguments {
@@ -72,6 +75,7 @@ impl Arguments {
                 }
                 "--recovery" if arguments.what == What::Echoes => arguments.what = What::Recovery,
                 "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
+                "--keys" if arguments.what == What::Echoes => arguments.what = What::Keys,
                 "--short" => arguments.short = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),
@@ -95,6 +99,7 @@ impl Arguments {
             What::Echoes => !of_recovery && !of_services && !of_both,
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
+            What::Keys => !of_recovery && self.workloads.is_empty(),
         }
     }
 }
@@ -114,6 +119,8 @@ mod tests {
         let given = read("--services --workload tatp --service redis --service etcd --clients 8").unwrap();
         assert_eq!((given.what, given.workloads.len(), given.services.len()), (What::Services, 1, 2));
         assert_eq!(given.clients, Some(8));
+        let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
+        assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
         for line in [
             "--seconds",
             "--seconds 0",
@@ -130,6 +137,8 @@ mod tests {
             "--services --clients 0",
             "--recovery --workload tatp",
             "--workload tatp",
+            "--keys --workload tatp",
+            "--keys --locks 5",
         ] {
             assert!(read(line).is_none(), "{line:?}");
         }

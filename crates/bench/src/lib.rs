@@ -15,12 +15,15 @@
 //!   papers' benchmarks, which `workloads/` makes. It has the report, too.
 //! * `recovery/` is a third one: how long locks are away when a switch or a node dies.
 //! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
+//! * `keys/` is a fifth: reading and writing keys beside etcd and ZooKeeper.
+//! * `servers.rs`: other projects' servers as processes of this one; `cost.rs`: the processor time of processes.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
 
 mod compare;
 mod contest;
+mod cost;
 mod drawing;
 mod echo;
 mod figures;
@@ -33,11 +36,14 @@ mod hook;
 mod hook_rounds;
 #[cfg(feature = "xdp")]
 mod isolation;
+mod keys;
 mod knobs;
 mod recovery;
 mod redis;
 mod report;
 mod samples;
+#[cfg(feature = "peers")]
+mod servers;
 mod table;
 mod userspace;
 mod ways;
@@ -52,6 +58,7 @@ pub use contest::{
 pub use figures::put_figures;
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};
+pub use keys::{Keys, KeysOptions, put_keys, run_keys};
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, Game, Options, Recovery, RecoveryOptions, Report};
+use wayside_bench::{Contest, ContestOptions, Game, Keys, KeysOptions, Options, Recovery, RecoveryOptions, Report};
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
 /// another one is timed for by chance alone.
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         (None, What::Echoes) => measure(&arguments),
         (None, What::Recovery) => recover(&arguments),
         (None, What::Services) => contest(&arguments),
+        (None, What::Keys) => keys(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -120,6 +121,20 @@ fn contest(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
+fn keys(arguments: &Arguments) -> Result<(), String> {
+    let wayside = build_wayside()?;
+    let mut options = if arguments.short { KeysOptions::short(wayside) } else { KeysOptions::whole(wayside) };
+    options.rounds = arguments.rounds.unwrap_or(options.rounds);
+    options.clients = arguments.clients.unwrap_or(options.clients);
+    options.stores.clone_from(&arguments.services);
+    let keys = wayside_bench::run_keys(&options)?;
+    print!("{keys}");
+    if arguments.record {
+        keep(&stem(keys.commit(), "keys")?.with_extension("json"), &(keys.to_json() + "\n"))?;
+    }
+    if keys.broken().next().is_none() { Ok(()) } else { Err("a run failed: see above".into()) }
+}
+
 /// The switch of this very tree, built in the same way, beside this program.
 fn build_wayside() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -149,6 +164,9 @@ fn show(record: &Path) -> Result<(), String> {
     let (page, text) = if let Ok(recovery) = Recovery::from_json(&text) {
         let page = Path::new("docs/recovery.md");
         (page, wayside_bench::put_recovery(&read(page)?, &recovery, &name)?)
+    } else if let Ok(keys) = Keys::from_json(&text) {
+        let page = Path::new("docs/kv.md");
+        (page, wayside_bench::put_keys(&read(page)?, &keys, &name)?)
     } else if let Ok(contest) = Contest::from_json(&text) {
         let page = Path::new("docs/figures.md");
         (page, wayside_bench::put_contest(&read(page)?, &contest, &name)?)

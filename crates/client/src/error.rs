@@ -17,7 +17,7 @@ pub enum Error {
         holder: u16,
     },
     /// The wait's deadline passed. The request is taken back; if a grant was on its way, it is returned.
-    #[error("timed out waiting for the lock")]
+    #[error("timed out")]
     TimedOut,
     /// The lock was awaited in a circle, which would have gone on for ever; this wait was chosen to end it. Give back
     /// what the task holds, and begin anew. Only a switch with `deadlocks = "abort-youngest"` does this.

@@ -61,6 +61,7 @@ mod request;
 #[cfg_attr(not(feature = "tls"), path = "insecure.rs")]
 mod secure;
 mod session;
+mod snapshot;
 mod socket;
 mod store;
 mod task;

@@ -29,7 +29,7 @@ use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 #[derive(Clone, Copy, Debug)]
 pub struct Store<'s> {
     session: &'s Session,
-    wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
 }
 
 /// What a key has.
@@ -120,7 +120,7 @@ impl<'s> Store<'s> {
     /// # Errors
     /// Those of [`Store::get`].
     pub async fn get_async(&self, name: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
-        self.begin(name.as_ref(), Wish::Read)?.await.map(Answered::entry)
+        self.read(name.as_ref())?.await.map(Answered::entry)
     }
 
     /// As [`Store::put`], as a future.
@@ -194,6 +194,10 @@ impl<'s> Store<'s> {
         conclude(&self.session.connection, id, reply)
     }
 
+    pub(crate) fn read(&self, name: &[u8]) -> Result<Asking, Error> {
+        self.begin(name, Wish::Read)
+    }
+
     fn begin(&self, name: &[u8], wish: Wish) -> Result<Asking, Error> {
         Ok(Asking {
             connection: self.session.connection.clone(),
@@ -207,7 +211,7 @@ impl<'s> Store<'s> {
 }
 
 /// A question under way. Dropping it gives it up.
-struct Asking {
+pub(crate) struct Asking {
     connection: Arc<Connection>,
     key: Key,
     name: Box<[u8]>,
@@ -298,7 +302,8 @@ fn checked(value: &[u8]) -> Result<Value, Error> {
     Value::new(value).ok_or(Error::TooLarge { bytes: value.len(), limit: MAX_VALUE_BYTES })
 }
 
-trait Shown {
+/// An answer, in words of the API.
+pub(crate) trait Shown {
     fn entry(self) -> Option<Entry>;
     fn written(self) -> Written;
 }

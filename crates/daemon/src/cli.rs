@@ -126,8 +126,9 @@ pub struct KvArgs {
 
 #[derive(Debug, Args)]
 pub struct KvGet {
-    /// Name of the key: 1 to 960 bytes
-    pub name: String,
+    /// Name of the key: 1 to 960 bytes; of several, what they had at one instant
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
 
     #[command(flatten)]
     pub to: KvArgs,
@@ -292,6 +293,9 @@ pub enum Bench {
     /// Kills switches and nodes of its own while locks are held, and tells how long what is away
     Recovery(RecoveryArgs),
 
+    /// Keys and values beside etcd and ZooKeeper, of three servers each, those that are installed
+    Keys(KeysArgs),
+
     /// Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, those that are installed, with the same lock requests: one
     /// page with tables and curves. Or a page from records, without measuring
     Report(ReportArgs),
@@ -324,6 +328,21 @@ pub struct RecoveryArgs {
     /// With 10,000 locks, once: some seconds, instead of minutes with up to a million
     #[arg(long)]
     pub short: bool,
+
+    /// How the answer looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// With few keys and clients, once: mostly for servers to start, instead of some minutes
+    #[arg(long)]
+    pub short: bool,
+
+    /// With this store alone; given several times, with each [default: every one that there is]
+    #[arg(long = "store", value_name = "NAME")]
+    pub stores: Vec<String>,
 
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]

@@ -59,6 +59,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Node(node) => commands::node::node(&node).map(|()| 0),
         Command::Bench(Bench::Quick(args)) => commands::bench::quick(&args).map(|()| 0),
         Command::Bench(Bench::Recovery(args)) => commands::bench::recovery(&args).map(|()| 0),
+        Command::Bench(Bench::Keys(args)) => commands::bench::keys(&args).map(|()| 0),
         Command::Bench(Bench::Report(args)) => commands::bench::report(&args).map(|()| 0),
         Command::Bench(Bench::Compare(args)) => commands::bench::compare(&args).map(|()| 0),
         Command::Bench(Bench::Hold(args)) => commands::bench::hold(&args).map(|()| 0),

@@ -2,8 +2,10 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::etcd::Etcd;
 use support::{Daemon, Ended, end, eventually, signal_process, wayside};
@@ -23,7 +25,8 @@ impl Switches {
         let flags = ["--etcd", &etcd.url, "--chain-length", &told];
         let all = (0..count).map(|_| Daemon::start(&flags)).collect();
         let switches = Switches { all, etcd };
-        switches.settle("all groups have their chains", |group| group["chain"].as_array().unwrap().len() == length);
+        let most = length.min(count);
+        switches.settle("all groups have their chains", |group| group["chain"].as_array().unwrap().len() == most);
         Some(switches)
     }
 
@@ -113,6 +116,68 @@ fn values_outlive_every_switch_of_three_one_after_the_other() {
         });
         check_all(&store, "again");
     }
+}
+
+/// One switch's way to etcd, which can be closed.
+struct Detour {
+    address: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    under_way: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Detour {
+    fn to(url: &str) -> Detour {
+        let etcd = url.strip_prefix("http://").expect("without TLS").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let detour = Detour { address, is_open: Arc::new(true.into()), under_way: Arc::default() };
+        let (is_open, under_way) = (detour.is_open.clone(), detour.under_way.clone());
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok).filter(|_| is_open.load(SeqCst)) {
+                let Ok(far) = TcpStream::connect(&etcd) else { continue };
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                under_way.lock().unwrap().extend([near, far]);
+            }
+        });
+        detour
+    }
+
+    fn close(&self) {
+        self.is_open.store(false, SeqCst);
+        for stream in self.under_way.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, SeqCst);
+    }
+}
+
+/// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears it.
+#[test]
+fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
+    let Some(mut switches) = Switches::or_skip(2, 3) else { return };
+    let detour = Detour::to(&switches.etcd.url);
+    let url = format!("http://{}", detour.address);
+    switches.all.push(Daemon::start(&["--etcd", &url, "--chain-length", "3"]));
+    let cut_off = switches.all[2].address.to_string();
+    let has_it = |group: &serde_json::Value| group["chain"].as_array().unwrap().iter().any(|switch| *switch == cut_off);
+    switches.settle("it has joined", has_it);
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "first");
+    detour.close();
+    switches.settle("it has left", |group| !has_it(group));
+    check_all(&store, "first");
+    write_all(&store, "second");
+    detour.open();
+    switches.settle("it has joined again", has_it);
+    check_all(&store, "second");
 }
 
 #[test]
@@ -279,6 +344,13 @@ fn values_on_chains_at_the_hook() {
     write_all(&store, "first");
     check_all(&store, "first");
     assert!(world.count("written") + world.count("applied") >= 40, "the hook had its part");
+    // By now the daemon has found the way to the other switch: what goes there leaves from the hook.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = [world.count("handed_up"), world.count("to_node")];
+    (0..5).for_each(|_| write_all(&store, "again"));
+    let (by_daemon, to_others) = (world.count("handed_up") - before[0], world.count("to_node") - before[1]);
+    assert!(to_others >= 50 && by_daemon * 4 < to_others, "{by_daemon} of {to_others} packets went by the daemon");
+    write_all(&store, "first");
     second.signal(libc::SIGKILL);
     second.wait();
     write_all(&store, "second");

@@ -5,6 +5,7 @@ mod support;
 
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 use support::{Daemon, Ended, end, eventually};
@@ -126,6 +127,59 @@ fn of_those_who_compare_and_swap_at_once_one_wins() {
     let count = sessions[0].store().get("count").unwrap().unwrap();
     assert_eq!(u64::from_be_bytes(count.value.bytes().try_into().unwrap()), THREADS as u64 * EACH);
     println!("{unmet} lost the race");
+}
+
+/// Whoever raises one key after the other never lets the first be lower than the second, nor by more than 1 higher.
+/// Plain reads see it otherwise; a snapshot does not.
+#[test]
+fn a_snapshot_is_of_one_instant() {
+    let daemon = Daemon::start(&[]);
+    let (writer, reader) = (session(&daemon), session(&daemon));
+    let number = |entry: Option<wayside_client::Entry>| {
+        entry.map_or(0, |entry| u64::from_be_bytes(entry.value.bytes().try_into().unwrap()))
+    };
+    let over = AtomicBool::new(false);
+    // What is read in between takes so long that the writer often comes then.
+    let mut names: Vec<String> = (0..100).map(|other| format!("other/{other}")).collect();
+    names.insert(0, "first".into());
+    names.push("second".into());
+    let (mut torn, mut seen) = (0, Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in (1_u64..).take_while(|_| !over.load(Relaxed)) {
+                writer.store().put("first", count.to_be_bytes()).unwrap();
+                writer.store().put("second", count.to_be_bytes()).unwrap();
+                // So that there are moments for two readings.
+                thread::sleep(Duration::from_millis(count % 4 * 4));
+            }
+        });
+        for _ in 0..200 {
+            let plain: Vec<u64> = names.iter().map(|name| number(reader.store().get(name).unwrap())).collect();
+            torn += u64::from(plain.last() > plain.first());
+            let all = reader.store().snapshot(&names).unwrap();
+            let (first, second) = (number(all[0]), number(all[names.len() - 1]));
+            seen.push((first, second));
+        }
+        over.store(true, Relaxed);
+    });
+    for (first, second) in seen {
+        assert!(second <= first && first <= second + 1, "{first} and {second} were never there together");
+    }
+    assert!(torn > 0, "the writer never came between two reads: nothing was tested");
+    println!("{torn} of 200 plain readings were torn");
+
+    // Names that change all the time, and a time that is over; and the command.
+    assert_eq!(reader.store().snapshot(&[""; 1]).unwrap_err().to_string(), "invalid name: it is empty");
+    let none: [&str; 0] = [];
+    assert_eq!(reader.store().snapshot(&none).unwrap(), []);
+    kv(&daemon, &["put", "a", "1"]);
+    let told = kv(&daemon, &["get", "a", "b", "-o", "json"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!((&told[0]["value"], &told[1]), (&"1".into(), &serde_json::json!({ "name": "b" })));
+    kv(&daemon, &["put", "b", "2"]);
+    let told = kv(&daemon, &["get", "a", "b"]);
+    assert_eq!((told.code, told.stdout.as_str()), (Some(0), "NAME  VALUE\na     \"1\"\nb     \"2\"\n"));
 }
 
 #[test]

@@ -1,114 +1,35 @@
-// Judges holds of locks by linearizability: reads what `wayside-soak` exports, a line of JSON a hold, and asks Porcupine
-// whether, name by name, there is an order of takings and givings back that a lock allows and that the times allow.
+// Judges histories by linearizability: reads what `wayside-soak` exports, a line of JSON an operation, and asks Porcupine
+// whether, name by name, there is an order of them that a lock or a key allows and that the times allow.
 package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
-	"math"
 	"os"
-	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// A hold as it was exported. Times are in microseconds.
-type hold struct {
-	Name      uint64 `json:"name"`
-	Hold      int    `json:"hold"`
-	Exclusive bool   `json:"exclusive"`
-	Token     uint64 `json:"token"`
-	Asked     int64  `json:"asked"`
-	Held      int64  `json:"held"`
-	GivenBack int64  `json:"given_back"`
-	IsOver    bool   `json:"is_over"`
+// What is judged: how a line is read, and what is allowed.
+type service struct {
+	read  func(line []byte, operations map[uint64][]porcupine.Operation) error
+	model porcupine.Model
 }
 
-// Taking it, or giving it back.
-type input struct {
-	hold
-	takes bool
-}
-
-// A lock: who has it, and the highest tokens so far. Readers are a sorted list, so that equal states are equal.
-type lock struct {
-	writer    int
-	readers   string
-	exclusive uint64
-	any       uint64
-}
-
-const nobody = -1
-
-func step(before lock, in input) (bool, lock) {
-	if !in.takes {
-		if before.writer == in.Hold {
-			before.writer = nobody
-			return true, before
-		}
-		return remove(before, in.Hold)
-	}
-	if before.writer != nobody || (in.Exclusive && before.readers != "") {
-		return false, before
-	}
-	if in.Exclusive {
-		if in.Token <= before.any {
-			return false, before
-		}
-		before.writer, before.exclusive, before.any = in.Hold, in.Token, in.Token
-		return true, before
-	}
-	if in.Token < before.exclusive {
-		return false, before
-	}
-	if in.Token > before.any {
-		before.any = in.Token
-	}
-	return true, add(before, in.Hold)
-}
-
-func readersOf(l lock) []int {
-	var readers []int
-	// Written by this program alone.
-	_ = json.Unmarshal([]byte("["+l.readers+"]"), &readers)
-	return readers
-}
-
-func withReaders(l lock, readers []int) lock {
-	sort.Ints(readers)
-	l.readers = ""
-	for i, reader := range readers {
-		if i > 0 {
-			l.readers += ","
-		}
-		l.readers += fmt.Sprint(reader)
-	}
-	return l
-}
-
-func add(l lock, reader int) lock { return withReaders(l, append(readersOf(l), reader)) }
-
-func remove(l lock, reader int) (bool, lock) {
-	readers := readersOf(l)
-	for i, other := range readers {
-		if other == reader {
-			return true, withReaders(l, append(readers[:i], readers[i+1:]...))
-		}
-	}
-	return false, l
-}
-
-var model = porcupine.Model{
-	Init: func() any { return lock{writer: nobody} },
-	Step: func(state, in, _ any) (bool, any) { return step(state.(lock), in.(input)) },
+var services = map[string]service{
+	"locks": {readHold, lockModel},
+	"keys":  {readKeyOperation, keyModel},
 }
 
 // Longest time for one name.
 const patience = 2 * time.Minute
 
-func run(path string) error {
+func run(what, path string) error {
+	service, known := services[what]
+	if !known {
+		return fmt.Errorf("%q: neither locks nor keys", what)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -118,41 +39,32 @@ func run(path string) error {
 	lines := bufio.NewScanner(file)
 	count := 0
 	for lines.Scan() {
-		var h hold
-		if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
-			return fmt.Errorf("line %d: %w", count+1, err)
-		}
 		count++
-		// What a downgrade left is no taking of its own; asked in the moment that the exclusive hold ended.
-		back := int64(math.MaxInt64)
-		if h.IsOver {
-			back = h.GivenBack + 1
+		if err := service.read(lines.Bytes(), names); err != nil {
+			return fmt.Errorf("line %d: %w", count, err)
 		}
-		names[h.Name] = append(names[h.Name],
-			porcupine.Operation{ClientId: h.Hold, Input: input{h, true}, Call: h.Asked, Return: h.Held},
-			porcupine.Operation{ClientId: h.Hold, Input: input{h, false}, Call: h.GivenBack, Return: back})
 	}
 	if err := lines.Err(); err != nil {
 		return err
 	}
 	for name, operations := range names {
-		switch porcupine.CheckOperationsTimeout(model, operations, patience) {
+		switch porcupine.CheckOperationsTimeout(service.model, operations, patience) {
 		case porcupine.Illegal:
-			return fmt.Errorf("name %d: no order of its %d operations is one of a lock", name, len(operations))
+			return fmt.Errorf("name %d: no order of its %d operations is one of %s", name, len(operations), what)
 		case porcupine.Unknown:
 			return fmt.Errorf("name %d: not judged within %v", name, patience)
 		}
 	}
-	fmt.Printf("%d holds of %d names are linearizable\n", count, len(names))
+	fmt.Printf("%d operations of %d names are linearizable\n", count, len(names))
 	return nil
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: wayside-porcupine OPERATIONS")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: wayside-porcupine locks|keys OPERATIONS")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

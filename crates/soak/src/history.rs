@@ -1,37 +1,21 @@
-//! What workers write down: every question, grant and end, one line each, at once, so that whoever is killed has said
+//! What workers write down: every question, answer and end, one line each, at once, so that whoever is killed has said
 //! what there was to say. Times are of the machine's one monotonic clock: all hosts of a run are on it.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// One line.
+/// One line, of what is written of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct Line<Event> {
     /// When, in microseconds.
     pub at: u64,
     /// Which operation of this history.
     pub operation: u64,
     pub event: Event,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    /// About to ask for these names.
-    Ask { names: Vec<u64>, exclusive: bool },
-    /// Held, under these tokens, until then at least.
-    Held { tokens: Vec<u64>, until: u64 },
-    /// About to give back what it still believes to hold.
-    GiveBack,
-    /// Found that it is lost; it was believed to be held until this time.
-    Lost { until: u64 },
-    /// Exclusive no more, from here on.
-    Downgrade,
-    /// Not granted, and why.
-    Denied { why: String },
 }
 
 /// Now, by the clock of histories.
@@ -60,7 +44,7 @@ impl Writer {
     }
 
     /// In one system call: a line is there or not.
-    pub fn write(&mut self, at: u64, operation: u64, event: Event) -> io::Result<()> {
+    pub fn write<Event: Serialize>(&mut self, at: u64, operation: u64, event: Event) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Line { at, operation, event })?;
         line.push(b'\n');
         self.0.write_all(&line)
@@ -68,7 +52,16 @@ impl Writer {
 }
 
 /// What a thread has written. A last line that is not whole was being written when its process was killed.
-pub fn read(path: &Path) -> io::Result<Vec<Line>> {
+pub fn read<Event: DeserializeOwned>(path: &Path) -> io::Result<Vec<Line<Event>>> {
     let lines = BufReader::new(File::open(path)?).lines();
     Ok(lines.map_while(Result::ok).map_while(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+/// All histories of a directory.
+pub fn all(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    found.sort();
+    Ok(found)
 }

@@ -1,19 +1,21 @@
-//! Hours of faults on real processes: two switches with a standby's etcd, hosts of workers, and a network that loses,
-//! repeats, delays and changes packets, in network namespaces of this machine. Workers write down who held what and
-//! when; at the end the histories are judged, here and by Porcupine.
+//! Hours of faults on real processes: switches that share etcd, hosts of workers, and a network that loses, repeats,
+//! delays and changes packets, in network namespaces of this machine. Workers write down what they asked for, what they
+//! were told and when; at the end the histories are judged, here and by Porcupine.
 //!
 //! * [`hub`]: the network; [`world`]: hosts and processes; [`mishaps`]: what breaks, and when.
-//! * [`worker`]: asks for locks; [`history`]: what it writes; [`check`]: the judge.
+//! * [`worker`]: a process that asks; [`history`]: what it writes; [`verdict`]: what is found in that.
+//! * [`locks`], [`keys`]: the services: each with who asks, what is written, and its judge.
 
-mod check;
 mod history;
 mod hub;
+mod keys;
+mod locks;
 mod mishaps;
+mod verdict;
 mod worker;
 mod world;
 
-use check::Verdict;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mishaps::Mishaps;
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use verdict::Verdict;
 use world::{Options, World};
 
 /// Runs real processes under faults for a while, then judges what they were told
@@ -39,14 +42,49 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Judge the histories of a directory
-    Check { directory: PathBuf },
+    Check {
+        directory: PathBuf,
+        /// Of what they are
+        #[arg(long, default_value = "locks")]
+        service: Service,
+    },
     /// One of the processes that the soak starts
     #[command(hide = true)]
     Worker(worker::WorkerArgs),
 }
 
+/// What workers ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Service {
+    /// Locks, of two switches, one of which serves
+    Locks,
+    /// Keys, of chains of three switches
+    Keys,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Service::Locks => "locks",
+            Service::Keys => "keys",
+        }
+    }
+
+    /// Switches of a run.
+    fn switches(self) -> usize {
+        match self {
+            Service::Locks => 2,
+            Service::Keys => 3,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct SoakArgs {
+    /// What workers ask for
+    #[arg(long, default_value = "locks")]
+    service: Service,
+
     /// How long things break
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -55,7 +93,7 @@ struct SoakArgs {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Names that workers ask for: the fewer, the more they wait for each other
+    /// Names that workers ask for: the fewer, the more they come across each other
     #[arg(long, default_value_t = 12)]
     names: u64,
 
@@ -82,14 +120,14 @@ struct SoakArgs {
 
 /// For the last of what is under way, once nothing breaks any more: leases, time-outs, a promotion.
 const HEALING: Duration = Duration::from_secs(40);
-/// Grants of every worker's every thread after the network healed.
-const GRANTS_AFTER: u64 = 10;
+/// Grants or answers of every worker's every thread after the network healed.
+const ANSWERS_AFTER: u64 = 10;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.role {
         Some(Role::Worker(args)) => return worker_ends(worker::run(&args)),
-        Some(Role::Check { directory }) => judge(&directory).map(|verdict| verdict.violations),
+        Some(Role::Check { directory, service }) => judge(service, &directory).map(|verdict| verdict.violations),
         None => soak(&cli.soak),
     };
     match done {
@@ -137,10 +175,11 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
         return Err(io::Error::other(format!("no program {}: build wayside-daemon", wayside.display())));
     }
     let lease = Duration::from_millis(args.lease_ms);
-    let (names, threads, hook) = (args.names, args.threads, args.hook);
-    let mut world = World::make(Options { wayside, seed, names, threads, lease, hook })?;
+    let (service, names, threads, hook) = (args.service, args.names, args.threads, args.hook);
+    let mut world = World::make(Options { wayside, service, seed, names, threads, lease, hook })?;
     let mut mishaps = Mishaps::new(seed, lease);
-    println!("seed {seed}, {} s, switches {}", args.seconds, if hook { "at the hook" } else { "in userspace" });
+    let place = if hook { "at the hook" } else { "in userspace" };
+    println!("{}, seed {seed}, {} s, switches {place}", service.name(), args.seconds);
     let progress = progress(args.seconds);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(args.seconds) {
@@ -152,12 +191,15 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
     mishaps.heal(&mut world)?;
     let mut faults = after_healing(&mut world)?;
     faults.extend(end_workers(&mut world)?);
-    faults.extend(left_over(&world));
-    let verdict = judge(&world.histories())?;
+    faults.extend(match service {
+        Service::Locks => left_over(&world),
+        Service::Keys => missing_from_chains(&world),
+    });
+    let verdict = judge(service, &world.histories())?;
     table(&verdict, &mishaps.counts, &world);
     faults.extend(verdict.violations);
-    if verdict.held == 0 {
-        faults.push("nothing was granted at all".into());
+    if verdict.answered == 0 {
+        faults.push("nothing was answered at all".into());
     }
     if let Some(directory) = &args.keep {
         keep(world, directory)?;
@@ -176,7 +218,7 @@ fn progress(seconds: u64) -> ProgressBar {
 
 /// L1: everybody who lives gets on.
 fn after_healing(world: &mut World) -> io::Result<Vec<String>> {
-    for switch in 0..world::SWITCHES {
+    for switch in 0..world.switches.len() {
         if world.switches[switch].as_mut().is_none_or(|process| process.ended().unwrap_or(true)) {
             world.start_switch(switch)?;
         }
@@ -198,26 +240,40 @@ fn after_healing(world: &mut World) -> io::Result<Vec<String>> {
     }
 }
 
-/// Histories of living workers with too few grants since.
+/// Histories of living workers with too few answers since.
 fn behind(world: &World, since: u64) -> io::Result<Vec<String>> {
     let mut latest: BTreeMap<usize, u64> = BTreeMap::new();
-    let mut grants: BTreeMap<(usize, u64, String), u64> = BTreeMap::new();
-    for path in check::histories(&world.histories())? {
+    let mut answers: BTreeMap<(usize, u64, String), u64> = BTreeMap::new();
+    for path in history::all(&world.histories())? {
         let Some((worker, started, name)) = parts_of(&path) else { continue };
         let newest = latest.entry(worker).or_default();
         *newest = (*newest).max(started);
-        let lines = history::read(&path)?;
-        let count =
-            lines.iter().filter(|line| line.at > since && matches!(line.event, history::Event::Held { .. })).count();
-        grants.insert((worker, started, name), count as u64);
+        answers.insert((worker, started, name), answers_since(world.service(), &path, since)?);
     }
     let few = |((worker, started, _), count): &(&(usize, u64, String), &u64)| {
-        latest.get(worker) == Some(started) && **count < GRANTS_AFTER
+        latest.get(worker) == Some(started) && **count < ANSWERS_AFTER
     };
-    let mut behind: Vec<String> = grants.iter().filter(few).map(|((.., name), _)| name.clone()).collect();
+    let mut behind: Vec<String> = answers.iter().filter(few).map(|((.., name), _)| name.clone()).collect();
     let absent = (0..world.workers.len()).filter(|worker| !latest.contains_key(worker));
     behind.extend(absent.map(|worker| format!("worker {worker}, which wrote nothing")));
     Ok(behind)
+}
+
+fn answers_since(service: Service, path: &Path, since: u64) -> io::Result<u64> {
+    use keys::history::Event as Key;
+    use locks::history::Event as Lock;
+    let count = match service {
+        Service::Locks => {
+            let lines = history::read::<Lock>(path)?;
+            lines.iter().filter(|line| line.at > since && matches!(line.event, Lock::Held { .. })).count()
+        }
+        Service::Keys => {
+            let lines = history::read::<Key>(path)?;
+            let is_answer = |event: &Key| matches!(event, Key::Found { .. } | Key::Overwritten | Key::Done { .. });
+            lines.iter().filter(|line| line.at > since && is_answer(&line.event)).count()
+        }
+    };
+    Ok(count as u64)
 }
 
 /// `WORKER.STARTED-THREAD`.
@@ -246,7 +302,7 @@ fn end_workers(world: &mut World) -> io::Result<Vec<String>> {
 fn left_over(world: &World) -> Vec<String> {
     let begun = Instant::now();
     loop {
-        let answers: Vec<_> = (0..world::SWITCHES).filter_map(|switch| world.locks(switch)).collect();
+        let answers: Vec<_> = (0..world.switches.len()).filter_map(|switch| world.tells(switch, &["locks"])).collect();
         let held: usize = answers.iter().filter_map(|answer| Some(answer["locks"].as_array()?.len())).sum();
         if !answers.is_empty() && held == 0 {
             return Vec::new();
@@ -258,14 +314,34 @@ fn left_over(world: &World) -> Vec<String> {
     }
 }
 
-fn judge(directory: &Path) -> io::Result<Verdict> {
-    let (holds, mut verdict) = check::holds(&check::histories(directory)?)?;
-    check::judge(&holds, &mut verdict);
+/// Every switch is in its chains again, and no group has lost what it had: of a chain's switches one was always left.
+fn missing_from_chains(world: &World) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let why = match world.chains() {
+            None => "no switch tells of its chains",
+            Some(chains) if chains.lost > 0 => return vec![format!("K4: {} groups lost all they had", chains.lost)],
+            Some(chains) if chains.are_whole => return Vec::new(),
+            Some(_) => "chains are not whole again",
+        };
+        if begun.elapsed() > HEALING {
+            return vec![format!("{HEALING:?} after all was well again {why}")];
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn judge(service: Service, directory: &Path) -> io::Result<Verdict> {
+    let paths = history::all(directory)?;
+    let mut verdict = Verdict { histories: paths.len(), ..Verdict::default() };
     let path = directory.with_extension("operations");
     let mut operations = BufWriter::new(File::create(&path)?);
-    check::export(&holds, &mut operations)?;
+    match service {
+        Service::Locks => locks::check::export(&locks::check::judge(&paths, &mut verdict)?, &mut operations)?,
+        Service::Keys => keys::check::export(&keys::check::judge(&paths, &mut verdict)?, &mut operations)?,
+    }
     operations.flush()?;
-    match porcupine(&path) {
+    match porcupine(service, &path) {
         Some(Ok(())) => println!("porcupine: every history is linearizable"),
         Some(Err(why)) => verdict.violations.push(format!("porcupine: {why}")),
         None => {
@@ -278,17 +354,17 @@ fn judge(directory: &Path) -> io::Result<Verdict> {
 /// Built from `crates/soak/porcupine`.
 const PORCUPINE: &str = "wayside-porcupine";
 
-fn porcupine(operations: &Path) -> Option<Result<(), String>> {
+fn porcupine(service: Service, operations: &Path) -> Option<Result<(), String>> {
     let program = std::env::current_exe().ok()?.with_file_name(PORCUPINE);
-    let output = Command::new(program).arg(operations).output().ok()?;
+    let output = Command::new(program).arg(service.name()).arg(operations).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     Some(if output.status.success() { Ok(()) } else { Err(said) })
 }
 
 fn table(verdict: &Verdict, mishaps: &BTreeMap<&'static str, u64>, world: &World) {
-    println!("histories {}, operations {}, held {}", verdict.histories, verdict.operations, verdict.held);
+    println!("histories {}, operations {}, answered {}", verdict.histories, verdict.operations, verdict.answered);
     println!("lost while held {}, cut short by a kill {}", verdict.lost, verdict.unfinished);
-    println!("denied");
+    println!("ended otherwise");
     verdict.denied.iter().for_each(|(why, count)| println!("  {why:<40} {count:>9}"));
     println!("mishaps");
     mishaps.iter().for_each(|(name, count)| println!("  {name:<40} {count:>9}"));
@@ -308,7 +384,7 @@ fn table(verdict: &Verdict, mishaps: &BTreeMap<&'static str, u64>, world: &World
 
 /// Histories and logs, once every process has ended.
 fn keep(mut world: World, to: &Path) -> io::Result<()> {
-    world.switches = [None, None];
+    world.switches.clear();
     let mut command = Command::new("cp");
     command.arg("-r").arg(world.directory.path()).arg(to);
     if !command.status()?.success() {

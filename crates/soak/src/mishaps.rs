@@ -1,7 +1,8 @@
 //! What breaks, and when: a seed's own series of mishaps, each of which has a beginning and an end, many at a time.
 
+use crate::Service;
 use crate::hub::Weather;
-use crate::world::{CLIENTS, PORTS, SWITCHES, WORKERS, World};
+use crate::world::{CLIENTS, WORKERS, World};
 use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,6 +23,13 @@ pub enum Mishap {
     CutOff,
     LinkDown,
     KillStore,
+}
+
+impl Mishap {
+    /// A switch loses the values that it keeps.
+    fn takes_memory(self) -> bool {
+        matches!(self, Mishap::KillSwitch | Mishap::WipeSwitch | Mishap::DrainSwitch)
+    }
 }
 
 const ALL: [(Mishap, &str); 11] = [
@@ -79,7 +87,7 @@ impl Mishaps {
             finish(world, end)?;
         }
         // One that was started while etcd was away gave up: as an init system would.
-        for switch in 0..SWITCHES {
+        for switch in 0..world.switches.len() {
             if let Some(process) = &mut world.switches[switch]
                 && process.ended()?
             {
@@ -106,6 +114,14 @@ impl Mishaps {
         finish(world, End::Mend)
     }
 
+    /// Values live as long as one switch of a chain does. So one is taken at a time, while nothing else is amiss that
+    /// could have left another out of its chains; what comes after may.
+    fn may_take_memory(&self, world: &World) -> bool {
+        let is_harmless = |Reverse((_, end)): &Reverse<(Instant, End)>| matches!(end, End::StartWorker(_));
+        world.service() == Service::Locks
+            || (self.ends.iter().all(is_harmless) && world.chains().is_some_and(|chains| chains.are_whole))
+    }
+
     fn later(&mut self, least: Duration, most: Duration, end: End) {
         let span = (most - least).mul_f64(self.random.f64());
         self.ends.push(Reverse((Instant::now() + least + span, end)));
@@ -114,9 +130,13 @@ impl Mishaps {
     /// False: it can't be now.
     fn begin(&mut self, world: &mut World, mishap: Mishap) -> io::Result<bool> {
         let (lease, moment) = (self.lease, Duration::from_millis(50));
+        let ports = world.ports();
         let worker = self.random.usize(..CLIENTS * WORKERS);
-        let switch = self.random.usize(..SWITCHES);
-        let port = self.random.usize(..PORTS);
+        let switch = self.random.usize(..world.switches.len());
+        let port = self.random.usize(..ports);
+        if mishap.takes_memory() && !self.may_take_memory(world) {
+            return Ok(false);
+        }
         match mishap {
             Mishap::Weather => {
                 let weather = self.weather();
@@ -156,14 +176,14 @@ impl Mishaps {
             }
             Mishap::CutOneWay => {
                 let outward = self.random.bool();
-                for other in (0..PORTS).filter(|other| *other != port) {
+                for other in (0..ports).filter(|other| *other != port) {
                     let (from, to) = if outward { (port, other) } else { (other, port) };
                     world.hub.cut(from, to);
                 }
                 self.later(moment, 2 * lease, End::Mend);
             }
             Mishap::CutOff => {
-                for other in (0..PORTS).filter(|other| *other != port) {
+                for other in (0..ports).filter(|other| *other != port) {
                     world.hub.cut(port, other);
                     world.hub.cut(other, port);
                 }

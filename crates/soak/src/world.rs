@@ -1,5 +1,7 @@
-//! The hosts of a run and what runs on them: two switches, one etcd, three hosts of workers, and the hub between them.
+//! The hosts of a run and what runs on them: switches, one etcd, three hosts of workers, and the hub between them. Each
+//! has a port of the hub: the switches first, then etcd, then the workers.
 
+use crate::Service;
 use crate::hub::Hub;
 use crate::worker::WorkerArgs;
 use std::fs;
@@ -10,18 +12,16 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use wayside_hosts::Host;
 
-/// Ports of the hub: the switches first, then etcd's, then the workers'.
-pub const SWITCHES: usize = 2;
-pub const STORE: usize = SWITCHES;
+/// Hosts of workers.
 pub const CLIENTS: usize = 3;
-pub const PORTS: usize = SWITCHES + 1 + CLIENTS;
-/// Of each host of workers.
+/// Of each such host.
 pub const WORKERS: usize = 2;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Options {
     pub wayside: PathBuf,
+    pub service: Service,
     pub seed: u64,
     pub names: u64,
     pub threads: u64,
@@ -86,7 +86,7 @@ impl Drop for Process {
 }
 
 pub struct World {
-    pub switches: [Option<Process>; SWITCHES],
+    pub switches: Vec<Option<Process>>,
     pub store: Option<Process>,
     pub workers: Vec<Option<Process>>,
     /// Workers that were started so far.
@@ -108,9 +108,11 @@ fn address(port: usize) -> String {
 impl World {
     pub fn make(options: Options) -> io::Result<World> {
         let directory = tempfile::Builder::new().prefix("wayside-soak-").tempdir()?;
+        let switches = options.service.switches();
+        let ports = switches + 1 + CLIENTS;
         let hub_host = Host::new()?;
         let mut hosts = Vec::new();
-        for port in 0..PORTS {
+        for port in 0..ports {
             let host = Host::new()?;
             host.join("eth0", &hub_host, &format!("port{port}"), 1)?;
             host.ip(&format!("addr add {}/24 dev eth0", address(port)))?;
@@ -127,15 +129,15 @@ impl World {
         }
         #[cfg(feature = "xdp")]
         let _passes = if options.hook {
-            (0..SWITCHES).map(|port| hub_host.pass(&format!("port{port}"))).collect::<io::Result<_>>()?
+            (0..switches).map(|port| hub_host.pass(&format!("port{port}"))).collect::<io::Result<_>>()?
         } else {
             Vec::new()
         };
-        let interfaces: Vec<String> = (0..PORTS).map(|port| format!("port{port}")).collect();
+        let interfaces: Vec<String> = (0..ports).map(|port| format!("port{port}")).collect();
         let hub = Hub::start(&hub_host, &interfaces, options.seed)?;
         fs::create_dir(directory.path().join("histories"))?;
         let mut world = World {
-            switches: [None, None],
+            switches: (0..switches).map(|_| None).collect(),
             store: None,
             workers: (0..CLIENTS * WORKERS).map(|_| None).collect(),
             started: 0,
@@ -148,7 +150,7 @@ impl World {
             _passes,
         };
         world.start_store()?;
-        for switch in 0..SWITCHES {
+        for switch in 0..switches {
             world.start_switch(switch)?;
         }
         world.join_all()?;
@@ -156,6 +158,20 @@ impl World {
             world.start_worker(worker)?;
         }
         Ok(world)
+    }
+
+    pub fn service(&self) -> Service {
+        self.options.service
+    }
+
+    /// Port of etcd's host.
+    fn store_port(&self) -> usize {
+        self.switches.len()
+    }
+
+    /// Ports of the hub.
+    pub fn ports(&self) -> usize {
+        self.hosts.len()
     }
 
     pub fn histories(&self) -> PathBuf {
@@ -167,7 +183,8 @@ impl World {
     }
 
     pub fn start_store(&mut self) -> io::Result<()> {
-        let (client, peer) = (format!("http://{}:2379", address(STORE)), format!("http://{}:2380", address(STORE)));
+        let host = address(self.store_port());
+        let (client, peer) = (format!("http://{host}:2379"), format!("http://{host}:2380"));
         let data = self.directory.path().join("etcd");
         fs::create_dir_all(&data)?;
         fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
@@ -176,7 +193,7 @@ impl World {
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.arg("--initial-cluster").arg(format!("default={peer}"));
-        self.store = Some(Process::start(&self.hosts[STORE], command, &self.log("etcd"))?);
+        self.store = Some(Process::start(&self.hosts[self.store_port()], command, &self.log("etcd"))?);
         Ok(())
     }
 
@@ -196,7 +213,7 @@ impl World {
     }
 
     pub fn start_switch(&mut self, switch: usize) -> io::Result<()> {
-        let etcd = format!("http://{}:2379", address(STORE));
+        let etcd = format!("http://{}:2379", address(self.store_port()));
         let lease = format!("{}ms", self.options.lease.as_millis());
         let listen = format!("{}:7600", address(switch));
         let mode = if self.options.hook { "native" } else { "userspace" };
@@ -237,7 +254,7 @@ impl World {
                     .env("WAYSIDE_CREDENTIALS", self.credentials(client))
                     .stdout(Stdio::null())
                     .stderr(Stdio::null());
-                self.hosts[STORE + 1 + client].enter(&mut command);
+                self.hosts[self.store_port() + 1 + client].enter(&mut command);
                 if !token.is_empty() && command.status()?.success() {
                     break;
                 }
@@ -262,6 +279,7 @@ impl World {
         let args = WorkerArgs {
             histories: self.histories(),
             name: format!("{worker}.{}", self.started),
+            service: self.options.service,
             seed: self.options.seed << 20 | self.started,
             names: self.options.names,
             threads: self.options.threads,
@@ -274,10 +292,13 @@ impl World {
         {
             command.arg(flag).arg(number.to_string());
         }
-        command.env("WAYSIDE_ENDPOINTS", format!("{}:7600,{}:7600", address(0), address(1)));
+        command.args(["--service", self.options.service.name()]);
+        let endpoints: Vec<String> =
+            (0..self.switches.len()).map(|switch| format!("{}:7600", address(switch))).collect();
+        command.env("WAYSIDE_ENDPOINTS", endpoints.join(","));
         command.env("WAYSIDE_CREDENTIALS", self.credentials(client));
         let log = self.log(&format!("worker{worker}"));
-        self.workers[worker] = Some(Process::start(&self.hosts[STORE + 1 + client], command, &log)?);
+        self.workers[worker] = Some(Process::start(&self.hosts[self.store_port() + 1 + client], command, &log)?);
         Ok(())
     }
 
@@ -286,19 +307,45 @@ impl World {
         self.hosts[port].ip(&format!("link set eth0 {}", if up { "up" } else { "down" }))
     }
 
-    /// What `wayside locks` says at this switch: None if it does not answer.
-    pub fn locks(&self, switch: usize) -> Option<serde_json::Value> {
-        let mut command = self.wayside(&["locks", "-o", "json", "--endpoint", &format!("{}:7600", address(switch))]);
+    /// What a command of `wayside` says of this switch: None if it does not answer.
+    pub fn tells(&self, switch: usize, command: &[&str]) -> Option<serde_json::Value> {
+        let endpoint = format!("{}:7600", address(switch));
+        let mut command = self.wayside(&[command, &["-o", "json", "--endpoint", &endpoint]].concat());
         self.hosts[switch].enter(&mut command);
         command.stderr(Stdio::null());
         serde_json::from_slice(&command.output().ok()?.stdout).ok()
     }
+
+    /// How the chains are, as the first switch has it that knows.
+    pub fn chains(&self) -> Option<Chains> {
+        (0..self.switches.len()).find_map(|switch| {
+            let told = self.tells(switch, &["chain", "status"])?;
+            let groups = told["groups"].as_array().filter(|groups| !groups.is_empty())?;
+            let is_whole = |group: &serde_json::Value| {
+                let length = group["chain"].as_array().map_or(0, Vec::len);
+                group["state"] == "serving" && length == self.switches.len()
+            };
+            let lost = groups.iter().filter(|group| group["state"] == "lost").count();
+            Some(Chains { are_whole: groups.iter().all(is_whole), lost })
+        })
+    }
+}
+
+/// The chains of a run.
+pub struct Chains {
+    /// Every switch is in every group's, and none is about to change.
+    pub are_whole: bool,
+    /// Groups that have lost what they had.
+    pub lost: usize,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        for switch in 0..SWITCHES {
-            self.switches[switch] = None;
+        for switch in 0..self.hosts.len() - 1 - CLIENTS {
+            // They may have been ended before.
+            if let Some(process) = self.switches.get_mut(switch) {
+                *process = None;
+            }
             if self.options.hook {
                 let _ = self.wipe(switch);
             }

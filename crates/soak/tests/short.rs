@@ -42,17 +42,16 @@ fn wayside() -> &'static Path {
     })
 }
 
+fn porcupine() -> PathBuf {
+    directory().join("wayside-porcupine")
+}
+
 /// Where there is Go, and its modules can be had; the soak says so where it is not there.
 fn build_porcupine() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("porcupine");
-        let built = Command::new("go")
-            .args(["build", "-o"])
-            .arg(directory().join("wayside-porcupine"))
-            .arg(".")
-            .current_dir(source)
-            .output();
+        let built = Command::new("go").args(["build", "-o"]).arg(porcupine()).arg(".").current_dir(source).output();
         match built {
             Ok(output) if output.status.success() => {}
             Ok(output) => println!("skipped: porcupine: {}", String::from_utf8_lossy(&output.stderr).trim()),
@@ -91,6 +90,57 @@ fn nothing_is_lost_while_everything_breaks() {
 #[cfg(feature = "xdp")]
 fn nor_at_the_hook() {
     check(&soak(&["--seed", "8", "--hook"]));
+}
+
+#[test]
+fn nor_are_values() {
+    check(&soak(&["--service", "keys", "--seed", "9"]));
+}
+
+#[test]
+#[cfg(feature = "xdp")]
+fn nor_are_they_at_the_hook() {
+    check(&soak(&["--service", "keys", "--seed", "10", "--hook"]));
+}
+
+/// What Porcupine is told that locks and keys allow.
+#[test]
+fn porcupine_knows_what_is_allowed() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("porcupine");
+    let tested = Command::new("go").args(["test", "./..."]).current_dir(source).output();
+    let Ok(output) = tested else { return println!("skipped: porcupine: Go is not installed (Debian: golang-go)") };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    // Without its modules it can't be built; with them a model that errs is a failure.
+    match output.status.success() {
+        true => {}
+        false if said.contains("--- FAIL") => panic!("{said}"),
+        false => println!("skipped: porcupine: {}", said.trim()),
+    }
+}
+
+#[test]
+fn a_write_that_vanished_is_noticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let judged = |read: &str| {
+        let lines = [
+            r#"{"at":1,"operation":1,"event":{"write":{"key":1,"value":7,"only":"always"}}}"#,
+            r#"{"at":5,"operation":1,"event":{"done":{"version":"3.1"}}}"#,
+            r#"{"at":6,"operation":2,"event":{"read":{"key":1}}}"#,
+            &format!(r#"{{"at":9,"operation":2,"event":{{"found":{{"entry":{read}}}}}}}"#),
+        ];
+        std::fs::write(directory.path().join("0.1-0.jsonl"), lines.join("\n") + "\n").expect("a history");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wayside-soak"));
+        let output = command.args(["check", "--service", "keys"]).arg(directory.path()).output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(judged(r#"{"value":7,"version":"3.1"}"#).0, Some(0));
+    let (code, out) = judged(r#"{"value":7,"version":"2.9"}"#);
+    assert!(code == Some(1) && out.contains("FAULT: K1"), "{out}");
+    build_porcupine();
+    if porcupine().exists() {
+        let (code, out) = judged("null");
+        assert!(code == Some(1) && out.contains("FAULT: porcupine"), "{out}");
+    }
 }
 
 #[test]

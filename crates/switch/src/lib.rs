@@ -18,7 +18,7 @@ mod verdict;
 pub mod xdp;
 mod zeroed;
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub use memory::{Budget, RegionError, SwitchConfig};
 pub use queues::{QueueConfig, QueueError, QueueState, Queued};
@@ -125,6 +125,16 @@ impl Switch {
     /// Where a node is to be reached: at its agent port, if `port` is 0. `None` if the handle was never given out.
     pub fn address(&self, handle: u16, port: u16) -> Option<SocketAddrV4> {
         self.memory.address(handle, port)
+    }
+
+    /// Which way the program at the hook sends a node's packets; 0: none that it knows. `None`: there is no hook.
+    pub fn way(&self, handle: u16) -> Option<u64> {
+        self.memory.way(handle)
+    }
+
+    /// Tells the program at the hook the way to a node, if the node is still at this address.
+    pub fn set_way(&self, handle: u16, address: Ipv4Addr, way: u64) {
+        self.memory.set_way(handle, address, way);
     }
 
     /// Every counter and its name: drops by reason, then verdicts and outcomes.

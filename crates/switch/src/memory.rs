@@ -139,6 +139,22 @@ impl Memory {
         (agent_port != 0).then(|| SocketAddrV4::new(address, if port == 0 { agent_port } else { port }))
     }
 
+    pub(crate) fn way(&self, handle: u16) -> Option<u64> {
+        self.ways.as_ref().map(|ways| ways[usize::from(handle)].load(Acquire))
+    }
+
+    pub(crate) fn set_way(&self, handle: u16, address: Ipv4Addr, way: u64) {
+        let Some(ways) = &self.ways else { return };
+        let is_there = || self.address(handle, 0).is_some_and(|at| *at.ip() == address);
+        if is_there() {
+            ways[usize::from(handle)].store(way, Release);
+            // The handle may have become another node's in between: by the kernel's routes, then.
+            if !is_there() {
+                ways[usize::from(handle)].store(0, Release);
+            }
+        }
+    }
+
     /// # Panics
     /// If the namespace has no such slot: the caller has asked for `slot_count`.
     fn slot(&self, namespace: u16, slot: u32) -> &Slot {

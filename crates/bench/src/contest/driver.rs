@@ -5,10 +5,10 @@
 //! workload has a time-out, one that has not all locks by then gives back what it has and tries again a little later.
 //! Grants and transactions count if they end within the measured time.
 
-use super::cost;
 use super::service::{Grant, LockService, Refusal};
 use super::witness::Witness;
 use crate::Error;
+use crate::cost;
 use crate::workloads::{Transaction, Workload};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;

@@ -12,7 +12,6 @@
 
 mod change;
 mod chart;
-mod cost;
 mod driver;
 mod page;
 mod peers;

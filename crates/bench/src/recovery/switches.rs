@@ -99,13 +99,13 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// What it calls itself; None where it is not installed.
-    pub(super) fn version() -> Option<String> {
+    pub(crate) fn version() -> Option<String> {
         let output = Command::new("etcd").arg("--version").output().ok().filter(|output| output.status.success())?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().next()?.strip_prefix("etcd Version: ").map(|version| format!("etcd {version}"))
     }
 
-    pub(super) fn start() -> Result<Etcd, Error> {
+    pub(crate) fn start() -> Result<Etcd, Error> {
         let directory = Directory::new()?;
         // Free now: whoever takes one meanwhile makes the start fail.
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());

@@ -1,12 +1,12 @@
 //! `wayside bench`.
 
 use super::text::say;
-use crate::cli::{CompareArgs, HoldArgs, Output, QuickArgs, RecoveryArgs, ReportArgs};
+use crate::cli::{CompareArgs, HoldArgs, KeysArgs, Output, QuickArgs, RecoveryArgs, ReportArgs};
 use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, Game, Options, Recovery, RecoveryOptions, Report};
+use wayside_bench::{Contest, ContestOptions, Game, KeysOptions, Options, Recovery, RecoveryOptions, Report};
 
 /// Shorter, and a median would rest on a handful of rounds.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -38,6 +38,21 @@ pub fn recovery(args: &RecoveryArgs) -> Result<(), Failure> {
         Output::Text => say(&recovery.to_string()),
     }
     match recovery.broken().next() {
+        None => Ok(()),
+        Some(why) => Err(Failure::unavailable(why)),
+    }
+}
+
+/// `wayside bench keys`: this very program is the switches that are measured.
+pub fn keys(args: &KeysArgs) -> Result<(), Failure> {
+    let kind = if args.short { KeysOptions::short } else { KeysOptions::whole };
+    let options = KeysOptions { stores: args.stores.clone(), ..kind(own_file()?) };
+    let keys = wayside_bench::run_keys(&options).map_err(Failure::unavailable)?;
+    match args.output {
+        Output::Json => say(&keys.to_json()),
+        Output::Text => say(&keys.to_string()),
+    }
+    match keys.broken().next() {
         None => Ok(()),
         Some(why) => Err(Failure::unavailable(why)),
     }

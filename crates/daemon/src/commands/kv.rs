@@ -8,7 +8,7 @@ use crate::failure::{Failure, exit};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::time::Duration;
-use wayside_client::{Condition, Endpoint, Entry, Error, Session, Version, Written};
+use wayside_client::{Condition, Endpoint, Entry, Error, Session, Store, Version, Written};
 
 /// Without --wait: for a switch to be found, and for it to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -42,9 +42,11 @@ struct Told<'a> {
 
 fn get(args: &KvGet) -> Result<u8, Failure> {
     let session = begin(&args.to)?;
-    let entry = session.store().wait(patience(&args.to)).get(&args.name).map_err(|error| failure(&error))?;
+    let store = session.store().wait(patience(&args.to));
+    let [name] = args.names.as_slice() else { return get_several(args, &store) };
+    let entry = store.get(name).map_err(|error| failure(&error))?;
     match (&entry, args.to.output) {
-        (_, Output::Json) => say(&json(&args.name, entry.as_ref(), None)),
+        (_, Output::Json) => say(&json(name, entry.as_ref(), None)),
         (Some(entry), Output::Text) => {
             let mut stdout = std::io::stdout().lock();
             // Whoever stops reading has read enough.
@@ -55,8 +57,29 @@ fn get(args: &KvGet) -> Result<u8, Failure> {
     match entry {
         Some(_) => Ok(0),
         None if args.to.output == Output::Json => Ok(exit::ABSENT),
-        None => Err(Failure::plain(exit::ABSENT, format!("{} has no value", shown(&args.name)))),
+        None => Err(Failure::plain(exit::ABSENT, format!("{} has no value", shown(name)))),
     }
+}
+
+/// What several keys had at one instant; [`exit::ABSENT`] if one had no value.
+fn get_several(args: &KvGet, store: &Store<'_>) -> Result<u8, Failure> {
+    let entries = store.snapshot(&args.names).map_err(|error| failure(&error))?;
+    let found = args.names.iter().zip(&entries);
+    match args.to.output {
+        Output::Json => {
+            let told: Vec<String> = found.map(|(name, entry)| json(name, entry.as_ref(), None)).collect();
+            say(&format!("[{}]", told.join(",")));
+        }
+        Output::Text => {
+            let lines = found.map(|(name, entry)| {
+                let value = entry.as_ref().map(|entry| format!("{:?}", String::from_utf8_lossy(entry.value.bytes())));
+                vec![shown(name), value.unwrap_or_else(|| "no value".into())]
+            });
+            let heading = ["NAME", "VALUE"].map(String::from).to_vec();
+            say(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+        }
+    }
+    Ok(if entries.contains(&None) { exit::ABSENT } else { 0 })
 }
 
 fn put(args: &KvPut) -> Result<u8, Failure> {

@@ -6,6 +6,8 @@
 //! * The places' lease runs from when it was asked for, and never ends sooner than was said before.
 //! * While this switch has the post, its own controller keeps the sessions' table; otherwise the roster does, from the
 //!   records of whoever has it.
+//! * Without the post, a lease is asked for only while etcd was heard from lately: whoever would not hear of sessions that
+//!   are over stops serving clients.
 
 use super::clock;
 use super::etcd::Shard;
@@ -59,6 +61,10 @@ pub struct Chains {
     records: BTreeMap<u32, Vec<u8>>,
     rotations: BTreeMap<Handle, Period>,
     has_post: bool,
+    /// Last that etcd told what has changed, be it nothing.
+    heard: Time,
+    /// So long it may say nothing. Microseconds.
+    deaf_most: u64,
     attempt_at: Time,
     /// End of the places' lease.
     serves_until: Time,
@@ -97,6 +103,8 @@ impl Chains {
             records: BTreeMap::new(),
             rotations: BTreeMap::new(),
             has_post: false,
+            heard: clock::now(),
+            deaf_most: 2 * post,
             attempt_at: Time(0),
             serves_until: Time(0),
         };
@@ -118,6 +126,7 @@ impl Chains {
 
     /// What has changed in etcd.
     pub fn on_changes(&mut self, now: Time, changes: Changes, member: &mut Member<Arc<Switch>>) {
+        self.heard = now;
         for listed in changes.switches {
             let handle = switch_handle(listed.number);
             let weight = listed.share;
@@ -215,11 +224,17 @@ impl Chains {
         if member.next_timer() <= now {
             member.on_tick(now);
         }
+        let is_deaf = !self.has_post && now.since(self.heard) > self.deaf_most;
         let mut out = Vec::new();
         loop {
             let said = member.transmit().map(|sent| (sent, true));
             let said = said.or_else(|| self.controller.transmit().map(|sent| (sent, false)));
             let Some((sent, by_member)) = said else { break };
+            // Asked for again once etcd is back.
+            if is_deaf && by_member && Header::read(&sent.packet).is_ok_and(|header| header.kind == kind::chain::RENEW)
+            {
+                continue;
+            }
             match sent.to == self.own {
                 false => out.push(sent),
                 true if by_member && !self.on_packet(now, &sent.packet) => {}

@@ -1,5 +1,8 @@
 //! The core at the kernel's XDP hook: which interfaces, in which mode, and the thread that serves its upcalls.
 
+#[path = "ways.rs"]
+mod ways;
+
 use super::{add_namespaces, queue_config, set_budgets, store_config, switch_config};
 use crate::card::{Card, choice};
 use crate::config::Config;
@@ -7,11 +10,13 @@ use crate::failure::Failure;
 use crate::kernel::release;
 use crate::server::controller::Inbox;
 use crate::server::keys::groups_of;
+
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use ways::Ways;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
@@ -25,6 +30,8 @@ pub struct Hook {
     /// Wakes the thread of upcalls, which then ends.
     stop: OwnedFd,
     upcalls: Option<JoinHandle<()>>,
+    /// The ports, once the program is attached to them.
+    ports: Arc<OnceLock<Vec<Interface>>>,
     /// Why it is not native, or what is lost because it is.
     reason: Option<String>,
 }
@@ -83,7 +90,7 @@ impl Hook {
         }
         // SAFETY: as above.
         let stop = unsafe { OwnedFd::from_raw_fd(stop) };
-        Ok((Hook { hook, stop, upcalls: None, reason: None }, switch))
+        Ok((Hook { hook, stop, upcalls: None, ports: Arc::default(), reason: None }, switch))
     }
 
     /// Attaches the program to the switch's interfaces: natively only where nothing is lost by that, as far as is
@@ -92,6 +99,8 @@ impl Hook {
         let ports = ports(config, listen)?;
         self.reason =
             choice::attach(config.mode, release().1, &mut Attachment { hook: &mut self.hook, ports: &ports })?;
+        // It is attached once.
+        let _ = self.ports.set(self.hook.ports().cloned().collect());
         let (mode, names, _) = self.describe();
         tracing::info!(%mode, ports = ?names, reason = self.reason, "attached to the XDP hook");
         Ok(())
@@ -101,7 +110,8 @@ impl Hook {
     pub fn start(&mut self, switch: &Arc<Switch>, socket: &Arc<UdpSocket>, inbox: &Inbox) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::system("XDP: can't serve its upcalls", &error);
         let upcalls = self.hook.upcalls().map_err(failed)?;
-        let delivery = Delivery { switch: Arc::clone(switch), socket: Arc::clone(socket), inbox: inbox.clone() };
+        let ways = Ways::start(Arc::clone(switch), Arc::clone(&self.ports)).map_err(failed)?;
+        let delivery = Delivery { switch: Arc::clone(switch), socket: Arc::clone(socket), inbox: inbox.clone(), ways };
         let stop = self.stop.as_raw_fd();
         let thread = std::thread::Builder::new().name("upcalls".into()).spawn(move || {
             if let Err(error) = upcalls.run(stop, |upcall| delivery.deliver(&upcall)) {
@@ -166,6 +176,7 @@ struct Delivery {
     switch: Arc<Switch>,
     socket: Arc<UdpSocket>,
     inbox: Inbox,
+    ways: Ways,
 }
 
 impl Delivery {
@@ -182,6 +193,7 @@ impl Delivery {
             Action::ToNode { handle, port } => {
                 if let Some(to) = self.switch.address(handle, port) {
                     self.send(upcall.packet, to);
+                    self.ways.ask(handle);
                 }
             }
             Action::ToController => {

@@ -17,6 +17,7 @@
 
 pub mod interfaces;
 mod link;
+pub mod neighbors;
 mod upcalls;
 
 use crate::clock::Ticks;

@@ -6,11 +6,11 @@
 //!
 //! Both are queues of one mode. A key's revision rises with every grant: it is the fencing token.
 
-use super::server::{Server, directory, free_address, version};
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
+use crate::servers::{Server, directory, free_address, version};
 use etcd_client::{
     Client, Compare, CompareOp, EventType, GetOptions, LockOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
     TxnOpResponse, WatchOptions,

@@ -9,8 +9,6 @@ mod etcd;
 mod postgres;
 #[cfg(feature = "peers")]
 mod redis;
-#[cfg(feature = "peers")]
-mod server;
 mod wayside;
 #[cfg(feature = "peers")]
 mod zookeeper;
@@ -63,6 +61,7 @@ type Start = fn(&Conditions<'_>) -> Result<Entry, Error>;
 pub(super) struct Conditions<'c> {
     /// The binary `wayside`.
     pub(super) wayside: &'c Path,
+    #[cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "hosts are made for them"))]
     pub(super) nodes: usize,
     pub(super) clients: usize,
 }

@@ -1,11 +1,11 @@
 //! PostgreSQL's advisory locks, of a session: `pg_advisory_lock` and its shared form. A connection for each client,
 //! since a lock is its connection's.
 
-use super::server::{Server, directory, free_address, newest_version, nobody, version};
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
+use crate::servers::{Server, directory, free_address, newest_version, nobody, version};
 use futures_util::future::try_join_all;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;

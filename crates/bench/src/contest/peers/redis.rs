@@ -3,11 +3,11 @@
 //!
 //! There is no queue: whoever finds a lock held asks again after a random pause. There are no shared locks.
 
-use super::server::{Server, directory, free_address, version};
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
+use crate::servers::{Server, directory, free_address, version};
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Script};

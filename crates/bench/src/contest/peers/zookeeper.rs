@@ -4,21 +4,18 @@
 //! A lock's own node is a container, which the server removes some time after its last child: a lock that nobody has
 //! used for long costs two writes more.
 
-use super::server::{Server, directory, free_address};
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
+use crate::servers::{Server, directory, free_address, zookeeper_jar};
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 use wayside_client::Mode;
 use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix, OwnedLockClient};
 
-/// Where Debian's package has it.
-const JAR: &str = "/usr/share/java/zookeeper.jar";
 const SESSION: Duration = Duration::from_secs(30);
 
 struct ZooKeeper {
@@ -37,9 +34,9 @@ pub(super) fn in_memory(_: &Conditions<'_>) -> Result<Entry, Error> {
 }
 
 fn start(name: &str, is_durable: bool) -> Result<Entry, Error> {
-    if !Path::new(JAR).exists() {
+    let Some((jar, version)) = zookeeper_jar() else {
         return Ok(Entry::LeftOut("ZooKeeper is not installed".into()));
-    }
+    };
     let (address, directory) = (free_address()?, directory(is_durable)?);
     let data = directory.path().join("data");
     let config = directory.path().join("zoo.cfg");
@@ -54,7 +51,7 @@ fn start(name: &str, is_durable: bool) -> Result<Entry, Error> {
     let mut command = Command::new("java");
     command.args(["-Xms256m", "-Xmx1g", "-Dzookeeper.root.logger=ERROR,CONSOLE"]);
     command.arg(format!("-Dzookeeper.forceSync={forced}"));
-    command.args(["-cp", JAR, "org.apache.zookeeper.server.ZooKeeperServerMain"]).arg(&config);
+    command.arg("-cp").arg(jar).arg("org.apache.zookeeper.server.ZooKeeperServerMain").arg(&config);
     let server = Server::start(command, address, directory)?;
     let durability = if is_durable {
         "every grant and release, by fsync before the answer"
@@ -63,7 +60,7 @@ fn start(name: &str, is_durable: bool) -> Result<Entry, Error> {
     };
     let about = About {
         name: name.into(),
-        version: format!("ZooKeeper {}", version_of_jar().unwrap_or_else(|| "?".into())),
+        version: format!("ZooKeeper {version}"),
         client: "zookeeper-client 0.11, its recipe as Curator's; release in the background".into(),
         endpoint: "TCP on loopback".into(),
         members: 1,
@@ -72,12 +69,6 @@ fn start(name: &str, is_durable: bool) -> Result<Entry, Error> {
         modes: "exclusive only, shared requests are made exclusive; queued by sequence".into(),
     };
     Ok(Entry::Runs(Box::new(ZooKeeper { about, server })))
-}
-
-/// `zookeeper.jar` leads to `zookeeper-3.8.0.jar`.
-fn version_of_jar() -> Option<String> {
-    let file = fs::canonicalize(JAR).ok()?;
-    Some(file.file_stem()?.to_str()?.strip_prefix("zookeeper-")?.to_owned())
 }
 
 impl Contestant for ZooKeeper {
