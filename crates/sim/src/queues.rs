@@ -174,7 +174,6 @@ pub const VERDICTS: &[&str] = &[
     "queue_pushed",
     "copied",
     "no_server",
-    "not_its_server",
 ];
 
 /// Those of all these that a batch has not seen.
