@@ -19,6 +19,10 @@
  *     once, knows that nothing of before comes after.
  *   - Whatever failed is answered by the tail too, with what the head had: nobody hears of a version that is not there.
  *   - A value read is answered only if, after it was read, the group's place was the same and the serving lease ran.
+ *   - A leased version is written only if its writer's session lives after the item's lock was taken. Whoever looks for
+ *     leases that are over does so once the session is, and under the lock: either the writer sees the one, or he sees
+ *     the other.
+ *   - A head writes nothing to a key that is leaving: the switches behind it may have removed it.
  */
 #ifndef WAYSIDE_CHAIN_H
 #define WAYSIDE_CHAIN_H
@@ -33,6 +37,7 @@ struct ws_link {
 	ws_u64 place; /* of the group, as the packet was checked against it */
 	ws_u64 name;  /* of the key's item, as far as the packet tells it: */
 	ws_u64 name_mask;
+	ws_u16 owner; /* handle of the owner of the version that is told; 0: it is not leased */
 };
 
 /* An item and a lane under their locks. */
@@ -94,7 +99,8 @@ WS_INLINE void ws_copy_out(struct ws_turn *turn, ws_u64 *value, ws_u32 blocks)
 WS_INLINE struct ws_version ws_load_version(struct ws_item *item, ws_u32 which)
 {
 	return (struct ws_version){ ws_word_load(&item->versions[which].sequence),
-				    ws_word_load(&item->versions[which].shape) };
+				    ws_word_load(&item->versions[which].shape),
+				    ws_word_load(&item->versions[which].owner) };
 }
 
 /* Another name of the same key is another key: who asks for it is told that it is missing, and by the daemon why. */
@@ -170,6 +176,7 @@ WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_held *held, stru
 	ws_copy_in(turn, held->item->values[other], ws_blocks(ws_version_length(version)));
 	ws_word_store(&held->item->versions[other].sequence, version.sequence);
 	ws_word_store(&held->item->versions[other].shape, version.shape);
+	ws_word_store(&held->item->versions[other].owner, version.owner);
 	held->item_lock = ws_item_lock_with_changes(held->item_lock, ws_item_lock_changes(held->item_lock) + 1);
 	held->item_lock = ws_item_lock_with_which(held->item_lock, other);
 }
@@ -200,13 +207,17 @@ WS_INLINE void ws_end_after(struct ws_turn *turn, ws_u32 blocks)
 	turn->length = WS_HEADER_BYTES + WS_OPERATION_BYTES + blocks * WS_BLOCK_BYTES;
 }
 
-/* The packet tells of a version. */
-WS_INLINE void ws_show_version(void *effect, struct ws_version version)
+/* The packet tells of a version; its header does once it is made. */
+WS_INLINE void ws_show_version(struct ws_link *link, struct ws_version version)
 {
+	void *effect = link->op;
+
 	ws_effect_set_sequence(effect, version.sequence);
 	ws_effect_set_epoch(effect, (ws_u32)ws_version_epoch(version));
 	ws_effect_set_length(effect, (ws_u16)ws_version_length(version));
 	ws_effect_set_flags(effect, ws_version_flags(version));
+	ws_effect_set_owner(effect, (ws_u32)ws_lease_owner_incarnation(version.owner));
+	link->owner = (ws_u16)ws_lease_owner_handle(version.owner);
 }
 
 WS_INLINE void ws_show_result(void *effect, struct ws_result result)
@@ -216,12 +227,19 @@ WS_INLINE void ws_show_result(void *effect, struct ws_result result)
 	ws_effect_set_outcome(effect, result.outcome);
 }
 
+/* This switch's handle among the others. */
+WS_INLINE ws_u16 ws_own_handle(struct ws_switch *sw) { return (ws_u16)ws_half_load(&ws_store(sw)->handle); }
+
 /* ANSWER to the client, with so many blocks of value. From the chain, and not from the client itself: to its thread. */
 WS_INLINE enum ws_action ws_answer_client(struct ws_turn *turn, struct ws_link *link, ws_u32 blocks)
 {
 	ws_u16 client = ws_effect_client(link->op);
 
 	ws_answer_with(turn, WS_CHAIN_ANSWER, 0, client);
+	ws_header_set_position(turn->header, link->owner);
+	/* A switch that asks for itself hears who answers. */
+	if (ws_node_at(turn->sw, client)->namespace == WS_FELLOWS)
+		ws_header_set_source(turn->header, ws_own_handle(turn->sw));
 	ws_end_after(turn, blocks);
 	if (turn->source == client)
 		return ws_to_sender(turn);
@@ -233,7 +251,7 @@ WS_INLINE enum ws_action ws_answer_client(struct ws_turn *turn, struct ws_link *
 /* An answer without a version: not here, or not now. */
 WS_INLINE enum ws_action ws_refuse_client(struct ws_turn *turn, struct ws_link *link, ws_u8 outcome, ws_u32 length)
 {
-	ws_show_version(link->op, ws_version_of(0, 0, length, 0));
+	ws_show_version(link, ws_version_of(0, 0, length, 0));
 	ws_show_result(link->op, (struct ws_result){ .outcome = outcome });
 	return ws_answer_client(turn, link, 0);
 }
@@ -285,12 +303,13 @@ WS_INLINE enum ws_action ws_pass_on(struct ws_turn *turn, struct ws_link *link, 
 	ws_u32 blocks = ws_blocks(ws_version_length(version));
 	ws_u16 next = (ws_u16)ws_group_place_next(link->place);
 
-	ws_show_version(link->op, version);
+	ws_show_version(link, version);
 	ws_show_result(link->op, result);
 	if (!next) /* Who wrote knows what. */
 		return ws_answer_client(turn, link, result.outcome == WS_OUTCOME_DONE ? 0 : blocks);
 	ws_answer_with(turn, WS_CHAIN_APPLY, 0, next);
-	ws_header_set_source(turn->header, (ws_u16)ws_half_load(&ws_store(turn->sw)->handle));
+	ws_header_set_position(turn->header, link->owner);
+	ws_header_set_source(turn->header, ws_own_handle(turn->sw));
 	ws_end_after(turn, blocks);
 	if (!ws_node_lives(turn->sw, next))
 		return ws_drop(turn, WS_DROP_REASON_DESTINATION_NOT_LIVE);
@@ -335,8 +354,11 @@ WS_INLINE struct ws_result ws_decide_write(struct ws_turn *turn, struct ws_link 
 		ws_count(turn->sw, WS_COUNTER_unmet);
 		return (struct ws_result){ ws_version_epoch(*version), version->sequence, WS_OUTCOME_UNMET };
 	}
+	ws_u16 leased = ws_operation_flags(link->op) & WS_VALUE_FLAG_LEASED;
 	*version = ws_version_of(epoch, ws_word_next(&link->group->sequence),
-				 deletes ? 0 : ws_operation_length(link->op), deletes ? 0 : WS_VALUE_FLAG_PRESENT);
+				 deletes ? 0 : ws_operation_length(link->op), deletes ? 0 : WS_VALUE_FLAG_PRESENT | leased);
+	if (leased && !deletes)
+		version->owner = ws_owner_of_lease(turn->source, (ws_u32)ws_node_at(turn->sw, turn->source)->incarnation);
 	ws_write_version(turn, held, *version);
 	ws_count(turn->sw, WS_COUNTER_written);
 	return (struct ws_result){ epoch, version->sequence, WS_OUTCOME_DONE };
@@ -363,6 +385,14 @@ WS_INLINE enum ws_action ws_on_write(struct ws_turn *turn, struct ws_link *link)
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 	}
 	struct ws_version version = ws_load_version(held.item, ws_which(held.item_lock));
+	if (ws_version_flags(version) & WS_VALUE_FLAG_LEAVING) {
+		ws_give_back(&held);
+		return ws_tell_missing(turn, link);
+	}
+	if (ws_operation_flags(link->op) & WS_VALUE_FLAG_LEASED && !ws_node_lives(turn->sw, turn->source)) {
+		ws_give_back(&held);
+		return ws_drop(turn, WS_DROP_REASON_SOURCE_NOT_LIVE);
+	}
 	ws_u64 remembered = ws_word_load(&held.lane->request);
 	struct ws_result result;
 	int repeated = request && request == remembered;
@@ -397,6 +427,8 @@ WS_INLINE enum ws_action ws_on_apply(struct ws_turn *turn, struct ws_link *link)
 	ws_u32 lane = ws_effect_lane(link->op);
 	struct ws_version version = ws_version_of(ws_effect_epoch(link->op), ws_effect_sequence(link->op),
 						  ws_effect_length(link->op), ws_effect_flags(link->op));
+	if (ws_version_flags(version) & WS_VALUE_FLAG_LEASED)
+		version.owner = ws_owner_of_lease(ws_header_position(turn->header), ws_effect_owner(link->op));
 	struct ws_result result = { ws_effect_own_epoch(link->op), ws_effect_own_sequence(link->op),
 				    ws_effect_outcome(link->op) };
 	struct ws_held held = { .item = ws_find_item(turn, link) };
@@ -462,7 +494,7 @@ WS_INLINE enum ws_action ws_on_read(struct ws_turn *turn, struct ws_link *link)
 	if (outcome == WS_OUTCOME_NO_ROOM)
 		return ws_tell_no_room(turn, link, version);
 	ws_count(turn->sw, WS_COUNTER_read);
-	ws_show_version(link->op, version);
+	ws_show_version(link, version);
 	ws_show_result(link->op, (struct ws_result){ ws_version_epoch(version), version.sequence, WS_OUTCOME_DONE });
 	return ws_answer_client(turn, link, ws_blocks(ws_version_length(version)));
 }
@@ -530,6 +562,13 @@ WS_INLINE enum ws_action ws_on_fellow(struct ws_turn *turn)
 	return reason ? ws_drop(turn, reason) : ws_to_controller(turn);
 }
 
+/* A tail answers the switch that has ended a lease. */
+WS_INLINE int ws_is_fellows(ws_u8 kind)
+{
+	return (kind >= WS_CHAIN_PLACE && kind <= WS_CHAIN_COPY) || kind == WS_CHAIN_REMOVE || kind == WS_CHAIN_REMOVED ||
+	       kind == WS_CHAIN_ANSWER;
+}
+
 /* A function of its own, as ws_tag_of is: inlined, it would cost the packets of other services their registers. */
 static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 {
@@ -538,9 +577,9 @@ static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 
 	if ((const ws_u8 *)turn->entry + WS_OPERATION_BYTES > (const ws_u8 *)turn->end)
 		return ws_drop(turn, WS_DROP_REASON_BAD_LENGTH);
-	if (kind == WS_CHAIN_ANSWER || kind == WS_CHAIN_ROUTES) /* The switch's, or its daemon's. */
+	if (kind == WS_CHAIN_ROUTES) /* The daemon's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
-	if (kind >= WS_CHAIN_PLACE && kind <= WS_CHAIN_COPY)
+	if (ws_is_fellows(kind))
 		return ws_on_fellow(turn);
 	int from_switch = kind == WS_CHAIN_APPLY || kind == WS_CHAIN_INSTALL;
 	ws_u8 reason = from_switch ? 0 : ws_check_source(turn, ws_header_namespace(turn->header));

@@ -21,6 +21,7 @@
 struct ws_version {
 	ws_u64 sequence;
 	ws_u64 shape; /* epoch 32, length 16, WS_VALUE_FLAG_* 16 */
+	ws_u64 owner; /* wire.h: lease_owner. 0: the version is not leased */
 };
 
 /* One key. The version that counts, and with it its value, is the one that the lock says; whoever writes fills the
@@ -74,7 +75,7 @@ struct ws_store {
 /* Group numbers have 16 bits: their table holds all of them. */
 #define WS_GROUPS 65536
 
-_Static_assert(sizeof(struct ws_item) == 64 + 2 * WS_MAX_VALUE_BYTES, "item");
+_Static_assert(sizeof(struct ws_item) == 80 + 2 * WS_MAX_VALUE_BYTES, "item");
 _Static_assert(sizeof(struct ws_bucket) == 64, "bucket");
 _Static_assert(sizeof(struct ws_group) == 24, "group");
 _Static_assert(sizeof(struct ws_lane) == 32, "lane");
@@ -86,7 +87,13 @@ WS_INLINE ws_u16 ws_version_flags(struct ws_version version) { return (ws_u16)ve
 
 WS_INLINE struct ws_version ws_version_of(ws_u64 epoch, ws_u64 sequence, ws_u64 length, ws_u16 flags)
 {
-	return (struct ws_version){ sequence, epoch << 32 | length << 16 | flags };
+	return (struct ws_version){ .sequence = sequence, .shape = epoch << 32 | length << 16 | flags };
+}
+
+/* The owner that a packet tells, or a lease's writer. */
+WS_INLINE ws_u64 ws_owner_of_lease(ws_u16 handle, ws_u32 incarnation)
+{
+	return ws_lease_owner_with_incarnation(ws_lease_owner_with_handle(0, handle), incarnation);
 }
 
 WS_INLINE int ws_is_newer(struct ws_version a, struct ws_version b)

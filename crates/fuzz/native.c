@@ -223,7 +223,7 @@ static ws_u32 write_chain(ws_u8 *packet)
 	ws_operation_set_reply_port(op, 20001);
 	ws_operation_set_length(op, about & 0x40 ? (ws_u16)number(2) : count ? (ws_u16)(count * WS_BLOCK_BYTES - step % 32) : 0);
 	ws_operation_set_lane(op, lane);
-	ws_operation_set_flags(op, WS_VALUE_FLAG_PRESENT);
+	ws_operation_set_flags(op, WS_VALUE_FLAG_PRESENT | (step & 0x20 ? WS_VALUE_FLAG_LEASED : 0));
 	if (by_switch) {
 		ws_effect_set_sequence(op, version.sequence + byte() % 4 - 1);
 		ws_effect_set_epoch(op, (ws_u32)ws_version_epoch(version));

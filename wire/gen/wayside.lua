@@ -10,7 +10,7 @@ names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving" }
-names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy" }
+names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
@@ -43,7 +43,7 @@ f.header_destination = ProtoField.uint16("wayside.destination", "destination", b
 f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used); of a chain's packet: the group's")
 f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "version of the shard map that the sender used")
 f.header_namespace = ProtoField.uint16("wayside.namespace", "namespace", base.DEC, nil, nil, "namespace of the slots")
-f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; engine of an ENROLLED")
+f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED")
 f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")
 f.fabric_kind = ProtoField.uint8("wayside.fabric.kind", "Kind", base.DEC, names.fabric_kind)
 f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock_kind)
@@ -106,6 +106,8 @@ f.operation_lane = ProtoField.uint8("wayside.operation.lane", "lane", base.DEC, 
 f.operation_condition = ProtoField.uint8("wayside.operation.condition", "condition", base.DEC, names.condition, nil, "what must hold of the item")
 f.operation_flags = ProtoField.uint16("wayside.operation.flags", "flags", base.HEX, nil, nil, "value flags")
 f.operation_flags_present = ProtoField.bool("wayside.operation.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.operation_flags_leased = ProtoField.bool("wayside.operation.flags.leased", "leased", 16, nil, 0x2, "WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease")
+f.operation_flags_leaving = ProtoField.bool("wayside.operation.flags.leaving", "leaving", 16, nil, 0x4, "in a head's memory only: the key is being removed from its chain")
 f.operation_check = ProtoField.uint64("wayside.operation.check", "check", base.DEC, nil, nil, "47 further bits of the hash: two names of one key differ here")
 f.operation_first_epoch = ProtoField.uint32("wayside.operation.first_epoch", "first_epoch", base.DEC, nil, nil, "of a write that was first sent under another epoch of its group: that one; otherwise 0")
 f.operation_reserved = ProtoField.uint32("wayside.operation.reserved", "reserved", base.DEC, nil, nil, "zero")
@@ -123,9 +125,11 @@ f.effect_lane = ProtoField.uint8("wayside.effect.lane", "lane", base.DEC, nil, n
 f.effect_outcome = ProtoField.uint8("wayside.effect.outcome", "outcome", base.DEC, names.outcome, nil, "what became of it")
 f.effect_flags = ProtoField.uint16("wayside.effect.flags", "flags", base.HEX, nil, nil, "value flags")
 f.effect_flags_present = ProtoField.bool("wayside.effect.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.effect_flags_leased = ProtoField.bool("wayside.effect.flags.leased", "leased", 16, nil, 0x2, "WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease")
+f.effect_flags_leaving = ProtoField.bool("wayside.effect.flags.leaving", "leaving", 16, nil, 0x4, "in a head's memory only: the key is being removed from its chain")
 f.effect_own_sequence = ProtoField.uint64("wayside.effect.own_sequence", "own_sequence", base.DEC, nil, nil, "of the version that this operation made, or met")
 f.effect_own_epoch = ProtoField.uint32("wayside.effect.own_epoch", "own_epoch", base.DEC, nil, nil, "of that version")
-f.effect_reserved = ProtoField.uint32("wayside.effect.reserved", "reserved", base.DEC, nil, nil, "zero")
+f.effect_owner = ProtoField.uint32("wayside.effect.owner", "owner", base.DEC, nil, nil, "of a leased version: low half of its owner's incarnation; the header's position has the handle")
 
 f.routes_first = ProtoField.uint16("wayside.routes.first", "first", base.DEC, nil, nil, "the page's first group, counted within the namespace")
 f.routes_base = ProtoField.uint16("wayside.routes.base", "base", base.DEC, nil, nil, "number of the namespace's first group")
@@ -162,15 +166,21 @@ f.renewal_reserved = ProtoField.bytes("wayside.renewal.reserved", "reserved", ba
 
 f.copied_key_high = ProtoField.uint64("wayside.copied.key_high", "key_high", base.HEX, nil, nil, "high half of the piece's key")
 f.copied_key_low = ProtoField.uint64("wayside.copied.key_low", "key_low", base.HEX, nil, nil, "low half of it")
-f.copied_nonce = ProtoField.uint64("wayside.copied.nonce", "nonce", base.HEX, nil, nil, "of the question; given back")
+f.copied_nonce = ProtoField.uint64("wayside.copied.nonce", "nonce", base.HEX, nil, nil, "of the question; given back. REMOVE, REMOVED: the head's count when the key was marked; 0: it is not, and would it go everywhere?")
 f.copied_sequence = ProtoField.uint64("wayside.copied.sequence", "sequence", base.DEC, nil, nil, "of the value's version, or of the key's first")
 f.copied_epoch = ProtoField.uint32("wayside.copied.epoch", "epoch", base.DEC, nil, nil, "of that version")
 f.copied_group = ProtoField.uint16("wayside.copied.group", "group", base.DEC, nil, nil, "virtual group")
 f.copied_length = ProtoField.uint16("wayside.copied.length", "length", base.DEC, nil, nil, "bytes of the name or of the value")
 f.copied_flags = ProtoField.uint16("wayside.copied.flags", "flags", base.HEX, nil, nil, "value flags")
 f.copied_flags_present = ProtoField.bool("wayside.copied.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.copied_flags_leased = ProtoField.bool("wayside.copied.flags.leased", "leased", 16, nil, 0x2, "WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease")
+f.copied_flags_leaving = ProtoField.bool("wayside.copied.flags.leaving", "leaving", 16, nil, 0x4, "in a head's memory only: the key is being removed from its chain")
 f.copied_part = ProtoField.uint8("wayside.copied.part", "part", base.DEC, names.part, nil, "what the blocks have")
 f.copied_reserved = ProtoField.bytes("wayside.copied.reserved", "reserved", base.NONE, "zero")
+f.copied_owner = ProtoField.uint64("wayside.copied.owner", "owner", base.DEC, nil, nil, "of a leased version: its owner")
+f.copied_owner_zero = ProtoField.uint64("wayside.copied.owner.zero", "zero", base.DEC, nil, 0xffff000000000000, "zero")
+f.copied_owner_handle = ProtoField.uint64("wayside.copied.owner.handle", "handle", base.DEC, nil, 0xffff00000000, "handle of the session")
+f.copied_owner_incarnation = ProtoField.uint64("wayside.copied.owner.incarnation", "incarnation", base.DEC, nil, 0xffffffff, "low half of its incarnation")
 
 f.attempt_name = ProtoField.uint64("wayside.attempt.name", "name", base.HEX, nil, nil, "name id")
 f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base.HEX, nil, nil, "request id")
@@ -291,6 +301,8 @@ function dissect.operation(buffer, tree)
   tree:add(f.operation_condition, buffer(45, 1))
   branch = tree:add(f.operation_flags, buffer(46, 2))
   branch:add(f.operation_flags_present, buffer(46, 2))
+  branch:add(f.operation_flags_leased, buffer(46, 2))
+  branch:add(f.operation_flags_leaving, buffer(46, 2))
   tree:add(f.operation_check, buffer(48, 8))
   tree:add(f.operation_first_epoch, buffer(56, 4))
   tree:add(f.operation_reserved, buffer(60, 4))
@@ -311,9 +323,11 @@ function dissect.effect(buffer, tree)
   tree:add(f.effect_outcome, buffer(45, 1))
   branch = tree:add(f.effect_flags, buffer(46, 2))
   branch:add(f.effect_flags_present, buffer(46, 2))
+  branch:add(f.effect_flags_leased, buffer(46, 2))
+  branch:add(f.effect_flags_leaving, buffer(46, 2))
   tree:add(f.effect_own_sequence, buffer(48, 8))
   tree:add(f.effect_own_epoch, buffer(56, 4))
-  tree:add(f.effect_reserved, buffer(60, 4))
+  tree:add(f.effect_owner, buffer(60, 4))
 end
 
 function dissect.routes(buffer, tree)
@@ -368,8 +382,14 @@ function dissect.copied(buffer, tree)
   tree:add(f.copied_length, buffer(38, 2))
   branch = tree:add(f.copied_flags, buffer(40, 2))
   branch:add(f.copied_flags_present, buffer(40, 2))
+  branch:add(f.copied_flags_leased, buffer(40, 2))
+  branch:add(f.copied_flags_leaving, buffer(40, 2))
   tree:add(f.copied_part, buffer(42, 1))
-  tree:add(f.copied_reserved, buffer(43, 21))
+  tree:add(f.copied_reserved, buffer(43, 13))
+  branch = tree:add(f.copied_owner, buffer(56, 8))
+  branch:add(f.copied_owner_zero, buffer(56, 8))
+  branch:add(f.copied_owner_handle, buffer(56, 8))
+  branch:add(f.copied_owner_incarnation, buffer(56, 8))
 end
 
 function dissect.attempt(buffer, tree)
@@ -458,6 +478,8 @@ local body_of = {
     [13] = { name = "RENEWED", bytes = 64, blocks = true, title = "Renewal", dissect = dissect.renewal },
     [14] = { name = "FETCH", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
     [15] = { name = "COPY", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
+    [18] = { name = "REMOVE", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
+    [19] = { name = "REMOVED", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
   },
 }
 

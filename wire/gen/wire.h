@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 3                           /* any is accepted */
-#define WS_VERSION 0x13                      /* major << 4 | minor */
+#define WS_MINOR 4                           /* any is accepted */
+#define WS_VERSION 0x14                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -86,7 +86,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ROUTE_BYTES 32                    /* Where a group is. All zeros: not known. */
 #define WS_PLACEMENT_BYTES 64                /* A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
 #define WS_RENEWAL_BYTES 64                  /* A switch's serving lease. */
-#define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. */
+#define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. Also a key that goes, with the version at which it does. */
 #define WS_ATTEMPT_BYTES 64                  /* One request for a lock of the queue service, and what became of it. */
 
 /* Services. */
@@ -160,6 +160,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_CHAIN_RENEWED 13                  /* controller to switch: the lease */
 #define WS_CHAIN_FETCH 14                    /* joiner to source: what comes after this piece? */
 #define WS_CHAIN_COPY 15                     /* source to joiner: this */
+#define WS_CHAIN_REMOVE 18                   /* daemon to the next switch's daemon: this key goes, if it is without a value at this version */
+#define WS_CHAIN_REMOVED 19                  /* daemon to the daemon before: it is gone here, and from here on */
 
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
@@ -183,6 +185,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 
 /* Value flags. */
 #define WS_VALUE_FLAG_PRESENT 0x0001         /* the key has a value */
+#define WS_VALUE_FLAG_LEASED 0x0002          /* WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease */
+#define WS_VALUE_FLAG_LEAVING 0x0004         /* in a head's memory only: the key is being removed from its chain */
 
 /* Queue flags. */
 #define WS_QUEUE_FLAG_EXCLUSIVE 0x01         /* mode: exclusive; otherwise shared */
@@ -301,7 +305,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used); of a chain's packet: the group's */
 #define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
 #define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
-#define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; engine of an ENROLLED */
+#define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED */
 #define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet with this field as 0; 0 while authentication is off */
 WS_INLINE ws_u16 ws_header_magic(const void *header) { return ws_load16((const ws_u8 *)header + 0); }
 WS_INLINE void ws_header_set_magic(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 0, x); }
@@ -477,7 +481,7 @@ WS_INLINE void ws_operation_set_first_epoch(void *operation, ws_u32 x) { ws_stor
 #define WS_EFFECT_FLAGS_AT 46                /* value flags */
 #define WS_EFFECT_OWN_SEQUENCE_AT 48         /* of the version that this operation made, or met */
 #define WS_EFFECT_OWN_EPOCH_AT 56            /* of that version */
-#define WS_EFFECT_RESERVED_AT 60             /* zero */
+#define WS_EFFECT_OWNER_AT 60                /* of a leased version: low half of its owner's incarnation; the header's position has the handle */
 WS_INLINE ws_u64 ws_effect_key_high(const void *effect) { return ws_load64((const ws_u8 *)effect + 0); }
 WS_INLINE void ws_effect_set_key_high(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 0, x); }
 WS_INLINE ws_u64 ws_effect_key_low(const void *effect) { return ws_load64((const ws_u8 *)effect + 8); }
@@ -506,6 +510,8 @@ WS_INLINE ws_u64 ws_effect_own_sequence(const void *effect) { return ws_load64((
 WS_INLINE void ws_effect_set_own_sequence(void *effect, ws_u64 x) { ws_store64((ws_u8 *)effect + 48, x); }
 WS_INLINE ws_u32 ws_effect_own_epoch(const void *effect) { return ws_load32((const ws_u8 *)effect + 56); }
 WS_INLINE void ws_effect_set_own_epoch(void *effect, ws_u32 x) { ws_store32((ws_u8 *)effect + 56, x); }
+WS_INLINE ws_u32 ws_effect_owner(const void *effect) { return ws_load32((const ws_u8 *)effect + 60); }
+WS_INLINE void ws_effect_set_owner(void *effect, ws_u32 x) { ws_store32((ws_u8 *)effect + 60, x); }
 
 /* routes, 64 bytes. Where the groups of a namespace are: a page, with a route in each block. */
 #define WS_ROUTES_FIRST_AT 0                 /* the page's first group, counted within the namespace */
@@ -594,17 +600,18 @@ WS_INLINE void ws_renewal_set_lease_us(void *renewal, ws_u32 x) { ws_store32((ws
 WS_INLINE ws_u8 ws_renewal_refused(const void *renewal) { return ws_load8((const ws_u8 *)renewal + 20); }
 WS_INLINE void ws_renewal_set_refused(void *renewal, ws_u8 x) { ws_store8((ws_u8 *)renewal + 20, x); }
 
-/* copied, 64 bytes. A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. */
+/* copied, 64 bytes. A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. Also a key that goes, with the version at which it does. */
 #define WS_COPIED_KEY_HIGH_AT 0              /* high half of the piece's key */
 #define WS_COPIED_KEY_LOW_AT 8               /* low half of it */
-#define WS_COPIED_NONCE_AT 16                /* of the question; given back */
+#define WS_COPIED_NONCE_AT 16                /* of the question; given back. REMOVE, REMOVED: the head's count when the key was marked; 0: it is not, and would it go everywhere? */
 #define WS_COPIED_SEQUENCE_AT 24             /* of the value's version, or of the key's first */
 #define WS_COPIED_EPOCH_AT 32                /* of that version */
 #define WS_COPIED_GROUP_AT 36                /* virtual group */
 #define WS_COPIED_LENGTH_AT 38               /* bytes of the name or of the value */
 #define WS_COPIED_FLAGS_AT 40                /* value flags */
 #define WS_COPIED_PART_AT 42                 /* what the blocks have */
-#define WS_COPIED_RESERVED_AT 43             /* 21 bytes: zero */
+#define WS_COPIED_RESERVED_AT 43             /* 13 bytes: zero */
+#define WS_COPIED_OWNER_AT 56                /* of a leased version: its owner */
 WS_INLINE ws_u64 ws_copied_key_high(const void *copied) { return ws_load64((const ws_u8 *)copied + 0); }
 WS_INLINE void ws_copied_set_key_high(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 0, x); }
 WS_INLINE ws_u64 ws_copied_key_low(const void *copied) { return ws_load64((const ws_u8 *)copied + 8); }
@@ -623,6 +630,8 @@ WS_INLINE ws_u16 ws_copied_flags(const void *copied) { return ws_load16((const w
 WS_INLINE void ws_copied_set_flags(void *copied, ws_u16 x) { ws_store16((ws_u8 *)copied + 40, x); }
 WS_INLINE ws_u8 ws_copied_part(const void *copied) { return ws_load8((const ws_u8 *)copied + 42); }
 WS_INLINE void ws_copied_set_part(void *copied, ws_u8 x) { ws_store8((ws_u8 *)copied + 42, x); }
+WS_INLINE ws_u64 ws_copied_owner(const void *copied) { return ws_load64((const ws_u8 *)copied + 56); }
+WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *)copied + 56, x); }
 
 /* attempt, 64 bytes. One request for a lock of the queue service, and what became of it. */
 #define WS_ATTEMPT_NAME_AT 0                 /* name id */
@@ -733,6 +742,17 @@ WS_INLINE ws_u64 ws_item_lock_with_changes(ws_u64 word, ws_u64 x) { return ws_wi
 /* which of the two versions is the item's */
 WS_INLINE ws_u64 ws_item_lock_which(ws_u64 word) { return ws_bits(word, 0, 1); }
 WS_INLINE ws_u64 ws_item_lock_with_which(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 1, x); }
+
+/* lease_owner, 64 bits. Whose a leased version is. All zeros: it is not leased. */
+/* zero */
+WS_INLINE ws_u64 ws_lease_owner_zero(ws_u64 word) { return ws_bits(word, 48, 16); }
+WS_INLINE ws_u64 ws_lease_owner_with_zero(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 48, 16, x); }
+/* handle of the session */
+WS_INLINE ws_u64 ws_lease_owner_handle(ws_u64 word) { return ws_bits(word, 32, 16); }
+WS_INLINE ws_u64 ws_lease_owner_with_handle(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 32, 16, x); }
+/* low half of its incarnation */
+WS_INLINE ws_u64 ws_lease_owner_incarnation(ws_u64 word) { return ws_bits(word, 0, 32); }
+WS_INLINE ws_u64 ws_lease_owner_with_incarnation(ws_u64 word, ws_u64 x) { return ws_with_bits(word, 0, 32, x); }
 
 /* cell_who, 64 bits. Whose request a cell of a queue has. */
 /* handle of the requester */
@@ -855,6 +875,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		switch (kind) {
 		case WS_CHAIN_FETCH:
 		case WS_CHAIN_COPY:
+		case WS_CHAIN_REMOVE:
+		case WS_CHAIN_REMOVED:
 			return WS_HEADER_BYTES + WS_COPIED_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		case WS_CHAIN_APPLY:
 		case WS_CHAIN_ANSWER:
@@ -980,6 +1002,8 @@ WS_INLINE const char *ws_chain_kind_name(ws_u8 chain_kind)
 	case WS_CHAIN_RENEWED: return "renewed";
 	case WS_CHAIN_FETCH: return "fetch";
 	case WS_CHAIN_COPY: return "copy";
+	case WS_CHAIN_REMOVE: return "remove";
+	case WS_CHAIN_REMOVED: return "removed";
 	default: return "unknown";
 	}
 }

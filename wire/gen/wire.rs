@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 3;
+pub const MINOR: u8 = 4;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -360,6 +360,12 @@ pub mod kind {
 
         /// Source to joiner: this.
         pub const COPY: u8 = 15;
+
+        /// Daemon to the next switch's daemon: this key goes, if it is without a value at this version.
+        pub const REMOVE: u8 = 18;
+
+        /// Daemon to the daemon before: it is gone here, and from here on.
+        pub const REMOVED: u8 = 19;
     }
 }
 
@@ -696,11 +702,15 @@ pub enum ChainKind {
     Fetch = 14,
     /// Source to joiner: this.
     Copy = 15,
+    /// Daemon to the next switch's daemon: this key goes, if it is without a value at this version.
+    Remove = 18,
+    /// Daemon to the daemon before: it is gone here, and from here on.
+    Removed = 19,
 }
 
 impl ChainKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [ChainKind; 15] = [
+    pub const ALL: [ChainKind; 17] = [
         ChainKind::Read,
         ChainKind::Write,
         ChainKind::Delete,
@@ -716,6 +726,8 @@ impl ChainKind {
         ChainKind::Renewed,
         ChainKind::Fetch,
         ChainKind::Copy,
+        ChainKind::Remove,
+        ChainKind::Removed,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -736,6 +748,8 @@ impl ChainKind {
             ChainKind::Renewed => "renewed",
             ChainKind::Fetch => "fetch",
             ChainKind::Copy => "copy",
+            ChainKind::Remove => "remove",
+            ChainKind::Removed => "removed",
         }
     }
 }
@@ -760,6 +774,8 @@ impl TryFrom<u8> for ChainKind {
             13 => Ok(ChainKind::Renewed),
             14 => Ok(ChainKind::Fetch),
             15 => Ok(ChainKind::Copy),
+            18 => Ok(ChainKind::Remove),
+            19 => Ok(ChainKind::Removed),
             _ => Err(Unknown(number)),
         }
     }
@@ -863,7 +879,7 @@ impl ChainKind {
             ChainKind::Map | ChainKind::Routes => Body::Routes,
             ChainKind::Place | ChainKind::Placed => Body::Placement,
             ChainKind::Renew | ChainKind::Renewed => Body::Renewal,
-            ChainKind::Fetch | ChainKind::Copy => Body::Copied,
+            ChainKind::Fetch | ChainKind::Copy | ChainKind::Remove | ChainKind::Removed => Body::Copied,
         }
     }
 }
@@ -929,6 +945,12 @@ pub mod value_flag {
 
     /// The key has a value.
     pub const PRESENT: u16 = 1 << 0;
+
+    /// WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease.
+    pub const LEASED: u16 = 1 << 1;
+
+    /// In a head's memory only: the key is being removed from its chain.
+    pub const LEAVING: u16 = 1 << 2;
 }
 
 /// Queue flags.
@@ -1560,7 +1582,7 @@ pub struct Header {
     pub shard_map: u32,
     /// Namespace of the slots.
     pub namespace: u16,
-    /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; engine of an ENROLLED.
+    /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED.
     pub position: u16,
     /// SipHash-2-4 over the packet with this field as 0; 0 while authentication is off.
     pub tag: u64,
@@ -1927,6 +1949,8 @@ pub struct Effect {
     pub own_sequence: u64,
     /// Of that version.
     pub own_epoch: u32,
+    /// Of a leased version: low half of its owner's incarnation; the header's position has the handle.
+    pub owner: u32,
 }
 
 impl Effect {
@@ -1952,6 +1976,7 @@ impl Effect {
             flags: u16::from_be_bytes(*array(bytes, 46)),
             own_sequence: u64::from_be_bytes(*array(bytes, 48)),
             own_epoch: u32::from_be_bytes(*array(bytes, 56)),
+            owner: u32::from_be_bytes(*array(bytes, 60)),
         }
     }
 
@@ -1973,7 +1998,7 @@ impl Effect {
         *array_mut(bytes, 46) = self.flags.to_be_bytes();
         *array_mut(bytes, 48) = self.own_sequence.to_be_bytes();
         *array_mut(bytes, 56) = self.own_epoch.to_be_bytes();
-        *array_mut(bytes, 60) = [0; 4];
+        *array_mut(bytes, 60) = self.owner.to_be_bytes();
     }
 }
 
@@ -2177,14 +2202,14 @@ impl Renewal {
     }
 }
 
-/// A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first.
+/// A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. Also a key that goes, with the version at which it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// High half of the piece's key.
     pub key_high: u64,
     /// Low half of it.
     pub key_low: u64,
-    /// Of the question; given back.
+    /// Of the question; given back. REMOVE, REMOVED: the head's count when the key was marked; 0: it is not, and would it go everywhere?.
     pub nonce: u64,
     /// Of the value's version, or of the key's first.
     pub sequence: u64,
@@ -2198,6 +2223,8 @@ pub struct Copied {
     pub flags: u16,
     /// What the blocks have.
     pub part: u8,
+    /// Of a leased version: its owner.
+    pub owner: u64,
 }
 
 impl Copied {
@@ -2218,6 +2245,7 @@ impl Copied {
             length: u16::from_be_bytes(*array(bytes, 38)),
             flags: u16::from_be_bytes(*array(bytes, 40)),
             part: bytes[42],
+            owner: u64::from_be_bytes(*array(bytes, 56)),
         }
     }
 
@@ -2234,7 +2262,8 @@ impl Copied {
         *array_mut(bytes, 38) = self.length.to_be_bytes();
         *array_mut(bytes, 40) = self.flags.to_be_bytes();
         *array_mut(bytes, 42) = self.part.to_be_bytes();
-        *array_mut(bytes, 43) = [0; 21];
+        *array_mut(bytes, 43) = [0; 13];
+        *array_mut(bytes, 56) = self.owner.to_be_bytes();
     }
 }
 
@@ -2577,6 +2606,47 @@ pub mod item_lock {
     #[inline]
     pub const fn with_which(word: u64, which: u8) -> u64 {
         with_bits(word, 0, 1, which as u64)
+    }
+}
+
+/// Whose a leased version is. All zeros: it is not leased.
+pub mod lease_owner {
+    use super::{bits, with_bits};
+
+    /// Zero.
+    #[inline]
+    pub const fn zero(word: u64) -> u16 {
+        bits(word, 48, 16) as u16
+    }
+
+    /// The word with another zero, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_zero(word: u64, zero: u16) -> u64 {
+        with_bits(word, 48, 16, zero as u64)
+    }
+
+    /// Handle of the session.
+    #[inline]
+    pub const fn handle(word: u64) -> u16 {
+        bits(word, 32, 16) as u16
+    }
+
+    /// The word with another handle, of which it keeps the low 16 bits.
+    #[inline]
+    pub const fn with_handle(word: u64, handle: u16) -> u64 {
+        with_bits(word, 32, 16, handle as u64)
+    }
+
+    /// Low half of its incarnation.
+    #[inline]
+    pub const fn incarnation(word: u64) -> u32 {
+        bits(word, 0, 32) as u32
+    }
+
+    /// The word with another incarnation, of which it keeps the low 32 bits.
+    #[inline]
+    pub const fn with_incarnation(word: u64, incarnation: u32) -> u64 {
+        with_bits(word, 0, 32, incarnation as u64)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::core::{Answer, Core, Terms};
 use crate::errands::Errands;
+use crate::leased::LeasedKey;
 use crate::port::Place;
 use crate::questions::Reply;
 use crate::session::{Connection, Session};
@@ -30,6 +31,7 @@ use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 pub struct Store<'s> {
     session: &'s Session,
     pub(crate) wait: Option<Duration>,
+    is_leased: bool,
 }
 
 /// What a key has.
@@ -39,6 +41,8 @@ pub struct Entry {
     pub value: Value,
     /// Since when: for [`Condition::Version`].
     pub version: Version,
+    /// Whether it is there only as long as the session that wrote it: [`Store::leased`].
+    pub is_leased: bool,
 }
 
 /// What became of a write that depends on a condition.
@@ -57,7 +61,22 @@ pub struct Overwritten;
 
 impl<'s> Store<'s> {
     pub(crate) fn new(session: &'s Session) -> Self {
-        Store { session, wait: None }
+        Store { session, wait: None, is_leased: false }
+    }
+
+    /// What is written through this handle is there as long as this session: once it is over (closed, lost, or its
+    /// process dead for the session's lease), the switch deletes the key, if it still has that version. A later write
+    /// of anybody, or a deletion, is as long as it says itself. A session that takes the place of a lost one writes
+    /// nothing again by itself.
+    #[must_use]
+    pub fn leased(mut self) -> Self {
+        self.is_leased = true;
+        self
+    }
+
+    fn write(&self, value: &[u8], condition: Condition) -> Result<Wish, Error> {
+        let value = checked(value)?;
+        Ok(if self.is_leased { Wish::Lease(value, condition) } else { Wish::Write(value, condition) })
     }
 
     /// How long each call waits at most. Without it, as long as the session lives.
@@ -81,7 +100,7 @@ impl<'s> Store<'s> {
     /// Those of [`Store::get`], [`Error::TooLarge`], [`Error::StoreFull`], [`Error::Collision`]. After
     /// [`Error::TimedOut`] and [`Error::Lost`] it may have been written, or be written yet, once.
     pub fn put(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Version, Error> {
-        let wish = Wish::Write(checked(value.as_ref())?, Condition::Always);
+        let wish = self.write(value.as_ref(), Condition::Always)?;
         self.ask(name.as_ref(), wish).map(|answer| answer.version)
     }
 
@@ -95,8 +114,22 @@ impl<'s> Store<'s> {
         value: impl AsRef<[u8]>,
         condition: Condition,
     ) -> Result<Written, Error> {
-        let wish = Wish::Write(checked(value.as_ref())?, condition);
+        let wish = self.write(value.as_ref(), condition)?;
         self.ask(name.as_ref(), wish).map(Answered::written)
+    }
+
+    /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key when it
+    /// is dropped. Otherwise what the condition met.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub fn hold(
+        &self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: Condition,
+    ) -> Result<Result<LeasedKey, Result<Option<Entry>, Overwritten>>, Error> {
+        LeasedKey::begin(self.session, self.wait, name.as_ref(), value.as_ref(), condition)
     }
 
     /// Takes a key's value away. The version of that.
@@ -128,7 +161,7 @@ impl<'s> Store<'s> {
     /// # Errors
     /// Those of [`Store::put`].
     pub async fn put_async(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Version, Error> {
-        let wish = Wish::Write(checked(value.as_ref())?, Condition::Always);
+        let wish = self.write(value.as_ref(), Condition::Always)?;
         self.begin(name.as_ref(), wish)?.await.map(|answer| answer.version)
     }
 
@@ -142,7 +175,7 @@ impl<'s> Store<'s> {
         value: impl AsRef<[u8]>,
         condition: Condition,
     ) -> Result<Written, Error> {
-        let wish = Wish::Write(checked(value.as_ref())?, condition);
+        let wish = self.write(value.as_ref(), condition)?;
         self.begin(name.as_ref(), wish)?.await.map(Answered::written)
     }
 
@@ -310,7 +343,7 @@ pub(crate) trait Shown {
 
 impl Shown for Answered {
     fn entry(self) -> Option<Entry> {
-        self.value.map(|value| Entry { value, version: self.version })
+        self.value.map(|value| Entry { value, version: self.version, is_leased: self.is_leased })
     }
 
     fn written(self) -> Written {

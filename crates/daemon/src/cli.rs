@@ -147,6 +147,10 @@ pub struct KvPut {
 
     #[command(flatten)]
     pub to: KvArgs,
+
+    /// Command to run: the key has the value as long as that runs, and this process lives
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

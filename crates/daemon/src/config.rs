@@ -35,6 +35,11 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(3600);
 const DEFAULT_KEY_LIFETIME: Duration = Duration::from_secs(3600);
 /// Keys change only after a heartbeat under the last ones: more often than heartbeats come makes no difference.
 const SHORTEST_KEY_LIFETIME: Duration = Duration::from_millis(100);
+/// Long enough for whoever deletes a key to write it again, which costs the daemon's time once it is gone.
+const DEFAULT_COLLECT_AFTER: Duration = Duration::from_secs(60);
+/// Whoever reads several keys twice, to have them of one instant, takes half a second for it at most.
+const SHORTEST_COLLECT_AFTER: Duration = Duration::from_secs(1);
+const LONGEST_COLLECT_AFTER: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Long enough for a host that is away for a holiday, short enough that one that was forgotten is out by itself.
@@ -86,6 +91,10 @@ pub struct Settings {
     /// How long a host's certificate is good; its processes renew it when a third of that is left [default: 90d]
     #[arg(long, env = "WAYSIDE_CERTIFICATE_LIFETIME", value_name = "TIME")]
     certificate_lifetime: Option<String>,
+
+    /// How long a key of the store keeps its place without a value; 0s: for ever [default: 60s]
+    #[arg(long, env = "WAYSIDE_COLLECT_AFTER", value_name = "TIME")]
+    collect_after: Option<String>,
 
     /// Threads that decide on packets [default: half the processors, 1 to 4]
     #[arg(long, env = "WAYSIDE_THREADS", value_name = "COUNT", allow_negative_numbers = true)]
@@ -299,6 +308,8 @@ pub struct Config {
     pub authentication_reason: &'static str,
     pub key_lifetime: Duration,
     pub certificate_lifetime: Duration,
+    /// Zero: keys stay.
+    pub collect_after: Duration,
     pub threads: usize,
     pub wait: Wait,
     pub state_dir: Option<PathBuf>,
@@ -367,6 +378,13 @@ impl Layers<'_> {
             }
             None => DEFAULT_KEY_LIFETIME,
         };
+        let collect_after = match self.pick(|s| s.collect_after.as_ref()) {
+            Some((text, _)) if humantime::parse_duration(text).is_ok_and(|time| time.is_zero()) => Duration::ZERO,
+            Some((text, flag)) => {
+                self.duration("collect_after", text, flag, SHORTEST_COLLECT_AFTER, LONGEST_COLLECT_AFTER)?
+            }
+            None => DEFAULT_COLLECT_AFTER,
+        };
         let certificate_lifetime = match self.pick(|s| s.certificate_lifetime.as_ref()) {
             Some((text, flag)) => {
                 let (least, most) = (SHORTEST_CERTIFICATE_LIFETIME, LONGEST_CERTIFICATE_LIFETIME);
@@ -426,6 +444,7 @@ impl Layers<'_> {
             authentication_reason,
             key_lifetime,
             certificate_lifetime,
+            collect_after,
             threads,
             wait,
             mode,
@@ -725,6 +744,7 @@ mod tests {
             ("enrol_listen = '0.0.0.0:1'", "must name one address"),
             ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
             ("certificate_lifetime = '1s'", "certificate_lifetime = 1s must be 3 s to 315532800 s"),
+            ("collect_after = '2 days'", "collect_after = 172800 s must be 1 s to 86400 s"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
             ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::etcd::Etcd;
-use support::{Daemon, Ended, end, eventually, signal_process, wayside};
+use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
 use wayside_client::{Error, Session, Store};
 
 /// Switches of one shard.
@@ -20,9 +20,13 @@ struct Switches {
 
 impl Switches {
     fn or_skip(count: usize, length: usize) -> Option<Switches> {
+        Switches::or_skip_with(count, length, &[])
+    }
+
+    fn or_skip_with(count: usize, length: usize, flags: &[&str]) -> Option<Switches> {
         let etcd = Etcd::or_skip("chains of several switches")?;
         let told = length.to_string();
-        let flags = ["--etcd", &etcd.url, "--chain-length", &told];
+        let flags = [&["--etcd", &etcd.url, "--chain-length", &told], flags].concat();
         let all = (0..count).map(|_| Daemon::start(&flags)).collect();
         let switches = Switches { all, etcd };
         let most = length.min(count);
@@ -358,4 +362,75 @@ fn values_on_chains_at_the_hook() {
     eventually("the hook is alone", || have(1));
     check_all(&store, "second");
     drop(first);
+}
+
+/// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not seen
+/// the session end, and look.
+#[test]
+fn leases_end_although_the_head_dies_with_their_session() {
+    const LEASES: usize = 16;
+    let Some(mut switches) = Switches::or_skip(3, 3) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "kept");
+    for round in 0..3 {
+        let chains = switches.settle("three each", |group| group["chain"].as_array().unwrap().len() == 3);
+        // A process of its own, with a lease in every group.
+        let holders: Vec<Running> = (0..LEASES)
+            .map(|number| {
+                let name = format!("leased/{number}");
+                Running::start(switches.command(&["kv", "put", &name, "x", "--", "sh", "-c", "echo there; sleep 600"]))
+            })
+            .collect();
+        holders.iter().for_each(|holder| assert_eq!(holder.line(), "there"));
+        for number in 0..LEASES {
+            assert!(store.get(format!("leased/{number}")).unwrap().is_some_and(|entry| entry.is_leased));
+        }
+        holders.iter().for_each(|holder| holder.signal(libc::SIGKILL));
+        let head = chains["groups"][round]["chain"][0].as_str().expect("it has three").to_owned();
+        let dead = switches.at(&head);
+        switches.all[dead].kill();
+        for number in 0..LEASES {
+            let name = format!("leased/{number}");
+            eventually("the key has gone", || store.get(&name).unwrap().is_none());
+        }
+        check_all(&store, "kept");
+        switches.all[dead].restart();
+        drop(holders);
+    }
+}
+
+#[test]
+fn keys_without_a_value_give_their_place_back_at_every_switch() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("wayside.toml");
+    std::fs::write(&config, "[[namespace]]\nname = 'default'\nkeys = 64\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap(), "--collect-after", "1s"];
+    let Some(mut switches) = Switches::or_skip_with(3, 3, &flags) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "kept");
+    let fill = |from: usize, to: usize| {
+        for number in from..to {
+            let name = format!("goes/{number}");
+            let mut written = Err(Error::StoreFull);
+            eventually("there is room at all of them", || {
+                written = store.put(&name, "x");
+                written.is_ok()
+            });
+            assert!(store.get(&name).unwrap().is_some());
+            while store.delete(&name).is_err() {}
+        }
+    };
+    fill(0, 60);
+    switches.all[0].kill();
+    fill(60, 120);
+    check_all(&store, "kept");
+    switches.all[0].restart();
+    switches.settle("three each", |group| group["chain"].as_array().unwrap().len() == 3);
+    fill(120, 180);
+    check_all(&store, "kept");
+    eventually("nothing of them is left", || switches.run(&["kv", "ls", "goes"]).stdout == "no such key\n");
 }

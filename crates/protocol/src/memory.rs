@@ -157,6 +157,9 @@ pub trait SwitchMemory {
     fn lock_server(&self, namespace: u16) -> LockServer;
     /// Makes a node a namespace's lock server, in the next term. Whoever was it before has no session any more.
     fn set_lock_server(&self, namespace: u16, handle: u16);
+    /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
+    /// entry. Its word is not LIVE any more.
+    fn session_over(&self, handle: u16, incarnation: Option<u64>);
     /// Whether packets are signed: then none is decided on, and none sent, without the right tag.
     fn authenticated(&self) -> bool;
     /// Begins or ceases to sign packets. To be said before the first one is decided on.
@@ -235,6 +238,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         (**self).set_lock_server(namespace, handle);
+    }
+
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        (**self).session_over(handle, incarnation);
     }
 
     fn authenticated(&self) -> bool {

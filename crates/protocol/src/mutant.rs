@@ -117,4 +117,22 @@ pub enum Mutant {
     ForgetNames,
     /// Chain: who leaves a group forgets nothing, and comes back as it is.
     KeepOldMemory,
+    /// Chain: a lease is ended whether its session is over or not.
+    EndLivingLeases,
+    /// Chain: who becomes a head does not look for leases that are over.
+    ForgetLeases,
+    /// Chain: what is copied has no owner.
+    CopyWithoutOwner,
+    /// Chain: the end of a lease is told once.
+    TellOnce,
+    /// Chain: a head does not mark what it removes, and may write it meanwhile.
+    RemoveUnmarked,
+    /// Chain: a switch removes a key whatever it has.
+    RemoveAnything,
+    /// Chain: a removed key is made again by any INSTALL, however old.
+    AnyInstall,
+    /// Chain: a key is made while it is being removed.
+    InsertWhileLeaving,
+    /// Chain: a mark outlives the epoch that it was made in.
+    LeaveForEver,
 }

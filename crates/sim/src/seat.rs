@@ -249,6 +249,9 @@ impl SwitchMemory for SharedSwitch {
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         self.with(|switch| switch.set_lock_server(namespace, handle));
     }
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        self.with(|switch| switch.session_over(handle, incarnation));
+    }
     fn authenticated(&self) -> bool {
         self.with(SwitchMemory::authenticated)
     }

@@ -73,6 +73,7 @@ pub(crate) const METER_TICK_SHIFT: u32 = 24;
 pub(crate) struct ItemVersion {
     pub(crate) sequence: AtomicU64,
     pub(crate) shape: AtomicU64,
+    pub(crate) owner: AtomicU64,
 }
 
 /// Words of the longest value.
@@ -260,7 +261,7 @@ const _: () = {
     assert!(size_of::<Region>() == 64);
     assert!(size_of::<Keys>() == 80);
     assert!(size_of::<Globals>() == 40);
-    assert!(size_of::<Item>() == 320);
+    assert!(size_of::<Item>() == 336);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<Group>() == 24);
     assert!(size_of::<Lane>() == 32);

@@ -93,6 +93,10 @@ pub(crate) struct Memory {
     /// Slots that namespaces have so far: regions follow each other and stay.
     taken: Mutex<u32>,
     max_handle: u16,
+    /// Of each handle, the incarnation of the latest session that is known to be over.
+    pub(crate) overs: Zeroed<AtomicU64>,
+    /// Sessions that have ended, or made room for others of their handle.
+    pub(crate) ends: AtomicU64,
 }
 
 impl Memory {
@@ -107,6 +111,8 @@ impl Memory {
             ticks: None,
             taken: Mutex::new(0),
             max_handle: config.max_handle,
+            overs: Zeroed::new(NODES),
+            ends: AtomicU64::new(0),
         }
     }
 
@@ -123,7 +129,8 @@ impl Memory {
     ) -> Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
-        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: None, taken, max_handle }
+        let (overs, ends) = (Zeroed::new(NODES), AtomicU64::new(0));
+        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: None, taken, max_handle, overs, ends }
     }
 
     /// The same, for a core that goes by this clock.
@@ -341,6 +348,7 @@ impl SwitchMemory for Switch {
         }
         self.store.begin_lanes(handle, before, entry.incarnation);
         self.queues.sweep(handle);
+        self.memory.ends.fetch_add(1, SeqCst);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }
@@ -351,6 +359,12 @@ impl SwitchMemory for Switch {
 
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         self.set_lock_servers(namespace, &[handle]);
+    }
+
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        let entry = || self.memory.nodes[usize::from(handle)].incarnation.load(Acquire);
+        self.memory.overs[usize::from(handle)].store(incarnation.unwrap_or_else(entry), SeqCst);
+        self.memory.ends.fetch_add(1, SeqCst);
     }
 
     fn authenticated(&self) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
 use wayside_protocol::Handle;
-use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Unmade};
+use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Owner, Seen, Unmade};
 use wayside_protocol::chain::{Key, Place, Version};
 use wayside_protocol::memory::Moment;
 use wayside_wire::{limits, request_id, value_flag};
@@ -28,7 +28,7 @@ use crate::zeroed::Zeroed;
 /// How large a switch's store is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreConfig {
-    /// Keys of all namespaces together, 320 bytes each and some 20 of index. 0: no chain service.
+    /// Keys of all namespaces together, 336 bytes each and some 20 of index. 0: no chain service.
     pub keys: u32,
     /// A secret: nobody who does not know it can choose keys that get into each other's way.
     pub seed: u64,
@@ -132,10 +132,13 @@ impl Store {
                 // What never counted is not to be taken for what a later writer wrote, should that one die as well.
                 item.versions[other].sequence.store(0, SeqCst);
                 item.versions[other].shape.store(0, SeqCst);
+                item.versions[other].owner.store(0, SeqCst);
             }
             item.lock.store(lock, SeqCst);
         }
         lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
+        // Nobody is left who would remove what was leaving.
+        self.items.iter().for_each(|item| item.mark(item.lock.load(SeqCst), false));
     }
 
     /// A session begins, where one of incarnation `before` was: what its lanes remember of others' requests is
@@ -177,11 +180,8 @@ impl Store {
     /// Whether an item has a key, which is found at it. A daemon that died between the two left one that is not.
     #[cfg(feature = "xdp")]
     fn is_placed(&self, number: usize) -> bool {
-        let item = &self.items[number];
-        let name = item.name.load(Relaxed);
-        let Some(group) = (name & ITEM_GROUP).checked_sub(1) else { return false };
-        let key = Key { high: item.key_high.load(Relaxed), low: item.key_low.load(Relaxed), check: name >> 17 };
-        self.find(group as u16, key).is_some_and(|(place, _)| place.load(Relaxed) as u32 as usize == number)
+        let Some((group, key)) = self.items[number].key() else { return false };
+        self.find(group, key).is_some_and(|(place, _)| place.load(Relaxed) as u32 as usize == number)
     }
 
     /// A key's place and item.
@@ -225,11 +225,11 @@ impl Item {
         for (word, bytes) in self.values[other].iter().zip(content.bytes.chunks_exact(8)) {
             word.store(u64::from_be_bytes(bytes.try_into().expect("eight bytes")), Release);
         }
-        let flags = content.length.map_or(0, |_| value_flag::PRESENT);
         let length = content.length.unwrap_or(0);
-        let shape = u64::from(content.version.epoch) << 32 | u64::from(length) << 16 | u64::from(flags);
+        let shape = u64::from(content.version.epoch) << 32 | u64::from(length) << 16 | u64::from(content.flags());
         self.versions[other].sequence.store(content.version.sequence, Release);
         self.versions[other].shape.store(shape, Release);
+        self.versions[other].owner.store(Owner::pack(content.lease), Release);
         (lock & !1).wrapping_add(2) & !OWNER | other as u64
     }
 
@@ -242,7 +242,29 @@ impl Item {
             bytes.copy_from_slice(&word.load(Acquire).to_be_bytes());
         }
         bytes[usize::from(length).min(limits::MAX_VALUE_BYTES)..].fill(0);
-        Content { version, length: (flags & value_flag::PRESENT != 0).then_some(length), bytes }
+        let is = |flag| flags & flag != 0;
+        let lease = is(value_flag::LEASED).then(|| Owner::unpack(self.versions[which].owner.load(Acquire)));
+        Content { version, length: is(value_flag::PRESENT).then_some(length), lease, bytes }
+    }
+
+    /// Says of the version that counts, under its lock, whether the key is leaving.
+    fn mark(&self, lock: u64, leaves: bool) {
+        let shape = &self.versions[(lock & 1) as usize].shape;
+        let without = shape.load(Acquire) & !u64::from(value_flag::LEAVING);
+        shape.store(without | if leaves { u64::from(value_flag::LEAVING) } else { 0 }, SeqCst);
+    }
+
+    /// Whether it is a key's, which has no value since this version. Under its lock.
+    fn is_empty_at(&self, lock: u64, group: u16, key: Key, at: Version) -> bool {
+        let (version, _, flags) = self.version((lock & 1) as usize);
+        self.is_of(group, key) && version == at && flags & value_flag::PRESENT == 0
+    }
+
+    /// The key that it has, and the key's group.
+    fn key(&self) -> Option<(u16, Key)> {
+        let name = self.name.load(Acquire);
+        let group = (name & ITEM_GROUP).checked_sub(1)? as u16;
+        Some((group, Key { high: self.key_high.load(Acquire), low: self.key_low.load(Acquire), check: name >> 17 }))
     }
 }
 
@@ -341,8 +363,7 @@ impl ItemMemory for Switch {
         let number = books.take(self.store.items.len()).ok_or(Unmade::Items)?;
         let item = &self.store.items[number as usize];
         let lock = take(&item.lock);
-        let nothing = Content { version, length: None, bytes: [0; limits::MAX_VALUE_BYTES] };
-        let lock = item.fill(lock, &nothing);
+        let lock = item.fill(lock, &Content::nothing(version));
         item.key_high.store(key.high, Release);
         item.key_low.store(key.low, Release);
         item.name.store(item_name(group, key), Release);
@@ -354,13 +375,7 @@ impl ItemMemory for Switch {
     fn remove(&self, group: u16, key: Key) -> bool {
         let mut books = self.store.books();
         let Some((place, item)) = self.store.find(group, key) else { return false };
-        let number = place.load(Relaxed) as u32;
-        place.store(0, SeqCst);
-        let lock = take(&item.lock);
-        item.name.store(0, Release);
-        item.lock.store(lock.wrapping_add(2) & !OWNER, SeqCst);
-        books.recycled.push(number);
-        books.keys -= 1;
+        books.give_back(place, item, take(&item.lock));
         true
     }
 
@@ -405,6 +420,83 @@ impl ItemMemory for Switch {
     fn keys(&self) -> (u32, u32) {
         (self.store.books().keys, self.store.items.len() as u32 - 1)
     }
+
+    fn look(&self, from: u32, most: u32, show: &mut dyn FnMut(Seen)) -> Option<u32> {
+        let used = self.store.books().unused;
+        let (from, end) = (from.max(1), from.saturating_add(most).min(used));
+        for item in self.store.items.get(from as usize..end as usize).into_iter().flatten() {
+            let before = item.lock.load(SeqCst);
+            let flags = item.version((before & 1) as usize).2 & (value_flag::PRESENT | value_flag::LEASED);
+            // Nobody writes it, and whoever does after this sees what the caller has heard.
+            if before & OWNER == 0 && flags == value_flag::PRESENT {
+                continue;
+            }
+            let lock = take(&item.lock);
+            let (key, content) = (item.key(), item.read(lock));
+            item.lock.store(lock, Release);
+            let Content { version, length, lease, .. } = content;
+            if let Some((group, key)) = key.filter(|_| length.is_none() || lease.is_some()) {
+                show(Seen { group, key, version, is_present: length.is_some(), lease });
+            }
+        }
+        (end < used).then_some(end)
+    }
+
+    fn end_lease(&self, group: u16, key: Key, leased: Version, epoch: u32) -> Option<Content> {
+        let (_, item) = self.store.find(group, key)?;
+        let lock = take(&item.lock);
+        let before = item.read(lock);
+        if !item.is_of(group, key) || before.version != leased || before.lease.is_none() || before.length.is_none() {
+            item.lock.store(lock, Release);
+            return None;
+        }
+        let version = Version { epoch, sequence: self.next_sequence(group) };
+        let ended = Content { lease: before.lease, ..Content::nothing(version) };
+        item.lock.store(item.fill(lock, &ended), SeqCst);
+        Some(ended)
+    }
+
+    fn leave(&self, group: u16, key: Key, at: Version) -> bool {
+        let Some((_, item)) = self.store.find(group, key) else { return false };
+        let lock = take(&item.lock);
+        let leaves = item.is_empty_at(lock, group, key, at);
+        if leaves {
+            item.mark(lock, true);
+        }
+        item.lock.store(lock, SeqCst);
+        leaves
+    }
+
+    fn stay(&self, group: u16, key: Key) {
+        let Some((_, item)) = self.store.find(group, key) else { return };
+        let lock = take(&item.lock);
+        item.mark(lock, false);
+        item.lock.store(lock, SeqCst);
+    }
+
+    fn remove_at(&self, group: u16, key: Key, at: Version) -> bool {
+        let mut books = self.store.books();
+        let Some((place, item)) = self.store.find(group, key) else { return false };
+        let lock = take(&item.lock);
+        if !item.is_empty_at(lock, group, key, at) {
+            item.lock.store(lock, Release);
+            return false;
+        }
+        books.give_back(place, item, lock);
+        true
+    }
+
+    fn is_over(&self, owner: Owner) -> bool {
+        let over = self.memory.overs[usize::from(owner.handle)].load(SeqCst);
+        let latest = self.memory.nodes[usize::from(owner.handle)].incarnation.load(Acquire);
+        // What it has of them are low halves: they rise, and begin anew.
+        let since = |incarnation: u64| (incarnation as u32).wrapping_sub(owner.incarnation) as i32;
+        (over != 0 && since(over) >= 0) || (latest != 0 && since(latest) > 0)
+    }
+
+    fn ends(&self) -> u64 {
+        self.memory.ends.load(SeqCst)
+    }
 }
 
 impl Store {
@@ -433,6 +525,15 @@ impl Lane {
 }
 
 impl Books {
+    /// An item, whose lock the caller has, has no key any more.
+    fn give_back(&mut self, place: &AtomicU64, item: &Item, lock: u64) {
+        let number = place.swap(0, SeqCst) as u32;
+        item.name.store(0, Release);
+        item.lock.store(lock.wrapping_add(2) & !OWNER, SeqCst);
+        self.recycled.push(number);
+        self.keys -= 1;
+    }
+
     /// An item without a key.
     fn take(&mut self, items: usize) -> Option<u32> {
         let number = self.recycled.pop().or_else(|| {

@@ -35,7 +35,7 @@ fn random_key(random: &mut Random) -> Key {
 fn content(sequence: u64, value: &[u8]) -> Content {
     let mut bytes: Bytes = [0; limits::MAX_VALUE_BYTES];
     bytes[..value.len()].copy_from_slice(value);
-    Content { version: version(sequence), length: Some(value.len() as u16), bytes }
+    Content { length: Some(value.len() as u16), bytes, ..Content::nothing(version(sequence)) }
 }
 
 fn read(switch: &Switch, group: u16, key: Key) -> (Outcome, Version) {
@@ -54,7 +54,7 @@ fn keys_come_and_go() {
     let key = Key { high: 1, low: 2, check: 3 };
     assert_eq!((switch.content(GROUP, key), switch.keys()), (None, (0, 10)));
     assert_eq!(switch.insert(GROUP, key, version(5)), Ok(true));
-    let empty = Content { version: version(5), length: None, bytes: [0; limits::MAX_VALUE_BYTES] };
+    let empty = Content::nothing(version(5));
     assert_eq!((switch.content(GROUP, key), switch.keys()), (Some(empty), (1, 10)));
     assert_eq!(switch.insert(GROUP, key, version(9)), Ok(false), "it is there, and stays as it is");
     assert_eq!(switch.content(GROUP, key), Some(empty));

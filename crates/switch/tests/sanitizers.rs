@@ -72,7 +72,7 @@ fn record_chain(state: &State, bytes: &mut Vec<u8>) {
     state.buckets.iter().for_each(|bucket| words(&bucket.places));
     for item in &state.items {
         words(&[item.lock, item.key_high, item.key_low, item.name]);
-        item.versions.iter().for_each(|version| words(&[version.sequence, version.shape]));
+        item.versions.iter().for_each(|version| words(&[version.sequence, version.shape, version.owner]));
         item.values.iter().for_each(|value| words(value));
     }
     for lane in &state.lanes {

@@ -170,6 +170,7 @@ static void copied(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to,
 	FIELD(copied, length, from, to, wanted[6]);
 	FIELD(copied, flags, from, to, wanted[7]);
 	FIELD(copied, part, from, to, wanted[8]);
+	FIELD(copied, owner, from, to, wanted[9]);
 }
 
 static void routes(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
@@ -195,6 +196,7 @@ static void effect(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to,
 	FIELD(effect, flags, from, to, wanted[11]);
 	FIELD(effect, own_sequence, from, to, wanted[12]);
 	FIELD(effect, own_epoch, from, to, wanted[13]);
+	FIELD(effect, owner, from, to, wanted[14]);
 }
 
 static void entries(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
@@ -240,6 +242,8 @@ static void chain(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 		break;
 	case WS_CHAIN_FETCH:
 	case WS_CHAIN_COPY:
+	case WS_CHAIN_REMOVE:
+	case WS_CHAIN_REMOVED:
 		copied(vector, from, to, vector->part[0]);
 		break;
 	default:

@@ -2,10 +2,10 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, Attempt, Condition, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState,
+    ADMIN_PORT, Attempt, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState,
     Operation, Outcome, PORT, SlotBits, SlotState, cell_who, entry_at, entry_flag, group_place, header_flag, item_lock,
-    kind, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of, slot_w0, slot_w1,
-    token, value_flag,
+    kind, lease_owner, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of,
+    slot_w0, slot_w1, token, value_flag,
 };
 
 /// The places that change when a field does.
@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x13]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x14]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -130,7 +130,19 @@ fn bodies_of_the_chain() {
     assert_eq!(effect(Effect { flags: 0xffff, ..none }), [46, 47]);
     assert_eq!(effect(Effect { own_sequence: u64::MAX, ..none }), range(48, 55));
     assert_eq!(effect(Effect { own_epoch: u32::MAX, ..none }), range(56, 59));
+    assert_eq!(effect(Effect { owner: u32::MAX, ..none }), range(60, 63));
     assert_eq!(Effect::BYTES, 64);
+
+    let copied = |copied: Copied| places(|packet| copied.write(packet, 0));
+    let none = Copied::default();
+    assert_eq!(copied(Copied { nonce: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(copied(Copied { sequence: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(copied(Copied { epoch: u32::MAX, ..none }), range(32, 35));
+    assert_eq!(copied(Copied { group: 0xffff, ..none }), [36, 37]);
+    assert_eq!(copied(Copied { flags: 0xffff, ..none }), [40, 41]);
+    assert_eq!(copied(Copied { part: 0xff, ..none }), [42]);
+    assert_eq!(copied(Copied { owner: u64::MAX, ..none }), range(56, 63));
+    assert_eq!(Copied::BYTES, 64);
 }
 
 #[test]
@@ -141,6 +153,9 @@ fn words_of_the_chain() {
     assert_eq!(item_lock::with_owner(0, 0xffff), 0xffff << 48);
     assert_eq!(item_lock::with_changes(0, u64::MAX), 0xffff_ffff_fffe);
     assert_eq!(item_lock::with_which(0, 1), 1);
+    assert_eq!(lease_owner::with_handle(0, 0xffff), 0xffff << 32);
+    assert_eq!(lease_owner::with_incarnation(0, u32::MAX), 0xffff_ffff);
+    assert_eq!([value_flag::PRESENT, value_flag::LEASED, value_flag::LEAVING], [1, 2, 4]);
 }
 
 #[test]

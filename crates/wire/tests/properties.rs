@@ -64,13 +64,13 @@ prop_compose! {
 
 prop_compose! {
     fn any_effect()(
-        words in any::<([u64; 5], u32, u32)>(), numbers in any::<([u16; 5], u8, u8)>()
+        words in any::<([u64; 5], [u32; 3])>(), numbers in any::<([u16; 5], u8, u8)>()
     ) -> Effect {
-        let ([key_high, key_low, request, sequence, own_sequence], epoch, own_epoch) = words;
+        let ([key_high, key_low, request, sequence, own_sequence], [epoch, own_epoch, owner]) = words;
         let ([group, client, reply_port, length, flags], lane, outcome) = numbers;
         Effect {
             key_high, key_low, request, sequence, epoch, group, client, reply_port, length, lane, outcome, flags,
-            own_sequence, own_epoch,
+            own_sequence, own_epoch, owner,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `wayside kv`: keys and values from the shell.
 
+use super::lock::{Keeper, Outcome};
 use super::query::ask_each;
 use super::text::{say, shown, table};
 use crate::answers::{KeyLine, Keys, Query};
@@ -87,9 +88,37 @@ fn put(args: &KvPut) -> Result<u8, Failure> {
         Some(value) => value.clone().into_bytes(),
         None => read_stdin()?,
     };
+    if !args.command.is_empty() {
+        return put_while(args, &value);
+    }
     let session = begin(&args.to)?;
     let written = session.store().wait(patience(&args.to)).put_if(&args.name, value, condition(&args.condition));
     tell(&args.to, &args.name, written)
+}
+
+/// The key has the value while COMMAND runs.
+fn put_while(args: &KvPut, value: &[u8]) -> Result<u8, Failure> {
+    let keeper = Keeper::start()?;
+    let session = begin(&args.to)?;
+    let store = session.store().wait(patience(&args.to));
+    let held = keeper.signals.unblocked(|| store.hold(&args.name, value, condition(&args.condition)));
+    let key = match held.map_err(|error| failure(&error))? {
+        Ok(key) => key,
+        Err(found) => return tell(&args.to, &args.name, Ok(Written::Unmet(found))),
+    };
+    let told = ("WAYSIDE_KEY_VERSION", text_of(key.version()));
+    let (outcome, _) = keeper.run(&session, &key, &args.command, told, None)?;
+    let lost = key.is_lost();
+    // Somebody may have written it meanwhile, and then it is theirs.
+    drop(key);
+    session.close();
+    match outcome {
+        Outcome::Exited(code) if !lost => Ok(code),
+        _ => {
+            let what = format!("lost {} while the command ran: the command has been ended", shown(&args.name));
+            Err(Failure::new(exit::LOST, what))
+        }
+    }
 }
 
 fn delete(args: &KvDelete) -> Result<u8, Failure> {

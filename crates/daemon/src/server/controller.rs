@@ -328,6 +328,7 @@ impl Desk {
         }
         self.note_role();
         self.keys.settle(clock::now(), self.seat.serves_until(), &self.socket);
+        self.ledger.note_keys(self.keys.swept());
         while let Some(notice) = self.seat.notice() {
             if let Notice::Serving(epoch) = notice {
                 self.keys.serve_under(epoch);

@@ -10,10 +10,10 @@ use crate::config::Config;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use wayside_protocol::chain::memory::ItemMemory;
-use wayside_protocol::chain::{GroupRoute, Groups, Member, Place};
+use wayside_protocol::chain::{GroupRoute, Groups, Member, Place, Sweeping, is_between_switches};
 use wayside_protocol::{Handle, Time};
 use wayside_switch::Switch;
-use wayside_wire::{Header, kind, service};
+use wayside_wire::{Header, service};
 
 /// Keys in an answer: it is one line.
 const MOST_LISTED: usize = 10_000;
@@ -40,6 +40,7 @@ impl Keys {
         joining: Option<Joining>,
     ) -> Keys {
         let groups = groups_of(config, numbers);
+        let sweeping = Sweeping { collect_after: config.collect_after.as_micros() as u64, ..Sweeping::default() };
         let (member, chains) = match joining {
             None => {
                 switch.serve_places_without_end();
@@ -50,7 +51,7 @@ impl Keys {
                 (member, Some(chains))
             }
         };
-        Keys { switch, member, groups, listen, epoch: 0, chains }
+        Keys { switch, member: member.sweeping(sweeping), groups, listen, epoch: 0, chains }
     }
 
     /// The switch serves under this epoch.
@@ -72,7 +73,7 @@ impl Keys {
         let Some(header) = Header::read(packet).ok().filter(|header| header.service == service::CHAIN) else {
             return false;
         };
-        let is_fellows = (kind::chain::PLACE..=kind::chain::COPY).contains(&header.kind);
+        let is_fellows = is_between_switches(header.kind);
         match &mut self.chains {
             Some(chains) if is_fellows => {
                 if chains.on_packet(now, packet) {
@@ -120,7 +121,22 @@ impl Keys {
 
     /// When [`Keys::settle`] is wanted.
     pub fn next_timer(&self) -> Time {
-        self.chains.as_ref().map_or(Time::NEVER, |chains| chains.next_timer(&self.member))
+        self.chains.as_ref().map_or_else(|| self.member.next_timer(), |chains| chains.next_timer(&self.member))
+    }
+
+    /// Leases that this switch has ended, and keys that it has removed, since the last call.
+    pub fn swept(&mut self) -> (u64, u64) {
+        let mut ended = 0;
+        while let Some(lease) = self.member.ended() {
+            tracing::debug!(group = lease.group, handle = lease.owner.handle, version = %lease.version, "lease ended");
+            ended += 1;
+        }
+        let mut removed = 0;
+        while let Some(gone) = self.member.removed() {
+            tracing::debug!(group = gone.group, version = %gone.at, by_head = gone.by_head, "key removed");
+            removed += u64::from(gone.by_head);
+        }
+        (ended, removed)
     }
 
     /// Does what is due, and sends what there is to say. `post_until`: until when this switch has the shard's post.
@@ -131,6 +147,9 @@ impl Keys {
                 self.send(sent, socket);
             }
             return;
+        }
+        if self.member.next_timer() <= now {
+            self.member.on_tick(now);
         }
         while let Some(sent) = self.member.transmit() {
             self.send(sent, socket);

@@ -9,7 +9,7 @@
 //! * A joiner says that it has all of a group only once its source has said that nothing comes after: every key with
 //!   its name, its first version and what it has.
 
-use super::memory::{Content, ItemMemory};
+use super::memory::{Content, ItemMemory, Owner};
 use super::{GroupRoute, Key, Member, Place, Sent, Version};
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
@@ -93,14 +93,15 @@ impl<M: ItemMemory> Member<M> {
     /// When [`Member::on_tick`] is wanted.
     pub fn next_timer(&self) -> Time {
         if self.follower.config.boot == 0 {
-            return Time::NEVER;
+            return self.next_sweep();
         }
         let loading = self.follower.loading.values().filter(|loading| !loading.done).map(|loading| loading.due);
-        loading.min().unwrap_or(Time::NEVER).min(self.follower.renew_at)
+        loading.min().unwrap_or(Time::NEVER).min(self.follower.renew_at).min(self.next_sweep())
     }
 
     /// Does what is due.
     pub fn on_tick(&mut self, now: Time) {
+        self.sweep(now);
         if self.follower.config.boot == 0 {
             return;
         }
@@ -124,11 +125,13 @@ impl<M: ItemMemory> Member<M> {
             kind::chain::RENEWED => self.on_renewed(&Renewal::read(packet, BODY)),
             kind::chain::FETCH => self.on_fetch(header.source, &Copied::read(packet, BODY)),
             kind::chain::COPY => self.on_copy(now, header.source, &Copied::read(packet, BODY), blocks(packet)),
+            kind::chain::REMOVE => self.on_remove(&header, &Copied::read(packet, BODY)),
+            kind::chain::REMOVED => self.on_removed(now, &header, &Copied::read(packet, BODY)),
             _ => {}
         }
     }
 
-    fn say(&mut self, to: Handle, kind: u8, epoch: u32, count: usize, body: impl FnOnce(&mut [u8])) {
+    pub(super) fn say(&mut self, to: Handle, kind: u8, epoch: u32, count: usize, body: impl FnOnce(&mut [u8])) {
         let mut packet = vec![0; BODY + Copied::BYTES + count * limits::BLOCK_BYTES];
         let header = Header {
             service: service::CHAIN,
@@ -144,7 +147,7 @@ impl<M: ItemMemory> Member<M> {
         self.out.push_back(Sent { to, port: 0, packet });
     }
 
-    fn is_broken(&self, mutant: crate::Mutant) -> bool {
+    pub(super) fn is_broken(&self, mutant: crate::Mutant) -> bool {
         cfg!(feature = "mutants") && self.follower.config.mutant == Some(mutant)
     }
 
@@ -179,7 +182,7 @@ impl<M: ItemMemory> Member<M> {
                 Role::Quiet => Place { epoch: told.epoch, previous: self.own, next: 0 },
                 Role::None | Role::Joiner => Place::default(),
             };
-            self.memory.set_place(told.group, namespace, place);
+            self.change_place(told.group, namespace, place);
             if role == Role::None {
                 self.forget(told.group);
             }
@@ -273,6 +276,7 @@ impl<M: ItemMemory> Member<M> {
 
     fn on_copy(&mut self, now: Time, source: Handle, piece: &Copied, content: &[u8]) {
         let group = piece.group;
+        let keeps_owners = !self.is_broken(crate::Mutant::CopyWithoutOwner);
         let current = self.follower.loading.get_mut(&group).filter(|loading| !loading.done);
         let Some(loading) = current.filter(|l| l.nonce == piece.nonce && l.told.source == source) else { return };
         let Ok(part) = Part::try_from(piece.part) else { return };
@@ -285,7 +289,9 @@ impl<M: ItemMemory> Member<M> {
             }
             Part::Value => {
                 let length = (piece.flags & value_flag::PRESENT != 0).then_some(piece.length);
-                let mut value = Content { version, length, bytes: [0; limits::MAX_VALUE_BYTES] };
+                let is_leased = piece.flags & value_flag::LEASED != 0 && keeps_owners;
+                let lease = is_leased.then(|| Owner::unpack(piece.owner));
+                let mut value = Content { length, lease, ..Content::nothing(version) };
                 let Some(bytes) = content.get(..usize::from(piece.length)) else { return };
                 let Some(to) = value.bytes.get_mut(..bytes.len()) else { return };
                 to.copy_from_slice(bytes);
@@ -357,7 +363,7 @@ impl<M: ItemMemory> Member<M> {
             return;
         };
         let (first, name) = (named.first, named.name.clone());
-        let piece = |part: Part, version: Version, length: usize, flags: u16| Copied {
+        let piece = |part: Part, version: Version, length: usize| Copied {
             key_high: key.high,
             key_low: key.low,
             nonce: question.nonce,
@@ -365,15 +371,13 @@ impl<M: ItemMemory> Member<M> {
             epoch: version.epoch,
             group,
             length: length as u16,
-            flags,
             part: part as u8,
+            ..Copied::default()
         };
         let value = &content.bytes[..usize::from(content.length.unwrap_or(0))];
-        let present = content.length.map_or(0, |_| value_flag::PRESENT);
-        for (piece, bytes) in [
-            (piece(Part::Name, first, name.len(), 0), &*name),
-            (piece(Part::Value, content.version, value.len(), present), value),
-        ] {
+        let of_value = piece(Part::Value, content.version, value.len());
+        let of_value = Copied { flags: content.flags(), owner: Owner::pack(content.lease), ..of_value };
+        for (piece, bytes) in [(piece(Part::Name, first, name.len()), &*name), (of_value, value)] {
             let count = bytes.len().div_ceil(limits::BLOCK_BYTES);
             self.say(joiner, kind::chain::COPY, 0, count, |packet| {
                 piece.write(packet, BODY);

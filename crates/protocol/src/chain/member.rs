@@ -8,6 +8,7 @@
 
 use super::follow::Follower;
 use super::memory::{ItemMemory, Unmade};
+use super::sweep::Sweeper;
 use super::{Key, Place, Version};
 use crate::{Handle, Port};
 use alloc::boxed::Box;
@@ -68,6 +69,7 @@ pub struct Member<M> {
     pub(super) names: BTreeMap<(u16, Key), Named>,
     pub(super) out: VecDeque<Sent>,
     pub(super) follower: Follower,
+    pub(super) sweeper: Sweeper,
     refused: u64,
 }
 
@@ -83,15 +85,24 @@ impl<M: ItemMemory> Member<M> {
             names: BTreeMap::new(),
             out: VecDeque::new(),
             follower: Follower::default(),
+            sweeper: Sweeper::default(),
             refused: 0,
         }
     }
 
     /// Takes a place in a group's chain, and tells clients from now on where the group is.
     pub fn take_place(&mut self, group: u16, place: Place, route: GroupRoute) {
-        let Some(groups) = self.namespaces.iter().find(|groups| groups.has(group)) else { return };
-        self.memory.set_place(group, groups.namespace, place);
+        let Some(namespace) = self.namespaces.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace)
+        else {
+            return;
+        };
+        self.change_place(group, namespace, place);
         self.routes.insert(group, route);
+    }
+
+    pub(super) fn change_place(&mut self, group: u16, namespace: u16, place: Place) {
+        self.leave_place(group);
+        self.memory.set_place(group, namespace, place);
     }
 
     /// These may be the active controller from now on.
@@ -114,6 +125,8 @@ impl<M: ItemMemory> Member<M> {
                     key_high: operation.key_high,
                     key_low: operation.key_low,
                     request: operation.request,
+                    // When it goes down the chain, by the head's count.
+                    sequence: self.memory.next_sequence(operation.group),
                     group: operation.group,
                     client: operation.client,
                     reply_port: operation.reply_port,
@@ -123,6 +136,7 @@ impl<M: ItemMemory> Member<M> {
                 self.make(&header, &effect, operation.check, packet);
             }
             kind::chain::INSTALL => self.make(&header, &Effect::read(packet, BODY), 0, packet),
+            kind::chain::ANSWER => self.on_answer(&header, &Effect::read(packet, BODY)),
             kind::chain::MAP => self.on_map(&header, from_port, packet),
             _ => {}
         }
@@ -165,12 +179,25 @@ impl<M: ItemMemory> Member<M> {
             self.refused += 1;
             return;
         }
+        let is_late = header.kind == kind::chain::INSTALL && self.is_late(header, effect, key);
+        if is_late || self.is_leaving(effect.group, key) {
+            return;
+        }
         let told = Version { epoch: effect.own_epoch, sequence: effect.own_sequence };
         match self.insert(effect.group, key, name, (header.kind == kind::chain::INSTALL).then_some(told), place) {
             Ok(first) if place.next != 0 => self.install_next(header, effect, first, place.next, packet),
             Ok(first) => self.answer(header, effect, Outcome::Done, first),
             Err(outcome) => self.answer(header, effect, outcome, Version::default()),
         }
+    }
+
+    /// Whether an INSTALL was sent before a key of its group was removed here, and may be of that key's earlier life.
+    fn is_late(&self, header: &Header, effect: &Effect, key: Key) -> bool {
+        let sent = Version { epoch: header.epoch, sequence: effect.sequence };
+        let removed = self.sweeper.removed.get(&effect.group);
+        removed.is_some_and(|removed| sent < *removed)
+            && !self.is_named(effect.group, key)
+            && !self.is_broken(crate::Mutant::AnyInstall)
     }
 
     /// Has the key exist. The version that it began with.

@@ -5,10 +5,31 @@ use super::{Key, Place, Version};
 use crate::Handle;
 use crate::memory::Moment;
 use alloc::sync::Arc;
-use wayside_wire::limits;
+use wayside_wire::{limits, value_flag};
 
 /// Bytes of a value, padded with zeros to the longest.
 pub type Bytes = [u8; limits::MAX_VALUE_BYTES];
+
+/// Whose a leased version is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The session's handle.
+    pub handle: Handle,
+    /// Low half of its incarnation: two sessions of one handle look alike if 2^32 begin between them.
+    pub incarnation: u32,
+}
+
+impl Owner {
+    /// As a word of the memory; 0: nobody's.
+    pub fn pack(owner: Option<Owner>) -> u64 {
+        owner.map_or(0, |owner| u64::from(owner.handle) << 32 | u64::from(owner.incarnation))
+    }
+
+    /// The reverse of [`Owner::pack`].
+    pub fn unpack(word: u64) -> Owner {
+        Owner { handle: (word >> 32) as u16, incarnation: word as u32 }
+    }
+}
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +38,8 @@ pub struct Content {
     pub version: Version,
     /// The value's length; `None`: the key has none.
     pub length: Option<u16>,
+    /// As long as whose session; without a value: whose lease has ended with this version. `None`: it is not leased.
+    pub lease: Option<Owner>,
     /// The value; zeros behind its length.
     pub bytes: Bytes,
 }
@@ -30,6 +53,34 @@ pub struct Lane {
     pub own: Version,
     /// `outcome` of the packets.
     pub outcome: u8,
+}
+
+impl Content {
+    /// No value, since this version.
+    pub fn nothing(version: Version) -> Content {
+        Content { version, length: None, lease: None, bytes: [0; limits::MAX_VALUE_BYTES] }
+    }
+
+    /// `WS_VALUE_FLAG_*` of it.
+    pub fn flags(&self) -> u16 {
+        let present = if self.length.is_some() { value_flag::PRESENT } else { 0 };
+        present | if self.lease.is_some() { value_flag::LEASED } else { 0 }
+    }
+}
+
+/// A key as [`ItemMemory::look`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its group.
+    pub group: u16,
+    /// The key.
+    pub key: Key,
+    /// The version that it has.
+    pub version: Version,
+    /// Whether it has a value.
+    pub is_present: bool,
+    /// As in [`Content`].
+    pub lease: Option<Owner>,
 }
 
 /// Why a key was not made.
@@ -77,6 +128,23 @@ pub trait ItemMemory {
     fn raise_lane(&self, client: Handle, lane: u8, content: &Lane);
     /// Keys that there are, and that there may be at most.
     fn keys(&self) -> (u32, u32);
+    /// Shows keys with a lease or without a value, from this place of the memory on, at most so many places far; and
+    /// whoever writes one of them at this moment has ended before it is shown. Where to go on; `None`: that was all.
+    fn look(&self, from: u32, most: u32, show: &mut dyn FnMut(Seen)) -> Option<u32>;
+    /// Takes the value of a leased version away, if the key still has that. What it has then; the version is the
+    /// group's next in this epoch.
+    fn end_lease(&self, group: u16, key: Key, leased: Version, epoch: u32) -> Option<Content>;
+    /// From now on the data plane takes the key for missing, and nobody writes it. False: it has a value, or another
+    /// version.
+    fn leave(&self, group: u16, key: Key, at: Version) -> bool;
+    /// The key does not leave after all.
+    fn stay(&self, group: u16, key: Key);
+    /// Removes a key that has no value since this version. False: it is another version, or not there.
+    fn remove_at(&self, group: u16, key: Key, at: Version) -> bool;
+    /// Whether a session is known to be over: nobody has to be asked any more.
+    fn is_over(&self, owner: Owner) -> bool;
+    /// Sessions of which that has come to be known.
+    fn ends(&self) -> u64;
 }
 
 /// Shared between threads: the data plane's and the daemon's.
@@ -131,5 +199,33 @@ impl<M: ItemMemory> ItemMemory for Arc<M> {
 
     fn keys(&self) -> (u32, u32) {
         (**self).keys()
+    }
+
+    fn look(&self, from: u32, most: u32, show: &mut dyn FnMut(Seen)) -> Option<u32> {
+        (**self).look(from, most, show)
+    }
+
+    fn end_lease(&self, group: u16, key: Key, leased: Version, epoch: u32) -> Option<Content> {
+        (**self).end_lease(group, key, leased, epoch)
+    }
+
+    fn leave(&self, group: u16, key: Key, at: Version) -> bool {
+        (**self).leave(group, key, at)
+    }
+
+    fn stay(&self, group: u16, key: Key) {
+        (**self).stay(group, key);
+    }
+
+    fn remove_at(&self, group: u16, key: Key, at: Version) -> bool {
+        (**self).remove_at(group, key, at)
+    }
+
+    fn is_over(&self, owner: Owner) -> bool {
+        (**self).is_over(owner)
+    }
+
+    fn ends(&self) -> u64 {
+        (**self).ends()
     }
 }

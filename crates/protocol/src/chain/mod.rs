@@ -5,15 +5,17 @@ pub mod controller;
 mod follow;
 mod member;
 pub mod memory;
+mod sweep;
 
 pub use client::{Client, Link, Told};
 pub use follow::{Following, Lease};
 pub use member::{GroupRoute, Groups, Member, Sent};
+pub use sweep::{EndedLease, RemovedKey, Sweeping};
 
 use crate::{Handle, Port, Time};
 use core::fmt;
 use sha2::{Digest, Sha256};
-use wayside_wire::{Condition as ConditionKind, limits};
+use wayside_wire::{Condition as ConditionKind, kind, limits};
 
 /// Bits of a word that a check does not have: a switch keeps the group's number there.
 const CHECK_UNUSED: u32 = 17;
@@ -26,6 +28,12 @@ pub const MOST_SWITCHES: u16 = 64;
 
 /// Sessions have handles up to this one; the rest are the switches'.
 pub const LAST_SESSION: Handle = Handle::MAX - MOST_SWITCHES;
+
+/// Whether a packet is what switches and controllers say to each other, for a daemon alone: `ws_is_fellows`, but for the
+/// ANSWER.
+pub const fn is_between_switches(of: u8) -> bool {
+    (of >= kind::chain::PLACE && of <= kind::chain::COPY) || of == kind::chain::REMOVE || of == kind::chain::REMOVED
+}
 
 /// The handle of a switch by its number, which is below [`MOST_SWITCHES`].
 pub const fn switch_handle(number: u16) -> Handle {
@@ -209,6 +217,8 @@ pub enum Wish {
     Read,
     /// It is to have this value, if the condition holds.
     Write(Value, Condition),
+    /// The same, for as long as this session lives.
+    Lease(Value, Condition),
     /// It is to have no value, if the condition holds.
     Delete(Condition),
 }
@@ -253,6 +263,8 @@ pub struct Answer {
     pub version: Version,
     /// The value that was read, or that a condition met; `None`: there was none.
     pub value: Option<Value>,
+    /// Whether that is there as long as a session only.
+    pub is_leased: bool,
     /// Whether `value` is that of `version`. Not, where an answer was lost and the value has gone since.
     pub is_shown: bool,
 }

@@ -311,6 +311,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             if self.memory.node_word(handle).state == NodeState::Live && !self.sessions.is_live(handle) {
                 self.expire_word(handle);
             }
+            // Of records that are lost.
+            if self.sessions.get(handle).is_none() && self.memory.node_word(handle).state != NodeState::Vacant {
+                self.memory.session_over(handle, None);
+            }
         }
         let mut over = vec![];
         for handle in self.sessions.live_handles() {

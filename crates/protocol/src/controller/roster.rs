@@ -62,6 +62,7 @@ impl Roster {
             let word = memory.node_word(handle);
             // Nobody else writes it here: the node's heartbeats go to whoever has the post.
             memory.cas_node_word(handle, word, NodeWord { state: NodeState::Expired, ..word });
+            memory.session_over(handle, Some(record.incarnation));
         }
         true
     }

@@ -250,6 +250,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let session = self.sessions.by_handle.get_mut(&handle).expect("live handles are in the table");
             session.record.stage = Stage::Mourned;
             session.life = Life::Mourned(Death::new(now, self.patrol.next_full_pass()));
+            self.memory.session_over(handle, Some(session.record.incarnation));
             batch.push(session.record.encode(handle));
             self.notices.push_back(Notice::Ended(handle, ending));
         }
@@ -270,7 +271,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// After a restart of switch or controller nobody remembers who was told what.
     pub(super) fn mourn_again(&mut self, now: Time) {
-        for session in self.sessions.by_handle.values_mut() {
+        for (&handle, session) in &mut self.sessions.by_handle {
+            if !matches!(session.life, Life::Live { .. }) {
+                self.memory.session_over(handle, Some(session.record.incarnation));
+            }
             match &mut session.life {
                 Life::Live { .. } => {}
                 Life::Mourned(death) => *death = Death::new(now, self.patrol.next_full_pass()),

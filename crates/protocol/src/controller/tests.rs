@@ -28,6 +28,8 @@ pub(super) struct Memory {
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
     server: Cell<LockServer>,
+    /// Sessions that are over, by handle.
+    overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
 
 impl Memory {
@@ -102,6 +104,9 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_lock_server(&self, _: u16, handle: u16) {
         self.server.set(LockServer { handle, term: self.server.get().term + 1 });
+    }
+    fn session_over(&self, handle: u16, incarnation: Option<u64>) {
+        self.overs.borrow_mut().insert(handle, incarnation);
     }
     fn authenticated(&self) -> bool {
         self.authenticated.get()

@@ -6,7 +6,7 @@
 //! and whoever asks now must be answered at or above it; above it, if he writes. What came of a request without an
 //! answer is learned by whoever reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wayside_protocol::chain::{Answer, Condition, Ended, Key, Value, Version, Wish};
 
@@ -39,6 +39,10 @@ struct Known {
     made: BTreeMap<Version, Option<Op>>,
     /// Conditions that held, and the versions that were made then.
     held: Vec<(Version, Condition)>,
+    /// Versions by which a head has ended a lease: whether any switch after it has heard of them is not known.
+    ended: BTreeSet<Version>,
+    /// The latest version at which some switch has removed the key: who finds none there has found this.
+    removed: Version,
 }
 
 /// See the module's documentation.
@@ -70,11 +74,29 @@ impl Checker {
         }
     }
 
+    /// A head has ended a lease by this version.
+    pub fn ended(&mut self, key: Key, version: Version) {
+        self.known(key).ended.insert(version);
+    }
+
+    /// Some switch has removed a key that had no value since this version.
+    pub fn removed(&mut self, key: Key, at: Version) {
+        let known = self.known(key);
+        known.removed = known.removed.max(at);
+    }
+
+    /// The latest version at which a key was removed.
+    pub fn removed_at(&self, key: Key) -> Version {
+        self.keys.get(&key).map_or(Version::default(), |known| known.removed)
+    }
+
     /// A request is answered.
     pub fn answered(&mut self, op: Op, group: u16, answer: &Answer) -> Result<(), Broken> {
         let Some(asked) = self.asked.get_mut(&op) else { return Ok(()) };
         let (key, wish, floor) = (asked.key, asked.wish, asked.floor);
-        let version = answer.version;
+        let missing = answer.version == Version::default();
+        let version = if missing { self.removed_at(key) } else { answer.version };
+        let Some(asked) = self.asked.get_mut(&op) else { return Ok(()) };
         let settled = matches!(answer.ended, Ended::Done | Ended::Unmet | Ended::Collision);
         asked.is_settled = settled;
         if !matches!(answer.ended, Ended::Done | Ended::Unmet) {
@@ -85,9 +107,8 @@ impl Checker {
             let story = format!("{op:?} is answered {answer:?} to {wish:?}, and {floor:?} was known when it was asked");
             return Err(("K1", story));
         }
-        let nothing = Version::default();
         if reads {
-            if version != nothing {
+            if !missing {
                 self.seen(key, group, version, None)?;
             }
             if answer.is_shown {
@@ -98,7 +119,9 @@ impl Checker {
             }
         } else {
             self.seen(key, group, version, Some(op))?;
-            let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+            let (Wish::Write(_, condition) | Wish::Lease(_, condition) | Wish::Delete(condition)) = wish else {
+                return Ok(());
+            };
             self.known(key).held.push((version, condition));
         }
         let known = self.known(key);
@@ -145,7 +168,7 @@ impl Checker {
         match self.keys.get(&key)?.made.get(&version)? {
             None => Some(None),
             Some(op) => match self.asked.get(op)?.wish {
-                Wish::Write(value, _) => Some(Some(value)),
+                Wish::Write(value, _) | Wish::Lease(value, _) => Some(Some(value)),
                 Wish::Delete(_) | Wish::Read => Some(None),
             },
         }
@@ -162,7 +185,9 @@ impl Checker {
 
     /// A condition that was answered to be unmet does not hold of what it met.
     fn is_unmet(&self, key: Key, version: Version, wish: Wish, answer: &Answer, op: Op) -> Result<(), Broken> {
-        let (Wish::Write(_, condition) | Wish::Delete(condition)) = wish else { return Ok(()) };
+        let (Wish::Write(_, condition) | Wish::Lease(_, condition) | Wish::Delete(condition)) = wish else {
+            return Ok(());
+        };
         let Some(value) = self.value_of(key, version) else { return Ok(()) };
         if holds(condition, version, value) {
             return Err(("K1", format!("{op:?} is told {answer:?}, of which {condition:?} holds")));
@@ -179,6 +204,10 @@ impl Checker {
             for &(version, condition) in &known.held {
                 let before = known.made.range(..version).next_back().map_or(Version::default(), |(before, _)| *before);
                 let exactly = matches!(condition, Condition::Version(_));
+                // The end of a lease may have come in between, or have been lost with its head.
+                if known.ended.range(before..version).any(|ended| holds(condition, *ended, None)) {
+                    continue;
+                }
                 let Some(value) = self.value_of(*key, before) else { continue };
                 if !holds(condition, before, value) && (exactly && is_between(condition, before) || !open && !exactly) {
                     return Err((

@@ -113,8 +113,12 @@ impl World {
     }
 
     /// Every switch knows a client's session, and the one before is over.
-    fn install_session(&self, client: usize) {
-        (0..self.seats.len()).for_each(|seat| self.install_session_at(seat, client));
+    fn install_session(&mut self, client: usize) {
+        for seat in 0..self.seats.len() {
+            self.install_session_at(seat, client);
+            // Its daemon has heard of it.
+            self.obey(seat);
+        }
     }
 
     /// A switch knows the session of a client's latest process.
@@ -125,6 +129,9 @@ impl World {
         let switch = &self.seats[seat].switch;
         let word = switch.node_word(handle);
         switch.cas_node_word(handle, word, NodeWord { state: NodeState::Expired, ..word });
+        if incarnation > self.setup.incarnation {
+            switch.session_over(handle, Some(incarnation - 1));
+        }
         switch.set_keys(handle, self.setup.authenticated.then_some(&keys));
         let address = Host::socket(client, 0);
         switch.set_node(handle, &NodeEntry { address, namespace: SPACE.0, incarnation });
@@ -357,7 +364,12 @@ impl World {
                 bytes[..8].copy_from_slice(&(self.operations + 1).to_be_bytes());
                 bytes[8..].fill(self.operations as u8);
                 let length = if dice.percent(10) { dice.below(8) } else { dice.between(8, 128) };
-                Wish::Write(Value::new(&bytes[..length as usize]).expect("128 bytes at most"), condition)
+                let value = Value::new(&bytes[..length as usize]).expect("128 bytes at most");
+                if dice.below(100) < self.setup.leases {
+                    Wish::Lease(value, condition)
+                } else {
+                    Wish::Write(value, condition)
+                }
             }
             _ => Wish::Delete(condition),
         }

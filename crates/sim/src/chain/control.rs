@@ -282,6 +282,9 @@ impl World {
 
     /// Whoever has the post says that all chains are as they should be.
     pub(super) fn is_settled(&self) -> bool {
+        if !self.seats.iter().all(|seat| seat.member.is_swept()) {
+            return false;
+        }
         let Some(_) = self.setup.keeping else { return true };
         let office = &self.offices[self.shared.borrow().holder];
         let time = office.clock.at(self.now);

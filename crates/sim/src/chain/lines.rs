@@ -90,6 +90,8 @@ pub const OUTCOMES: &[&str] = &[
     "timed out",
     "given up",
     "key made",
+    "key removed",
+    "lease ended",
     "full",
     "collision",
     "decided between two steps",

@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wayside_protocol::Handle;
+use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{Key, Version};
 use wayside_protocol::seal::{Period, Secret};
 use wayside_wire::mix;
@@ -294,7 +295,17 @@ impl World {
         for (key, floor) in self.checker.floors().filter(is_made).collect::<Vec<_>>() {
             let group = self.group_of(key);
             for seat in self.chain_of(group) {
-                let has = self.seats[seat].version(group, key);
+                let content = self.seats[seat].switch.content(group, key);
+                if let Some(owner) =
+                    content.filter(|content| content.length.is_some()).and_then(|content| content.lease)
+                    && !self.lives(owner)
+                {
+                    return self.fail("K5", format!("switch {seat} has {key:?} of {owner:?}, whose session is over"));
+                }
+                let has = content.map(|content| content.version);
+                if has.is_none() && self.checker.removed_at(key) >= floor {
+                    continue;
+                }
                 if !self.is_taken(key) {
                     self.check_names(group, key, seat);
                 }

@@ -1,6 +1,7 @@
 //! Everything that a seed decides beforehand about a world of chains.
 
 use wayside_protocol::NodeConfig;
+use wayside_protocol::chain::Sweeping;
 use wayside_wire::{kind, limits, service};
 
 use super::control::Keeping;
@@ -34,6 +35,10 @@ pub struct Setup {
     pub think: u64,
     /// How controllers keep the chains; `None`: there are none, and chains stay as they are.
     pub keeping: Option<Keeping>,
+    /// How heads look after their keys.
+    pub sweeping: Sweeping,
+    /// Percent of writes that are on a lease.
+    pub leases: u64,
     /// There may be too little room for a group to be copied.
     pub is_tight: bool,
     /// Packets are signed.
@@ -71,6 +76,7 @@ impl Setup {
             ..NodeConfig::new(0)
         };
         let keeps = dice.percent(60) && schedule.allows(Kind::Standby);
+        let collects = dice.percent(60);
         let mut mix = mix;
         // A third of the seeds concentrates on switches that are left out while clients still reach them.
         if keeps && dice.percent(33) {
@@ -81,6 +87,12 @@ impl Setup {
         }
         Setup {
             keeping: keeps.then(|| Keeping::draw(&mut dice)),
+            sweeping: Sweeping {
+                collect_after: u64::from(collects) * dice.magnitude(2_000, 500_000),
+                looks: dice.magnitude(1, 64) as u32,
+                retransmit: dice.between(1_000, 10_000),
+            },
+            leases: u64::from(dice.percent(60)) * dice.between(1, 60),
             is_tight: tight,
             clients: dice.between(2, 6) as usize,
             switches,

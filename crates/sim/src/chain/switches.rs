@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use wayside_protocol::chain::memory::ItemMemory;
+use wayside_protocol::chain::memory::{ItemMemory, Owner};
 use wayside_protocol::chain::{FELLOWS, GroupRoute, Groups, Key, Member, Place, Version};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
@@ -107,6 +107,7 @@ impl World {
         };
         let boot = following.boot;
         let member = Member::new(switch.clone(), World::handle_of_seat(seat), vec![groups]).following(following);
+        let member = member.sweeping(self.setup.sweeping);
         Seat { switch, member, clock, boot, timer: None, stopped_until: None, inbox: Vec::new(), in_hand: None }
     }
 
@@ -347,6 +348,7 @@ impl World {
 
     /// Sends what a daemon has to say.
     pub(super) fn settle_member(&mut self, seat: usize) {
+        self.hear_sweeps(seat);
         while let Some(mut sent) = self.seats[seat].member.transmit() {
             let switch = self.seats[seat].switch.clone();
             if let Ok(header) = check(&sent.packet)
@@ -365,6 +367,37 @@ impl World {
             }
         }
         self.obey(seat);
+    }
+
+    /// The checker hears what a daemon has done of itself.
+    fn hear_sweeps(&mut self, seat: usize) {
+        while let Some(lease) = self.seats[seat].member.ended() {
+            self.outcomes.count("lease ended");
+            self.note(|_| format!(" s{seat}: ends {lease:?}"));
+            self.checker.ended(Key { check: lease.key.check, ..lease.key }, lease.version);
+            if self.lives(lease.owner) {
+                self.fail("K5", format!("switch {seat} ends the lease of a session that lives: {lease:?}"));
+            }
+        }
+        while let Some(gone) = self.seats[seat].member.removed() {
+            self.note(|_| format!(" s{seat}: removes {gone:?}"));
+            if gone.by_head {
+                self.outcomes.count("key removed");
+            }
+            let named = (0..self.setup.keys).map(World::key);
+            let is_it = |key: &Key| (key.high, key.low) == (gone.key.high, gone.key.low);
+            if let Some(key) = named.into_iter().find(is_it) {
+                self.checker.removed(key, gone.at);
+            }
+        }
+    }
+
+    /// Whether a session is the latest of its client.
+    pub(super) fn lives(&self, owner: Owner) -> bool {
+        self.client_of(owner.handle).is_some_and(|client| {
+            let latest = self.setup.incarnation + u64::from(self.hosts[client].generation) - 1;
+            owner.incarnation == latest as u32
+        })
     }
 
     /// Whether another name has a key.
@@ -432,7 +465,8 @@ impl Asked {
     /// A packet that is to be decided on.
     pub(super) fn of(packet: &[u8]) -> Asked {
         let header = check(packet).ok().filter(|header| header.service == service::CHAIN);
-        let is_keyed = |kind: u8| kind <= kind::chain::INSTALL;
+        // A removal's fields are where an operation's are.
+        let is_keyed = |kind: u8| kind <= kind::chain::INSTALL || kind >= kind::chain::REMOVE;
         let key = header.filter(|header| is_keyed(header.kind)).map(|_| {
             let operation = Operation::read(packet, BODY);
             // Keys are told apart by their check in no memory.

@@ -571,6 +571,9 @@ fn set_chain(packet: &mut Packet, word: &str, words: &mut Words) {
                 operation.condition = *condition as u8;
             }
             words.take_into("condition", &mut operation.condition);
+            if words.flag("leased") {
+                operation.flags |= value_flag::LEASED;
+            }
             packet.set_body(&mut |body| operation.write(body, 0));
         }
         "effect" => {
@@ -590,6 +593,10 @@ fn set_chain(packet: &mut Packet, word: &str, words: &mut Words) {
             effect.outcome = outcome.unwrap_or_else(|| panic!("{}: an effect has an outcome", words.place)) as u8;
             effect.length = words.maybe("length").or(length).unwrap_or(0);
             effect.flags = if length.is_some() || words.flag("present") { value_flag::PRESENT } else { 0 };
+            effect.owner = words.maybe("owner").unwrap_or(0);
+            if words.flag("leased") {
+                effect.flags |= value_flag::LEASED;
+            }
             packet.set_body(&mut |body| effect.write(body, 0));
         }
         _ => {
@@ -628,6 +635,13 @@ fn set_item(state: &mut State, words: &mut Words) {
         let value = words.value();
         assert!(value.is_some() != words.flag("no_value"), "{}: a value or none", words.place);
         state.write_item(number, (words.take("epoch"), sequence), value.as_deref());
+    }
+    if let Some(incarnation) = words.maybe("incarnation") {
+        state.lease_item(number, words.take("of"), incarnation);
+    }
+    if words.flag("leaving") {
+        let item = &mut state.items[number];
+        item.versions[(item.lock & 1) as usize].shape |= u64::from(value_flag::LEAVING);
     }
     if words.flag("turned") {
         state.turn_item(number);

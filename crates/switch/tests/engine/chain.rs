@@ -49,7 +49,16 @@ impl State {
         let flags = value.map_or(0, |_| u64::from(value_flag::PRESENT));
         item.versions[other].sequence = sequence;
         item.versions[other].shape = u64::from(epoch) << 32 | length << 16 | flags;
+        item.versions[other].owner = 0;
         self.turn_item(number);
+    }
+
+    /// The version of item `number` is leased to this session.
+    pub fn lease_item(&mut self, number: usize, handle: u16, incarnation: u32) {
+        let item = &mut self.items[number];
+        let version = &mut item.versions[(item.lock & 1) as usize];
+        version.shape |= u64::from(value_flag::LEASED);
+        version.owner = u64::from(handle) << 32 | u64::from(incarnation);
     }
 
     /// The other version of item `number` is its version.

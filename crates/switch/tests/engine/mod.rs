@@ -149,6 +149,7 @@ pub struct Bucket {
 pub struct Version {
     pub sequence: u64,
     pub shape: u64,
+    pub owner: u64,
 }
 
 /// `struct ws_item`.

@@ -72,7 +72,13 @@ fn change_item(random: &mut Random, state: &mut State, number: usize) {
     let epoch = Place::unpack(state.groups[usize::from(group)].place).epoch.max(1) - u32::from(random.once_in(4));
     let value = (!random.once_in(4)).then(|| value(random));
     state.write_item(number, (epoch, 1 + random.below(60)), value.as_deref());
+    if random.once_in(3) {
+        state.lease_item(number, handle(random), random.next() as u32);
+    }
     let item = &mut state.items[number];
+    if random.once_in(10) {
+        item.versions[(item.lock & 1) as usize].shape |= u64::from(value_flag::LEAVING);
+    }
     item.lock &= !(0xffff << 48);
     if random.once_in(25) {
         item.lock |= 5 << 48;
@@ -179,7 +185,8 @@ fn body(random: &mut Random, state: &State, by_switch: bool, asked: &Asked) -> [
         length,
         lane,
         condition: 0,
-        flags: if asked.length > 0 { value_flag::PRESENT } else { random.next() as u16 & value_flag::PRESENT },
+        flags: if asked.length > 0 { value_flag::PRESENT } else { random.next() as u16 & value_flag::PRESENT }
+            | if random.once_in(4) { value_flag::LEASED } else { 0 },
         check: item.name >> 17,
         first_epoch: 0,
     };
@@ -191,6 +198,7 @@ fn body(random: &mut Random, state: &State, by_switch: bool, asked: &Asked) -> [
             own_sequence: random.below(60),
             own_epoch: epoch,
             outcome: random.pick(&[Outcome::Done, Outcome::Unmet]) as u8,
+            owner: random.next() as u32,
             ..Effect::read(&body, 0)
         };
         newer.write(&mut body, 0);

@@ -30,12 +30,12 @@ impl Fields {
         value.as_u64().unwrap_or_else(|| parse(value.as_str().expect("a number")))
     }
 
-    /// The same of a field that was reserved, and zero, in an earlier version.
-    pub fn maybe(&self, name: &str) -> u64 {
+    /// A number that was zeros before there was such a field.
+    pub fn later(&self, name: &str) -> u64 {
         if self.0.contains_key(name) { self.number(name) } else { 0 }
     }
 
-    /// The same, of a field of fewer bits.
+    /// The same as [`Fields::number`], of a field of fewer bits.
     pub fn as_u32(&self, name: &str) -> u32 {
         self.number(name).try_into().expect("32 bits")
     }

@@ -32,11 +32,11 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts COMMAND with the token, and with the session's lifeline: while it lives, the switch does not take the
+    /// Starts COMMAND with this in its environment, and with the session's lifeline: while it lives, the switch does not take the
     /// death of `wayside lock` for the end of the hold.
     pub fn start(
         command: &[OsString],
-        token: &str,
+        told: (&str, String),
         lifeline: Option<RawFd>,
         watched: FirstOrder,
     ) -> Result<Child, Failure> {
@@ -44,7 +44,7 @@ impl Child {
         // SAFETY: queries of this process.
         let (parent, terminal) = unsafe { (libc::getpid(), libc::tcgetpgrp(0) == libc::getpgrp()) };
         let mut child = Command::new(program);
-        child.args(arguments).env("WAYSIDE_LOCK_TOKEN", token);
+        child.args(arguments).env(told.0, told.1);
         // What COMMAND waits for, this process waits for.
         child.env(TASK_VARIABLE, Task::of_main_thread().to_string());
         // SAFETY: the closure only makes system calls.

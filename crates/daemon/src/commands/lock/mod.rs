@@ -22,10 +22,11 @@ use child::{Child, State};
 use guardian::Guardian;
 use lifeline::Lifeline;
 use signals::Signals;
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use wayside_client::{Endpoint, Error, Guard, Name, Session};
+use wayside_client::{Endpoint, Error, Guard, LeasedKey, Name, Session};
 
 /// For the switch to answer an enrolment; then a wait goes on in another turn.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -35,19 +36,12 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     Name::Text(&args.name)
         .id()
         .map_err(|error| Failure::usage(format!("{error}; a lock's name has 1 to 1024 bytes")))?;
-    let guardian = Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
-    let signals = Signals::block();
+    let keeper = Keeper::start()?;
     let started = Instant::now();
     let session = begin(args)?;
-    let guard = signals.unblocked(|| acquire(args, &session, started))?;
-    let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
-    let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
-    let watched = guardian.first_order(guard.deadline());
-    let child = Child::start(&args.command, &guard.token().to_string(), lifeline, watched)?;
-    let (outcome, expired) =
-        Watch { args, guard: &guard, guardian: &guardian, signals: &signals, child: &child }.run(&session);
-    guardian.stand_down();
-    child.reap();
+    let guard = keeper.signals.unblocked(|| acquire(args, &session, started))?;
+    let told = ("WAYSIDE_LOCK_TOKEN", guard.token().to_string());
+    let (outcome, expired) = keeper.run(&session, &guard, &args.command, told, args.ttl)?;
     let released = guard.release();
     session.close();
     let name = shown(&args.name);
@@ -121,8 +115,71 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
     }
 }
 
+/// What COMMAND runs under.
+pub trait Hold {
+    /// Until when it is held unless the session's next heartbeat is acknowledged before.
+    fn deadline(&self) -> Instant;
+    /// Whether it is lost.
+    fn is_lost(&self) -> bool;
+}
+
+impl Hold for Guard {
+    fn deadline(&self) -> Instant {
+        Guard::deadline(self)
+    }
+
+    fn is_lost(&self) -> bool {
+        Guard::is_lost(self)
+    }
+}
+
+impl Hold for LeasedKey {
+    fn deadline(&self) -> Instant {
+        LeasedKey::deadline(self)
+    }
+
+    fn is_lost(&self) -> bool {
+        LeasedKey::is_lost(self)
+    }
+}
+
+/// What sees to it that COMMAND ends with what it runs under.
+pub struct Keeper {
+    guardian: Guardian,
+    pub signals: Signals,
+}
+
+impl Keeper {
+    /// Before anything that starts a thread.
+    pub fn start() -> Result<Keeper, Failure> {
+        let guardian =
+            Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
+        Ok(Keeper { guardian, signals: Signals::block() })
+    }
+
+    /// Runs COMMAND, which is told `told` in its environment, until it ends or the hold is about to. What became of it,
+    /// and whether that was, or would have been, the time of `ttl` and not the session's end.
+    pub fn run(
+        &self,
+        session: &Session,
+        hold: &dyn Hold,
+        command: &[OsString],
+        told: (&str, String),
+        ttl: Option<Duration>,
+    ) -> Result<(Outcome, bool), Failure> {
+        let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
+        let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
+        let child = Child::start(command, told, lifeline, self.guardian.first_order(hold.deadline()))?;
+        let Keeper { guardian, signals } = self;
+        let outcome = Watch { ttl, hold, guardian, signals, child: &child }.run(session);
+        guardian.stand_down();
+        child.reap();
+        Ok(outcome)
+    }
+}
+
 /// What became of COMMAND.
-enum Outcome {
+pub enum Outcome {
     Exited(u8),
     /// Ended because the lock was, or was about to be.
     Ended,
@@ -133,8 +190,8 @@ const KILLED: u8 = 128 + libc::SIGKILL as u8;
 
 /// COMMAND and everything that looks after it.
 struct Watch<'a> {
-    args: &'a LockArgs,
-    guard: &'a Guard,
+    ttl: Option<Duration>,
+    hold: &'a dyn Hold,
     guardian: &'a Guardian,
     signals: &'a Signals,
     child: &'a Child,
@@ -146,13 +203,13 @@ impl Watch<'_> {
         let begun = session.info();
         let lease = begun.map_or(Duration::from_millis(100), |info| Duration::from_micros(info.lease));
         // A short --ttl must leave COMMAND most of it.
-        let lease = lease.min(self.args.ttl.unwrap_or(lease));
+        let lease = lease.min(self.ttl.unwrap_or(lease));
         let (warning, margin) = (lease / 5, lease / 10);
         let look = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
         let mut warned = false;
         let mut expired = false;
         loop {
-            let deadline = self.guard.deadline();
+            let deadline = self.hold.deadline();
             let last = deadline.checked_sub(margin).unwrap_or(deadline);
             self.guardian.watch(self.child.group, last);
             let left = last.saturating_duration_since(Instant::now());
@@ -167,7 +224,7 @@ impl Watch<'_> {
                 State::Stopped => self.child.stop_along(),
                 State::Running => {}
             }
-            if left.is_zero() || self.guard.is_lost() {
+            if left.is_zero() || self.hold.is_lost() {
                 self.child.signal(libc::SIGKILL);
                 self.await_end();
                 return (Outcome::Ended, expired);

@@ -66,6 +66,8 @@ pub struct Ledger {
     cut_off: Counter,
     promoted: Counter,
     demoted: Counter,
+    leases_ended: Counter,
+    keys_removed: Counter,
     ended: Family<One, Counter>,
     recovered: Family<Two, Counter>,
     census: Family<One, Histogram, fn() -> Histogram>,
@@ -91,6 +93,8 @@ impl Ledger {
             cut_off: Counter::default(),
             promoted: Counter::default(),
             demoted: Counter::default(),
+            leases_ended: Counter::default(),
+            keys_removed: Counter::default(),
             ended: Family::default(),
             recovered: Family::default(),
             census: Family::new_with_constructor(census_buckets),
@@ -107,6 +111,12 @@ impl Ledger {
             drop(ledger.recovered.get_or_create(&ledger.of_recovery(namespace, agent)));
         }
         Arc::new(ledger)
+    }
+
+    /// So many leases on keys were ended, and keys removed.
+    pub fn note_keys(&self, (ended, removed): (u64, u64)) {
+        self.leases_ended.inc_by(ended);
+        self.keys_removed.inc_by(removed);
     }
 
     /// Something happened.
@@ -180,6 +190,10 @@ impl Ledger {
         registry.register("wayside_promotions", promoted, self.promoted.clone());
         let demoted = "How often it ceased to, for another switch";
         registry.register("wayside_demotions", demoted, self.demoted.clone());
+        let leases_ended = "Keys whose value was taken away, its lease's session being over";
+        registry.register("wayside_key_leases_ended", leases_ended, self.leases_ended.clone());
+        let keys_removed = "Keys without a value that were removed from their chain";
+        registry.register("wayside_keys_removed", keys_removed, self.keys_removed.clone());
         let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
         registry.register("wayside_recoveries", recovered, self.recovered.clone());
         let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";
