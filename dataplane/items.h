@@ -11,11 +11,11 @@
  * A lock is a word that names who writes; the rest of it stays as it is meanwhile. Whoever finds one taken tries again
  * a few times, and then drops its packet: the client sends it again. Readers take no lock.
  *
- * The journal is a ring, and nobody waits for room in it. Whoever takes a version draws a number, under the item's lock,
- * and has the record of that number: it is told (the lock word names nobody, and the number) once the item's lock is
- * given back, so what is told can be read. One reader, the daemon, takes records in the order of their numbers. A
- * record that somebody slow still has, or that a later number has overtaken, is not waited for either: `torn` counts up,
- * and the reader knows that something is missing, as it does when the ring has gone round.
+ * The journal is a ring, and nobody waits for room in it. Whoever takes a version draws a number, under the item's
+ * lock, and has the record of that number: it is told (the lock word names nobody, and the number) once the item's
+ * lock is given back, so what is told can be read. One reader, the daemon, takes records in the order of their
+ * numbers. A record that somebody slow still has, or that a later number has overtaken, is not waited for either:
+ * `torn` counts up, and the reader knows that something is missing, as it does when the ring has gone round.
  */
 #ifndef WAYSIDE_ITEMS_H
 #define WAYSIDE_ITEMS_H

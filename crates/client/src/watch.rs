@@ -1,7 +1,7 @@
 //! Watches: what keys get, as it happens; blocking, or as futures.
 //!
-//! The protocol machine keeps asking by itself, on whichever thread drives it, and keeps what it is told until the watch's
-//! owner takes it. A watch outlives its session: the next one goes on where that was.
+//! The protocol machine keeps asking by itself, on whichever thread drives it, and keeps what it is told until the
+//! watch's owner takes it. A watch outlives its session: the next one goes on where that was.
 
 use crate::Error;
 use crate::clock;

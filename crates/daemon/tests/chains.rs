@@ -123,7 +123,8 @@ fn values_outlive_every_switch_of_three_one_after_the_other() {
     }
 }
 
-/// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is silent.
+/// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is
+/// silent.
 #[test]
 fn nobody_waits_for_a_switch_that_is_ended_in_order() {
     const FLAGS: [&str; 4] = ["--serving-lease", "10s", "--lease", "40s"];
@@ -177,7 +178,8 @@ impl Detour {
     }
 }
 
-/// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears it.
+/// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears
+/// it.
 #[test]
 fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
     let Some(mut switches) = Switches::or_skip(2, 3) else { return };
@@ -267,7 +269,8 @@ fn what_no_switch_has_any_more_is_said_to_be_lost() {
     assert_eq!(switches.run(&["kv", "put", "config/0", "new"]).code, Some(0));
 }
 
-/// The tail is killed while values are written: who watches goes on at the next one, and knows that he has to read again.
+/// The tail is killed while values are written: who watches goes on at the next one, and knows that he has to read
+/// again.
 #[test]
 fn watches_outlive_the_tail() {
     let Some(mut switches) = Switches::or_skip(3, 3) else { return };

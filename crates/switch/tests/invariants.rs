@@ -105,8 +105,8 @@ fn check_chain(before: &State, after: &State, packet: &[u8]) {
     assert!(!writes || changed.is_empty() || !lanes.is_empty(), "a write without its lane");
 }
 
-/// What an item takes in a group that is watched draws a number, and nothing else does; its record has it, or is counted
-/// as missing.
+/// What an item takes in a group that is watched draws a number, and nothing else does; its record has it, or is
+/// counted as missing.
 fn check_journal(before: &State, after: &State) {
     let taken = before.items.iter().zip(&after.items).find(|(one, other)| one != other);
     let group = |item: &Item| ((item.name & 0x1_ffff) - 1) as usize;

@@ -1,6 +1,6 @@
-//! Watches end to end, but for sockets: writers in the core, the journal, the daemon's histories, a network that loses and
-//! reorders, and the client. What is told follows what was told before, version by version, or it is said that something
-//! may be missing (docs/chain.md, Watches).
+//! Watches end to end, but for sockets: writers in the core, the journal, the daemon's histories, a network that
+//! loses and reorders, and the client. What is told follows what was told before, version by version, or it is said
+//! that something may be missing (docs/chain.md, Watches).
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What a switch's daemon tells of keys that are watched: it takes the journal, keeps the latest changes of each group, and
-//! answers WATCH by EVENT, at once or when there is something to tell.
+//! What a switch's daemon tells of keys that are watched: it takes the journal, keeps the latest changes of each
+//! group, and answers WATCH by EVENT, at once or when there is something to tell.
 //!
 //! Invariants
 //! * A position is (history, number). A history is of one group, one epoch of it and one life of this daemon: it begins
@@ -7,8 +7,8 @@
 //!   is another one, and whoever asks with a position of the old one is told `reset`.
 //! * A position is told only once all that came before it can be read here: so whoever reads after he has been told it
 //!   misses nothing.
-//! * What is told holds as an answer to a READ does: the group's place is the history's, at the end of the chain, and the
-//!   places' lease runs.
+//! * What is told holds as an answer to a READ does: the group's place is the history's, at the end of the chain, and
+//!   the places' lease runs.
 //! * A watch is answered to the session that asked, and to no later one of its handle.
 //! * Watches that wait are bounded, of a node and in all, and so are the changes that are kept.
 

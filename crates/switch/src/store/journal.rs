@@ -28,8 +28,8 @@ impl Store {
 }
 
 impl Store {
-    /// Notes what an item, whose lock the caller has, is to have: `ws_note`, for the daemon's own changes. To be told once
-    /// the lock is given back.
+    /// Notes what an item, whose lock the caller has, is to have: `ws_note`, for the daemon's own changes. To be told
+    /// once the lock is given back.
     pub(super) fn note(&self, group: u16, item: &Item, which: usize) -> Option<&layout::Record> {
         if self.group(group).watched.load(SeqCst) == 0 {
             return None;

@@ -194,8 +194,8 @@ fn read(switch: &Switch) -> Version {
     Version { epoch: effect.epoch, sequence: effect.sequence }
 }
 
-/// After whatever number of stores: what the journal tells can be read, and whole. The place of a record whose writer is
-/// dead is for others again.
+/// After whatever number of stores: what the journal tells can be read, and whole. The place of a record whose writer
+/// is dead is for others again.
 #[test]
 fn what_is_told_can_be_read() {
     let mut told = 0;

@@ -1,5 +1,5 @@
-//! `wayside kv watch`: a line for whatever keys get, as it happens. Where something may have been missed, it reads again, and
-//! says so.
+//! `wayside kv watch`: a line for whatever keys get, as it happens. Where something may have been missed, it reads
+//! again, and says so.
 
 use super::{PATIENCE, connect, failure, listed};
 use crate::cli::{KvWatch, Output};
