@@ -82,12 +82,10 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
     Rule::Machine(Mutant::CopyWithoutOwner),
-    Rule::Machine(Mutant::TellOnce),
     Rule::Machine(Mutant::RemoveUnmarked),
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),
     Rule::Machine(Mutant::InsertWhileLeaving),
-    Rule::Machine(Mutant::LeaveForEver),
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as

@@ -231,9 +231,7 @@ impl Chains {
             let said = said.or_else(|| self.controller.transmit().map(|sent| (sent, false)));
             let Some((sent, by_member)) = said else { break };
             // Asked for again once etcd is back.
-            if is_deaf
-                && by_member
-                && Header::read(&sent.packet).is_ok_and(|header| header.kind == kind::chain::RENEW)
+            if is_deaf && by_member && Header::read(&sent.packet).is_ok_and(|header| header.kind == kind::chain::RENEW)
             {
                 continue;
             }
