@@ -130,7 +130,9 @@ fn keys(arguments: &Arguments) -> Result<(), String> {
     let keys = wayside_bench::run_keys(&options)?;
     print!("{keys}");
     if arguments.record {
-        keep(&stem(keys.commit(), "keys")?.with_extension("json"), &(keys.to_json() + "\n"))?;
+        let stem = stem(keys.commit(), "keys")?;
+        keep(&stem.with_extension("json"), &(keys.to_json() + "\n"))?;
+        keep(&stem.with_extension("svg"), &keys.timelines_as_svg())?;
     }
     if keys.broken().next().is_none() { Ok(()) } else { Err("a run failed: see above".into()) }
 }

@@ -122,6 +122,21 @@ fn values_outlive_every_switch_of_three_one_after_the_other() {
     }
 }
 
+/// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is silent.
+#[test]
+fn nobody_waits_for_a_switch_that_is_ended_in_order() {
+    const FLAGS: [&str; 4] = ["--serving-lease", "10s", "--lease", "40s"];
+    let Some(mut switches) = Switches::or_skip_with(3, 3, &FLAGS) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(8));
+    write_all(&store, "first");
+    // The first has the post.
+    assert!(switches.all[2].interrupt().success());
+    write_all(&store, "second");
+    check_all(&store, "second");
+}
+
 /// One switch's way to etcd, which can be closed.
 struct Detour {
     address: SocketAddr,

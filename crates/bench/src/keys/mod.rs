@@ -2,12 +2,15 @@
 //! same machine, in turns.
 //!
 //! * `stores/`: each store as real servers, and a client of it.
-//! * `driver.rs` reads or writes for a while; `record.rs` has what comes out, and shows it.
+//! * `driver.rs` reads or writes for a while; `failover.rs` looks at answers over time while a switch dies; `record.rs`
+//!   has what comes out, and shows it; `plot.rs` draws.
 //!
 //! In a round every store is read and written by one client, and by many; the next round begins with the next store.
 //! All servers stay up, and have nothing to do while others are measured but their heartbeats.
 
 mod driver;
+mod failover;
+mod plot;
 mod record;
 mod stores;
 
@@ -15,6 +18,7 @@ pub use record::{Keys, put_keys};
 
 use crate::Error;
 use crate::knobs::{self, Machine};
+use crate::recovery;
 use driver::{Does, Load};
 use record::Run;
 use std::io::{IsTerminal, Write};
@@ -37,6 +41,14 @@ pub struct KeysOptions {
     pub keys: usize,
     /// Of the runs with many.
     pub clients: usize,
+    /// Numbers of groups with which a switch is killed, each once.
+    pub failovers: Vec<u16>,
+    /// Keys that are there then.
+    pub failover_keys: usize,
+    /// How long answers are counted before it is killed.
+    pub before: Duration,
+    /// And from then on.
+    pub after: Duration,
 }
 
 impl KeysOptions {
@@ -44,14 +56,38 @@ impl KeysOptions {
     #[must_use]
     pub fn whole(wayside: PathBuf) -> KeysOptions {
         let measured = Duration::from_secs(1);
-        KeysOptions { wayside, stores: Vec::new(), rounds: 5, measured, keys: 10_000, clients: 64 }
+        let (before, after) = (Duration::from_secs(1), Duration::from_secs(8));
+        KeysOptions {
+            wayside,
+            stores: Vec::new(),
+            rounds: 5,
+            measured,
+            keys: 10_000,
+            clients: 64,
+            failovers: vec![1, 100],
+            failover_keys: 10_000,
+            before,
+            after,
+        }
     }
 
     /// Once, with few keys: most of it for servers to start.
     #[must_use]
     pub fn short(wayside: PathBuf) -> KeysOptions {
         let measured = Duration::from_millis(300);
-        KeysOptions { wayside, stores: Vec::new(), rounds: 1, measured, keys: 200, clients: 16 }
+        let (before, after) = (Duration::from_millis(300), Duration::from_secs(3));
+        KeysOptions {
+            wayside,
+            stores: Vec::new(),
+            rounds: 1,
+            measured,
+            keys: 200,
+            clients: 16,
+            failovers: vec![10],
+            failover_keys: 100,
+            before,
+            after,
+        }
     }
 }
 
@@ -91,6 +127,16 @@ pub fn run_keys(options: &KeysOptions) -> Result<Keys, Error> {
                 let outcome = store.run(&load);
                 keys.runs.push(Run::of(&store.about().name, does, clients, round, before, outcome));
             }
+        }
+    }
+    drop(stores);
+    if recovery::switches::Etcd::version().is_none() {
+        keys.notes.push("no switch was killed: etcd is not installed, in which chains have their records.".into());
+    } else if options.stores.is_empty() {
+        let span = failover::Span { before: options.before, after: options.after };
+        for &groups in &options.failovers {
+            tell(&format!("a switch dies: {}", plot::groups(groups)));
+            keys.timelines.push(failover::record(&options.wayside, groups, options.failover_keys, span)?);
         }
     }
     tell("");

@@ -2,6 +2,8 @@
 
 use super::KeysOptions;
 use super::driver::{Does, Outcome, VALUE};
+use super::failover::Timeline;
+use super::plot::groups;
 use super::stores::About;
 use crate::Error;
 use crate::figures::put_between;
@@ -28,6 +30,8 @@ pub struct Keys {
     pub(super) stores: Vec<About>,
     /// In the order in which they ran.
     pub(super) runs: Vec<Run>,
+    /// While a switch dies.
+    pub(super) timelines: Vec<Timeline>,
     /// What was left out, and why.
     pub(super) notes: Vec<String>,
 }
@@ -132,6 +136,7 @@ impl Keys {
             seconds: 0.0,
             stores: Vec::new(),
             runs: Vec::new(),
+            timelines: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -272,9 +277,30 @@ impl Keys {
             text += &format!("\n{ratios}");
         }
         text += "\n";
+        for timeline in &self.timelines {
+            text += &format!("* {}\n", timeline.gist());
+        }
         self.notes.iter().for_each(|note| text += &format!("* {note}\n"));
         self.broken().for_each(|why| text += &format!("* BROKEN: {why}.\n"));
         text
+    }
+}
+
+impl Timeline {
+    fn gist(&self) -> String {
+        let whole = self.whole_ms.map_or_else(
+            || "and the chains were not whole again at the end".into(),
+            |ms| format!("and all chains were whole again {:.1} s after it", ms / 1e3),
+        );
+        format!(
+            "A switch of the chains is killed, with {} and {} keys: {:.0} ms without a read, {:.0} ms without a write \
+             ({} of them ended `unsure`), {whole}.",
+            groups(self.groups),
+            self.keys,
+            self.reads_gap_ms,
+            self.writes_gap_ms,
+            self.unsure,
+        )
     }
 }
 
@@ -297,7 +323,13 @@ pub fn put_keys(page: &str, keys: &Keys, record: &str) -> Result<String, Error> 
         keys.circumstances(),
         keys.body(),
     );
-    put_between(page, &text)
+    let drawing = record.replace(".json", ".svg");
+    let drawing = if keys.timelines.is_empty() {
+        String::new()
+    } else {
+        format!("\n![Answers while a switch of the chains dies](../{drawing})\n")
+    };
+    put_between(page, &(text + &drawing))
 }
 
 impl fmt::Display for Keys {

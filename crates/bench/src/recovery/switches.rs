@@ -142,8 +142,18 @@ pub(crate) struct Switch {
 impl Switch {
     /// Started and ready; `etcd`: of the shard that it shares with its standbys.
     pub(crate) fn start(program: &Path, slots: u64, etcd: Option<&Etcd>, log: &'static str) -> Result<Switch, Error> {
+        Switch::start_with(program, &format!("slots = {slots}"), etcd, log)
+    }
+
+    /// The same, of a namespace with these settings.
+    pub(crate) fn start_with(
+        program: &Path,
+        settings: &str,
+        etcd: Option<&Etcd>,
+        log: &'static str,
+    ) -> Result<Switch, Error> {
         let directory = Directory::new()?;
-        let config = format!("[[namespace]]\nname = \"default\"\nslots = {slots}\n");
+        let config = format!("[[namespace]]\nname = \"default\"\n{settings}\n");
         let file = directory.path().join("switch.toml");
         fs::write(&file, config).map_err(|error| format!("{}: {error}", file.display()))?;
         let mut switch = Switch {
@@ -195,7 +205,7 @@ impl Switch {
     }
 
     /// kill -9: what it remembers is gone.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 

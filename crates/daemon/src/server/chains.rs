@@ -124,6 +124,13 @@ impl Chains {
         Member::new(Arc::clone(&self.switch), self.own, groups).following(self.following.clone())
     }
 
+    /// A member that has nothing any more, to say so; `None`: nobody would hear it, as this switch has the post.
+    pub fn leave(&mut self, groups: Vec<Groups>) -> Option<Member<Arc<Switch>>> {
+        let controllers = std::mem::take(&mut self.following.controllers);
+        self.following.controllers = controllers.into_iter().filter(|controller| *controller != self.own).collect();
+        (!self.has_post).then(|| self.begin_anew(groups))
+    }
+
     /// What has changed in etcd.
     pub fn on_changes(&mut self, now: Time, changes: Changes, member: &mut Member<Arc<Switch>>) {
         self.heard = now;

@@ -391,7 +391,7 @@ impl Desk {
             let requests = std::mem::take(&mut *self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner));
             for request in requests {
                 if let Request::Stop = request {
-                    return;
+                    return self.keys.leave(clock::now(), &self.socket);
                 }
                 self.serve(request);
             }

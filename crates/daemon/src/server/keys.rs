@@ -18,6 +18,9 @@ use wayside_wire::{Header, service};
 /// Keys in an answer: it is one line.
 const MOST_LISTED: usize = 10_000;
 
+/// Copies of what is said last.
+const FAREWELLS: u32 = 3;
+
 pub struct Keys {
     switch: Arc<Switch>,
     member: Member<Arc<Switch>>,
@@ -153,6 +156,18 @@ impl Keys {
         }
         while let Some(sent) = self.member.transmit() {
             self.send(sent, socket);
+        }
+    }
+
+    /// This daemon ends in order. To its chains that is a beginning with an empty memory: nobody waits for its lease.
+    pub fn leave(&mut self, now: Time, socket: &UdpSocket) {
+        let Some(chains) = &mut self.chains else { return };
+        let Some(mut member) = chains.leave(self.groups.clone()) else { return };
+        member.on_tick(now);
+        let said: Vec<_> = std::iter::from_fn(|| member.transmit()).collect();
+        // Nobody will send it again.
+        for sent in (0..FAREWELLS).flat_map(|_| &said) {
+            self.send(sent.clone(), socket);
         }
     }
 

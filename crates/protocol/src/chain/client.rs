@@ -86,6 +86,10 @@ struct Map {
     asked: Option<u16>,
     due: Time,
     pause: u64,
+    /// When it is looked at again for the sake of requests without an answer; 0: there are none.
+    look_at: Time,
+    /// First group of the page that was told last.
+    told: u16,
 }
 
 /// A group as clients know it.
@@ -132,6 +136,8 @@ pub struct Link<'a> {
 const COUNTER_BITS: u32 = 40;
 /// Packets without an answer after which the map is asked for again: the chain may be another by then.
 const DOUBTFUL: u32 = 3;
+/// Between two looks at the map as long as there are such requests: it will be another at some time. Microseconds.
+const LOOK: u64 = 50_000;
 /// Routes in a page.
 const PAGE: u16 = limits::MAX_BLOCKS as u16;
 
@@ -251,7 +257,11 @@ impl Client {
         if self.timers.is_crowded(pending.len()) {
             self.timers.drop_stale(pending.len(), is_current);
         }
-        let map = if self.map.asked.is_some() { self.map.due } else { Time::NEVER };
+        let map = match self.map.asked {
+            Some(_) => self.map.due,
+            None if self.map.look_at != Time(0) => self.map.look_at,
+            None => Time::NEVER,
+        };
         self.timers.next(is_current).min(map)
     }
 
@@ -260,6 +270,12 @@ impl Client {
         if let Some(first) = self.map.asked.filter(|_| self.map.due <= link.now) {
             self.map.pause = (self.map.pause * 2).min(self.pause_most);
             self.send_map(link, first);
+        }
+        if self.map.asked.is_none() && self.map.look_at != Time(0) && self.map.look_at <= link.now {
+            self.map.look_at = Time(0);
+            if let Some(group) = self.doubtful_group() {
+                self.ask_map(link, group);
+            }
         }
         while !link.out.is_full() {
             let Some((at, Due::Request(RequestId(id)))) = self.timers.due(link.now) else { break };
@@ -270,8 +286,8 @@ impl Client {
                 continue;
             }
             pending.pause = (pending.pause * 2).min(self.pause_most);
-            let (key, sent) = (pending.key, pending.sent);
-            if sent.is_multiple_of(DOUBTFUL) {
+            let (key, pause) = (pending.key, pending.pause);
+            if pause >= self.doubtful_pause() {
                 self.ask_map(link, self.map.group_of(key));
             }
             self.send(link, id);
@@ -464,11 +480,16 @@ impl Client {
         self.map.base = page.base;
         let unknown = Group { epoch: 0, head: NOWHERE, tail: NOWHERE };
         self.map.groups.resize(usize::from(page.groups), unknown);
+        self.map.told = page.first;
         let told = self.map.groups[usize::from(page.first).min(usize::from(page.groups))..].iter_mut();
-        for (group, block) in told.zip(blocks.chunks_exact(limits::BLOCK_BYTES)) {
+        let mut changed = Vec::new();
+        for ((group, block), number) in told.zip(blocks.chunks_exact(limits::BLOCK_BYTES)).zip(page.first..) {
             let route = Route::read(block, 0);
             // Pages may come late.
             if route.epoch >= group.epoch {
+                if route.epoch > group.epoch {
+                    changed.push(number);
+                }
                 let head = SocketAddrV4::new(route.head_address.into(), route.head_port);
                 let tail = SocketAddrV4::new(route.tail_address.into(), route.tail_port);
                 *group = Group { epoch: route.epoch, head, tail };
@@ -479,6 +500,40 @@ impl Client {
             self.ask_map(link, next);
         }
         self.send_parked(link);
+        self.send_moved(link.now, &changed);
+        if self.doubtful_group().is_some() {
+            self.map.look_at = link.now + LOOK;
+        }
+    }
+
+    /// Of a request that has gone unanswered so often that its chain may be another.
+    fn doubtful_pause(&self) -> u64 {
+        (self.pause_first << DOUBTFUL).min(self.pause_most)
+    }
+
+    /// The group of such a request: one behind the page that was told last, or else any.
+    fn doubtful_group(&self) -> Option<u16> {
+        let least = self.doubtful_pause();
+        let is_asked = |pending: &&Pending| matches!(pending.state, State::Asked | State::Inserting(_));
+        let doubtful = self.pending.values().filter(is_asked).filter(|pending| pending.pause >= least);
+        let behind = self.map.told.saturating_add(PAGE);
+        doubtful.map(|pending| self.map.group_of(pending.key)).min_by_key(|group| (*group < behind, *group))
+    }
+
+    /// What was asked of chains that are others by now is due at once.
+    fn send_moved(&mut self, now: Time, changed: &[u16]) {
+        let is_moved = |pending: &Pending| {
+            matches!(pending.state, State::Asked | State::Inserting(_))
+                && changed.contains(&self.map.group_of(pending.key))
+        };
+        let moved = self.pending.iter().filter(|(_, pending)| is_moved(pending));
+        let mut moved: Vec<u64> = moved.map(|(&id, _)| id).collect();
+        moved.sort_unstable();
+        for id in moved {
+            let Some(pending) = self.pending.get_mut(&id) else { continue };
+            (pending.pause, pending.due) = (self.pause_first, now);
+            self.timers.set(now, now, Due::Request(RequestId(id)));
+        }
     }
 
     /// There is no group: nobody will ever answer.

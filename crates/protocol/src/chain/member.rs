@@ -43,7 +43,7 @@ pub struct GroupRoute {
 }
 
 /// A packet for a node, or for the next switch. To be signed for it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Who is to get it.
     pub to: Handle,

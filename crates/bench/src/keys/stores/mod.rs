@@ -5,7 +5,7 @@
 
 #[cfg(feature = "peers")]
 mod etcd;
-mod wayside;
+pub(super) mod wayside;
 #[cfg(feature = "peers")]
 mod zookeeper;
 

@@ -68,16 +68,30 @@ impl Client for Keys {
 fn await_chains(wayside: &Path, endpoint: &str, switches: usize, enter: impl Fn(&mut Command)) -> Result<(), Error> {
     await_that("all switches are in their chains", PATIENCE, || {
         std::thread::sleep(Duration::from_millis(50));
-        let mut command = Command::new(wayside);
-        command.args(["chain", "status", "-o", "json", "--endpoint", endpoint]);
-        enter(without_settings(&mut command));
-        let told = command.output().ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
-        let told: serde_json::Value = told.unwrap_or_default();
-        let is_whole = |group: &serde_json::Value| {
-            group["state"] == "serving" && group["chain"].as_array().is_some_and(|chain| chain.len() == switches)
-        };
-        told["groups"].as_array().is_some_and(|groups| !groups.is_empty() && groups.iter().all(is_whole))
+        are_whole(wayside, endpoint, switches, None, &enter)
     })
+}
+
+/// Whether every chain has so many switches, this one not among them, and serves.
+pub(in crate::keys) fn are_whole(
+    wayside: &Path,
+    endpoint: &str,
+    switches: usize,
+    dead: Option<&str>,
+    enter: impl Fn(&mut Command),
+) -> bool {
+    let mut command = Command::new(wayside);
+    command.args(["chain", "status", "-o", "json", "--endpoint", endpoint]);
+    enter(without_settings(&mut command));
+    let told = command.output().ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
+    let told: serde_json::Value = told.unwrap_or_default();
+    let is_whole = |group: &serde_json::Value| {
+        let is_right = |chain: &Vec<serde_json::Value>| {
+            chain.len() == switches && !chain.iter().any(|switch| switch.as_str() == dead)
+        };
+        group["state"] == "serving" && group["chain"].as_array().is_some_and(is_right)
+    };
+    told["groups"].as_array().is_some_and(|groups| !groups.is_empty() && groups.iter().all(is_whole))
 }
 
 /// On loopback, without privileges.
@@ -104,7 +118,7 @@ pub(super) fn in_userspace(conditions: &Conditions<'_>, count: usize) -> Result<
     Ok(Entry::Runs(Box::new(InUserspace { about, keys: conditions.keys, switches, _etcd: etcd })))
 }
 
-fn endpoints(switches: &[Switch]) -> String {
+pub(in crate::keys) fn endpoints(switches: &[Switch]) -> String {
     switches.iter().map(|switch| switch.address.to_string()).collect::<Vec<_>>().join(",")
 }
 
