@@ -91,8 +91,6 @@ pub enum Mutant {
     EndLivingLeases,
     /// Chain: who becomes a head does not look for leases that are over.
     ForgetLeases,
-    /// Chain: what is copied has no owner.
-    CopyWithoutOwner,
     /// Chain: a head does not mark what it removes, and may write it meanwhile.
     RemoveUnmarked,
     /// Chain: a switch removes a key whatever it has.

@@ -81,7 +81,6 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepOldMemory),
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
-    Rule::Machine(Mutant::CopyWithoutOwner),
     Rule::Machine(Mutant::RemoveUnmarked),
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),
