@@ -118,8 +118,8 @@ impl<'s> Store<'s> {
         self.ask(name.as_ref(), wish).map(Answered::written)
     }
 
-    /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key when it
-    /// is dropped. Otherwise what the condition met.
+    /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key when
+    /// it is dropped. Otherwise what the condition met.
     ///
     /// # Errors
     /// Those of [`Store::put`].

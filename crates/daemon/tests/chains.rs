@@ -379,8 +379,8 @@ fn values_on_chains_at_the_hook() {
     drop(first);
 }
 
-/// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not seen
-/// the session end, and look.
+/// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not
+/// seen the session end, and look.
 #[test]
 fn leases_end_although_the_head_dies_with_their_session() {
     const LEASES: usize = 16;

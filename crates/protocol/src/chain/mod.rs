@@ -29,8 +29,8 @@ pub const MOST_SWITCHES: u16 = 64;
 /// Sessions have handles up to this one; the rest are the switches'.
 pub const LAST_SESSION: Handle = Handle::MAX - MOST_SWITCHES;
 
-/// Whether a packet is what switches and controllers say to each other, for a daemon alone: `ws_is_fellows`, but for the
-/// ANSWER.
+/// Whether a packet is what switches and controllers say to each other, for a daemon alone: `ws_is_fellows`, but for
+/// the ANSWER.
 pub const fn is_between_switches(of: u8) -> bool {
     (of >= kind::chain::PLACE && of <= kind::chain::COPY) || of == kind::chain::REMOVE || of == kind::chain::REMOVED
 }
