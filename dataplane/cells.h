@@ -28,10 +28,10 @@ struct ws_cell {
 struct ws_queue {
 	ws_u64 lock; /* wire.h: item_lock, of which only the owner counts */
 	ws_u64 name;
-	ws_u32 namespace; /* 0: nobody's queue */
+	ws_u32 namespace;
 	ws_u32 epoch;     /* of the switch, when the queue was begun: in another one it decides nothing */
 	ws_u32 left;
-	ws_u32 size;
+	ws_u32 size; /* 0: nobody's queue */
 	/* Tickets. None of these three ever falls; head <= granted <= tail <= head + size. */
 	ws_u64 head;
 	ws_u64 granted;
@@ -49,7 +49,8 @@ struct ws_queue {
 #define WS_SERVERS 14
 
 struct ws_servers {
-	ws_u32 count;
+	ws_u16 count;
+	ws_u16 term; /* of this memory, how often there were others: no two have granted under the same */
 	ws_u16 of[WS_SERVERS];
 };
 

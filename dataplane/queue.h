@@ -73,7 +73,8 @@ WS_INLINE int ws_is_settled(struct ws_line *line)
 
 WS_INLINE int ws_is_queue_of(struct ws_queue *queue, ws_u64 name, ws_u16 namespace)
 {
-	return ws_word_load(&queue->name) == name && ws_half_load(&queue->namespace) == namespace && namespace;
+	return ws_word_load(&queue->name) == name && ws_half_load(&queue->namespace) == namespace &&
+	       ws_half_load(&queue->size);
 }
 
 /* The queue of a name, or 0: the lock is not the switch's. It may be another's by the time that it is used. */
@@ -102,7 +103,7 @@ WS_INLINE struct ws_queue *ws_find_queue(struct ws_turn *turn, ws_u64 name)
 WS_INLINE ws_u16 ws_server_of(struct ws_turn *turn, ws_u64 name)
 {
 	struct ws_servers *servers = ws_servers_at(turn->sw, ws_header_namespace(turn->header));
-	ws_u32 count = ws_half_load(&servers->count);
+	ws_u16 count = *(volatile ws_u16 *)&servers->count;
 	ws_u64 at = count ? ws_name_hash(name) % count : 0;
 
 	return count && at < WS_SERVERS ? *(volatile ws_u16 *)&servers->of[at] : 0;
@@ -660,7 +661,9 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	case WS_QUEUE_RELEASED:
 	case WS_QUEUE_BUSY:
 		return ws_on_server(turn);
-	default: /* RECOVERING, PUSHED, ROOM are the switch's. */
+	case WS_QUEUE_SERVE:
+		return ws_to_controller(turn);
+	default: /* RECOVERING, PUSHED, ROOM are the switch's, SERVING is the controller's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
 }

@@ -33,7 +33,8 @@ stage_fuzz() { FUZZ_SEED=1 FUZZ_DIR=$logs/found scripts/fuzz.sh 20000; }
 stage_simulation() {
 	cargo test --profile simulation --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&
 		cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --seeds 0..300 &&
-		cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --service chain --seeds 0..300
+		cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --service chain --seeds 0..300 &&
+		cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --service queue --seeds 0..300
 }
 stage_spec() { spec/run.sh ci; }
 

@@ -9,11 +9,12 @@ local names = {}
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
-names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room" }
+names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
+names.engine = { [0] = "fission", [1] = "queue" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
 names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
 names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure" }
@@ -42,7 +43,7 @@ f.header_destination = ProtoField.uint16("wayside.destination", "destination", b
 f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used); of a chain's packet: the group's")
 f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "version of the shard map that the sender used")
 f.header_namespace = ProtoField.uint16("wayside.namespace", "namespace", base.DEC, nil, nil, "namespace of the slots")
-f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version")
+f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED")
 f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")
 f.fabric_kind = ProtoField.uint8("wayside.fabric.kind", "Kind", base.DEC, names.fabric_kind)
 f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock_kind)
@@ -67,7 +68,7 @@ f.entry_flags_agency = ProtoField.bool("wayside.entry.flags.agency", "agency", 8
 f.entry_flags_joined = ProtoField.bool("wayside.entry.flags.joined", "joined", 8, nil, 0x8, "GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits")
 f.entry_flags_held = ProtoField.bool("wayside.entry.flags.held", "held", 8, nil, 0x10, "REPORT, ADOPT, QUEUE: a hold; otherwise a wait")
 f.entry_flags_dead = ProtoField.bool("wayside.entry.flags.dead", "dead", 8, nil, 0x20, "JOIN: the ordinal's node is not LIVE: no holder")
-f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token")
+f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token; of a census of the whole switch: the namespace's engine")
 
 f.enrol_nonce = ProtoField.uint64("wayside.enrol.nonce", "nonce", base.HEX, nil, nil, "of this attempt; a repeated one gets the same answer")
 f.enrol_pid = ProtoField.uint32("wayside.enrol.pid", "pid", base.DEC, nil, nil, "process id, for people")
@@ -184,9 +185,9 @@ f.copied_owner_incarnation = ProtoField.uint64("wayside.copied.owner.incarnation
 f.attempt_name = ProtoField.uint64("wayside.attempt.name", "name", base.HEX, nil, nil, "name id")
 f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base.HEX, nil, nil, "request id")
 f.attempt_ticket = ProtoField.uint64("wayside.attempt.ticket", "ticket", base.DEC, nil, nil, "the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known")
-f.attempt_over = ProtoField.uint64("wayside.attempt.over", "over", base.DEC, nil, nil, "RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over")
-f.attempt_number = ProtoField.uint64("wayside.attempt.number", "number", base.DEC, nil, nil, "PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far")
-f.attempt_order = ProtoField.uint64("wayside.attempt.order", "order", base.DEC, nil, nil, "ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far")
+f.attempt_over = ProtoField.uint64("wayside.attempt.over", "over", base.DEC, nil, nil, "RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds")
+f.attempt_number = ProtoField.uint64("wayside.attempt.number", "number", base.DEC, nil, nil, "PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it")
+f.attempt_order = ProtoField.uint64("wayside.attempt.order", "order", base.DEC, nil, nil, "ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds")
 f.attempt_holder = ProtoField.uint16("wayside.attempt.holder", "holder", base.DEC, nil, nil, "handle of the requester")
 f.attempt_reply_port = ProtoField.uint16("wayside.attempt.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the requester's thread, stamped by the switch; 0: its agent port")
 f.attempt_room = ProtoField.uint16("wayside.attempt.room", "room", base.DEC, nil, nil, "of the switch: free cells of the queue")
@@ -194,8 +195,8 @@ f.attempt_flags = ProtoField.uint8("wayside.attempt.flags", "flags", base.HEX, n
 f.attempt_flags_exclusive = ProtoField.bool("wayside.attempt.flags.exclusive", "exclusive", 8, nil, 0x1, "mode: exclusive; otherwise shared")
 f.attempt_flags_try = ProtoField.bool("wayside.attempt.flags.try", "try", 8, nil, 0x2, "ACQUIRE: do not queue")
 f.attempt_flags_more = ProtoField.bool("wayside.attempt.flags.more", "more", 8, nil, 0x4, "GRANT: whoever is behind may be granted too: send NEXT")
-f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT: kind of the packet that has led to it")
-f.attempt_reserved = ProtoField.uint64("wayside.attempt.reserved", "reserved", base.DEC, nil, nil, "zero")
+f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT of the switch: kind of the packet that has led to it")
+f.attempt_sent_us = ProtoField.uint64("wayside.attempt.sent_us", "sent_us (us)", base.DEC, nil, nil, "of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last")
 
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
@@ -407,7 +408,7 @@ function dissect.attempt(buffer, tree)
   branch:add(f.attempt_flags_try, buffer(54, 1))
   branch:add(f.attempt_flags_more, buffer(54, 1))
   tree:add(f.attempt_cause, buffer(55, 1))
-  tree:add(f.attempt_reserved, buffer(56, 8))
+  tree:add(f.attempt_sent_us, buffer(56, 8))
 end
 
 -- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
@@ -458,6 +459,8 @@ local body_of = {
     [11] = { name = "SETTLE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [12] = { name = "PUSHED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [13] = { name = "ROOM", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [14] = { name = "SERVE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [15] = { name = "SERVING", bytes = 64, title = "Attempt", dissect = dissect.attempt },
   },
   [3] = {
     [1] = { name = "READ", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 3                           /* any is accepted */
-#define WS_VERSION 0x13                      /* major << 4 | minor */
+#define WS_MINOR 4                           /* any is accepted */
+#define WS_VERSION 0x14                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -141,6 +141,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_QUEUE_SETTLE 11                   /* lock server to switch: I have nothing more, up to this order */
 #define WS_QUEUE_PUSHED 12                   /* switch to lock server: what has been taken */
 #define WS_QUEUE_ROOM 13                     /* switch to lock server: the queue is empty, and you have more */
+#define WS_QUEUE_SERVE 14                    /* node to controller: I can be the namespace's lock server */
+#define WS_QUEUE_SERVING 15                  /* controller to node: you are, or another one is */
 
 /* Kinds of the chain service. */
 #define WS_CHAIN_READ 1                      /* client to tail */
@@ -209,6 +211,11 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_POLICY_READ_PREFERRING 1          /* shared requests join although an exclusive one waits */
 #define WS_POLICY_WRITE_PREFERRING 2         /* exclusive waiters before shared ones */
 #define WS_POLICY_COUNT 3                    /* one more than the highest */
+
+/* Who keeps a namespace's locks. */
+#define WS_ENGINE_FISSION 0                  /* the switch decides, and the node of a holder keeps the books */
+#define WS_ENGINE_QUEUE 1                    /* queues in the switch, and a lock server */
+#define WS_ENGINE_COUNT 2                    /* one more than the highest */
 
 /* Reason in an ENROLLED with REFUSED. */
 #define WS_REFUSAL_NONE 0                    /* not refused */
@@ -298,7 +305,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used); of a chain's packet: the group's */
 #define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
 #define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
-#define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version */
+#define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED */
 #define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet with this field as 0; 0 while authentication is off */
 WS_INLINE ws_u16 ws_header_magic(const void *header) { return ws_load16((const ws_u8 *)header + 0); }
 WS_INLINE void ws_header_set_magic(void *header, ws_u16 x) { ws_store16((ws_u8 *)header + 0, x); }
@@ -336,7 +343,7 @@ WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)h
 #define WS_ENTRY_REPLY_PORT_AT 26            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ENTRY_SLOT_BITS_AT 28             /* state (2 bits), transferred (1), tryable (1), joins or ordinal (12) */
 #define WS_ENTRY_FLAGS_AT 30                 /* entry flags */
-#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token */
+#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token; of a census of the whole switch: the namespace's engine */
 WS_INLINE ws_u64 ws_entry_name(const void *entry) { return ws_load64((const ws_u8 *)entry + 0); }
 WS_INLINE void ws_entry_set_name(void *entry, ws_u64 x) { ws_store64((ws_u8 *)entry + 0, x); }
 WS_INLINE ws_u64 ws_entry_request(const void *entry) { return ws_load64((const ws_u8 *)entry + 8); }
@@ -630,15 +637,15 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 #define WS_ATTEMPT_NAME_AT 0                 /* name id */
 #define WS_ATTEMPT_REQUEST_AT 8              /* request id */
 #define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known */
-#define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over */
-#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far */
-#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far */
+#define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds */
+#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it */
+#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds */
 #define WS_ATTEMPT_HOLDER_AT 48              /* handle of the requester */
 #define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue */
 #define WS_ATTEMPT_FLAGS_AT 54               /* queue flags */
-#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT: kind of the packet that has led to it */
-#define WS_ATTEMPT_RESERVED_AT 56            /* zero */
+#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it */
+#define WS_ATTEMPT_SENT_US_AT 56             /* us: of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last */
 WS_INLINE ws_u64 ws_attempt_name(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 0); }
 WS_INLINE void ws_attempt_set_name(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 0, x); }
 WS_INLINE ws_u64 ws_attempt_request(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 8); }
@@ -661,6 +668,8 @@ WS_INLINE ws_u8 ws_attempt_flags(const void *attempt) { return ws_load8((const w
 WS_INLINE void ws_attempt_set_flags(void *attempt, ws_u8 x) { ws_store8((ws_u8 *)attempt + 54, x); }
 WS_INLINE ws_u8 ws_attempt_cause(const void *attempt) { return ws_load8((const ws_u8 *)attempt + 55); }
 WS_INLINE void ws_attempt_set_cause(void *attempt, ws_u8 x) { ws_store8((ws_u8 *)attempt + 55, x); }
+WS_INLINE ws_u64 ws_attempt_sent_us(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 56); }
+WS_INLINE void ws_attempt_set_sent_us(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 56, x); }
 
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
@@ -856,6 +865,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_QUEUE_SETTLE:
 		case WS_QUEUE_PUSHED:
 		case WS_QUEUE_ROOM:
+		case WS_QUEUE_SERVE:
+		case WS_QUEUE_SERVING:
 			return WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
 		default:
 			return 0;
@@ -968,6 +979,8 @@ WS_INLINE const char *ws_queue_kind_name(ws_u8 queue_kind)
 	case WS_QUEUE_SETTLE: return "settle";
 	case WS_QUEUE_PUSHED: return "pushed";
 	case WS_QUEUE_ROOM: return "room";
+	case WS_QUEUE_SERVE: return "serve";
+	case WS_QUEUE_SERVING: return "serving";
 	default: return "unknown";
 	}
 }
@@ -1019,6 +1032,14 @@ WS_INLINE const char *ws_policy_name(ws_u8 policy)
 	case WS_POLICY_FAIR: return "fair";
 	case WS_POLICY_READ_PREFERRING: return "read_preferring";
 	case WS_POLICY_WRITE_PREFERRING: return "write_preferring";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_engine_name(ws_u8 engine)
+{
+	switch (engine) {
+	case WS_ENGINE_FISSION: return "fission";
+	case WS_ENGINE_QUEUE: return "queue";
 	default: return "unknown";
 	}
 }

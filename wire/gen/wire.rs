@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 3;
+pub const MINOR: u8 = 4;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -305,6 +305,12 @@ pub mod kind {
 
         /// Switch to lock server: the queue is empty, and you have more.
         pub const ROOM: u8 = 13;
+
+        /// Node to controller: I can be the namespace's lock server.
+        pub const SERVE: u8 = 14;
+
+        /// Controller to node: you are, or another one is.
+        pub const SERVING: u8 = 15;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -589,11 +595,15 @@ pub enum QueueKind {
     Pushed = 12,
     /// Switch to lock server: the queue is empty, and you have more.
     Room = 13,
+    /// Node to controller: I can be the namespace's lock server.
+    Serve = 14,
+    /// Controller to node: you are, or another one is.
+    Serving = 15,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 13] = [
+    pub const ALL: [QueueKind; 15] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -607,6 +617,8 @@ impl QueueKind {
         QueueKind::Settle,
         QueueKind::Pushed,
         QueueKind::Room,
+        QueueKind::Serve,
+        QueueKind::Serving,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -625,6 +637,8 @@ impl QueueKind {
             QueueKind::Settle => "settle",
             QueueKind::Pushed => "pushed",
             QueueKind::Room => "room",
+            QueueKind::Serve => "serve",
+            QueueKind::Serving => "serving",
         }
     }
 }
@@ -647,6 +661,8 @@ impl TryFrom<u8> for QueueKind {
             11 => Ok(QueueKind::Settle),
             12 => Ok(QueueKind::Pushed),
             13 => Ok(QueueKind::Room),
+            14 => Ok(QueueKind::Serve),
+            15 => Ok(QueueKind::Serving),
             _ => Err(Unknown(number)),
         }
     }
@@ -1066,6 +1082,41 @@ impl TryFrom<u8> for Policy {
             0 => Ok(Policy::Fair),
             1 => Ok(Policy::ReadPreferring),
             2 => Ok(Policy::WritePreferring),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Who keeps a namespace's locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Engine {
+    /// The switch decides, and the node of a holder keeps the books.
+    Fission = 0,
+    /// Queues in the switch, and a lock server.
+    Queue = 1,
+}
+
+impl Engine {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Engine; 2] = [Engine::Fission, Engine::Queue];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Fission => "fission",
+            Engine::Queue => "queue",
+        }
+    }
+}
+
+impl TryFrom<u8> for Engine {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Engine::Fission),
+            1 => Ok(Engine::Queue),
             _ => Err(Unknown(number)),
         }
     }
@@ -1531,7 +1582,7 @@ pub struct Header {
     pub shard_map: u32,
     /// Namespace of the slots.
     pub namespace: u16,
-    /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version.
+    /// Hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED.
     pub position: u16,
     /// SipHash-2-4 over the packet with this field as 0; 0 while authentication is off.
     pub tag: u64,
@@ -1599,7 +1650,7 @@ pub struct Entry {
     pub slot_bits: u16,
     /// Entry flags.
     pub flags: u8,
-    /// Agent's sequence of the token.
+    /// Agent's sequence of the token; of a census of the whole switch: the namespace's engine.
     pub sequence: u8,
 }
 
@@ -2225,11 +2276,11 @@ pub struct Attempt {
     pub request: u64,
     /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known.
     pub ticket: u64,
-    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over.
+    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,
@@ -2239,8 +2290,10 @@ pub struct Attempt {
     pub room: u16,
     /// Queue flags.
     pub flags: u8,
-    /// GRANT: kind of the packet that has led to it.
+    /// GRANT of the switch: kind of the packet that has led to it.
     pub cause: u8,
+    /// Of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last. In us.
+    pub sent_us: u64,
 }
 
 impl Attempt {
@@ -2263,6 +2316,7 @@ impl Attempt {
             room: u16::from_be_bytes(*array(bytes, 52)),
             flags: bytes[54],
             cause: bytes[55],
+            sent_us: u64::from_be_bytes(*array(bytes, 56)),
         }
     }
 
@@ -2281,7 +2335,7 @@ impl Attempt {
         *array_mut(bytes, 52) = self.room.to_be_bytes();
         *array_mut(bytes, 54) = self.flags.to_be_bytes();
         *array_mut(bytes, 55) = self.cause.to_be_bytes();
-        *array_mut(bytes, 56) = [0; 8];
+        *array_mut(bytes, 56) = self.sent_us.to_be_bytes();
     }
 }
 

@@ -621,6 +621,7 @@ pub(crate) fn node_config(config: &Config) -> NodeConfig {
         host: host(),
         pid: std::process::id(),
         lease_us: config.lease.map_or(0, |lease| u32::try_from(lease.as_micros()).unwrap_or(u32::MAX)),
+        lock_server: config.lock_server,
         ..NodeConfig::new(seed())
     }
 }

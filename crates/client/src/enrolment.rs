@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 use wayside_protocol::seal::{Enrolment, Secret};
+use wayside_wire::Engine;
 
 /// The protocol's name in the handshake: another version of it is told apart before anything is said.
 pub const PROTOCOL: &[u8] = b"wayside-enrolment/1";
@@ -121,6 +122,10 @@ pub struct Enrolled {
     pub namespace: u16,
     /// Slots of the namespace.
     pub slots: u32,
+    /// Who keeps the namespace's locks, by the number in `wire/messages.toml`. Left out for the first engine, of which
+    /// earlier versions know nothing else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub engine: u8,
     /// Lease in microseconds.
     pub lease_us: u32,
     /// What the controller adds, in microseconds.
@@ -131,6 +136,11 @@ pub struct Enrolled {
     pub secret: String,
     /// Of the certificate that was shown.
     pub renewal: Renewal,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 impl Enrolled {
@@ -144,6 +154,7 @@ impl Enrolled {
             epoch: enrolment.epoch,
             namespace: enrolment.namespace,
             slots: enrolment.slots,
+            engine: enrolment.engine as u8,
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
             lifeline: format!("{:016x}", enrolment.lifeline),
@@ -161,6 +172,7 @@ impl Enrolled {
             epoch: self.epoch,
             namespace: self.namespace,
             slots: self.slots,
+            engine: Engine::try_from(self.engine).ok()?,
             lease: self.lease_us,
             grace: self.grace_us,
             lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
@@ -281,6 +293,7 @@ mod tests {
             epoch: 3,
             namespace: 1,
             slots: 65_536,
+            engine: Engine::Fission,
             lease: 2_000_000,
             grace: 28_000,
             lifeline: u64::MAX - 1,

@@ -42,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) patience: Duration,
     /// Directory of credentials; None: where they usually are.
     pub(crate) credentials: Option<PathBuf>,
+    pub(crate) lock_server: bool,
     pub(crate) observer: Observer,
 }
 
@@ -68,6 +69,7 @@ pub struct Builder {
     transport: Option<Transport>,
     patience: Duration,
     credentials: Option<PathBuf>,
+    lock_server: bool,
     #[cfg(feature = "otel")]
     trace_one_in: Option<u64>,
 }
@@ -128,6 +130,14 @@ impl Builder {
         self
     }
 
+    /// Where the namespace's locks are queues: offers this process as their lock server. As long as the session lives it
+    /// keeps, or stands by to keep, the locks that have no queue in the switch and the waiters that do not fit into
+    /// one. It answers from the background: let the process do nothing that keeps the machine from it.
+    pub fn lock_server(mut self) -> Self {
+        self.lock_server = true;
+        self
+    }
+
     /// Enrols, and waits for it.
     ///
     /// # Errors
@@ -184,6 +194,7 @@ impl Builder {
             wait: self.wait,
             patience: self.patience,
             credentials: self.credentials,
+            lock_server: self.lock_server,
         })
     }
 }
@@ -227,6 +238,7 @@ impl Session {
             transport: None,
             patience: PATIENCE,
             credentials: None,
+            lock_server: false,
             #[cfg(feature = "otel")]
             trace_one_in: None,
         }

@@ -175,6 +175,15 @@ pub struct Namespace {
     pub name: String,
     pub slots: u32,
     pub policy: String,
+    /// Who keeps its locks; empty from a daemon that knows but one engine.
+    #[serde(default)]
+    pub engine: String,
+    /// Locks that have their queue in the switch.
+    #[serde(default)]
+    pub queues: Vec<Queue>,
+    /// Handle of the node that is the lock server; 0: none.
+    #[serde(default)]
+    pub lock_server: u16,
     /// Its budget, if it has one: requests a second, and at once.
     pub rate: Option<u32>,
     pub burst: Option<u32>,
@@ -183,7 +192,30 @@ pub struct Namespace {
     pub over_budget: u64,
 }
 
+/// A lock's queue in the switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    pub name: String,
+    pub cells: u32,
+    /// Who has the lock, and who waits for it here.
+    pub holders: u32,
+    pub waiters: u32,
+    /// Who waits at the lock server: so many more were sent there than it has nothing of any more.
+    pub overflowed: u64,
+    /// Requests that were given a cell so far.
+    pub asked: u64,
+}
+
 impl Namespace {
+    /// Its engine, for people.
+    pub fn engine(&self) -> String {
+        match (self.engine.as_str(), self.lock_server) {
+            ("queue", 0) => format!(", {} queues, no lock server", self.queues.len()),
+            ("queue", server) => format!(", {} queues, lock server {server}", self.queues.len()),
+            _ => String::new(),
+        }
+    }
+
     /// Its budget, for people.
     pub fn budget(&self) -> String {
         match (self.rate, self.burst) {

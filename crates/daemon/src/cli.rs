@@ -222,6 +222,18 @@ pub enum Node {
     List(StateArgs),
     /// Let a host enrol no more, and cut off its sessions: on the switch's host, as the daemon's user
     Remove(RemoveArgs),
+    /// Be a namespace's lock server until a signal comes, where its locks are queues; others stand by
+    ServeLocks(ServeLocksArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ServeLocksArgs {
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// Namespace of the locks
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
 }
 
 /// Whose hosts.

@@ -10,7 +10,7 @@ use wayside_protocol::controller::{Config, Controller, Namespace, Notice, Record
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::{BODY, Enrolled, Policy, check, kind, limits, padded, service};
+use wayside_wire::{BODY, Engine, Enrolled, Policy, check, kind, limits, padded, service};
 
 const SLOTS: u32 = 16;
 const MAX_HANDLE: u16 = 5;
@@ -66,7 +66,13 @@ impl Desk {
         let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: MAX_HANDLE }));
         switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first one fits");
         let config = Config {
-            namespaces: vec![Namespace { id: 1, name: "default".into(), policy: Policy::Fair, lease: 100_000 }],
+            namespaces: vec![Namespace {
+                id: 1,
+                name: "default".into(),
+                policy: Policy::Fair,
+                engine: Engine::Fission,
+                lease: 100_000,
+            }],
             quarantine: 1_000_000,
             root: signs.then_some(Secret([3; 32])),
             rotation_period: 500_000,

@@ -4,7 +4,7 @@
 use crate::bytes::{Bytes, Known, packet};
 use wayside_protocol::seal::{Direction, Enrolment, Period, Secret};
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
-use wayside_wire::{BODY, Enrol, check, kind, limits, service};
+use wayside_wire::{BODY, Engine, Enrol, check, kind, limits, service};
 
 const SLOTS: u32 = 8;
 const HANDLE: u16 = 1;
@@ -51,6 +51,7 @@ impl World {
                 epoch: EPOCH,
                 namespace: 1,
                 slots: SLOTS,
+                engine: Engine::Fission,
                 lease: 10_000_000,
                 grace: 1,
                 lifeline: 5,

@@ -121,6 +121,7 @@ impl World {
             epoch: EPOCH,
             namespace: NAMESPACE,
             slots: SLOTS,
+            engine: wayside_wire::Engine::Fission,
             // Longer than the run: nobody answers its heartbeats.
             lease: u32::MAX,
             grace: 0,

@@ -4,6 +4,7 @@
 //! * [`Node`]: what one process is to the cluster: its session, its lock requests and its agents.
 //! * [`controller`]: enrolment, leases, recovery.
 //! * [`chain`]: the key-value store.
+//! * `queue`: the second lock engine, of which [`Node`] has both ends.
 //! * [`memory`]: what the controller sees of a switch.
 //! * [`seal`]: whose packet it is: keys and tags.
 //!
@@ -26,6 +27,7 @@ pub mod memory;
 mod mutant;
 mod node;
 mod outbox;
+mod queue;
 pub mod seal;
 mod session;
 mod timers;
@@ -33,7 +35,7 @@ mod types;
 
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
-pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
+pub use node::{Booked, Event, Hold, Node, NodeConfig, Queued, Wait};
 pub use outbox::{Outbox, Transmit};
 pub use session::SessionInfo;
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

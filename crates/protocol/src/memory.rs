@@ -103,6 +103,15 @@ pub struct NodeEntry {
     pub incarnation: u64,
 }
 
+/// Who has q2 of a namespace's queues, and its other locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockServer {
+    /// Handle of the node; 0: there is none, or its handle has another session by now.
+    pub handle: u16,
+    /// How often the memory was told of one: no two have granted under the same.
+    pub term: u16,
+}
+
 /// One instant, by both of the clocks that the data plane's homes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
@@ -144,6 +153,10 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+    /// A namespace's lock server.
+    fn lock_server(&self, namespace: u16) -> LockServer;
+    /// Makes a node a namespace's lock server, in the next term. Whoever was it before has no session any more.
+    fn set_lock_server(&self, namespace: u16, handle: u16);
     /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
     /// entry. Its word is not LIVE any more.
     fn session_over(&self, handle: u16, incarnation: Option<u64>);
@@ -217,6 +230,14 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         (**self).set_node(handle, entry);
+    }
+
+    fn lock_server(&self, namespace: u16) -> LockServer {
+        (**self).lock_server(namespace)
+    }
+
+    fn set_lock_server(&self, namespace: u16, handle: u16) {
+        (**self).set_lock_server(namespace, handle);
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

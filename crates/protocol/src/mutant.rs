@@ -79,6 +79,36 @@ pub enum Mutant {
     AnyTag,
     /// The controller begins a rotation without waiting for nodes to follow the last.
     HastyRotation,
+    /// Queue: a node keeps for itself what it is granted and does not wait for.
+    KeepUnwantedTicket,
+    /// Queue: a hold of a lock server's own lock lasts as long as the session, and is not renewed.
+    HoldForEver,
+    /// Queue: its lease runs from the arrival of the grant, not from the packet that was answered.
+    LeaseFromGrant,
+    /// Queue: a hold outlives the epoch of its switch.
+    KeepHolds,
+    /// Queue: a lock server's RELEASE takes whoever is first, whomever it names.
+    ReleaseFirst,
+    /// Queue: a lock server grants before it has heard who holds by a former one.
+    HastyTerm,
+    /// Queue: a lock server counts tickets as the one before it did.
+    SameTerm,
+    /// Queue: a lock server waits for those who are silent.
+    NeverForget,
+    /// Queue: a lock server waits for an order that was lost.
+    WaitForGaps,
+    /// Queue: a lock server pushes what came although something before it did not.
+    OverGaps,
+    /// Queue: a lock server pushes the last first.
+    LatestFirst,
+    /// Queue: a lock server tells that it has nothing more while it has.
+    SettleEarly,
+    /// Queue: what is pushed again gets another number.
+    NumberAgain,
+    /// Queue: what is cancelled leaves its number to nobody.
+    ForgetNumbers,
+    /// Queue: a node asks once: what is lost is lost.
+    AskOnce,
     /// Chain: a new chain is told before who left is known to serve no more.
     HastyFence,
     /// Chain: a joiner becomes the tail with what it copied while the chain worked.

@@ -10,7 +10,7 @@ use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::seal::Enrolment;
 use crate::{Handle, Time};
-use wayside_wire::{Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
+use wayside_wire::{Engine, Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
 
 /// A session as its owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct SessionInfo {
     pub namespace: u16,
     /// Slots of the namespace.
     pub slots: u32,
+    /// Who keeps the namespace's locks.
+    pub engine: Engine,
     /// Lease in microseconds.
     pub lease: u64,
     /// What the controller adds to the lease, in microseconds.
@@ -180,6 +182,7 @@ impl Session {
             epoch: header.epoch,
             namespace: header.namespace,
             slots: body.slots,
+            engine: Engine::try_from(u8::try_from(header.position).ok()?).ok()?,
             lease: body.lease_us,
             grace: body.grace_us,
             lifeline: body.lifeline,
@@ -200,6 +203,7 @@ impl Session {
             epoch: enrolment.epoch,
             namespace: enrolment.namespace,
             slots: enrolment.slots,
+            engine: enrolment.engine,
             lease,
             grace: u64::from(enrolment.grace),
             lease_end: asked + lease,

@@ -70,6 +70,11 @@ impl Token {
         Token((stamp.epoch as u64) << 40 | (stamp.tenure as u64) << 8 | sequence as u64)
     }
 
+    /// The token of a grant of the queue service: its ticket has the 40 bits of tenure and sequence.
+    pub const fn of_ticket(epoch: u32, ticket: u64) -> Token {
+        Token((epoch as u64) << 40 | ticket)
+    }
+
     /// When in the slot's life it was granted.
     pub const fn stamp(self) -> Stamp {
         Stamp { epoch: (self.0 >> 40) as u32, tenure: (self.0 >> 8) as u32 }

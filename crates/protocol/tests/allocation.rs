@@ -152,7 +152,7 @@ impl World {
         let verdict = self.bench.switch.process(Time(0), &mut bytes[..length], from);
         if let Some(agent) = verdict.copy {
             let mut join = *bytes;
-            assert!(self.bench.switch.make_join(&mut join[..verdict.length]));
+            assert!(self.bench.switch.make_copy(&mut join[..verdict.length]));
             let at = self.bench.switch.address(agent, 0).expect("agents are known");
             self.post_to_node(at, &join[..verdict.length]);
         }

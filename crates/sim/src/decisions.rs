@@ -5,7 +5,8 @@ use wayside_protocol::Handle;
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_switch::{Action, Verdict};
 use wayside_wire::{
-    BODY, DropReason, Entry, Header, Policy, SlotBits, SlotState, check, entry_flag, header_flag, kind, limits, service,
+    Attempt, BODY, DropReason, Entry, Header, Policy, SlotBits, SlotState, check, entry_flag, header_flag, kind,
+    limits, service,
 };
 
 use crate::report::Counts;
@@ -92,7 +93,10 @@ pub const UNREACHED_DROPS: &[(&str, &str)] = &[
 pub struct Asked {
     /// Who sends it.
     pub source: Handle,
-    header: Option<Header>,
+    /// What it is, if it is whole.
+    pub header: Option<Header>,
+    /// Of the queue service.
+    pub attempt: Attempt,
     entry: Entry,
     slot: SlotWord,
     policy: Policy,
@@ -106,11 +110,15 @@ impl Asked {
         let mut asked = Asked {
             source,
             header: check(packet).ok(),
+            attempt: Attempt::default(),
             entry: Entry::default(),
             slot: SlotWord::unheld(0),
             policy: Policy::Fair,
             serving: switch.serving(),
         };
+        if asked.header.is_some_and(|header| header.service == service::QUEUE) {
+            asked.attempt = Attempt::read(packet, BODY);
+        }
         let Some(header) = asked.header.filter(|header| header.service == service::LOCK) else { return asked };
         asked.entry = Entry::read(packet, BODY);
         if let Some(space) = switch.namespaces().iter().find(|space| space.id == header.namespace)
@@ -139,6 +147,7 @@ impl Decisions {
         let line = match (header.service, header.kind) {
             (service::FABRIC, kind::fabric::HEARTBEAT) => heartbeat(verdict, answer),
             (service::FABRIC, _) => (verdict.action == Action::ToController).then_some(Line::ToController),
+            (service::QUEUE, _) => return,
             (_, _) if verdict.reason == DropReason::StaleEpoch => {
                 (verdict.action == Action::ToSender).then_some(Line::ToldStale)
             }

@@ -152,6 +152,40 @@ impl Mix {
         self
     }
 
+    /// The same for a world of queues: one of their packets is chosen. `calm`: nothing goes wrong at all.
+    pub fn for_queues(&mut self, dice: &mut Dice, lease: u64, calm: bool) {
+        let kinds = [
+            kind::queue::ACQUIRE,
+            kind::queue::GRANT,
+            kind::queue::QUEUED,
+            kind::queue::RELEASE,
+            kind::queue::CANCEL,
+            kind::queue::RELEASED,
+            kind::queue::NEXT,
+            kind::queue::BUSY,
+            kind::queue::PUSH,
+            kind::queue::SETTLE,
+            kind::queue::PUSHED,
+            kind::queue::ROOM,
+            kind::queue::SERVE,
+            kind::queue::SERVING,
+        ];
+        self.chosen = (service::QUEUE, dice.pick(&kinds), dice.magnitude(1, 100));
+        (self.crowd, self.tenures_left) = (false, 0);
+        if calm {
+            self.chosen = (0, 0, 0);
+            // But for packets that overtake each other by less than anybody waits before he repeats one.
+            self.rates.clear();
+            (self.jitter, self.packet_time, self.wildness) = (dice.below(2) * dice.below(200), 0, 1);
+        } else if dice.percent(30) {
+            // Holds that are not renewed in time although their sessions are.
+            self.set(Kind::Lost, Rate::millionths(dice.between(150_000, 400_000)));
+            self.set(Kind::Pause, Rate::once_in(dice.between(150, 800)));
+            self.set(Kind::Late, Rate::millionths(dice.between(20_000, 200_000)));
+            (self.pause_for, self.late_by) = (lease * 5 / 4, dice.between(lease / 2, 2 * lease));
+        }
+    }
+
     fn set(&mut self, kind: Kind, rate: Rate) {
         self.rates.retain(|(known, _)| *known != kind);
         self.rates.push((kind, rate));

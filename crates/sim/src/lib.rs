@@ -20,6 +20,7 @@ mod mishaps;
 pub mod mutants;
 mod network;
 mod processes;
+mod queues;
 mod report;
 mod run;
 mod schedule;
@@ -62,6 +63,8 @@ pub enum ServiceKind {
     Lock,
     /// Keys with values, along chains of switches.
     Chain,
+    /// Locks whose queues are in the switch, or at lock servers.
+    Queue,
 }
 
 /// How to run a seed.
@@ -88,7 +91,7 @@ pub struct Options {
 /// Runs a seed.
 pub fn run(seed: u64, options: &Options) -> Outcome {
     match options.service {
-        ServiceKind::Lock => {
+        ServiceKind::Lock | ServiceKind::Queue => {
             let world = world::World::new(seed, options.clone());
             let locks = locks::Locks::new(&world);
             run::Run::new(world, locks).live()

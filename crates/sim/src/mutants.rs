@@ -87,6 +87,28 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::InsertWhileLeaving),
 ];
 
+/// The queue service's: what docs/queue.md says of both ends, and of the switch.
+pub const QUEUE_RULES: &[Rule] = &[
+    Rule::Machine(Mutant::KeepUnwantedTicket),
+    Rule::Machine(Mutant::HoldForEver),
+    Rule::Machine(Mutant::LeaseFromGrant),
+    Rule::Machine(Mutant::KeepHolds),
+    Rule::Machine(Mutant::ReleaseFirst),
+    Rule::Machine(Mutant::HastyTerm),
+    Rule::Machine(Mutant::SameTerm),
+    Rule::Machine(Mutant::NeverForget),
+    Rule::Machine(Mutant::AskOnce),
+    Rule::Machine(Mutant::WaitForGaps),
+    Rule::Machine(Mutant::OverGaps),
+    Rule::Machine(Mutant::LatestFirst),
+    Rule::Machine(Mutant::SettleEarly),
+    Rule::Machine(Mutant::NumberAgain),
+    Rule::Machine(Mutant::ForgetNumbers),
+    Rule::Core(CoreMutant::AnyTicket),
+    Rule::Core(CoreMutant::AnyNumber),
+    Rule::Core(CoreMutant::AnySettled),
+];
+
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
 /// well, waiters that are forgotten ask again, what a retired request is granted is given back, a slot that a late
 /// copy of an old request has seized is claimed and freed, and a request that hops finds its agent in the end.
@@ -101,7 +123,13 @@ pub const SECOND_LINES: &[Rule] = &[
 impl Rule {
     /// How to run a seed without it.
     pub fn broken(self) -> Options {
-        let service = if CHAIN_RULES.contains(&self) { ServiceKind::Chain } else { ServiceKind::Lock };
+        let service = if CHAIN_RULES.contains(&self) {
+            ServiceKind::Chain
+        } else if QUEUE_RULES.contains(&self) {
+            ServiceKind::Queue
+        } else {
+            ServiceKind::Lock
+        };
         match self {
             Rule::Machine(mutant) => Options { mutant: Some(mutant), service, ..Options::default() },
             Rule::Core(core) => Options { core: Some(core), service, ..Options::default() },
@@ -143,7 +171,7 @@ pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
 /// Breaks each rule and prints what came of it. Whether all were noticed.
 pub fn table(seeds: u64, some: &[String]) -> bool {
     let is_meant = |rule: &&Rule| some.is_empty() || some.iter().any(|name| rule.name().starts_with(name.as_str()));
-    let rules: Vec<Rule> = RULES.iter().chain(CHAIN_RULES).filter(is_meant).copied().collect();
+    let rules: Vec<Rule> = RULES.iter().chain(CHAIN_RULES).chain(QUEUE_RULES).filter(is_meant).copied().collect();
     println!("{:<26} {:>13}  invariant that broke", "rule broken", "seeds it took");
     let mut missed = 0;
     for &rule in &rules {

@@ -23,7 +23,7 @@ impl<S: Service> Run<S> {
         let process = Process { host, generation: generation + 1 };
         let mut dice = self.dice(process, 0);
         let world = &mut self.world;
-        let mut config = world.setup.node(dice.any(), world.hosts[host].namespace);
+        let mut config = world.setup.node(dice.any(), host, world.hosts[host].namespace);
         if dice.percent(3) {
             config.first_request = (1 << 40) - dice.between(2, 2_000);
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::ServiceKind;
-use crate::chain;
 use crate::decisions::{LINES, UNREACHED_DROPS};
 use crate::schedule::{Kind, Mark};
+use crate::{chain, queues};
 
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,11 @@ impl Outcome {
 
     /// The command that runs it again.
     pub(crate) fn command(&self) -> String {
-        let service = if self.service == ServiceKind::Chain { "--service chain " } else { "" };
+        let service = match self.service {
+            ServiceKind::Lock => "",
+            ServiceKind::Chain => "--service chain ",
+            ServiceKind::Queue => "--service queue ",
+        };
         format!("wayside sim {service}--seed {}", self.seed)
     }
 
@@ -94,6 +98,9 @@ impl Outcome {
             let lines = chain::LINES.iter().filter(|name| is_large || !chain::RARE.contains(name));
             let lines = lines.filter(|name| !seen(&self.decisions, name));
             return faults.chain(outcomes).chain(lines).copied().collect();
+        }
+        if self.service == ServiceKind::Queue {
+            return queues::missing(&self.faults, &self.outcomes, &self.verdicts);
         }
         let kinds = Kind::ALL.iter().filter(|kind| !kind.is_condition() && **kind != Kind::Ask).map(|kind| kind.name());
         let faults = kinds.filter(|name| !seen(&self.faults, name));

@@ -115,10 +115,12 @@ impl<S: Service> Run<S> {
     }
 
     fn conclude(mut self) -> Outcome {
-        let mut out = Outcome { seed: self.world.seed, ..Outcome::default() };
+        let (seed, service) = (self.world.seed, self.world.options.service);
+        let mut out = Outcome { seed, service, ..Outcome::default() };
         self.service.conclude(&mut self.world, &mut out);
         let Run { mut world, service, .. } = self;
         if world.failure().is_none() {
+            world.check_order();
             let held = world.held_slots().next();
             if let Some((space, slot, word)) = held {
                 world.fail("L2", format!("slot {slot} of space{space} is {word:?} though nobody wants it"));
@@ -225,6 +227,7 @@ impl<S: Service> Run<S> {
     pub(crate) fn deliver(&mut self, host: usize, flight: &Flight) {
         let Run { world, service, .. } = self;
         let refused = world.setup.authenticated.then(|| world.refused(host)).flatten();
+        world.watch_lock_server(host, &flight.packet);
         service.deliver(world, host, flight);
         // The census of a new epoch comes from the switch that serves now.
         let census = |header: &Header| (header.service, header.kind) == (service::LOCK, kind::lock::CENSUS);

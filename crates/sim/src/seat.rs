@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
-use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{LockServer, Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
-use wayside_switch::{Budget, Switch, SwitchConfig};
+use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::Policy;
 
 use crate::clock::Clock;
@@ -122,6 +122,7 @@ impl Seat {
 #[derive(Clone)]
 pub struct SharedSwitch {
     namespaces: Rc<[Namespace]>,
+    queues: Rc<[(u16, u64, u32)]>,
     max_handle: u16,
     authenticated: bool,
     switch: Rc<RefCell<Rc<Switch>>>,
@@ -132,10 +133,16 @@ pub struct SharedSwitch {
 
 impl SharedSwitch {
     /// An empty one.
-    pub fn new(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> SharedSwitch {
-        let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, max_handle, authenticated))));
+    pub fn new(
+        namespaces: &[Namespace],
+        queues: &[(u16, u64, u32)],
+        max_handle: u16,
+        authenticated: bool,
+    ) -> SharedSwitch {
+        let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, queues, max_handle, authenticated))));
         SharedSwitch {
             namespaces: namespaces.into(),
+            queues: queues.into(),
             max_handle,
             authenticated,
             switch,
@@ -147,7 +154,7 @@ impl SharedSwitch {
     /// Restarts with an empty memory. The counters of its life go to `counts`.
     pub fn restart(&self, counts: &mut Counts) {
         self.collect(counts);
-        *self.switch.borrow_mut() = Rc::new(fresh(&self.namespaces, self.max_handle, self.authenticated));
+        *self.switch.borrow_mut() = Rc::new(fresh(&self.namespaces, &self.queues, self.max_handle, self.authenticated));
     }
 
     /// Adds its counters.
@@ -173,13 +180,18 @@ impl SharedSwitch {
 }
 
 /// As a daemon makes it: it knows whether there are tags before anybody can send it a packet.
-fn fresh(namespaces: &[Namespace], max_handle: u16, authenticated: bool) -> Switch {
+fn fresh(namespaces: &[Namespace], queues: &[(u16, u64, u32)], max_handle: u16, authenticated: bool) -> Switch {
     let slots = namespaces.iter().map(|namespace| namespace.slots).sum();
-    let switch = Switch::new(SwitchConfig { slots, max_handle });
+    let cells = queues.iter().map(|(_, _, cells)| cells).sum();
+    let config = QueueConfig { queues: queues.len() as u32, cells, seed: 1 };
+    let switch = Switch::new(SwitchConfig { slots, max_handle }).with_queues(config);
     switch.set_authenticated(authenticated);
     for &Namespace { id, slots, policy, budget } in namespaces {
         switch.add_namespace(id, slots, policy).expect("the switch is as large as its namespaces");
         switch.set_budget(id, budget);
+    }
+    for &(namespace, name, cells) in queues {
+        switch.add_queue(namespace, name, cells, 1).expect("there is room for all of them");
     }
     switch
 }
@@ -230,6 +242,12 @@ impl SwitchMemory for SharedSwitch {
     }
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.with(|switch| switch.set_node(handle, entry));
+    }
+    fn lock_server(&self, namespace: u16) -> LockServer {
+        self.with(|switch| switch.lock_server(namespace))
+    }
+    fn set_lock_server(&self, namespace: u16, handle: u16) {
+        self.with(|switch| switch.set_lock_server(namespace, handle));
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.with(|switch| switch.session_over(handle, incarnation));

@@ -4,13 +4,13 @@ use wayside_protocol::NodeConfig;
 use wayside_protocol::controller::{Config, Counters, Namespace as Rules};
 use wayside_protocol::seal::Secret;
 use wayside_switch::Budget;
-use wayside_wire::{Policy, limits, padded};
+use wayside_wire::{Engine, Policy, limits, padded};
 
 use crate::dice::Dice;
 use crate::faults::Mix;
 use crate::schedule::{Kind, Rate, Schedule};
 use crate::seat::Namespace;
-use crate::{Options, Scale};
+use crate::{Options, Scale, ServiceKind};
 
 /// What a world is made from.
 pub struct Setup {
@@ -32,6 +32,12 @@ pub struct Setup {
     pub node: NodeConfig,
     /// What the controller is told.
     pub config: Config,
+    /// Locks that have their queue in the switch: namespace, name, cells. Hosts of their lock servers are the last.
+    pub queues: Vec<(u16, u64, u32)>,
+    /// The first host that is a lock server, where there are queues.
+    pub first_server: usize,
+    /// Nothing goes wrong: whoever comes first is served first.
+    pub calm: bool,
     /// Lease of the post of those who share it; `None`: there is one switch.
     pub standby: Option<u64>,
 }
@@ -45,13 +51,24 @@ impl Setup {
         // Every other seed's.
         let authenticated = seed % 2 == 1;
         let mut mix = Mix::draw(&mut dice, lease, authenticated, schedule);
-        let hosts = scale.map_or(dice.between(2, 7) as usize, |scale| scale.nodes);
+        let mut hosts = scale.map_or(dice.between(2, 7) as usize, |scale| scale.nodes);
         let mut namespaces = namespaces(&mut dice, hosts, scale);
-        if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd {
+        let has_queues = options.service == ServiceKind::Queue;
+        let queue_dice = &mut Dice::of(seed, &[QUEUES]);
+        // Sometimes all locks are the lock servers' own.
+        let has_some = has_queues && !queue_dice.percent(20);
+        let queues = if has_some { queues(queue_dice, &namespaces) } else { Vec::new() };
+        let calm = has_queues && queue_dice.percent(15);
+        let first_server = if has_queues { hosts } else { usize::MAX };
+        if has_queues {
+            mix.for_queues(queue_dice, lease, calm);
+            hosts += namespaces.len() * queue_dice.between(1, 2) as usize;
+        }
+        if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd && !has_queues {
             limit_one(&mut Dice::of(seed, &[BUDGETS]), &mut namespaces, &mut mix);
         }
         let mut mutes = Dice::of(seed, &[MUTES]);
-        if mutes.percent(20) && !mix.crowd && scale.is_none() {
+        if mutes.percent(20) && !mix.crowd && scale.is_none() && !calm {
             mix.rates.push((Kind::Mute, Rate::once_in((mix.packets / mutes.magnitude(1, 16)).max(120))));
         }
         if let Some(scale) = scale {
@@ -61,7 +78,9 @@ impl Setup {
         // Where nothing is signed, what a handle's former session was sent is believed by the next one: there handles
         // rest longer than packets live.
         let ages = authenticated || mix.rates.iter().all(|(kind, _)| *kind != Kind::Replayed);
-        let few_handles = condition(&mut dice, Kind::Handles, 40) && ages && scale.is_none();
+        // Each epoch ends sessions that hold queues: with few handles nobody would have one.
+        let epochs = has_queues && mix.rates.iter().any(|(kind, _)| *kind == Kind::Switch);
+        let few_handles = condition(&mut dice, Kind::Handles, 40) && ages && scale.is_none() && !epochs;
         let tight = condition(&mut dice, Kind::Tight, 25);
         if tight {
             // Who is told BUSY asks again every few milliseconds: no budget is larger than what that comes to.
@@ -92,6 +111,7 @@ impl Setup {
             id: namespace.id,
             name: name(namespace.id),
             policy: namespace.policy,
+            engine: if has_queues { Engine::Queue } else { Engine::Fission },
             lease: lease as u32,
         };
         let config = Config {
@@ -110,13 +130,27 @@ impl Setup {
         let has_standby = condition(&mut dice, Kind::Standby, 30) && scale.is_none() && !mix.crowd;
         let serving = dice.magnitude(40_000, 400_000);
         let standby = has_standby.then_some(serving);
-        Setup { standby, hosts, mix, namespaces, lease, authenticated, max_handle, records, node, config }
+        Setup {
+            queues,
+            first_server,
+            calm,
+            standby: standby.filter(|_| !calm),
+            hosts,
+            mix,
+            namespaces,
+            lease,
+            authenticated,
+            max_handle,
+            records,
+            node,
+            config,
+        }
     }
 
-    /// What a process is told.
-    pub fn node(&self, seed: u64, namespace: usize) -> NodeConfig {
+    /// What a host's process is told.
+    pub fn node(&self, seed: u64, host: usize, namespace: usize) -> NodeConfig {
         let namespace = padded(&name(self.namespaces[namespace].id)).expect("short, and without zeros");
-        NodeConfig { seed, namespace, ..self.node.clone() }
+        NodeConfig { seed, namespace, lock_server: host >= self.first_server, ..self.node.clone() }
     }
 
     /// What the controller adds to a lease.
@@ -143,6 +177,25 @@ fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namesp
         .collect()
 }
 
+/// Which names have their queue in the switch, and how many cells: the first, for which all ask most, nearly always.
+fn queues(dice: &mut Dice, namespaces: &[Namespace]) -> Vec<(u16, u64, u32)> {
+    let mut queues = Vec::new();
+    for namespace in namespaces {
+        for index in 0..6 {
+            let cells = dice.pick(&[1, 1, 2, 2, 3, 4, 8, 32]);
+            if dice.percent(if index == 0 { 85 } else { 40 }) {
+                queues.push((namespace.id, name_of(index), cells));
+            }
+        }
+    }
+    queues
+}
+
+/// A namespace's name of this number: their ids are spread so that they need not follow the slots' order.
+pub fn name_of(index: u64) -> u64 {
+    1_000 + index * 7
+}
+
 /// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it. As a request that
 /// waits is sent again every so often, a budget must be larger than what that comes to: 35 of them, every 10 to 100 ms.
 fn limit_one(dice: &mut Dice, namespaces: &mut [Namespace], mix: &mut Mix) {
@@ -165,3 +218,4 @@ fn secret(dice: &mut Dice) -> Secret {
 const SETUP: u64 = 3;
 const BUDGETS: u64 = 13;
 const MUTES: u64 = 17;
+const QUEUES: u64 = 19;

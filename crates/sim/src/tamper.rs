@@ -4,7 +4,7 @@
 use wayside_protocol::Handle;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::{Direction, Period};
-use wayside_wire::{BODY, Entry, Header, SlotBits, SlotState, check, entry_at, kind, service};
+use wayside_wire::{Attempt, BODY, Entry, Header, SlotBits, SlotState, check, entry_at, kind, service};
 
 use crate::seat::{Disk, SharedSwitch};
 
@@ -31,6 +31,12 @@ pub enum CoreMutant {
     AnyTag,
     /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.
     CopyForHolder,
+    /// Queue: a RELEASE takes the oldest holder out, whatever it names.
+    AnyTicket,
+    /// Queue: every PUSH is the next one.
+    AnyNumber,
+    /// Queue: whatever a lock server says, it has nothing more.
+    AnySettled,
     /// Chain: no lane knows its latest request: a write that is sent again is another write.
     ForgetLanes,
     /// Chain: a lane takes requests that came before its latest.
@@ -92,6 +98,9 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
         CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::RETENURE]) => {
             change(mutant, switch, &mut header, packet);
         }
+        CoreMutant::AnyTicket | CoreMutant::AnyNumber | CoreMutant::AnySettled if header.service == service::QUEUE => {
+            line_up(mutant, switch, &mut header, packet);
+        }
         _ => return,
     }
     sign(switch, disk, header.source, Direction::Up, packet);
@@ -118,6 +127,29 @@ fn change(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet
     }
     entry.slot_bits = SlotBits { joins: slot.joins, ..SlotBits::from_u16(entry.slot_bits) }.to_u16();
     entry.write(packet, BODY);
+}
+
+/// A packet of the queue service as the queue wants it.
+fn line_up(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet: &mut [u8]) {
+    let mut attempt = Attempt::read(packet, BODY);
+    let switch = switch.now();
+    let Some(queue) = switch.queue(header.namespace, attempt.name) else { return };
+    let from_server = [kind::queue::PUSH, kind::queue::SETTLE].contains(&header.kind);
+    match mutant {
+        CoreMutant::AnyTicket if header.kind == kind::queue::RELEASE => {
+            let Some(first) = switch.queued(header.namespace, attempt.name).into_iter().find(|first| first.holds)
+            else {
+                return;
+            };
+            (attempt.request, attempt.ticket, attempt.holder) = (first.request.0, first.ticket, first.holder);
+            header.source = first.holder;
+        }
+        CoreMutant::AnyNumber if header.kind == kind::queue::PUSH => attempt.number = queue.pushed + 1,
+        CoreMutant::AnySettled if from_server => attempt.order = queue.given,
+        _ => return,
+    }
+    attempt.write(packet, BODY);
+    header.write(packet);
 }
 
 /// A batch in an order in which nothing stops it.

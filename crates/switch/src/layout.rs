@@ -184,7 +184,8 @@ pub(crate) const SERVERS: usize = 14;
 /// `struct ws_servers`: a namespace's lock servers.
 #[repr(C)]
 pub(crate) struct Servers {
-    pub(crate) count: AtomicU32,
+    pub(crate) count: AtomicU16,
+    pub(crate) term: AtomicU16,
     pub(crate) of: [AtomicU16; SERVERS],
 }
 

@@ -21,7 +21,7 @@ mod zeroed;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub use memory::{Budget, RegionError, SwitchConfig};
-pub use queues::{QueueConfig, QueueError, QueueState};
+pub use queues::{QueueConfig, QueueError, QueueState, Queued};
 pub use store::StoreConfig;
 pub use verdict::{Action, Verdict};
 
@@ -102,7 +102,7 @@ impl Switch {
     /// # Panics
     /// If the packet is shorter than a header.
     #[must_use]
-    pub fn make_join(&self, packet: &mut [u8]) -> bool {
+    pub fn make_copy(&self, packet: &mut [u8]) -> bool {
         assert!(packet.len() >= wayside_wire::limits::HEADER_BYTES, "not a packet");
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         // SAFETY: as in `process`; the header's bytes are there, and nothing beyond the packet is touched.

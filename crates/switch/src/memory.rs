@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
-use wayside_protocol::memory::{Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{LockServer, Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
 use wayside_wire::{Header, NodeState, Policy};
@@ -284,6 +284,7 @@ impl SwitchMemory for Switch {
 
     fn set_epoch(&self, epoch: u32) {
         self.memory.globals[0].epoch.store(epoch, SeqCst);
+        self.queues.begin_epoch(epoch);
     }
 
     fn serving(&self) -> bool {
@@ -336,6 +337,7 @@ impl SwitchMemory for Switch {
         let node = &self.memory.nodes[usize::from(handle)];
         node.oldest.store(entry.incarnation << 40, Release);
         let before = node.incarnation.swap(entry.incarnation, AcqRel);
+        self.queues.dismiss_server(handle, node.namespace.load(Acquire));
         node.address.store((*entry.address.ip()).into(), Release);
         node.agent_port.store(entry.address.port(), Release);
         node.namespace.store(entry.namespace, Release);
@@ -349,6 +351,14 @@ impl SwitchMemory for Switch {
         self.memory.ends.fetch_add(1, SeqCst);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
+    }
+
+    fn lock_server(&self, namespace: u16) -> LockServer {
+        self.queues.server(namespace)
+    }
+
+    fn set_lock_server(&self, namespace: u16, handle: u16) {
+        self.set_lock_servers(namespace, &[handle]);
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

@@ -15,7 +15,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-use wayside_protocol::Handle;
+use wayside_protocol::memory::LockServer;
+use wayside_protocol::{Handle, RequestId};
 use wayside_wire::{cell_who, queue_holding};
 
 use crate::Switch;
@@ -97,6 +98,21 @@ impl fmt::Display for QueueError {
 }
 
 impl std::error::Error for QueueError {}
+
+/// Somebody in a lock's queue, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Handle of its node.
+    pub holder: Handle,
+    /// Which request there.
+    pub request: RequestId,
+    /// Its number in the queue.
+    pub ticket: u64,
+    /// Exclusively, or shared.
+    pub exclusive: bool,
+    /// It holds; otherwise it waits.
+    pub holds: bool,
+}
 
 /// A lock's queue, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +198,18 @@ impl Books {
     }
 }
 
+/// Nobody holds or waits, and the next ticket is `first`. Under the queue's lock.
+fn begin(queue: &Queue, epoch: u32, first: u64) {
+    queue.epoch.store(epoch, Release);
+    for ticket in [&queue.head, &queue.granted, &queue.tail] {
+        ticket.store(first, Release);
+    }
+    for counter in [&queue.holding, &queue.given, &queue.settled, &queue.pushed] {
+        counter.store(0, Release);
+    }
+    queue.draining.store(0, Release);
+}
+
 impl Queues {
     pub(crate) fn new(config: QueueConfig) -> Queues {
         let directory: Zeroed<Directory> = Zeroed::new(1);
@@ -218,7 +246,7 @@ impl Queues {
             }
             // A daemon that died between the two left one that nobody finds.
             let namespace = queue.namespace.load(Acquire) as u16;
-            let is_placed = namespace != 0
+            let is_placed = queue.size.load(Acquire) != 0
                 && queues
                     .find(namespace, queue.name.load(Acquire))
                     .is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
@@ -226,7 +254,7 @@ impl Queues {
                 books.recycled.extend(books.unused..number);
                 books.enter(number, queue.left.load(Relaxed), queue.size.load(Relaxed));
             } else {
-                queue.namespace.store(0, SeqCst);
+                queue.size.store(0, SeqCst);
             }
         }
         *queues.books() = books;
@@ -252,6 +280,7 @@ impl Queues {
             let queue = &self.queues[word as u32 as usize];
             let is_it = word as u32 != 0
                 && hash::tag(word) == tag
+                && queue.size.load(Acquire) != 0
                 && queue.namespace.load(Acquire) == u32::from(namespace)
                 && queue.name.load(Acquire) == name;
             is_it.then_some((place, queue))
@@ -279,6 +308,33 @@ impl Queues {
             holding = queue_holding::with_exclusive(holding, cell_who::exclusive(cell.who.load(Acquire)));
         }
         queue.holding.store(holding, Release);
+    }
+
+    /// Another epoch has begun, in which nobody holds or waits: every queue is empty, and of that epoch. Nothing is
+    /// decided on queues meanwhile but what was begun before, under a lock.
+    pub(crate) fn begin_epoch(&self, epoch: u32) {
+        for &number in &self.books().used {
+            let queue = &self.queues[number as usize];
+            let lock = take(&queue.lock);
+            begin(queue, epoch, 1);
+            queue.lock.store(lock, SeqCst);
+        }
+    }
+
+    /// A namespace's only lock server and its term; handle 0: it has none.
+    pub(crate) fn server(&self, namespace: u16) -> LockServer {
+        let servers = &self.servers[usize::from(namespace)];
+        let handle = if servers.count.load(SeqCst) == 0 { 0 } else { servers.of[0].load(SeqCst) };
+        LockServer { handle, term: servers.term.load(SeqCst) }
+    }
+
+    /// A handle is given to another session: it is no lock server of the namespace that its former one was in.
+    pub(crate) fn dismiss_server(&self, handle: Handle, namespace: u16) {
+        let servers = &self.servers[usize::from(namespace)];
+        let count = usize::from(servers.count.load(SeqCst)).min(SERVERS);
+        if servers.of[..count].iter().any(|of| of.load(SeqCst) == handle) {
+            servers.count.store(0, SeqCst);
+        }
     }
 
     /// The requests of a handle's session, which has ended, are over. The word of the handle is not LIVE any more, so
@@ -315,17 +371,18 @@ impl Switch {
         let servers = &self.queues.servers[usize::from(namespace)];
         servers.count.store(0, SeqCst);
         servers.of.iter().zip(handles).for_each(|(server, handle)| server.store(*handle, SeqCst));
-        servers.count.store(handles.len() as u32, SeqCst);
+        servers.term.store(servers.term.load(SeqCst).saturating_add(1), SeqCst);
+        servers.count.store(handles.len() as u16, SeqCst);
     }
 
     /// Gives a lock a queue of so many cells, of the switch's epoch, whose first ticket is `first`: above all that were
-    /// granted for this name in the epoch. Nobody may hold the lock.
+    /// granted for this name in the epoch. Nobody may hold the lock. In each epoch to come it begins anew, with ticket 1.
     ///
     /// # Errors
     /// Why not; nothing has changed then.
     pub fn add_queue(&self, namespace: u16, name: u64, cells: u32, first: u64) -> Result<(), QueueError> {
         let queues = &self.queues;
-        if namespace == 0 || !(1..=MAX_CELLS).contains(&cells) || !(1..=LAST_TICKET).contains(&first) {
+        if !(1..=MAX_CELLS).contains(&cells) || !(1..=LAST_TICKET).contains(&first) {
             return Err(QueueError::Size);
         }
         let mut books = queues.books();
@@ -341,17 +398,10 @@ impl Switch {
         let queue = &queues.queues[number as usize];
         let lock = take(&queue.lock);
         queue.name.store(name, Release);
-        queue.epoch.store(self.memory.globals[0].epoch.load(Acquire), Release);
         queue.left.store(left, Release);
-        queue.size.store(cells, Release);
-        for ticket in [&queue.head, &queue.granted, &queue.tail] {
-            ticket.store(first, Release);
-        }
-        for counter in [&queue.holding, &queue.given, &queue.settled, &queue.pushed] {
-            counter.store(0, Release);
-        }
-        queue.draining.store(0, Release);
+        begin(queue, self.memory.globals[0].epoch.load(Acquire), first);
         queue.namespace.store(namespace.into(), Release);
+        queue.size.store(cells, Release);
         queue.lock.store(lock, SeqCst);
         place.store(tag | u64::from(number), SeqCst);
         books.enter(number, left, cells);
@@ -385,7 +435,7 @@ impl Switch {
         let is_used = queue.draining.load(Acquire) == 0 || queues.alive(queue).next().is_some();
         if !is_used {
             place.store(0, SeqCst);
-            queue.namespace.store(0, Release);
+            queue.size.store(0, Release);
         }
         let next = queue.tail.load(Acquire);
         queue.lock.store(lock, SeqCst);
@@ -396,6 +446,34 @@ impl Switch {
         books.recycled.push(number);
         books.regions.remove(&queue.left.load(Relaxed));
         Ok(next)
+    }
+
+    /// The namespaces and names that have their queue here, in no order.
+    pub fn queues(&self) -> Vec<(u16, u64)> {
+        let books = self.queues.books();
+        let queues = books.used.iter().map(|number| &self.queues.queues[*number as usize]);
+        queues.map(|queue| (queue.namespace.load(Acquire) as u16, queue.name.load(Acquire))).collect()
+    }
+
+    /// Who holds and who waits in a lock's queue, in the order in which they came.
+    pub fn queued(&self, namespace: u16, name: u64) -> Vec<Queued> {
+        let _books = self.queues.books();
+        let Some((_, queue)) = self.queues.find(namespace, name) else { return Vec::new() };
+        let lock = take(&queue.lock);
+        let granted = queue.granted.load(Acquire);
+        let queued = |(ticket, cell): (u64, &Cell)| {
+            let who = cell.who.load(Acquire);
+            Queued {
+                holder: cell_who::holder(who),
+                request: RequestId(cell.request.load(Acquire)),
+                ticket,
+                exclusive: cell_who::exclusive(who) != 0,
+                holds: ticket < granted,
+            }
+        };
+        let all = self.queues.alive(queue).map(queued).collect();
+        queue.lock.store(lock, SeqCst);
+        all
     }
 
     /// A lock's queue as it is, if it has one here.

@@ -12,7 +12,7 @@ pub struct Verdict {
     /// Its length now: at most what it was. 0 for a drop.
     pub length: usize,
     /// The agent to which a copy goes besides, at its agent port, after
-    /// [`Switch::make_join`](crate::Switch::make_join).
+    /// [`Switch::make_copy`](crate::Switch::make_copy).
     pub copy: Option<u16>,
     /// Why it was dropped, or why the sender is told STALE or refused; otherwise [`DropReason::None`].
     pub reason: DropReason,

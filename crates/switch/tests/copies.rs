@@ -22,7 +22,7 @@ fn grant() -> Vec<u8> {
 fn a_copy_is_the_join_from_the_holder_to_the_agent() {
     let switch = switch(1, 3);
     let mut copy = grant();
-    assert!(switch.make_join(&mut copy));
+    assert!(switch.make_copy(&mut copy));
     let header = Header::read(&copy).expect("a packet");
     assert_eq!((header.kind, header.source, header.destination, header.tag), (kind::lock::JOIN, HOLDER, AGENT, 0));
     assert_eq!(switch.counters().map(|(_, count)| count).sum::<u64>(), 0);
@@ -34,7 +34,7 @@ fn a_copy_for_an_agent_without_a_key_is_not_sent() {
     let switch = switch(1, 3);
     switch.set_authenticated(true);
     switch.set_keys(AGENT, None);
-    assert!(!switch.make_join(&mut grant()));
+    assert!(!switch.make_copy(&mut grant()));
     assert_eq!(switch.counter("no_key"), 1);
     assert_eq!(switch.counters().map(|(_, count)| count).sum::<u64>(), 1);
 }

@@ -65,7 +65,7 @@ impl World {
         };
         if let Some(other) = verdict.copy {
             let mut copy = packet.clone();
-            assert!(self.switch.make_join(&mut copy));
+            assert!(self.switch.make_copy(&mut copy));
             self.flights.push_back(Flight::ToNode { handle: other, packet: copy });
         }
         self.flights.push_back(Flight::ToNode { handle, packet });
@@ -114,21 +114,27 @@ impl World {
         }
     }
 
-    /// In order, until nothing is on its way and what the lock server repeats changes nothing.
-    fn settle(&mut self) {
+    /// In order, until nothing is on its way and what the lock server repeats changes nothing. On the way nobody holds
+    /// who is not to hold in the end.
+    fn settle(&mut self, model: &Model) {
+        let to_hold = model.holders();
         loop {
-            while let Some(flight) = self.flights.pop_front() {
-                self.arrive(flight);
-            }
+            self.deliver_all(&to_hold);
             let before = self.switch.queue(NAMESPACE, NAME);
             let packets = self.server.again();
             packets.into_iter().for_each(|packet| self.send(SERVER, packet));
-            while let Some(flight) = self.flights.pop_front() {
-                self.arrive(flight);
-            }
+            self.deliver_all(&to_hold);
             if self.switch.queue(NAMESPACE, NAME) == before {
                 return;
             }
+        }
+    }
+
+    fn deliver_all(&mut self, to_hold: &[u16]) {
+        while let Some(flight) = self.flights.pop_front() {
+            self.arrive(flight);
+            let early = self.holders().into_iter().find(|holder| !to_hold.contains(holder));
+            assert_eq!(early, None, "holds before its turn: {to_hold:?}, {:?}", self.switch.queue(NAMESPACE, NAME));
         }
     }
 
@@ -227,7 +233,7 @@ fn the_same_hold_as_in_a_plain_queue() {
                 }
                 _ => continue,
             }
-            world.settle();
+            world.settle(&model);
             assert_eq!(
                 world.holders(),
                 model.holders(),

@@ -204,7 +204,7 @@ fn decide_natively(switch: &Switch, packet: &[u8], me: u16) -> Vec<(u16, Vec<u8>
     let mut out = vec![];
     if let Some(other) = verdict.copy {
         let mut copy = packet.clone();
-        assert!(switch.make_join(&mut copy));
+        assert!(switch.make_copy(&mut copy));
         out.push((other, copy));
     }
     out.push((handle, packet));

@@ -96,6 +96,7 @@ fn record_queues(state: &State, bytes: &mut Vec<u8>) {
     words(&[directory.seed, pair([directory.bucket_mask, directory.reserved])]);
     for servers in &state.servers {
         bytes.extend(servers.count.to_ne_bytes());
+        bytes.extend(servers.term.to_ne_bytes());
         bytes.extend(servers.of.iter().flat_map(|handle| handle.to_ne_bytes()));
     }
 }

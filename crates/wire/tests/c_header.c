@@ -131,6 +131,7 @@ static void attempt(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to
 	FIELD(attempt, room, from, to, wanted[8]);
 	FIELD(attempt, flags, from, to, wanted[9]);
 	FIELD(attempt, cause, from, to, wanted[10]);
+	FIELD(attempt, sent_us, from, to, wanted[11]);
 }
 
 static void placement(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)

@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x13]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x14]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -173,6 +173,7 @@ fn body_of_the_queue() {
     assert_eq!(attempt(Attempt { room: 0xffff, ..none }), [52, 53]);
     assert_eq!(attempt(Attempt { flags: 0xff, ..none }), [54]);
     assert_eq!(attempt(Attempt { cause: 0xff, ..none }), [55]);
+    assert_eq!(attempt(Attempt { sent_us: u64::MAX, ..none }), range(56, 63));
     assert_eq!(Attempt::BYTES, 64);
 }
 

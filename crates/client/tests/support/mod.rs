@@ -17,7 +17,7 @@ use wayside_client::{Builder, Session};
 use wayside_protocol::Time;
 use wayside_protocol::controller::{Config, Controller, Namespace, Record, Store};
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::Policy;
+use wayside_wire::{Engine, Policy};
 
 /// Slots of the only namespace, `default`: numbers below it have slots of their own.
 pub const SLOTS: u32 = 1 << 16;
@@ -89,7 +89,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
     let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: 1_000 }));
     switch.add_namespace(1, SLOTS, Policy::Fair).expect("a first namespace");
     let lease = LEASE.as_micros() as u32;
-    let namespace = Namespace { id: 1, name: "default".into(), policy: Policy::Fair, lease };
+    let namespace = Namespace { id: 1, name: "default".into(), policy: Policy::Fair, engine: Engine::Fission, lease };
     let config = Config { namespaces: vec![namespace], secret: 5, ..Config::default() };
     let mut controller = Controller::new(config, switch.clone(), Memory::default()).expect("an empty store");
     let begin = Instant::now();
@@ -118,7 +118,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
                 Action::ToController => controller.on_packet(now(), from, &packet[..verdict.length]),
             }
             if let Some(agent) = verdict.copy {
-                assert!(switch.make_join(&mut packet[..verdict.length]), "every node may be sent to");
+                assert!(switch.make_copy(&mut packet[..verdict.length]), "every node may be sent to");
                 drop(socket.send_to(&packet[..verdict.length], switch.address(agent, 0).expect("as above")));
             }
         }

@@ -3,11 +3,13 @@
 use super::switch::default_state_dir;
 use super::text::{lasted, say, shown, table};
 use crate::admission::{Admission, Host};
-use crate::cli::{JoinArgs, Node, RemoveArgs, RenewArgs, StateArgs};
+use crate::cli::{JoinArgs, Node, RemoveArgs, RenewArgs, ServeLocksArgs, StateArgs};
 use crate::failure::Failure;
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wayside_client::Session;
 use wayside_client::enrolment::{NotJoined, Token};
+use wayside_wire::Engine;
 
 /// A token has about 120 bytes.
 const LONGEST_TOKEN: u64 = 1 << 10;
@@ -23,6 +25,48 @@ pub fn node(node: &Node) -> Result<(), Failure> {
         Node::Renew(args) => renew(args),
         Node::List(args) => list(args),
         Node::Remove(args) => remove(args),
+        Node::ServeLocks(args) => serve_locks(args),
+    }
+}
+
+/// Until a signal comes. The session's own threads do the work, and begin another session when it is lost.
+fn serve_locks(args: &ServeLocksArgs) -> Result<(), Failure> {
+    let signals = Signals::block();
+    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(ToString::to_string).collect();
+    let session = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str()).lock_server();
+    let session = session.connect().map_err(Failure::unavailable)?;
+    let info = session.info().ok_or_else(|| Failure::unavailable("the session was lost at once"))?;
+    if info.engine != Engine::Queue {
+        let rule = "its locks are no queues, and need no lock server: see `engine` in the switch's configuration";
+        return Err(Failure::usage(format!("namespace {:?}: {rule}", args.namespace)));
+    }
+    say(&format!("lock server: node {} offers itself to namespace {}", info.handle, shown(&args.namespace)));
+    signals.wait();
+    drop(session);
+    Ok(())
+}
+
+/// Those that end a program, for whoever waits for one of them.
+struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// From now on, in this thread and those that it begins.
+    fn block() -> Signals {
+        // SAFETY: all zeros is a set, which is emptied, filled and read where it lies.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGINT);
+            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            Signals(set)
+        }
+    }
+
+    fn wait(&self) {
+        let mut signal = 0;
+        // SAFETY: a set of blocked signals, and room for the number of one.
+        unsafe { libc::sigwait(&raw const self.0, &raw mut signal) };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
-use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Role, Status};
+use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Queue, Role, Status};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
@@ -150,7 +150,15 @@ fn status_text(status: &Status) -> String {
     text.push_str(&authentication_text(status));
     for namespace in &status.namespaces {
         let Namespace { name, slots, policy, .. } = namespace;
-        text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{}\n", namespace.budget()));
+        let (engine, budget) = (namespace.engine(), namespace.budget());
+        text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{engine}{budget}\n"));
+        for queue in &namespace.queues {
+            let Queue { name, cells, holders, waiters, overflowed, asked } = queue;
+            let name = shown(name);
+            text.push_str(&format!(
+                "queue: {name}, {cells} cells, {holders} hold, {waiters} wait, {overflowed} at the lock server, {asked} so far\n"
+            ));
+        }
     }
     text.push_str(&format!("keys: {} of {}\n", status.keys.kept, status.keys.room));
     text.push_str(&format!("sessions: {}\n", status.sessions.len()));

@@ -9,6 +9,7 @@ use crate::server;
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
+use wayside_wire::Engine;
 
 /// `wayside switch`.
 pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
@@ -104,7 +105,11 @@ fn shown(config: &Config) -> String {
         let (name, slots, policy) = (&namespace.name, namespace.slots, namespace.policy_word());
         let budget =
             namespace.budget.map(|budget| format!(", {} requests a second, {} at once", budget.rate, budget.burst));
-        text.push_str(&format!("namespace {name}, {slots} slots, {policy}{}\n", budget.unwrap_or_default()));
+        let engine = match namespace.engine {
+            Engine::Fission => String::new(),
+            Engine::Queue => format!(", {} queues of {} cells", namespace.queues.len(), namespace.cells),
+        };
+        text.push_str(&format!("namespace {name}, {slots} slots, {policy}{engine}{}\n", budget.unwrap_or_default()));
     }
     text.push_str("the configuration is in order");
     text

@@ -4,9 +4,10 @@ use super::{Layers, value_of, word_of};
 use crate::failure::Failure;
 use serde::Deserialize;
 use std::collections::HashSet;
+use wayside_client::Name;
 use wayside_switch::Budget;
-use wayside_wire::Policy;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
+use wayside_wire::{Engine, Policy};
 
 /// 2^26 slots are 1 GiB.
 const MAX_SLOTS: i64 = 1 << 26;
@@ -27,12 +28,21 @@ const POLICIES: [(&str, Policy); 3] = [
     ("write-preferring", Policy::WritePreferring),
 ];
 
+const ENGINES: [(&str, Engine); 2] = [("fission", Engine::Fission), ("queue", Engine::Queue)];
+/// Cells of all queues together: 16 MiB.
+const MAX_CELLS: i64 = 1 << 20;
+/// Holders and waiters of a lock at a time; more are at the lock server.
+const DEFAULT_CELLS: i64 = 64;
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceSettings {
     name: String,
     slots: Option<i64>,
     policy: Option<String>,
+    engine: Option<String>,
+    queues: Option<Vec<String>>,
+    cells: Option<i64>,
     keys: Option<i64>,
     groups: Option<i64>,
     rate: Option<i64>,
@@ -45,6 +55,12 @@ pub struct Namespace {
     pub name: String,
     pub slots: u32,
     pub policy: Policy,
+    /// Who keeps its locks.
+    pub engine: Engine,
+    /// Of the second engine: locks that have their queue in the switch.
+    pub queues: Vec<String>,
+    /// Cells of each of these.
+    pub cells: u32,
     /// Keys of the store that the switch has room for; those of all namespaces share it. 0: there is none.
     pub keys: u32,
     /// Virtual groups that its keys are spread over.
@@ -58,6 +74,16 @@ impl Namespace {
     pub fn policy_word(&self) -> &'static str {
         word_of(&POLICIES, self.policy)
     }
+
+    /// What a file has for the engine.
+    pub fn engine_word(&self) -> &'static str {
+        word_of(&ENGINES, self.engine)
+    }
+
+    /// Name ids of the locks that have their queue in the switch.
+    pub fn queue_ids(&self) -> impl Iterator<Item = u64> {
+        self.queues.iter().filter_map(|name| Name::from(name).id().ok())
+    }
 }
 
 impl Layers<'_> {
@@ -67,6 +93,9 @@ impl Layers<'_> {
                 name: "default".into(),
                 slots: DEFAULT_SLOTS,
                 policy: Policy::Fair,
+                engine: Engine::Fission,
+                queues: Vec::new(),
+                cells: 0,
                 keys: DEFAULT_KEYS,
                 groups: DEFAULT_GROUPS,
                 budget: None,
@@ -74,7 +103,8 @@ impl Layers<'_> {
         };
         let mut names = HashSet::new();
         let mut namespaces = Vec::new();
-        for NamespaceSettings { name, slots, policy, keys, groups, rate, burst } in settings {
+        for settings in settings {
+            let NamespaceSettings { name, slots, policy, keys, groups, rate, burst, .. } = settings;
             if name.is_empty() || name.len() > MAX_NAMESPACE_BYTES || name.contains('\0') {
                 let rule = format!("must have 1 to {MAX_NAMESPACE_BYTES} bytes, none of them zero");
                 return Err(self.wrong("namespace.name", &format_args!("{name:?}"), false, &rule));
@@ -92,7 +122,18 @@ impl Layers<'_> {
             let groups = groups.unwrap_or(DEFAULT_GROUPS.into());
             let groups = self.number("namespace.groups", groups, false, 1, 4_096)? as u16;
             let budget = self.budget(*rate, *burst)?;
-            namespaces.push(Namespace { name: name.clone(), slots, policy, keys, groups, budget });
+            let (engine, queues, cells) = self.engine(settings)?;
+            namespaces.push(Namespace {
+                name: name.clone(),
+                slots,
+                policy,
+                engine,
+                queues,
+                cells,
+                keys,
+                groups,
+                budget,
+            });
         }
         if namespaces.is_empty() {
             return Err(self.wrong("namespace", &"[]", false, "must have at least one entry"));
@@ -103,7 +144,34 @@ impl Layers<'_> {
         self.number("namespace.keys of all namespaces", total, false, 0, MAX_KEYS)?;
         let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.groups)).sum();
         self.number("namespace.groups of all namespaces", total, false, 1, MAX_GROUPS)?;
+        let total = namespaces.iter().map(|namespace| namespace.queues.len() as i64 * i64::from(namespace.cells)).sum();
+        self.number("namespace.cells of all queues", total, false, 0, MAX_CELLS)?;
         Ok(namespaces)
+    }
+
+    /// The engine, the locks that have their queue in the switch, and cells of each.
+    fn engine(&self, settings: &NamespaceSettings) -> Result<(Engine, Vec<String>, u32), Failure> {
+        let NamespaceSettings { engine, queues, cells, .. } = settings;
+        let engine = engine.as_deref().unwrap_or("fission");
+        let engine = value_of(&ENGINES, engine)
+            .map_err(|rule| self.wrong("namespace.engine", &format_args!("{engine:?}"), false, &rule))?;
+        let queues = queues.clone().unwrap_or_default();
+        if engine != Engine::Queue && !(queues.is_empty() && cells.is_none()) {
+            let rule = "goes with engine = \"queue\"";
+            return Err(self.wrong("namespace.queues", &format_args!("{queues:?}"), false, rule));
+        }
+        let mut ids = HashSet::new();
+        for name in &queues {
+            let id = Name::from(name).id();
+            let id = id.map_err(|error| {
+                self.wrong("namespace.queues", &format_args!("{name:?}"), false, &error.to_string())
+            })?;
+            if !ids.insert(id) {
+                return Err(self.wrong("namespace.queues", &format_args!("{name:?}"), false, "is there twice"));
+            }
+        }
+        let cells = self.number("namespace.cells", cells.unwrap_or(DEFAULT_CELLS), false, 1, 1_024)? as u32;
+        Ok((engine, queues, cells))
     }
 
     fn budget(&self, rate: Option<i64>, burst: Option<i64>) -> Result<Option<Budget>, Failure> {

@@ -582,6 +582,7 @@ impl Desk {
                 )
             }
             Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
+            Notice::Serves(namespace, handle) => tracing::info!(namespace, handle, "lock server"),
             Notice::Frozen(namespace, slot) => tracing::debug!(namespace, slot, "slot frozen for a census"),
             Notice::Recovered(namespace, slot, agent) => {
                 match agent {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use hook::{Hook, remove_left};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
-use wayside_switch::{StoreConfig, Switch, SwitchConfig};
+use wayside_switch::{QueueConfig, StoreConfig, Switch, SwitchConfig};
 
 /// Where the core runs, for people.
 #[derive(Clone, Debug)]
@@ -131,6 +131,7 @@ fn unfit(config: &Config, listen: SocketAddrV4) -> Option<String> {
 
 fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
     let switch = Switch::new(switch_config(config)).with_store(store_config(config)?);
+    let switch = switch.with_queues(queue_config(config)?);
     add_namespaces(&switch, config, numbers)?;
     set_budgets(&switch, config, numbers);
     Ok(switch)
@@ -146,6 +147,12 @@ fn store_config(config: &Config) -> Result<StoreConfig, Failure> {
     Ok(StoreConfig { keys, seed: super::random_number()? })
 }
 
+fn queue_config(config: &Config) -> Result<QueueConfig, Failure> {
+    let queues = config.namespaces.iter().map(|namespace| namespace.queues.len() as u32).sum();
+    let cells = config.namespaces.iter().map(|namespace| namespace.queues.len() as u32 * namespace.cells).sum();
+    Ok(QueueConfig { queues, cells, seed: super::random_number()? })
+}
+
 /// Budgets as they are configured now: of memory that an earlier daemon has left, too.
 fn set_budgets(switch: &Switch, config: &Config, numbers: &[u16]) {
     for (namespace, &number) in config.namespaces.iter().zip(numbers) {
@@ -158,6 +165,12 @@ fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(
         switch
             .add_namespace(number, namespace.slots, namespace.policy)
             .map_err(|error| Failure::unavailable(error.to_string()))?;
+        // Of no epoch yet: each epoch begins them anew.
+        for name in namespace.queue_ids() {
+            switch
+                .add_queue(number, name, namespace.cells, 1)
+                .map_err(|error| Failure::unavailable(error.to_string()))?;
+        }
     }
     Ok(())
 }

@@ -390,6 +390,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             id,
             name: namespace.name.clone(),
             policy: namespace.policy,
+            engine: namespace.engine,
             lease: config.lease.as_micros() as u32,
         });
     let (first_epoch, first_incarnation) = firsts();

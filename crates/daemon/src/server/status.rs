@@ -4,7 +4,7 @@ use super::home::Residence;
 use super::metrics::{Ledger, Tally};
 use super::worker::Traffic;
 use crate::admission::Admission;
-use crate::answers::{Authentication, KeyRoom, Namespace, Role, Session, Status};
+use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Role, Session, Status};
 use crate::config::Config;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::Switch;
-use wayside_wire::DropReason;
+use wayside_wire::{DropReason, NodeState};
 
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
@@ -102,18 +102,46 @@ impl Facts {
     }
 
     fn namespaces(&self) -> Vec<Namespace> {
-        let namespaces = self.config.namespaces.iter();
+        let namespaces = self.config.namespaces.iter().zip(&self.numbers);
         namespaces
             .zip(self.over_budget())
-            .map(|(namespace, (_, over_budget))| Namespace {
+            .map(|((namespace, &number), (_, over_budget))| Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
+                engine: namespace.engine_word().into(),
+                queues: self.queues(namespace, number),
+                lock_server: self.lock_server(number),
                 rate: namespace.budget.map(|budget| budget.rate),
                 burst: namespace.budget.map(|budget| budget.burst),
                 over_budget,
             })
             .collect()
+    }
+
+    /// Locks that have their queue here.
+    fn queues(&self, namespace: &crate::config::Namespace, number: u16) -> Vec<Queue> {
+        let queues = namespace.queues.iter().zip(namespace.queue_ids());
+        let shown = |(name, id): (&String, u64)| {
+            let state = self.switch.queue(number, id)?;
+            let queued = self.switch.queued(number, id);
+            let holders = queued.iter().filter(|queued| queued.holds).count() as u32;
+            Some(Queue {
+                name: name.clone(),
+                cells: state.size,
+                holders,
+                waiters: queued.len() as u32 - holders,
+                overflowed: state.given - state.settled,
+                asked: state.tail - 1,
+            })
+        };
+        queues.filter_map(shown).collect()
+    }
+
+    /// Of a namespace; 0: it has none that lives.
+    fn lock_server(&self, number: u16) -> u16 {
+        let handle = self.switch.lock_server(number).handle;
+        if self.switch.node_word(handle).state == NodeState::Live { handle } else { 0 }
     }
 
     /// Keys of the store.

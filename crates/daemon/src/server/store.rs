@@ -167,10 +167,20 @@ impl Store for StateDir {
 mod tests {
     use super::*;
     use crate::failure::exit;
-    use wayside_wire::Policy;
+    use wayside_wire::{Engine, Policy};
 
     fn namespace(name: &str, slots: u32) -> Namespace {
-        Namespace { name: name.into(), slots, policy: Policy::Fair, keys: 0, groups: 1, budget: None }
+        Namespace {
+            name: name.into(),
+            slots,
+            policy: Policy::Fair,
+            engine: Engine::Fission,
+            queues: Vec::new(),
+            cells: 0,
+            keys: 0,
+            groups: 1,
+            budget: None,
+        }
     }
 
     #[test]

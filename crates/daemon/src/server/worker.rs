@@ -89,7 +89,7 @@ impl Worker {
             batch.queue_copy(index, agent, |packet, copy| {
                 let copy = &mut copy[..verdict.length];
                 copy.copy_from_slice(&packet[..verdict.length]);
-                self.switch.make_join(copy).then_some(verdict.length)
+                self.switch.make_copy(copy).then_some(verdict.length)
             });
         }
         if let Some(to) = to {

@@ -3,7 +3,7 @@
 #[path = "ways.rs"]
 mod ways;
 
-use super::{add_namespaces, set_budgets, store_config, switch_config};
+use super::{add_namespaces, queue_config, set_budgets, store_config, switch_config};
 use crate::card::{Card, choice};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -17,9 +17,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use ways::Ways;
+use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
-use wayside_switch::{Action, QueueConfig, Switch};
+use wayside_switch::{Action, Switch};
+use wayside_wire::Engine;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// A loaded program and what serves it.
@@ -39,7 +41,7 @@ fn options(config: &Config, listen: SocketAddrV4) -> Result<Options, Failure> {
         listen,
         config: switch_config(config),
         store: store_config(config)?,
-        queues: QueueConfig::default(),
+        queues: queue_config(config)?,
         directory: config.bpf_dir.clone(),
     })
 }
@@ -62,9 +64,13 @@ impl Hook {
             numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.slots)).collect();
         let groups = groups_of(config, numbers);
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
-        if hook.resumed() && !(switch.has_exactly(&wanted) && switch.has_groups_of(of)) {
+        // Who holds by the other engine, or a lock of a queue that moves, is not known from the memory.
+        let queues = config.namespaces.iter().any(|namespace| namespace.engine == Engine::Queue)
+            || numbers.iter().any(|number| switch.lock_server(*number).term != 0)
+            || !switch.queues().is_empty();
+        if hook.resumed() && (queues || !(switch.has_exactly(&wanted) && switch.has_groups_of(of))) {
             tracing::warn!(
-                "the namespaces are not those of the switch that was left at the hook: its memory begins anew"
+                "the namespaces are not those of the switch that was left at the hook, or have queues: its memory begins anew"
             );
             drop(switch);
             (hook, switch) = hook.discard(&options).map_err(failed)?;
@@ -179,7 +185,7 @@ impl Delivery {
             let mut copy = [0; MAX_PACKET_BYTES];
             let copy = &mut copy[..upcall.packet.len()];
             copy.copy_from_slice(upcall.packet);
-            if self.switch.make_join(copy) {
+            if self.switch.make_copy(copy) {
                 self.send(copy, agent);
             }
         }

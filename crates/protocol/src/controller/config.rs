@@ -5,7 +5,7 @@ use crate::seal::Secret;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use wayside_wire::{Policy, limits};
+use wayside_wire::{Engine, Policy, limits};
 
 /// While slots are swept, a tick comes this soon. Microseconds.
 pub(super) const BUSY_PERIOD: u64 = 1_000;
@@ -23,6 +23,8 @@ pub struct Namespace {
     pub name: String,
     /// Who goes first.
     pub policy: Policy,
+    /// Who keeps its locks.
+    pub engine: Engine,
     /// Lease of a session that asks for none, in microseconds.
     pub lease: u32,
 }

@@ -88,6 +88,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             epoch: self.counters.epoch,
             namespace: record.namespace,
             slots: self.memory.slot_count(record.namespace),
+            engine: self.engine_of(record.namespace),
             lease: record.lease,
             grace: record.grace,
             lifeline: record.lifeline,
@@ -119,6 +120,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         };
         let header = Header {
             kind: kind::fabric::ENROLLED,
+            position: enrolment.engine as u16,
             destination: enrolment.handle,
             namespace: enrolment.namespace,
             ..Header::default()

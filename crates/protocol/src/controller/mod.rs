@@ -17,6 +17,7 @@
 mod config;
 mod enrolment;
 mod keys;
+mod lock_servers;
 mod pages;
 mod patrol;
 mod rebuild;
@@ -68,6 +69,8 @@ pub enum Notice {
     Enrolled(Handle),
     /// A session is over.
     Ended(Handle, Ending),
+    /// A node is a namespace's lock server from now on.
+    Serves(u16, Handle),
     /// A session's packets are signed with new keys.
     Rotated(Handle),
     /// A session's keys were wiped: it ends with its lease.
@@ -156,6 +159,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         match Service::try_from(header.service) {
             Ok(Service::Fabric) => self.on_fabric(now, from, &header, packet),
             Ok(Service::Lock) => self.on_lock(now, &header, packet),
+            Ok(Service::Queue) => self.on_queue(&header),
             _ => {}
         }
     }
@@ -381,8 +385,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     fn send_fabric(&mut self, to: SocketAddrV4, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
+        self.send_body(to, Header { service: service::FABRIC, ..header }, bytes, body);
+    }
+
+    fn send_body(&mut self, to: SocketAddrV4, header: Header, bytes: usize, body: impl FnOnce(&mut [u8], usize)) {
         let mut packet = vec![0; BODY + bytes];
-        Header { service: service::FABRIC, epoch: self.counters.epoch, ..header }.write(&mut packet);
+        Header { epoch: self.counters.epoch, ..header }.write(&mut packet);
         body(&mut packet, BODY);
         self.post(to, packet);
     }

@@ -307,7 +307,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let about = |slot, tenure| Entry { request: id, slot, tenure, ..Entry::default() };
         let questions: Vec<Entry> = match &census.scope {
             Scope::Slots(frozen) => frozen.tenures.iter().map(|(&slot, &tenure)| about(slot, tenure)).collect(),
-            Scope::All(_) => Vec::from([about(limits::ALL_SLOTS, 0)]),
+            Scope::All(_) => {
+                let sequence = self.engine_of(census.namespace) as u8;
+                Vec::from([Entry { sequence, ..about(limits::ALL_SLOTS, 0) }])
+            }
         };
         self.send_entries(to, header, questions.into_iter());
     }

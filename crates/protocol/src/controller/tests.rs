@@ -3,14 +3,14 @@
 extern crate std;
 
 use super::*;
-use crate::memory::{Moment, SlotWord};
+use crate::memory::{LockServer, Moment, SlotWord};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
-use wayside_wire::{Enrol, Enrolled, Policy, Refusal, SlotState, entry_flag, padded};
+use wayside_wire::{Engine, Enrol, Enrolled, Policy, Refusal, SlotState, entry_flag, padded};
 
 const SLOTS: u32 = 64;
 const LEASE: u32 = 100_000;
@@ -27,6 +27,7 @@ pub(super) struct Memory {
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
+    server: Cell<LockServer>,
     /// Sessions that are over, by handle.
     overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
@@ -97,6 +98,12 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_node(&self, handle: u16, _: &NodeEntry) {
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
+    }
+    fn lock_server(&self, _: u16) -> LockServer {
+        self.server.get()
+    }
+    fn set_lock_server(&self, _: u16, handle: u16) {
+        self.server.set(LockServer { handle, term: self.server.get().term + 1 });
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.overs.borrow_mut().insert(handle, incarnation);
@@ -269,7 +276,8 @@ impl Bench {
 }
 
 pub(super) fn config() -> Config {
-    let namespace = Namespace { id: 1, name: "default".to_string(), policy: Policy::Fair, lease: LEASE };
+    let namespace =
+        Namespace { id: 1, name: "default".to_string(), policy: Policy::Fair, engine: Engine::Fission, lease: LEASE };
     Config { namespaces: vec![namespace], secret: 42, ..Config::default() }
 }
 

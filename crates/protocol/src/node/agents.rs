@@ -468,6 +468,7 @@ impl Node {
         if dead == info.handle || header.destination != info.handle {
             return;
         }
+        let incarnation = body.incarnation;
         let header = Header { position: dead, ..self.session.header(service::FABRIC, kind::fabric::DOWN_ACK, 0) };
         let body = Heartbeat { incarnation: body.incarnation, sequence: body.sequence, ..Heartbeat::default() };
         self.out.body(0, header, Heartbeat::BYTES, |packet, at| body.write(packet, at));
@@ -478,6 +479,7 @@ impl Node {
         if !self.dead.note(dead, body.incarnation) {
             return;
         }
+        self.on_queue_down(now, dead, incarnation);
         // A plain book knows of nobody but this node.
         let slots = self.agency.slots_of(|book| !book.plain && book.involves(dead));
         for &slot in &slots {

@@ -108,6 +108,14 @@ impl Node {
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);
             }
+            // The operator has given the namespace another engine, which knows nothing of what is held by this one.
+            if all && self.session.info().is_some_and(|info| info.engine as u8 != first.sequence) {
+                self.lose_session(now);
+                return Ok(());
+            }
+            if self.is_queued() {
+                self.begin_queue_epoch(now);
+            }
         }
         if all {
             self.on_census_of_all(now, first.request, header.position);

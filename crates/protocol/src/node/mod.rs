@@ -6,6 +6,7 @@
 //! * `census.rs`, `held.rs`, `adoption.rs`: the node's part in recovery: what it holds, and what it is to keep from
 //!   then on.
 //! * `chain.rs`: reads and writes of keys.
+//! * `queue.rs`: locks and lock servers of the queue service.
 
 mod adoption;
 mod agents;
@@ -13,7 +14,10 @@ mod alone;
 mod census;
 mod chain;
 mod held;
+mod queue;
 mod requests;
+
+pub use queue::Queued;
 
 use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
@@ -23,6 +27,7 @@ use crate::fifo::Fifo;
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
+use crate::queue::{LockServer, Requester};
 use crate::seal::{Enrolment, Sealer};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
@@ -31,7 +36,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
     BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, kind,
-    limits, padded, service,
+    limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
@@ -67,6 +72,8 @@ pub struct NodeConfig {
     pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
+    /// Where its namespace's locks are queues: it offers itself as their lock server.
+    pub lock_server: bool,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -91,6 +98,7 @@ impl NodeConfig {
             scanned_most: 1_024,
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
+            lock_server: false,
             mutant: None,
         }
     }
@@ -230,6 +238,10 @@ pub struct Node {
     nonce: u64,
     reports: census::Reports,
     chain: ChainClient,
+    queue: Requester,
+    server: Option<LockServer>,
+    /// It has left because it could not be sure of what it held.
+    is_bereft: bool,
     adoptions: adoption::Adoptions,
     held: held::Held,
     dropped: u64,
@@ -260,6 +272,9 @@ impl Node {
             chain: ChainClient::new(config.retransmit_us, config.retransmit_most_us),
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
+            queue: Requester::new(&config),
+            server: None,
+            is_bereft: false,
             config,
             agency: Agency::default(),
             dead: Dead::default(),
@@ -295,7 +310,8 @@ impl Node {
 
     /// The session, while it lives.
     pub fn session(&self) -> Option<SessionInfo> {
-        self.session.info().copied()
+        let info = self.session.info()?;
+        Some(SessionInfo { lease_end: info.lease_end.min(self.queue.holds_end()), ..*info })
     }
 
     /// Ends the session: LEAVE until LEFT. What is still held or awaited is lost at once: the controller gives it to
@@ -311,7 +327,7 @@ impl Node {
 
     /// Whether nothing is held, awaited or kept for others: a good moment to leave.
     pub fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.agency.books.is_empty()
+        self.requests.is_empty() && self.agency.books.is_empty() && self.queue.is_empty()
     }
 
     /// A UDP payload from the switch, whichever local port it came to.
@@ -330,6 +346,7 @@ impl Node {
         if self.chain.next_timer() <= now {
             self.on_chain_tick(now);
         }
+        self.on_queue_tick(now);
         while !self.out.is_full() {
             if self.session.due() <= now {
                 self.on_session_tick(now);
@@ -358,6 +375,7 @@ impl Node {
         let Node { timers, requests, agency, .. } = self;
         let next = timers.next(|at, due| is_current(requests, &agency.books, at, due));
         let next = next.min(self.session.due()).min(self.adoptions.due()).min(self.chain.next_timer());
+        let next = next.min(self.next_queue_timer());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -390,23 +408,34 @@ impl Node {
 
     /// What is held.
     pub fn holds(&self) -> impl Iterator<Item = Hold> + '_ {
-        self.requests.iter().filter_map(|(request, r)| match r.state {
+        let held = self.requests.iter().filter_map(|(request, r)| match r.state {
             State::Held { token, .. } => {
                 Some(Hold { request, name: r.name, slot: r.slot, mode: r.mode, token, since: r.since })
             }
             _ => None,
-        })
+        });
+        held.chain(self.queue.requests().filter_map(|(request, r)| {
+            let token = Token::of_ticket(self.epoch(), r.ticket()?);
+            Some(Hold { request, name: r.name, slot: self.slot_of(r.name), mode: r.mode, token, since: r.since })
+        }))
     }
 
     /// What is awaited.
     pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
-        self.requests.iter().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {
+        let waits = self.requests.iter().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {
             request,
             name: r.name,
             slot: r.slot,
             mode: r.mode,
             since: r.since,
-        })
+        });
+        waits.chain(self.queue.requests().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {
+            request,
+            name: r.name,
+            slot: self.slot_of(r.name),
+            mode: r.mode,
+            since: r.since,
+        }))
     }
 
     /// Who holds and who waits by the books of this node's agent of `slot`; None without an agent that may act.
@@ -463,6 +492,9 @@ impl Node {
         if header.service == service::CHAIN {
             self.on_chain(now, &header_of(packet)?, packet);
             return Ok(());
+        }
+        if header.service == service::QUEUE {
+            return self.on_queue_packet(now, packet);
         }
         if header.service != service::LOCK {
             return Err(DropReason::UnknownService);
@@ -539,11 +571,13 @@ impl Node {
                 if let Some(&info) = self.session.info() {
                     self.requests.start(info.incarnation, self.config.first_request);
                     self.chain.start(info.incarnation, self.config.first_request);
+                    self.start_queue(self.now, info.incarnation);
                     self.events.push(Event::Enrolled(info));
                 }
             }
             Some(Change::Refused(refusal)) => self.events.push(Event::Refused(refusal)),
             Some(Change::Lost) => self.lose_everything(Event::SessionLost),
+            Some(Change::Left) if self.is_bereft => self.lose_everything(Event::SessionLost),
             Some(Change::Left) => self.lose_everything(Event::Left),
         }
     }
@@ -567,6 +601,7 @@ impl Node {
         lost.into_iter().for_each(|request| self.events.push(Event::Lost { request }));
         self.chain.lose_everything();
         self.tell_chain();
+        self.lose_queue();
         self.agency.clear();
         self.adoptions = adoption::Adoptions::default();
         self.held.forget();
@@ -580,11 +615,13 @@ impl Node {
         self.now = now;
         if self.session.lease_is_over(now) && self.session.is_live() {
             self.on_session_tick(now);
+        } else if self.queue.holds_end() <= now {
+            self.lose_session(now);
         }
     }
 
     fn on_session_tick(&mut self, now: Time) {
-        let oldest = self.requests.oldest();
+        let oldest = if self.is_queued() { self.queue.oldest() } else { self.requests.oldest() };
         let change = self.session.on_tick(now, oldest, &mut self.out);
         self.on_change(change);
     }
@@ -600,6 +637,10 @@ impl Node {
     #[inline]
     fn handle(&self) -> Handle {
         self.session.info().map_or(0, |info| info.handle)
+    }
+
+    fn slot_of(&self, name: u64) -> u32 {
+        self.session.info().map_or(0, |info| slot_of(name, info.slots))
     }
 
     #[inline]

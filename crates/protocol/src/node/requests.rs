@@ -11,13 +11,18 @@ use crate::timers::Timers;
 use crate::{Handle, Mode, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
 use core::mem;
-use wayside_wire::{BODY, DropReason, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of};
+use wayside_wire::{
+    BODY, DropReason, Engine, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of,
+};
 
 impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
     pub fn acquire(&mut self, now: Time, want: Acquire) -> Result<RequestId, AcquireError> {
         self.now = now;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
+        if info.engine == Engine::Queue {
+            return self.queue_acquire(now, &want);
+        }
         let entered = enter(&self.config, &mut self.requests, &mut self.agency, info, now, want)?;
         let Entered { id, request, book } = entered;
         request.state = State::Waiting;
@@ -39,6 +44,9 @@ impl Node {
         self.now = now;
         let from = ids.len();
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
+        if info.engine == Engine::Queue {
+            return self.queue_acquire_many(now, wants, ids);
+        }
         // The first packet is written on the way, up to the first one on which this node's own agent decides.
         let mut draft = self.out.draft();
         let mut at_switch = true;
@@ -84,6 +92,9 @@ impl Node {
         if self.free_alone(now, id) {
             return;
         }
+        if self.is_queued() {
+            return self.queue_end(now, request);
+        }
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Held { .. }) => self.give_back(now, id),
             Some(State::Parked | State::Waiting) => self.cancel(now, request),
@@ -98,6 +109,9 @@ impl Node {
         if self.free_alone(now, id) {
             return;
         }
+        if self.is_queued() {
+            return self.queue_end(now, request);
+        }
         match self.requests.get(id).map(|r| r.state) {
             Some(State::Parked | State::Waiting) => self.withdraw(now, id),
             Some(State::Held { .. }) => self.give_back(now, id),
@@ -109,6 +123,9 @@ impl Node {
     pub fn downgrade(&mut self, now: Time, request: RequestId) {
         self.end_if_over(now);
         let RequestId(id) = request;
+        if self.is_queued() {
+            return self.queue_downgrade(now, request);
+        }
         let Some(held) = self.requests.get_mut(id) else { return };
         let State::Held { downgrading, .. } = &mut held.state else { return };
         if held.mode == Mode::Shared {

@@ -2,7 +2,7 @@
 
 use super::*;
 use alloc::vec::Vec;
-use wayside_wire::{BODY, Enrol, check};
+use wayside_wire::{BODY, Engine, Enrol, check};
 
 const LEASE: u64 = 800_000;
 const BEAT: u64 = LEASE / BEATS_PER_LEASE;
@@ -310,6 +310,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         epoch: 7,
         namespace: 2,
         slots: 16,
+        engine: Engine::Fission,
         lease: LEASE as u32,
         grace: 77,
         lifeline: 5,

@@ -124,7 +124,7 @@ impl Bench {
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
             let mut copy = packet.clone();
-            assert!(self.switch.make_join(&mut copy));
+            assert!(self.switch.make_copy(&mut copy));
             self.fly_to_node(self.switch.address(agent, 0).expect("agents are known"), copy);
         }
         match verdict.action {

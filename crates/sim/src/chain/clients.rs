@@ -6,7 +6,7 @@ use wayside_protocol::chain::{Answer, Ask, Condition, Ended, Key, Told, Value, V
 use wayside_protocol::memory::{NodeEntry, NodeWord, SwitchMemory};
 use wayside_protocol::seal::{Enrolment, Secret};
 use wayside_protocol::{Event, NodeConfig, RequestId};
-use wayside_wire::{NodeState, limits, padded};
+use wayside_wire::{Engine, NodeState, limits, padded};
 
 use super::checker::Op;
 use super::{BOOT, Happening, SPACE, World};
@@ -91,6 +91,7 @@ impl World {
             epoch: BOOT,
             namespace: SPACE.0,
             slots: 1,
+            engine: Engine::Fission,
             lease: LEASE,
             grace: 0,
             lifeline: 0,

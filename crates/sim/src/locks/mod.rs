@@ -100,6 +100,7 @@ impl Service for Locks {
                     Path::Agent => "granted by agent",
                     Path::Local => "granted locally",
                 });
+                world.watch_grant(host, request, token);
                 let (owner, now) = (Self::owner(world, host, request), world.now);
                 let hosts = &world.hosts;
                 let bound = world.clocks_are_good();

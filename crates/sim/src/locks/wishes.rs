@@ -3,9 +3,11 @@
 use wayside_protocol::{Acquire, Mode};
 use wayside_wire::{mix, slot_of};
 
+use crate::ServiceKind;
 use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::schedule::Kind;
+use crate::setup::name_of;
 use crate::world::World;
 
 /// Percentages and microseconds.
@@ -53,7 +55,8 @@ impl Habits {
         let (shared, tries) = (sometimes(80, 5, 95), sometimes(60, 5, 60));
         let (deadlines, cancels) = (sometimes(60, 5, 80), sometimes(60, 5, 60));
         let (downgrades, many, stuck) = (sometimes(50, 5, 50), sometimes(50, 5, 60), sometimes(40, 1, 20));
-        let collide = dice.percent(20) && world.schedule.allows(Kind::Collision);
+        let has_slots = world.options.service == ServiceKind::Lock;
+        let collide = dice.percent(20) && world.schedule.allows(Kind::Collision) && has_slots;
         let names = match world.options.scale {
             Some(scale) => Names::Many(scale.names),
             None => Names::Few(slots.iter().map(|slots| names(dice, *slots, collide)).collect()),
@@ -72,6 +75,10 @@ impl Habits {
             deadlines,
             many,
         };
+        if world.options.service == ServiceKind::Queue && dice.percent(50) {
+            // Who holds for long has something to lose.
+            habits.stuck = habits.stuck.max(10);
+        }
         if world.mix.crowd {
             (habits.shared, habits.many, habits.tries, habits.cancels, habits.stuck) = (100, 0, 0, 0, 5);
             (habits.deadlines, habits.tasks, habits.think, habits.hold) = (0, 6, 10, 500);
@@ -125,7 +132,7 @@ impl Habits {
 /// slots' order. `collide`: the switch takes the first two, of one slot, for the same name.
 fn names(dice: &mut Dice, slots: u32, collide: bool) -> Vec<u64> {
     let count = dice.between((u64::from(slots) / 2).max(1), (2 * u64::from(slots)).clamp(2, 14));
-    let mut names: Vec<u64> = (0..count).map(|index| 1_000 + index * 7).collect();
+    let mut names: Vec<u64> = (0..count).map(name_of).collect();
     if collide {
         let hash = dice.any() << 20;
         let first = unmix(hash);

@@ -160,6 +160,7 @@ impl World {
     fn pass_on(&mut self, flight: Flight, asked: &Asked, verdict: Verdict) {
         let Flight { seat, socket, mut packet, is_tampered, .. } = flight;
         self.decisions.note(asked, &verdict, &packet);
+        self.watch_queue(seat, asked);
         self.check_refusal(&packet, &verdict);
         if verdict.action == Action::Drop {
             if self.options.chart {
@@ -176,7 +177,7 @@ impl World {
                 self.fault(Kind::JoinLost);
             } else {
                 let mut join = packet.clone();
-                if self.seats[seat].switch.now().make_join(&mut join) {
+                if self.seats[seat].switch.now().make_copy(&mut join) {
                     #[cfg(feature = "mutants")]
                     if self.options.core == Some(crate::CoreMutant::CopyForHolder) {
                         let seat = &self.seats[seat];

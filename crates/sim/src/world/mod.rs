@@ -21,6 +21,7 @@ use crate::dice::Dice;
 use crate::faults::Mix;
 use crate::host::{Host, Process};
 use crate::network::{Fate, Flight, Network, Way};
+use crate::queues::Watch;
 use crate::report::{Counts, Failure};
 use crate::schedule::{Kind, Schedule};
 use crate::seat::{Disk, Office, Register, Seat, SharedSwitch};
@@ -109,6 +110,8 @@ pub struct World {
     pub hash: u64,
     pub(crate) agenda: Agenda<Happening>,
     failure: Option<Failure>,
+    /// What queues have done, where there are any.
+    pub(crate) watch: Watch,
     /// Host of a handle's latest session.
     hosts_of: Vec<u32>,
     starts: u64,
@@ -145,6 +148,7 @@ impl World {
             hash: seed,
             agenda: Agenda::new(),
             failure: None,
+            watch: Watch::default(),
             hosts_of: vec![u32::MAX; usize::from(setup.max_handle) + 1],
             starts: 0,
             keys: Keys::new(),
@@ -158,9 +162,9 @@ impl World {
         };
         let disk = Disk::new(world.setup.records);
         for seat in 0..seats {
-            let Setup { namespaces, max_handle, authenticated, .. } = &world.setup;
+            let Setup { namespaces, queues, max_handle, authenticated, .. } = &world.setup;
             #[cfg_attr(not(feature = "mutants"), expect(unused_mut))]
-            let mut switch = SharedSwitch::new(namespaces, *max_handle, *authenticated);
+            let mut switch = SharedSwitch::new(namespaces, queues, *max_handle, *authenticated);
             #[cfg(feature = "mutants")]
             {
                 switch.overstays = world.options.core == Some(crate::CoreMutant::NoServingLease);
@@ -428,6 +432,10 @@ impl World {
                 Notice::Enrolled(_) => self.count("enrolled"),
                 Notice::Ended(..) => self.count("session ended"),
                 Notice::Rotated(handle) => self.on_rotated(seat, handle),
+                Notice::Serves(..) => {
+                    self.watch.appointed += 1;
+                    self.count("lock server appointed");
+                }
                 Notice::CutOff(_) => self.count("cut off"),
                 Notice::Dismissed(_) => self.count("dismissed"),
                 Notice::Frozen(..) => self.count("slot frozen"),

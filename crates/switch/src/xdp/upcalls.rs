@@ -16,7 +16,7 @@ pub struct Upcall<'a> {
     pub from: SocketAddrV4,
     /// [`Action::ToNode`], [`Action::ToController`]; [`Action::Drop`] where only the copy is asked for.
     pub action: Action,
-    /// The agent to which a copy goes, after [`Switch::make_join`](crate::Switch::make_join).
+    /// The agent to which a copy goes, after [`Switch::make_copy`](crate::Switch::make_copy).
     pub copy: Option<u16>,
     /// The packet as it is to be sent.
     pub packet: &'a [u8],

@@ -218,7 +218,8 @@ pub struct Queue {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
-    pub count: u32,
+    pub count: u16,
+    pub term: u16,
     pub of: [u16; 14],
 }
 

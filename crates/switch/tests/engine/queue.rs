@@ -106,7 +106,7 @@ fn set_queue(state: &mut State, words: &mut Words) {
         queue.draining = 1;
     }
     if words.flag("gone") {
-        queue.namespace = 0;
+        queue.size = 0;
     }
     if let Some(owner) = words.maybe::<u16>("owner") {
         queue.lock |= u64::from(owner) << 48;
@@ -123,6 +123,7 @@ pub(super) fn set_queues(state: &mut State, word: &str, words: &mut Words) -> bo
         "servers" => {
             let servers = &mut state.servers[words.index()];
             servers.count = words.take("count");
+            words.take_into("term", &mut servers.term);
             for at in 0..servers.count.min(14) as usize {
                 words.take_into(&format!("of{at}"), &mut servers.of[at]);
             }

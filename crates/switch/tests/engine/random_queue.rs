@@ -38,7 +38,7 @@ pub fn disturb(random: &mut Random, state: &mut State) {
 
 fn change_servers(random: &mut Random, state: &mut State, namespace: usize) {
     let servers = &mut state.servers[namespace];
-    servers.count = if random.once_in(8) { random.pick(&[0, 14, 15, u32::MAX]) } else { 1 + random.below(2) as u32 };
+    servers.count = if random.once_in(8) { random.pick(&[0, 14, 15, u16::MAX]) } else { 1 + random.below(2) as u16 };
     servers.of.iter_mut().for_each(|server| *server = 1 + random.below(8) as u16);
 }
 
@@ -78,7 +78,7 @@ fn change_queue(random: &mut Random, state: &mut State, number: usize) {
     let queue = &mut state.queues[number];
     queue.lock = if random.once_in(25) { 5 << 48 } else { 0 };
     if random.once_in(25) {
-        queue.namespace = 0;
+        queue.size = 0;
     }
 }
 
@@ -97,7 +97,7 @@ pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
     let known = by_server || random.once_in(2);
     let used = queue.tail - queue.head;
     // Somebody in the queue, or somebody new.
-    let (ticket, cell) = if !known || used == 0 {
+    let (ticket, cell) = if !known || used == 0 || queue.size == 0 {
         (0, None)
     } else {
         let ticket = queue.head + random.below(used);
@@ -133,6 +133,7 @@ pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
         room: random.next() as u16,
         flags,
         cause: random.next() as u8,
+        sent_us: random.next(),
     };
     assemble(header, &attempt)
 }

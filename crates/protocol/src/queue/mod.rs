@@ -1,0 +1,77 @@
+//! The queue service at its ends: who asks for locks, and who has what the switch has no room for. docs/queue.md is the
+//! contract; what a switch decides is `dataplane/queue.h`.
+//!
+//! * [`Requester`]: the requests of one node, from ACQUIRE to RELEASED.
+//! * [`LockServer`]: for queues in the switch what did not fit there (`overflow.rs`), and locks of its own (`own.rs`).
+
+mod overflow;
+mod own;
+mod requester;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use requester::Requester;
+pub(crate) use server::LockServer;
+
+use crate::outbox::Outbox;
+use crate::{Handle, Mode, Port, Time};
+use wayside_wire::{Attempt, Header, QueueKind, kind, queue_flag};
+
+/// What these machines need of their node for a call.
+pub(crate) struct Link<'a> {
+    /// Now.
+    pub now: Time,
+    /// Header of a packet of this session to the switch.
+    pub header: Header,
+    /// Where packets go.
+    pub out: &'a mut Outbox,
+}
+
+impl Link<'_> {
+    /// This node.
+    fn me(&self) -> Handle {
+        self.header.source
+    }
+
+    fn send(&mut self, port: Port, kind: u8, destination: Handle, attempt: &Attempt) {
+        let header = Header { kind, destination, ..self.header };
+        self.out.body(port, header, QueueKind::Acquire.body().bytes(0), |packet, at| attempt.write(packet, at));
+    }
+
+    /// To a holder: what has become of its request.
+    fn tell(&mut self, kind: u8, attempt: &Attempt) {
+        self.send(0, kind, attempt.holder, attempt);
+    }
+}
+
+/// Bits of a ticket that count the grants of one lock server; above them the server's term.
+const TICKET_BITS: u32 = 30;
+/// The last term that a ticket has room for. A lock server of a later one is none.
+pub const LAST_TERM: u16 = (1 << (40 - TICKET_BITS)) - 1;
+/// The most grants of one lock server: three hours at 100,000 a second.
+const LAST_COUNT: u64 = (1 << TICKET_BITS) - 1;
+
+fn mode_flag(mode: Mode) -> u8 {
+    if mode == Mode::Exclusive { queue_flag::EXCLUSIVE } else { 0 }
+}
+
+/// Whether this is a lock server's packet about its own lock: the switch says which packet has led to its grants.
+fn is_servers(attempt: &Attempt) -> bool {
+    attempt.cause == 0
+}
+
+/// Whether a packet is for the lock server of the node that gets it, not for one of its requests.
+pub(crate) fn is_for_server(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::queue::ACQUIRE
+            | kind::queue::RELEASE
+            | kind::queue::CANCEL
+            | kind::queue::NEXT
+            | kind::queue::PUSHED
+            | kind::queue::ROOM
+            | kind::queue::SERVING
+    )
+}

@@ -1,0 +1,269 @@
+//! What a queue in the switch had no room for: q2 of one lock, at its lock server.
+//!
+//! ```text
+//!   ACQUIRE, with its order ──► waiting ──lowest first──► PUSH, with its number ──► unacknowledged ──PUSHED──► gone
+//! ```
+//!
+//! Invariants
+//! * Every order up to `floor` has come, or was given up. What is above waits for what is below: pushes are in the order
+//!   in which the switch took the requests.
+//! * Numbers follow each other, and what has one keeps it. `unacknowledged` has the last of them, in sequence.
+//! * With a PUSH goes the order up to which nothing is left here, that push taken: all that waits is above it.
+//! * Nothing is pushed before the switch has told how many pushes it has taken: who was here before is not known.
+
+use super::Link;
+use crate::mutant::Mutant;
+use crate::{Handle, Time};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use wayside_wire::{Attempt, kind};
+
+/// SETTLE is said so often: if all are lost the next order settles what it was to.
+const SETTLES: u32 = 3;
+
+/// See the module's documentation.
+pub(super) struct Overflow {
+    name: u64,
+    waiting: BTreeMap<u64, Attempt>,
+    /// Orders above the floor under which nobody waits.
+    idle: BTreeSet<u64>,
+    floor: u64,
+    /// The highest order that is known of.
+    given: u64,
+    /// While some below it are missing: since when up to which order.
+    gap: Option<(Time, u64)>,
+    unacknowledged: VecDeque<Attempt>,
+    /// The latest number.
+    pushed: u64,
+    /// What the switch had free cells for when it said so last.
+    room: usize,
+    is_known: bool,
+    /// The order that the switch was told last to be settled, and how often.
+    settled: u64,
+    settles: u32,
+    due: Time,
+    pause: u64,
+    pauses: (u64, u64),
+    mutant: Option<Mutant>,
+}
+
+impl Overflow {
+    pub fn new(name: u64, pauses: (u64, u64), mutant: Option<Mutant>) -> Overflow {
+        Overflow {
+            name,
+            waiting: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            floor: 0,
+            given: 0,
+            gap: None,
+            unacknowledged: VecDeque::new(),
+            pushed: 0,
+            room: 1,
+            is_known: false,
+            settled: 0,
+            settles: 0,
+            due: Time::NEVER,
+            pause: pauses.0,
+            pauses,
+            mutant,
+        }
+    }
+
+    pub fn due(&self) -> Time {
+        self.gap.map_or(Time::NEVER, |(since, _)| since + self.pauses.0).min(self.due)
+    }
+
+    /// Who waits here.
+    pub fn waiting(&self) -> impl Iterator<Item = &Attempt> {
+        self.unacknowledged.iter().filter(|attempt| attempt.holder != 0).chain(self.waiting.values())
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    // ---- what comes ----
+
+    /// ACQUIRE with an order. Whether it waits here now.
+    pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> bool {
+        let order = attempt.order;
+        self.given = self.given.max(order);
+        let is_it = |known: &Attempt| (known.holder, known.request) == (attempt.holder, attempt.request);
+        let is_known = self.waiting().any(is_it);
+        if order > self.floor {
+            if is_known {
+                self.idle.insert(order);
+            } else if !self.idle.contains(&order) {
+                self.waiting.entry(order).or_insert(*attempt);
+            }
+        }
+        let waits = is_known || order > self.floor;
+        self.raise_floor();
+        self.go_on(link);
+        waits
+    }
+
+    /// CANCEL. What has its number keeps it, and is nobody's.
+    pub fn on_cancel(&mut self, link: &mut Link<'_>, holder: Handle, request: u64) {
+        let is_it = |known: &Attempt| (known.holder, known.request) == (holder, request);
+        let orders = self.waiting.iter().filter(|(_, known)| is_it(known)).map(|(order, _)| *order);
+        for order in orders.collect::<alloc::vec::Vec<u64>>() {
+            self.waiting.remove(&order);
+            if order > self.floor {
+                self.idle.insert(order);
+            }
+        }
+        if self.is_broken(Mutant::ForgetNumbers) {
+            self.unacknowledged.retain(|known| !is_it(known));
+        }
+        self.unacknowledged.iter_mut().filter(|known| is_it(known)).for_each(|known| known.holder = 0);
+        self.raise_floor();
+        self.go_on(link);
+    }
+
+    /// PUSHED, ROOM: what the switch has taken, has given, and has room for.
+    pub fn on_counters(&mut self, link: &mut Link<'_>, attempt: &Attempt, is_asked: bool) {
+        let Attempt { number, order, room, .. } = *attempt;
+        self.given = self.given.max(order);
+        if !self.is_known {
+            // What is not here may be on its way: a gap, as any other.
+            (self.is_known, self.pushed) = (true, number);
+        }
+        let first = self.pushed - self.unacknowledged.len() as u64;
+        let taken = number.saturating_sub(first).min(self.unacknowledged.len() as u64);
+        self.unacknowledged.drain(..taken as usize);
+        if number < first {
+            return;
+        }
+        self.room = room.into();
+        if taken > 0 || !is_asked {
+            self.pause = self.pauses.0;
+            self.due = self.due.min(link.now + self.pause);
+        }
+        if !is_asked {
+            self.push_again(link);
+        }
+        self.go_on(link);
+    }
+
+    // ---- what goes ----
+
+    fn raise_floor(&mut self) {
+        while self.waiting.contains_key(&(self.floor + 1)) || self.idle.remove(&(self.floor + 1)) {
+            self.floor += 1;
+        }
+    }
+
+    /// What is missing up to this order will not come any more.
+    fn give_up(&mut self, order: u64) {
+        if !self.is_broken(Mutant::WaitForGaps) {
+            self.floor = self.floor.max(order);
+            self.idle = self.idle.split_off(&(self.floor + 1));
+            self.raise_floor();
+        }
+    }
+
+    /// Up to which order nothing is left here.
+    fn nothing_up_to(&self) -> u64 {
+        if self.is_broken(Mutant::SettleEarly) {
+            return self.given;
+        }
+        self.waiting.first_key_value().map_or(self.floor, |(order, _)| self.floor.min(order - 1))
+    }
+
+    /// Pushes what may be pushed now, and sees to it that what is left undone is done in time.
+    fn go_on(&mut self, link: &mut Link<'_>) {
+        if !self.is_known {
+            if self.due == Time::NEVER {
+                self.ask(link);
+            }
+            return;
+        }
+        while self.unacknowledged.len() < self.room.max(1) && !link.out.is_full() {
+            let next = if self.is_broken(Mutant::LatestFirst) {
+                self.waiting.last_key_value()
+            } else {
+                self.waiting.first_key_value()
+            };
+            let Some(order) = next.map(|(order, _)| *order) else { break };
+            let may_be_late = self.is_broken(Mutant::LatestFirst) || self.is_broken(Mutant::OverGaps);
+            if order > self.floor && !may_be_late {
+                break;
+            }
+            let Some(mut attempt) = self.waiting.remove(&order) else { break };
+            self.pushed += 1;
+            self.settled = self.nothing_up_to();
+            self.settles = SETTLES;
+            (attempt.number, attempt.order) = (self.pushed, self.settled);
+            (attempt.ticket, attempt.sent_us) = (0, 0);
+            link.send(0, kind::queue::PUSH, 0, &attempt);
+            self.unacknowledged.push_back(attempt);
+        }
+        self.set_timer(link.now);
+    }
+
+    fn is_done(&self) -> bool {
+        let is_settled = self.nothing_up_to() == self.settled && self.settles == 0;
+        self.is_known && self.unacknowledged.is_empty() && is_settled
+    }
+
+    fn set_timer(&mut self, now: Time) {
+        if self.nothing_up_to() > self.settled {
+            self.settled = self.nothing_up_to();
+            self.settles = SETTLES;
+        }
+        self.gap = self.gap.filter(|(_, top)| self.floor < *top);
+        if self.floor < self.given {
+            self.gap.get_or_insert((now, self.given));
+        }
+        if self.is_done() && self.waiting.is_empty() {
+            (self.due, self.pause) = (Time::NEVER, self.pauses.0);
+        } else if self.due == Time::NEVER {
+            self.due = now + self.pause;
+        }
+    }
+
+    /// SETTLE, number 0: what has the switch taken?
+    fn ask(&mut self, link: &mut Link<'_>) {
+        let attempt = Attempt { name: self.name, ..Attempt::default() };
+        link.send(0, kind::queue::SETTLE, 0, &attempt);
+        self.due = link.now + self.pause;
+    }
+
+    fn push_again(&mut self, link: &mut Link<'_>) {
+        let count = self.room.max(1);
+        if self.is_broken(Mutant::NumberAgain) {
+            let first = self.pushed - self.unacknowledged.len() as u64;
+            let again = (first + 2..).zip(self.unacknowledged.iter_mut());
+            again.for_each(|(number, attempt)| attempt.number = number);
+        }
+        for attempt in self.unacknowledged.iter().take(count) {
+            link.send(0, kind::queue::PUSH, 0, attempt);
+        }
+    }
+
+    /// Gaps are given up, what is not acknowledged is sent again, and the switch hears what is settled.
+    pub fn on_tick(&mut self, link: &mut Link<'_>) {
+        if let Some((since, top)) = self.gap.filter(|(since, _)| *since + self.pauses.0 <= link.now) {
+            self.gap = self.is_broken(Mutant::WaitForGaps).then_some((since + self.pauses.1, top));
+            self.give_up(top);
+            self.go_on(link);
+            // What has just gone is not repeated at once.
+            self.due = self.due.max(link.now + self.pause);
+        }
+        if self.due > link.now {
+            return;
+        }
+        self.pause = (self.pause * 2).min(self.pauses.1);
+        if !self.is_known {
+            return self.ask(link);
+        }
+        self.due = link.now + self.pause;
+        self.push_again(link);
+        self.go_on(link);
+        if self.unacknowledged.is_empty() && self.settles > 0 {
+            self.settles -= 1;
+            let attempt = Attempt { name: self.name, number: self.pushed, order: self.settled, ..Attempt::default() };
+            link.send(0, kind::queue::SETTLE, 0, &attempt);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Locks without a queue in the switch: their lock server's own, first come, first served.
+//!
+//! Invariants
+//! * Whoever holds is before all who wait. Holders are one exclusive, or all shared.
+//! * A ticket is of the server's term and counted up with every grant: none is granted twice, and each is above all
+//!   that were granted before, of whatever server of the epoch.
+//! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
+//!   longer than its hold can last without this server's answer.
+//! * In a term that is not the first of its memory nobody new is granted anything before every hold of the terms
+//!   before was told here by its holder, or is over.
+
+use super::{LAST_COUNT, Link, TICKET_BITS};
+use crate::mutant::Mutant;
+use crate::{Handle, Time};
+use alloc::collections::{BTreeMap, VecDeque};
+use wayside_wire::{Attempt, kind, queue_flag};
+
+/// What a lock server is told when it becomes one. Microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Terms {
+    pub term: u16,
+    /// Of a hold.
+    pub lease: u64,
+    /// After which a silent holder has lost it, by any clock.
+    pub patience: u64,
+}
+
+/// Somebody who holds or waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub holder: Handle,
+    pub request: u64,
+    pub exclusive: bool,
+    /// Of its grant; 0: it waits.
+    pub ticket: u64,
+    port: u16,
+    /// When it was heard last, or granted.
+    heard: Time,
+    /// Of the packet that was heard last, by its holder's clock.
+    sent_us: u64,
+}
+
+impl Claim {
+    fn of(attempt: &Attempt, now: Time) -> Claim {
+        Claim {
+            holder: attempt.holder,
+            request: attempt.request,
+            exclusive: attempt.flags & queue_flag::EXCLUSIVE != 0,
+            ticket: 0,
+            port: attempt.reply_port,
+            heard: now,
+            sent_us: attempt.sent_us,
+        }
+    }
+
+    fn is_of(&self, attempt: &Attempt) -> bool {
+        (self.holder, self.request) == (attempt.holder, attempt.request)
+    }
+
+    fn holds(&self) -> bool {
+        self.ticket != 0
+    }
+
+    fn conflicts(&self, other: &Claim) -> bool {
+        self.exclusive || other.exclusive
+    }
+}
+
+/// See the module's documentation.
+pub(super) struct Own {
+    lines: BTreeMap<u64, VecDeque<Claim>>,
+    terms: Terms,
+    granted: u64,
+    /// Before that time only holders of earlier terms are heard.
+    opens: Time,
+    /// The next look at who is silent.
+    due: Time,
+    pause_most: u64,
+    mutant: Option<Mutant>,
+}
+
+impl Own {
+    pub fn new(now: Time, terms: Terms, pause_most: u64, mutant: Option<Mutant>) -> Own {
+        let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
+        let opens = if is_first { now } else { now + terms.patience };
+        let due = if is_first { now + terms.patience } else { opens };
+        Own { lines: BTreeMap::new(), terms, granted: 0, opens, due, pause_most, mutant }
+    }
+
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Every lock that somebody holds or waits for.
+    pub fn lines(&self) -> impl Iterator<Item = (u64, &VecDeque<Claim>)> {
+        self.lines.iter().map(|(name, line)| (*name, line))
+    }
+
+    /// No ticket is left.
+    pub fn is_exhausted(&self) -> bool {
+        self.granted >= LAST_COUNT
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    fn is_open(&self, now: Time) -> bool {
+        now >= self.opens
+    }
+
+    // ---- messages ----
+
+    /// ACQUIRE with order 0: a wish, again or for the first time; of whoever holds, a renewal.
+    pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+        let now = link.now;
+        let is_open = self.is_open(now);
+        let line = self.lines.entry(attempt.name).or_default();
+        if let Some(claim) = line.iter_mut().find(|claim| claim.is_of(attempt)) {
+            claim.port = attempt.reply_port;
+            claim.heard = now;
+            claim.sent_us = claim.sent_us.max(attempt.sent_us);
+            let claim = *claim;
+            if attempt.ticket != 0 && attempt.ticket != claim.ticket {
+                return tell_released(link, attempt);
+            }
+            return if claim.holds() {
+                self.tell_granted(link, attempt.name, &claim)
+            } else {
+                self.tell_queued(link, attempt)
+            };
+        }
+        let mut claim = Claim::of(attempt, now);
+        if attempt.ticket != 0 {
+            claim.ticket = attempt.ticket;
+            return self.on_stranger(link, attempt, claim);
+        }
+        let tries = attempt.flags & queue_flag::TRY != 0;
+        let may_hold = is_open && line.iter().all(|other| other.holds() && !other.conflicts(&claim));
+        if tries && !may_hold {
+            let flags = if is_open { 0 } else { wayside_wire::header_flag::RETRY };
+            return self.tell_busy(link, attempt, flags);
+        }
+        line.push_back(claim);
+        if !may_hold {
+            self.tell_queued(link, attempt);
+        }
+        self.serve(link, attempt.name);
+    }
+
+    /// Somebody says that it holds, of whom nothing is known here: its server was another one.
+    fn on_stranger(&mut self, link: &mut Link<'_>, attempt: &Attempt, claim: Claim) {
+        let is_of_before = attempt.ticket >> TICKET_BITS < u64::from(self.terms.term);
+        if self.is_open(link.now) || !is_of_before {
+            self.tidy(attempt.name);
+            return tell_released(link, attempt);
+        }
+        let line = self.lines.entry(attempt.name).or_default();
+        // Two that conflict were not granted at a time: the lower ticket's is over, and this its late packet.
+        let is_later = |other: &Claim| other.holds() && other.conflicts(&claim) && other.ticket > claim.ticket;
+        if line.iter().any(is_later) {
+            return tell_released(link, attempt);
+        }
+        line.retain(|other| !(other.holds() && other.conflicts(&claim)));
+        line.push_front(claim);
+        self.tell_granted(link, attempt.name, &claim);
+    }
+
+    /// RELEASE and CANCEL.
+    pub fn on_release(&mut self, link: &mut Link<'_>, attempt: &Attempt, cancels: bool) {
+        if let Some(line) = self.lines.get_mut(&attempt.name) {
+            let any = self.mutant == Some(Mutant::ReleaseFirst);
+            let is_it = |claim: &Claim| claim.is_of(attempt) && (cancels || claim.ticket == attempt.ticket);
+            let place = line.iter().position(is_it).or_else(|| (any && !cancels && !line.is_empty()).then_some(0));
+            if let Some(place) = place {
+                line.remove(place);
+            }
+        }
+        tell_released(link, attempt);
+        self.serve(link, attempt.name);
+    }
+
+    /// A session is over. Request ids begin with its incarnation's low bits.
+    pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
+        self.remove(link, |claim| claim.holder == dead && is_its(claim.request));
+    }
+
+    /// Forgets who was silent for too long; grants what may be granted now.
+    pub fn on_tick(&mut self, link: &mut Link<'_>) {
+        if self.due > link.now {
+            return;
+        }
+        self.due = link.now + (self.terms.patience / 4).max(1);
+        if self.is_broken(Mutant::NeverForget) {
+            return self.remove(link, |_| false);
+        }
+        let (now, patience, pause_most) = (link.now, self.terms.patience, 2 * self.pause_most);
+        // Who waits is heard less often, and has no promise.
+        let most = |claim: &Claim| if claim.holds() { patience } else { patience + pause_most };
+        self.remove(link, |claim| now.since(claim.heard) > most(claim));
+    }
+
+    fn remove(&mut self, link: &mut Link<'_>, is_over: impl Fn(&Claim) -> bool) {
+        self.lines.values_mut().for_each(|line| line.retain(|claim| !is_over(claim)));
+        let names: alloc::vec::Vec<u64> = self.lines.keys().copied().collect();
+        names.into_iter().for_each(|name| self.serve(link, name));
+    }
+
+    // ---- grants ----
+
+    fn tidy(&mut self, name: u64) {
+        if self.lines.get(&name).is_some_and(VecDeque::is_empty) {
+            self.lines.remove(&name);
+        }
+    }
+
+    /// Grants whoever is next, and all shared ones behind if that is shared.
+    fn serve(&mut self, link: &mut Link<'_>, name: u64) {
+        while self.is_open(link.now) && !self.is_exhausted() {
+            let Some(line) = self.lines.get_mut(&name) else { break };
+            let Some(place) = line.iter().position(|claim| !claim.holds()) else { break };
+            let next = line[place];
+            if line.iter().take(place).any(|holder| holder.conflicts(&next)) {
+                break;
+            }
+            self.granted += 1;
+            let term = if self.mutant == Some(Mutant::SameTerm) { 1 } else { self.terms.term };
+            let claim = &mut line[place];
+            claim.ticket = u64::from(term) << TICKET_BITS | self.granted;
+            claim.heard = link.now;
+            let claim = *claim;
+            self.tell_granted(link, name, &claim);
+        }
+        self.tidy(name);
+    }
+
+    // ---- packets ----
+
+    fn tell_granted(&self, link: &mut Link<'_>, name: u64, claim: &Claim) {
+        let attempt = Attempt {
+            name,
+            request: claim.request,
+            ticket: claim.ticket,
+            order: self.terms.lease,
+            holder: claim.holder,
+            reply_port: claim.port,
+            flags: if claim.exclusive { queue_flag::EXCLUSIVE } else { 0 },
+            sent_us: claim.sent_us,
+            ..Attempt::default()
+        };
+        link.tell(kind::queue::GRANT, &attempt);
+    }
+
+    fn tell_queued(&self, link: &mut Link<'_>, attempt: &Attempt) {
+        let attempt = Attempt { ticket: 0, order: self.terms.lease, flags: 0, ..*attempt };
+        link.tell(kind::queue::QUEUED, &attempt);
+    }
+
+    fn tell_busy(&mut self, link: &mut Link<'_>, attempt: &Attempt, flags: u16) {
+        self.tidy(attempt.name);
+        link.header.flags = flags;
+        link.tell(kind::queue::BUSY, attempt);
+        link.header.flags = 0;
+    }
+}
+
+/// The request, under this ticket, is no more.
+pub(super) fn tell_released(link: &mut Link<'_>, attempt: &Attempt) {
+    link.tell(kind::queue::RELEASED, &Attempt { over: attempt.request, flags: 0, ..*attempt });
+}

@@ -1,0 +1,533 @@
+//! The requests of one node in a namespace whose locks are queues.
+//!
+//! ```text
+//!   Parked ──► Waiting ──GRANT──► Held ──RELEASE──► Ending until RELEASED
+//!                 └── cancelled, timed out ──CANCEL──► Ending
+//! ```
+//!
+//! Invariants
+//! * A grant is taken by a request that waits; whatever else is granted is given back, by its ticket, until RELEASED.
+//! * A hold of a lock server's own lock ends a lease after the latest of its packets that the server has answered was
+//!   sent, by this node's clock. Until then it is renewed.
+//! * Ids rise and are never reused. `oldest` is not above any that waits, holds or ends.
+//! * No hold outlives the epoch of its grant.
+
+use super::{Link, is_servers, mode_flag};
+use crate::lock::{Acquire, AcquireError, Path};
+use crate::mutant::Mutant;
+use crate::node::{Event, NodeConfig};
+use crate::timers::{Due, Timers};
+use crate::{Mode, Port, RequestId, Time, Token};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use wayside_wire::{Attempt, Header, header_flag, kind, queue_flag};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Waits for its turn in `acquire_many`; nothing was sent.
+    Parked,
+    /// Its ticket; 0: none, or not known.
+    Waiting(u64),
+    Held {
+        ticket: u64,
+        /// Of a lock server's own lock.
+        lease: Option<Lease>,
+    },
+    /// Given back: RELEASE or CANCEL (`kind`).
+    Ending { kind: u8, ticket: u64 },
+}
+
+/// A hold that has to be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lease {
+    until: Time,
+    /// Of a whole one. Microseconds.
+    length: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub name: u64,
+    pub mode: Mode,
+    pub since: Time,
+    tries: bool,
+    port: Port,
+    state: State,
+    deadline: Time,
+    /// When it is sent again or given up.
+    due: Time,
+    pause: u64,
+    /// The longest pause: a lock server forgets who is silent for longer.
+    pause_most: u64,
+    /// ACQUIREs so far.
+    sent: u32,
+    /// The next request of `acquire_many`; 0: none.
+    next: u64,
+}
+
+impl Pending {
+    /// Its token, while it holds.
+    pub fn ticket(&self) -> Option<u64> {
+        if let State::Held { ticket, .. } = self.state { Some(ticket) } else { None }
+    }
+
+    pub fn waits(&self) -> bool {
+        matches!(self.state, State::Parked | State::Waiting(_))
+    }
+}
+
+/// A grant that nobody waits for.
+#[derive(Clone, Copy, Debug)]
+struct Stray {
+    name: u64,
+    due: Time,
+    pause: u64,
+}
+
+/// See the module's documentation.
+pub(crate) struct Requester {
+    requests: BTreeMap<u64, Pending>,
+    /// By request and ticket.
+    strays: BTreeMap<(u64, u64), Stray>,
+    /// Ends of holds that have one.
+    ends: BTreeSet<(Time, u64)>,
+    events: VecDeque<Event>,
+    timers: Timers,
+    next: u64,
+    last: u64,
+    pauses: (u64, u64),
+    most: usize,
+    mutant: Option<Mutant>,
+    /// A hold is over although its node had not given it back.
+    pub bereft: bool,
+}
+
+/// Bits of a request id that count within an incarnation.
+const COUNTER_BITS: u32 = 40;
+/// Microseconds: 51 days. What is longer is no lease.
+const LONGEST_LEASE: u64 = 1 << 42;
+/// A hold is renewed so often in a lease, and so often once that has gone unanswered.
+const RENEWALS: u64 = 4;
+const URGENT_RENEWALS: u64 = 16;
+
+impl Requester {
+    pub fn new(config: &NodeConfig) -> Requester {
+        Requester {
+            requests: BTreeMap::new(),
+            strays: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            events: VecDeque::new(),
+            timers: Timers::default(),
+            next: 0,
+            last: 0,
+            pauses: (config.retransmit_us, config.retransmit_most_us),
+            most: config.requests_most,
+            mutant: config.mutant.filter(|_| cfg!(feature = "mutants")),
+            bereft: false,
+        }
+    }
+
+    /// A session has begun.
+    pub fn start(&mut self, incarnation: u64, first: u64) {
+        let base = incarnation << COUNTER_BITS;
+        self.next = base | first.max(1);
+        self.last = base | ((1 << COUNTER_BITS) - 1);
+        self.bereft = false;
+    }
+
+    /// The oldest request id that may still be asked for.
+    pub fn oldest(&self) -> u64 {
+        self.requests.first_key_value().map_or(self.next, |(id, _)| *id)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.strays.is_empty()
+    }
+
+    /// All of them, held, awaited or ending.
+    pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Pending)> {
+        self.requests.iter().map(|(id, pending)| (RequestId(*id), pending))
+    }
+
+    /// Until when all holds last that have an end.
+    pub fn holds_end(&self) -> Time {
+        match self.ends.first() {
+            Some((end, _)) if !self.is_broken(Mutant::HoldForEver) => *end,
+            _ => Time::NEVER,
+        }
+    }
+
+    pub fn told(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    // ---- what the owner asks for ----
+
+    pub fn acquire(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<RequestId, AcquireError> {
+        let id = self.enter(link, want)?;
+        self.ask(link, id);
+        Ok(RequestId(id))
+    }
+
+    /// One after the other, in this order. On an error nothing was asked for.
+    pub fn acquire_many(
+        &mut self,
+        link: &mut Link<'_>,
+        wants: &[Acquire],
+        ids: &mut Vec<RequestId>,
+    ) -> Result<(), AcquireError> {
+        let from = ids.len();
+        for want in wants {
+            match self.enter(link, want) {
+                Ok(id) => {
+                    if let Some(former) = ids[from..].last().and_then(|former| self.requests.get_mut(&former.0)) {
+                        former.next = id;
+                    }
+                    ids.push(RequestId(id));
+                }
+                Err(error) => {
+                    for RequestId(id) in ids.drain(from..) {
+                        self.requests.remove(&id);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(&RequestId(first)) = ids.get(from) {
+            self.ask(link, first);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<u64, AcquireError> {
+        if self.requests.len() >= self.most {
+            return Err(AcquireError::TooMany);
+        }
+        if self.next >= self.last {
+            return Err(AcquireError::Exhausted);
+        }
+        let id = self.next;
+        self.next += 1;
+        let mut pending = Pending {
+            name: want.name,
+            mode: want.mode,
+            since: link.now,
+            tries: want.try_,
+            port: want.port,
+            state: State::Parked,
+            deadline: want.deadline.unwrap_or(Time::NEVER),
+            due: Time::NEVER,
+            pause: self.pauses.0,
+            pause_most: self.pauses.1,
+            sent: 0,
+            next: 0,
+        };
+        set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
+        self.requests.insert(id, pending);
+        Ok(id)
+    }
+
+    fn ask(&mut self, link: &mut Link<'_>, id: u64) {
+        if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.state == State::Parked) {
+            pending.state = State::Waiting(0);
+            self.send(link, id);
+        }
+    }
+
+    /// Gives up a hold, or a wait.
+    pub fn end(&mut self, link: &mut Link<'_>, RequestId(id): RequestId) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        let (kind, ticket) = match pending.state {
+            State::Parked => {
+                self.requests.remove(&id);
+                return;
+            }
+            State::Waiting(ticket) => (kind::queue::CANCEL, ticket),
+            State::Held { ticket, lease } => {
+                if let Some(lease) = lease {
+                    self.ends.remove(&(lease.until, id));
+                }
+                (kind::queue::RELEASE, ticket)
+            }
+            State::Ending { .. } => return,
+        };
+        self.begin_end(link, id, kind, ticket);
+    }
+
+    fn begin_end(&mut self, link: &mut Link<'_>, id: u64, kind: u8, ticket: u64) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        pending.state = State::Ending { kind, ticket };
+        pending.deadline = Time::NEVER;
+        pending.since = link.now;
+        pending.pause = self.pauses.0;
+        pending.pause_most = self.pauses.1;
+        self.send(link, id);
+    }
+
+    /// Its owner takes an exclusive hold for a shared one from now on. Nobody else does: see docs/queue.md.
+    pub fn downgrade(&mut self, RequestId(id): RequestId) {
+        if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.ticket().is_some()) {
+            pending.mode = Mode::Shared;
+            self.events.push_back(Event::Downgraded { request: RequestId(id) });
+        }
+    }
+
+    /// The session is over. Whatever is held or awaited is lost.
+    pub fn lose_everything(&mut self) {
+        for (id, pending) in core::mem::take(&mut self.requests) {
+            if !matches!(pending.state, State::Ending { .. }) {
+                self.events.push_back(Event::Lost { request: RequestId(id) });
+            }
+        }
+        self.strays.clear();
+        self.ends.clear();
+        self.timers.clear();
+    }
+
+    /// The switch has begun another epoch, and knows nothing of queues. Whether all goes on: not, if something is held.
+    pub fn begin_epoch(&mut self) -> bool {
+        let holds = self.requests.values().any(|pending| pending.ticket().is_some());
+        if holds && !self.is_broken(Mutant::KeepHolds) {
+            return false;
+        }
+        // What ends has ended with the epoch.
+        self.strays.clear();
+        self.requests.retain(|_, pending| !matches!(pending.state, State::Ending { .. }));
+        for pending in self.requests.values_mut() {
+            if let State::Waiting(ticket) = &mut pending.state {
+                *ticket = 0;
+            }
+        }
+        true
+    }
+
+    // ---- time ----
+
+    /// When [`Requester::on_tick`] is wanted.
+    pub fn next_timer(&mut self) -> Time {
+        let Requester { timers, requests, strays, .. } = self;
+        let is_current = |at, due| is_current(requests, at, due);
+        if timers.is_crowded(requests.len()) {
+            timers.drop_stale(requests.len(), is_current);
+        }
+        let stray = strays.values().map(|stray| stray.due).min().unwrap_or(Time::NEVER);
+        timers.next(is_current).min(stray)
+    }
+
+    /// Does what is due, as far as it fits into the outbox.
+    pub fn on_tick(&mut self, link: &mut Link<'_>) {
+        while !link.out.is_full() {
+            let Some((at, Due::Request(RequestId(id)))) = self.timers.due(link.now) else { break };
+            let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.due == at) else { continue };
+            if pending.deadline <= link.now && pending.waits() {
+                let state = pending.state;
+                self.events.push_back(Event::TimedOut { request: RequestId(id) });
+                match state {
+                    State::Waiting(ticket) => self.begin_end(link, id, kind::queue::CANCEL, ticket),
+                    _ => {
+                        self.requests.remove(&id);
+                    }
+                }
+                continue;
+            }
+            pending.pause = (pending.pause * 2).min(pending.pause_most);
+            if pending.waits() && self.is_broken(Mutant::AskOnce) {
+                continue;
+            }
+            self.send(link, id);
+        }
+        let due: Vec<(u64, u64)> =
+            self.strays.iter().filter(|(_, stray)| stray.due <= link.now).map(|(key, _)| *key).collect();
+        for key in due {
+            if link.out.is_full() {
+                return;
+            }
+            self.send_stray(link, key);
+        }
+    }
+
+    // ---- answers ----
+
+    pub fn on_packet(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
+        match header.kind {
+            kind::queue::GRANT => self.on_grant(link, attempt),
+            kind::queue::QUEUED => self.on_queued(attempt),
+            kind::queue::RELEASED => self.on_released(link, header, attempt),
+            kind::queue::BUSY => self.on_busy(link, header, attempt),
+            // RECOVERING: its timer asks again.
+            _ => {}
+        }
+    }
+
+    fn on_grant(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+        let Attempt { request: id, ticket, sent_us, order, .. } = *attempt;
+        // What an earlier session of this handle had is over with it.
+        let is_ours = attempt.holder == link.me() && id >> COUNTER_BITS == self.last >> COUNTER_BITS;
+        if !is_ours || ticket == 0 {
+            return;
+        }
+        let from = if self.is_broken(Mutant::LeaseFromGrant) { link.now } else { Time(sent_us.min(link.now.0)) };
+        let length = order.min(LONGEST_LEASE);
+        let lease = is_servers(attempt).then(|| Lease { until: from + length, length });
+        match self.requests.get(&id).map(|pending| pending.state) {
+            Some(State::Waiting(_)) if lease.is_some_and(|lease| lease.until <= link.now) => {
+                // Too old to be counted on: what is sent now is answered in time.
+                return self.send(link, id);
+            }
+            Some(State::Waiting(_)) => self.hold(link, id, ticket, lease),
+            Some(State::Held { ticket: held, .. }) if held == ticket => self.renew(link.now, id, lease),
+            Some(State::Ending { ticket: ended, .. }) if ended == ticket => return,
+            Some(State::Ending { kind: kind::queue::CANCEL, .. }) => {
+                return self.begin_end(link, id, kind::queue::RELEASE, ticket);
+            }
+            _ if self.is_broken(Mutant::KeepUnwantedTicket) => return,
+            _ => {
+                let stray = Stray { name: attempt.name, due: Time(0), pause: self.pauses.0 };
+                self.strays.entry((id, ticket)).or_insert(stray);
+                return self.send_stray(link, (id, ticket));
+            }
+        }
+        if attempt.flags & queue_flag::MORE != 0
+            && let Some(pending) = self.requests.get(&id)
+        {
+            let next = Attempt { name: pending.name, request: id, ticket, holder: link.me(), ..Attempt::default() };
+            link.send(pending.port, kind::queue::NEXT, 0, &next);
+        }
+    }
+
+    fn hold(&mut self, link: &mut Link<'_>, id: u64, ticket: u64, lease: Option<Lease>) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        pending.state = State::Held { ticket, lease: None };
+        pending.since = link.now;
+        pending.deadline = Time::NEVER;
+        pending.due = Time::NEVER;
+        let (mode, next) = (pending.mode, pending.next);
+        let token = Token::of_ticket(link.header.epoch, ticket);
+        let path = if lease.is_some() { Path::Agent } else { Path::Switch };
+        self.events.push_back(Event::Granted { request: RequestId(id), token, mode, path });
+        self.renew(link.now, id, lease);
+        self.ask(link, next);
+    }
+
+    /// A hold lasts longer, if it has an end.
+    fn renew(&mut self, now: Time, id: u64, lease: Option<Lease>) {
+        let (Some(lease), Some(pending)) = (lease, self.requests.get_mut(&id)) else { return };
+        let State::Held { lease: known, .. } = &mut pending.state else { return };
+        if known.is_some_and(|known| known.until >= lease.until) {
+            return;
+        }
+        if let Some(known) = known {
+            self.ends.remove(&(known.until, id));
+        }
+        *known = Some(lease);
+        self.ends.insert((lease.until, id));
+        let at = (now + lease.length / RENEWALS).min(lease.until);
+        set_timer(&mut self.timers, now, id, pending, at);
+    }
+
+    fn on_queued(&mut self, attempt: &Attempt) {
+        let Some(pending) = self.requests.get_mut(&attempt.request) else { return };
+        let State::Waiting(ticket) = &mut pending.state else { return };
+        if attempt.ticket != 0 {
+            *ticket = attempt.ticket;
+        } else if attempt.order != 0 {
+            pending.pause_most = pending.pause_most.min(attempt.order / RENEWALS).max(1);
+        }
+    }
+
+    /// RELEASED names the request that is over. What the switch sends beside a GRANT tells the ticket of another one.
+    fn on_released(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
+        let id = attempt.over;
+        let ticket = (attempt.request == id).then_some(attempt.ticket);
+        let is_meant = |of: u64| ticket.is_none_or(|ticket| ticket == of);
+        self.strays.retain(|(request, of), _| *request != id || !is_meant(*of));
+        match self.requests.get_mut(&id).map(|pending| &mut pending.state) {
+            Some(State::Ending { ticket: of, .. }) if is_meant(*of) => {
+                self.requests.remove(&id);
+            }
+            // The cell that it names is over: there may be another, or none.
+            Some(State::Waiting(of)) if *of != 0 && ticket == Some(*of) => {
+                *of = 0;
+                self.send(link, id);
+            }
+            // Its lock server does not know it any more.
+            Some(State::Held { ticket: of, lease: Some(_) }) if header.source != 0 && ticket == Some(*of) => {
+                self.bereft = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn on_busy(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
+        let id = attempt.request;
+        let Some(pending) = self.requests.get(&id).filter(|pending| pending.tries) else { return };
+        let State::Waiting(ticket) = pending.state else { return };
+        if header.flags & header_flag::RETRY != 0 {
+            return;
+        }
+        let may_be_granted = pending.sent > 1;
+        self.events.push_back(Event::Busy { request: RequestId(id), agent: header.source });
+        if may_be_granted {
+            self.begin_end(link, id, kind::queue::CANCEL, ticket);
+        } else {
+            self.requests.remove(&id);
+        }
+    }
+
+    // ---- packets ----
+
+    /// Sends what a request's state asks for, and sets its timer.
+    fn send(&mut self, link: &mut Link<'_>, id: u64) {
+        let Some(pending) = self.requests.get_mut(&id) else { return };
+        let tries = if pending.tries { queue_flag::TRY } else { 0 };
+        let (kind, ticket, flags, at) = match pending.state {
+            State::Parked => return set_timer(&mut self.timers, link.now, id, pending, Time::NEVER),
+            State::Waiting(ticket) => {
+                pending.sent += 1;
+                (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode) | tries, link.now + pending.pause)
+            }
+            State::Held { lease: None, .. } => return,
+            State::Held { .. } if self.mutant == Some(Mutant::HoldForEver) => return,
+            State::Held { ticket, lease: Some(lease) } => {
+                let at = (link.now + (lease.length / URGENT_RENEWALS).max(1)).min(lease.until.max(link.now + 1));
+                (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode), at)
+            }
+            State::Ending { kind, ticket } => (kind, ticket, 0, link.now + pending.pause),
+        };
+        set_timer(&mut self.timers, link.now, id, pending, at);
+        let attempt = Attempt {
+            name: pending.name,
+            request: id,
+            ticket,
+            holder: link.me(),
+            flags,
+            sent_us: link.now.0,
+            ..Attempt::default()
+        };
+        link.send(pending.port, kind, 0, &attempt);
+    }
+
+    fn send_stray(&mut self, link: &mut Link<'_>, (id, ticket): (u64, u64)) {
+        let Some(stray) = self.strays.get_mut(&(id, ticket)) else { return };
+        stray.due = link.now + stray.pause;
+        stray.pause = (stray.pause * 2).min(self.pauses.1);
+        let attempt = Attempt { name: stray.name, request: id, ticket, holder: link.me(), ..Attempt::default() };
+        link.send(0, kind::queue::RELEASE, 0, &attempt);
+    }
+}
+
+fn set_timer(timers: &mut Timers, now: Time, id: u64, pending: &mut Pending, at: Time) {
+    pending.due = if pending.waits() { pending.deadline.min(at) } else { at };
+    if pending.due != Time::NEVER {
+        timers.set(now, pending.due, Due::Request(RequestId(id)));
+    }
+}
+
+/// Whether this is still the time for which a request has set its timer.
+fn is_current(requests: &BTreeMap<u64, Pending>, at: Time, due: Due) -> bool {
+    matches!(due, Due::Request(RequestId(id)) if requests.get(&id).is_some_and(|pending| pending.due == at))
+}

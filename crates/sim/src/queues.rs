@@ -1,0 +1,186 @@
+//! What queues must do, seen from outside: counters that never fall, pushes in sequence, and, where nothing goes wrong,
+//! first come, first served, whether a request waits in the switch or at the lock server.
+//!
+//! | id | checked |
+//! | --- | --- |
+//! | Q1, Q2, Q6 | after every packet that a queue decided on |
+//! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
+//! | | went wrong: tokens of a name are in the order in which its requests were taken |
+//!
+//! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them.
+
+use std::collections::BTreeMap;
+
+use wayside_protocol::{RequestId, Token};
+use wayside_switch::QueueState;
+use wayside_wire::{Attempt, BODY, check, kind, service};
+
+use crate::decisions::Asked;
+use crate::report::Counts;
+use crate::world::World;
+
+/// A request anywhere: request ids of sessions that live differ.
+type Asker = (u16, u64, u64);
+
+/// What was seen of queues.
+#[derive(Default)]
+pub struct Watch {
+    /// Of each switch and queue: when last looked at.
+    states: BTreeMap<(usize, u16, u64), QueueState>,
+    /// When the switch gave an order of a namespace's name.
+    given: BTreeMap<Asker, u64>,
+    /// When a request was taken: by namespace, name and id.
+    taken: BTreeMap<Asker, u64>,
+    /// The tokens of those that were granted.
+    tokens: BTreeMap<Asker, Token>,
+    /// Packets so far.
+    count: u64,
+    /// Appointments of lock servers: whoever asked the one before asks the next in another order.
+    pub appointed: usize,
+}
+
+impl World {
+    /// After a decision on a packet of the queue service.
+    pub(crate) fn watch_queue(&mut self, seat: usize, asked: &Asked) {
+        self.watch.count += 1;
+        let Some(header) = asked.header.filter(|header| header.service == service::QUEUE) else { return };
+        let Attempt { name, number, request, .. } = asked.attempt;
+        let Some(is) = self.seats[seat].switch.now().queue(header.namespace, name) else { return };
+        let Some(was) = self.watch.states.insert((seat, header.namespace, name), is) else { return };
+        if was.epoch != is.epoch {
+            return;
+        }
+        let rises = |before: u64, after: u64| after >= before;
+        let order = is.head <= is.granted && is.granted <= is.tail && is.tail <= is.head + u64::from(is.size);
+        let raised = rises(was.head, is.head) && rises(was.granted, is.granted) && rises(was.tail, is.tail);
+        let story = |what: &str| format!("{what} in name {name} of space{}: {was:?}, then {is:?}", header.namespace);
+        if !order || !raised || is.tail > was.tail + 1 {
+            self.fail("Q1", story("tickets"));
+        }
+        if is.exclusive && is.holders > 1 {
+            self.fail("Q2", story("holders"));
+        }
+        let is_push = header.kind == kind::queue::PUSH;
+        if is.tail > was.tail && was.given != was.settled && !is_push {
+            self.fail("Q5", story("somebody was let in before those at the lock server"));
+        }
+        let is_in_sequence = is.pushed == was.pushed || (is_push && is.pushed == was.pushed + 1 && number == is.pushed);
+        let is_absolute = rises(was.given, is.given) && rises(was.settled, is.settled) && is.settled <= is.given;
+        if !is_in_sequence || !is_absolute {
+            self.fail("Q6", story("pushes"));
+        }
+        let at = self.watch.count;
+        if is.given > was.given {
+            self.watch.given.insert((header.namespace, name, is.given), at);
+        }
+        if is.tail > was.tail && !is_push {
+            self.watch.taken.entry((header.namespace, name, request)).or_insert(at);
+        }
+    }
+
+    /// A packet for a node that may be a lock server.
+    pub(crate) fn watch_lock_server(&mut self, host: usize, packet: &[u8]) {
+        let serves = self.hosts[host].running.as_ref().is_some_and(|running| running.node.serves_locks());
+        let Ok(header) = check(packet) else { return };
+        if serves && (header.service, header.kind) == (service::QUEUE, kind::queue::ACQUIRE) {
+            let Attempt { name, request, order, .. } = Attempt::read(packet, BODY);
+            let Watch { taken, given, count, .. } = &mut self.watch;
+            *count += 1;
+            let at = given.get(&(header.namespace, name, order)).unwrap_or(count);
+            taken.entry((header.namespace, name, request)).or_insert(*at);
+        }
+    }
+
+    /// A host's request was granted.
+    pub(crate) fn watch_grant(&mut self, host: usize, request: RequestId, token: Token) {
+        let space = self.setup.namespaces[self.hosts[host].namespace].id;
+        let holds = self.hosts[host].running.as_ref().map(|running| running.node.holds());
+        if let Some(hold) = holds.into_iter().flatten().find(|hold| hold.request == request) {
+            self.watch.tokens.insert((space, hold.name, request.0), token);
+        }
+    }
+
+    /// Q5, of a run in which nothing went wrong.
+    pub(crate) fn check_order(&mut self) {
+        if !self.setup.calm || self.watch.appointed > self.setup.namespaces.len() {
+            return;
+        }
+        let mut latest: BTreeMap<(u16, u64), (Token, u64)> = BTreeMap::new();
+        let mut order: Vec<(u64, Asker)> = self.watch.taken.iter().map(|(asker, at)| (*at, *asker)).collect();
+        order.sort_unstable();
+        for (_, asker @ (space, name, request)) in order {
+            let Some(&token) = self.watch.tokens.get(&asker) else { continue };
+            let (before, other) = latest.insert((space, name), (token, request)).unwrap_or_default();
+            if token <= before {
+                let story = format!("name {name} of space{space}: {request:#x} came after {other:#x}, and went before");
+                return self.fail("Q5", story);
+            }
+        }
+        self.count("served in order");
+    }
+}
+
+/// What a batch must have seen: of faults,
+pub const FAULTS: &[&str] = &[
+    "lost",
+    "chosen",
+    "join-lost",
+    "duplicated",
+    "replayed",
+    "corrupted",
+    "flipped",
+    "forged",
+    "late",
+    "partition",
+    "crash",
+    "pause",
+    "leave",
+    "controller",
+    "switch",
+    "store",
+    "stall",
+    "drain",
+    "mute",
+];
+
+/// of what nodes and applications were told,
+pub const OUTCOMES: &[&str] = &[
+    "granted by switch",
+    "granted by agent",
+    "busy",
+    "timed out",
+    "cancelled",
+    "downgraded",
+    "several asked",
+    "several granted",
+    "lost with the session",
+    "session lost",
+    "left",
+    "epoch raised",
+    "lock server appointed",
+    "served in order",
+    "promoted",
+    "demoted",
+];
+
+/// and of what switches did.
+pub const VERDICTS: &[&str] = &[
+    "queue_granted",
+    "queue_granted_again",
+    "queue_waiting",
+    "queue_released",
+    "queue_overflowed",
+    "queue_passed",
+    "queue_pushed",
+    "copied",
+    "no_server",
+];
+
+/// Those of all these that a batch has not seen.
+pub fn missing(faults: &Counts, outcomes: &Counts, verdicts: &Counts) -> Vec<&'static str> {
+    let lists = [(FAULTS, faults), (OUTCOMES, outcomes), (VERDICTS, verdicts)];
+    let unseen = lists.into_iter().flat_map(|(names, counts)| {
+        names.iter().copied().filter(|name| counts.get(name).is_none_or(|count| *count == 0))
+    });
+    unseen.collect()
+}
