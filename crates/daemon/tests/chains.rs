@@ -122,7 +122,8 @@ fn values_outlive_every_switch_of_three_one_after_the_other() {
     }
 }
 
-/// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is silent.
+/// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is
+/// silent.
 #[test]
 fn nobody_waits_for_a_switch_that_is_ended_in_order() {
     const FLAGS: [&str; 4] = ["--serving-lease", "10s", "--lease", "40s"];
@@ -176,7 +177,8 @@ impl Detour {
     }
 }
 
-/// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears it.
+/// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears
+/// it.
 #[test]
 fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
     let Some(mut switches) = Switches::or_skip(2, 3) else { return };

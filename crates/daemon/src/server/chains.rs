@@ -6,8 +6,8 @@
 //! * The places' lease runs from when it was asked for, and never ends sooner than was said before.
 //! * While this switch has the post, its own controller keeps the sessions' table; otherwise the roster does, from the
 //!   records of whoever has it.
-//! * Without the post, a lease is asked for only while etcd was heard from lately: whoever would not hear of sessions that
-//!   are over stops serving clients.
+//! * Without the post, a lease is asked for only while etcd was heard from lately: whoever would not hear of sessions
+//!   that are over stops serving clients.
 
 use super::clock;
 use super::etcd::Shard;

@@ -32,8 +32,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts COMMAND with this in its environment, and with the session's lifeline: while it lives, the switch does not
-    /// take the death of `wayside lock` for the end of the hold.
+    /// Starts COMMAND with this in its environment, and with the session's lifeline: while it lives, the switch does
+    /// not take the death of `wayside lock` for the end of the hold.
     pub fn start(
         command: &[OsString],
         told: (&str, String),
