@@ -19,6 +19,8 @@
  *     once, knows that nothing of before comes after.
  *   - Whatever failed is answered by the tail too, with what the head had: nobody hears of a version that is not there.
  *   - A value read is answered only if, after it was read, the group's place was the same and the serving lease ran.
+ *   - A version that is taken in a group that is watched has its number in the journal before the item's lock is given
+ *     back, and is told after: one key's versions have rising numbers, and what is told can be read.
  *   - A leased version is written only if its writer's session lives after the item's lock was taken. Whoever looks for
  *     leases that are over does so once the session is, and under the lock: either the writer sees the one, or he sees
  *     the other.
@@ -46,6 +48,7 @@ struct ws_held {
 	struct ws_lane *lane;
 	ws_u64 item_lock; /* as it was before it was taken */
 	ws_u64 lane_lock;
+	struct ws_record *record; /* of the version taken; 0: nobody is to be told */
 };
 
 /* What became of a write, as its lane remembers it. */
@@ -62,6 +65,11 @@ _Static_assert(WS_OPERATION_KEY_LOW_AT == WS_EFFECT_KEY_LOW_AT && WS_OPERATION_R
 		       WS_OPERATION_LENGTH_AT == WS_EFFECT_LENGTH_AT && WS_OPERATION_LANE_AT == WS_EFFECT_LANE_AT &&
 		       WS_OPERATION_FLAGS_AT == WS_EFFECT_FLAGS_AT,
 	       "an operation becomes its effect in place");
+_Static_assert(WS_WATCH_BYTES == WS_OPERATION_BYTES && WS_WATCH_REQUEST_AT == WS_OPERATION_REQUEST_AT &&
+		       WS_WATCH_GROUP_AT == WS_OPERATION_GROUP_AT && WS_WATCH_CLIENT_AT == WS_OPERATION_CLIENT_AT &&
+		       WS_WATCH_REPLY_PORT_AT == WS_OPERATION_REPLY_PORT_AT &&
+		       WS_WATCH_LENGTH_AT == WS_OPERATION_LENGTH_AT,
+	       "a watch is checked, and refused, as an operation");
 
 WS_INLINE int ws_is_head(ws_u64 place) { return !ws_group_place_previous(place); }
 WS_INLINE int ws_is_tail(ws_u64 place) { return !ws_group_place_next(place); }
@@ -134,11 +142,16 @@ WS_INLINE struct ws_item *ws_find_item(struct ws_turn *turn, const struct ws_lin
 }
 
 /* Gives both locks back; the item's with what it is to be now. The item's first: whoever dies in between leaves a lane
- * that remembers what did happen. */
+ * that remembers what did happen. Then the version is told, by a compare-and-swap: all that was written is seen with
+ * it. */
 WS_INLINE void ws_give_back(struct ws_held *held)
 {
 	ws_word_store(&held->item->lock, held->item_lock);
 	ws_word_store(&held->lane->lock, held->lane_lock);
+	if (held->record) {
+		ws_u64 own = ws_word_load(&held->record->lock);
+		ws_word_cas(&held->record->lock, own, own & WS_RECORD_NUMBER);
+	}
 }
 
 enum ws_taking {
@@ -168,8 +181,41 @@ WS_INLINE enum ws_taking ws_take_both(struct ws_turn *turn, struct ws_link *link
 /* The version that the item has. */
 WS_INLINE ws_u32 ws_which(ws_u64 item_lock) { return (ws_u32)ws_item_lock_which(item_lock); }
 
+/* Takes the record of the next number. 0: somebody slow has it, or who drew a later number: it is counted, and whoever
+ * reads the journal begins anew. */
+WS_INLINE struct ws_record *ws_take_record(struct ws_switch *sw)
+{
+	ws_u64 number = ws_word_next(&ws_store(sw)->drawn) & WS_RECORD_NUMBER;
+	struct ws_record *record = ws_record_at(sw, number);
+
+	if (!record)
+		return 0;
+	ws_u64 last = ws_word_load(&record->lock);
+	if (!ws_item_lock_owner(last) && last < number &&
+	    ws_word_cas(&record->lock, last, ws_item_lock_with_owner(number, ws_owner(sw))))
+		return record;
+	ws_word_add(&ws_store(sw)->torn, 1);
+	return 0;
+}
+
+/* Notes in the journal what the item has taken: its other version, which is to count. A function of its own, since few
+ * groups are watched. */
+static __attribute__((noinline)) void ws_note(struct ws_record *record, struct ws_item *item, ws_u32 which)
+{
+	ws_word_store(&record->key_high, ws_word_load(&item->key_high));
+	ws_word_store(&record->key_low, ws_word_load(&item->key_low));
+	ws_word_store(&record->name, ws_word_load(&item->name));
+	ws_word_store(&record->before_sequence, ws_word_load(&item->versions[!which].sequence));
+	ws_word_store(&record->before_shape, ws_word_load(&item->versions[!which].shape));
+	ws_word_store(&record->sequence, ws_word_load(&item->versions[which].sequence));
+	ws_word_store(&record->shape, ws_word_load(&item->versions[which].shape));
+	for (ws_u32 word = 0; word < WS_VALUE_WORDS; word++)
+		ws_word_store(&record->value[word], ws_word_load(&item->values[which][word]));
+}
+
 /* Writes the packet's value as a new version, which counts from when the lock is given back. */
-WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_held *held, struct ws_version version)
+WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_link *link, struct ws_held *held,
+				struct ws_version version)
 {
 	ws_u32 other = !ws_which(held->item_lock);
 
@@ -177,6 +223,9 @@ WS_INLINE void ws_write_version(struct ws_turn *turn, struct ws_held *held, stru
 	ws_word_store(&held->item->versions[other].sequence, version.sequence);
 	ws_word_store(&held->item->versions[other].shape, version.shape);
 	ws_word_store(&held->item->versions[other].owner, version.owner);
+	held->record = ws_half_load(&link->group->watched) ? ws_take_record(turn->sw) : 0;
+	if (held->record)
+		ws_note(held->record, held->item, other);
 	held->item_lock = ws_item_lock_with_changes(held->item_lock, ws_item_lock_changes(held->item_lock) + 1);
 	held->item_lock = ws_item_lock_with_which(held->item_lock, other);
 }
@@ -359,7 +408,7 @@ WS_INLINE struct ws_result ws_decide_write(struct ws_turn *turn, struct ws_link 
 				 deletes ? 0 : ws_operation_length(link->op), deletes ? 0 : WS_VALUE_FLAG_PRESENT | leased);
 	if (leased && !deletes)
 		version->owner = ws_owner_of_lease(turn->source, (ws_u32)ws_node_at(turn->sw, turn->source)->incarnation);
-	ws_write_version(turn, held, *version);
+	ws_write_version(turn, link, held, *version);
 	ws_count(turn->sw, WS_COUNTER_written);
 	return (struct ws_result){ epoch, version->sequence, WS_OUTCOME_DONE };
 }
@@ -447,7 +496,7 @@ WS_INLINE enum ws_action ws_on_apply(struct ws_turn *turn, struct ws_link *link)
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
 	}
 	if (ws_is_newer(version, ws_load_version(held.item, ws_which(held.item_lock)))) {
-		ws_write_version(turn, &held, version);
+		ws_write_version(turn, link, &held, version);
 		ws_count(turn->sw, WS_COUNTER_applied);
 	} else {
 		ws_count(turn->sw, WS_COUNTER_overtaken);
@@ -525,7 +574,8 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 	ws_u64 epoch = ws_group_place_epoch(link->place);
 	if (!epoch || epoch != ws_header_epoch(turn->header))
 		return ws_tell_moved(turn, link);
-	if (kind == WS_CHAIN_READ ? !ws_is_tail(link->place) : !ws_is_head(link->place))
+	int of_tail = kind == WS_CHAIN_READ || kind == WS_CHAIN_WATCH;
+	if (of_tail ? !ws_is_tail(link->place) : !ws_is_head(link->place))
 		return ws_drop(turn, WS_DROP_REASON_WRONG_PLACE);
 	if (!ws_lease_runs(turn->sw, &ws_store(turn->sw)->lease))
 		return ws_tell_later(turn, link);
@@ -533,6 +583,7 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 	case WS_CHAIN_READ:
 		return ws_on_read(turn, link);
 	case WS_CHAIN_INSERT:
+	case WS_CHAIN_WATCH:
 		return ws_to_controller(turn);
 	default:
 		if (ws_operation_first_epoch(link->op) && ws_operation_first_epoch(link->op) != epoch)
@@ -541,13 +592,15 @@ WS_INLINE enum ws_action ws_on_client(struct ws_turn *turn, struct ws_link *link
 	}
 }
 
-/* Blocks that a packet's value or name takes; only an INSERT's may be more than a value's. */
+/* Whether a packet's value or name is longer than its blocks, or than may be: only those of INSERT and WATCH may be
+ * more than a value's. */
 WS_INLINE int ws_is_long(struct ws_turn *turn, ws_u8 kind)
 {
 	ws_u32 length = ws_operation_length(turn->entry);
 
-	if (kind == WS_CHAIN_INSERT || kind == WS_CHAIN_INSTALL)
-		return length > (ws_u32)ws_header_count(turn->header) * WS_BLOCK_BYTES || !length;
+	if (kind == WS_CHAIN_INSERT || kind == WS_CHAIN_INSTALL || kind == WS_CHAIN_WATCH)
+		return length > (ws_u32)ws_header_count(turn->header) * WS_BLOCK_BYTES ||
+		       (!length && kind != WS_CHAIN_WATCH);
 	if (ws_header_count(turn->header) > WS_MAX_VALUE_BYTES / WS_BLOCK_BYTES)
 		return 1;
 	return kind != WS_CHAIN_READ && (length > WS_MAX_VALUE_BYTES || ws_blocks(length) > ws_header_count(turn->header));
@@ -577,7 +630,7 @@ static __attribute__((noinline)) enum ws_action ws_chain(struct ws_turn *turn)
 
 	if ((const ws_u8 *)turn->entry + WS_OPERATION_BYTES > (const ws_u8 *)turn->end)
 		return ws_drop(turn, WS_DROP_REASON_BAD_LENGTH);
-	if (kind == WS_CHAIN_ROUTES) /* The daemon's. */
+	if (kind == WS_CHAIN_ROUTES || kind == WS_CHAIN_EVENT) /* The daemon's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	if (ws_is_fellows(kind))
 		return ws_on_fellow(turn);

@@ -6,9 +6,16 @@
  *   buckets   which item has a key                                daemon alone: keys come and go by it
  *   items     a key's value, in two versions of which one counts  whoever has the item's lock
  *   lanes     what a client's latest write in each lane became    whoever has the item's lock and the lane's
+ *   journal   the latest versions taken in groups that are watched   whoever has the item's lock and the record's
  *
  * A lock is a word that names who writes; the rest of it stays as it is meanwhile. Whoever finds one taken tries again
  * a few times, and then drops its packet: the client sends it again. Readers take no lock.
+ *
+ * The journal is a ring, and nobody waits for room in it. Whoever takes a version draws a number, under the item's
+ * lock, and has the record of that number: it is told (the lock word names nobody, and the number) once the item's
+ * lock is given back, so what is told can be read. One reader, the daemon, takes records in the order of their
+ * numbers. A record that somebody slow still has, or that a later number has overtaken, is not waited for either:
+ * `torn` counts up, and the reader knows that something is missing, as it does when the ring has gone round.
  */
 #ifndef WAYSIDE_ITEMS_H
 #define WAYSIDE_ITEMS_H
@@ -48,7 +55,7 @@ struct ws_group {
 	ws_u64 place;    /* wire.h: group_place. In one word, so that nobody sees half a change */
 	ws_u64 sequence; /* of the latest version that this switch counted as head. Never falls */
 	ws_u32 namespace;
-	ws_u32 reserved;
+	ws_u32 watched; /* not 0: what is taken goes to the journal */
 };
 
 /* Writes of one client that are under way one after the other. Its latest is answered again as it was answered first.
@@ -61,12 +68,36 @@ struct ws_lane {
 	ws_u32 outcome; /* WS_OUTCOME_* */
 };
 
-/* What is one for the switch. All but the lease is written before its first group. */
+/* Records in the journal, a power of two: 4 ms of a million writes a second. */
+#define WS_RECORDS 4096
+
+/* A version that an item has taken. */
+struct ws_record {
+	ws_u64 lock; /* 63..48 who writes it, as in an item's lock; 47..0 its number, 0: none yet */
+	ws_u64 key_high;
+	ws_u64 key_low;
+	ws_u64 name; /* the item's */
+	ws_u64 before_sequence; /* of the version that the item had */
+	ws_u64 before_shape;
+	ws_u64 sequence; /* of the one that it has taken */
+	ws_u64 shape;
+	ws_u64 value[WS_VALUE_WORDS];
+};
+
+/* A record's number, of its lock: at a million a second 2^48 of them last nine years. */
+#define WS_RECORD_NUMBER 0xffffffffffffull
+
+/* What is one for the switch. All but the lease and the journal's counts is written before its first group. */
 struct ws_store {
 	ws_u64 seed;        /* of the keys' hashes: this switch's secret */
 	ws_u32 bucket_mask; /* buckets - 1 */
 	ws_u32 handle;      /* of this switch among the others; 0: it has no neighbours */
 	struct ws_lease lease; /* of all its places; that of the locks is another one */
+	ws_u64 reserved[4];
+	/* A line of their own, which every packet that is journalled writes. */
+	ws_u64 drawn; /* the journal's latest number */
+	ws_u64 torn;  /* records that were not written, or not whole */
+	ws_u64 reserved_more[6];
 };
 
 /* Namespace of the other switches' handles: no configuration has so many. */
@@ -79,7 +110,8 @@ _Static_assert(sizeof(struct ws_item) == 80 + 2 * WS_MAX_VALUE_BYTES, "item");
 _Static_assert(sizeof(struct ws_bucket) == 64, "bucket");
 _Static_assert(sizeof(struct ws_group) == 24, "group");
 _Static_assert(sizeof(struct ws_lane) == 32, "lane");
-_Static_assert(sizeof(struct ws_store) == 32, "store");
+_Static_assert(sizeof(struct ws_store) == 128, "store");
+_Static_assert(sizeof(struct ws_record) == 64 + WS_MAX_VALUE_BYTES, "record");
 
 WS_INLINE ws_u64 ws_version_epoch(struct ws_version version) { return version.shape >> 32; }
 WS_INLINE ws_u32 ws_version_length(struct ws_version version) { return version.shape >> 16 & 0xffff; }

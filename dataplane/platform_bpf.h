@@ -48,7 +48,7 @@ struct {
 	WS_TYPE(value, struct ws_counters);
 } counters SEC(".maps");
 
-/* The chain service's. The loader sets max_entries of all three. */
+/* The chain service's. The loader sets max_entries of the first three. */
 struct {
 	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
 	WS_UINT(map_flags, BPF_F_MMAPABLE);
@@ -72,6 +72,14 @@ struct {
 	WS_TYPE(key, ws_u32);
 	WS_TYPE(value, struct ws_lane);
 } lanes SEC(".maps");
+
+struct {
+	WS_UINT(type, BPF_MAP_TYPE_ARRAY);
+	WS_UINT(map_flags, BPF_F_MMAPABLE);
+	WS_UINT(max_entries, WS_RECORDS);
+	WS_TYPE(key, ws_u32);
+	WS_TYPE(value, struct ws_record);
+} journal SEC(".maps");
 
 /* The queue service's. The loader sets max_entries of all three. */
 struct {
@@ -271,6 +279,14 @@ WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
 {
 	(void)sw;
 	return bpf_map_lookup_elem(&lanes, &index);
+}
+
+WS_INLINE struct ws_record *ws_record_at(struct ws_switch *sw, ws_u64 number)
+{
+	ws_u32 index = number % WS_RECORDS;
+
+	(void)sw;
+	return bpf_map_lookup_elem(&journal, &index);
 }
 
 WS_INLINE struct ws_queue *ws_queue_at(struct ws_switch *sw, ws_u32 index)

@@ -21,6 +21,7 @@ struct ws_switch {
 	struct ws_bucket *buckets;
 	struct ws_item *items;
 	struct ws_lane *lanes;
+	struct ws_record *journal; /* WS_RECORDS of them, or 0: there are no keys */
 	struct ws_store *store;
 	ws_u32 bucket_count;
 	ws_u32 item_count;
@@ -136,6 +137,11 @@ WS_INLINE struct ws_item *ws_item_at(struct ws_switch *sw, ws_u32 index)
 WS_INLINE struct ws_lane *ws_lane_at(struct ws_switch *sw, ws_u32 index)
 {
 	return index < sw->lane_count ? &sw->lanes[index] : 0;
+}
+
+WS_INLINE struct ws_record *ws_record_at(struct ws_switch *sw, ws_u64 number)
+{
+	return sw->journal ? &sw->journal[number % WS_RECORDS] : 0;
 }
 
 WS_INLINE struct ws_directory *ws_directory(struct ws_switch *sw) { return sw->directory; }

@@ -143,7 +143,9 @@ static void begin_chains(void)
 	/* Alone, head, tail and middle. */
 	static const ws_u64 places[GROUPS] = { 11ull << 32, 11ull << 32 | 3, 11ull << 32 | 2 << 16, 11ull << 32 | 2 << 16 | 3 };
 	for (ws_u16 group = 0; group < GROUPS; group++)
-		sw.groups[group] = (struct ws_group){ .place = places[group], .sequence = 50, .namespace = 1 };
+		sw.groups[group] = (struct ws_group){
+			.place = places[group], .sequence = 50, .namespace = 1, .watched = group < 3
+		};
 	for (ws_u16 number = 1; number < ITEMS; number++) {
 		put_key(number, number % GROUPS, number);
 		sw.items[number].versions[0] = ws_version_of(11, 40, 5, WS_VALUE_FLAG_PRESENT);
@@ -586,14 +588,17 @@ static void check_item(const struct ws_item *before, const struct ws_item *after
 /* A packet changes one item and one lane at most; heads count, and nobody else. */
 static void check_chains(const struct state *before, const struct state *after, int writes, int applies)
 {
-	int items = 0, lanes = 0, counted = 0;
+	int items = 0, lanes = 0, counted = 0, watched = 0;
 
 	MUST(!memcmp(before->buckets, after->buckets, sizeof before->buckets));
-	MUST(!memcmp(&before->store, &after->store, sizeof before->store));
+	struct ws_store store = after->store;
+	store.drawn = before->store.drawn;
+	MUST(!memcmp(&before->store, &store, sizeof store));
 	for (int item = 0; item < ITEMS; item++)
 		if (memcmp(&before->items[item], &after->items[item], sizeof *before->items)) {
 			check_item(&before->items[item], &after->items[item]);
 			items++;
+			watched = before->groups[(before->items[item].name - 1) % (1 << 17)].watched;
 		}
 	for (int lane = 0; lane < LANES; lane++) {
 		const struct ws_lane *was = &before->lanes[lane], *is = &after->lanes[lane];
@@ -612,6 +617,8 @@ static void check_chains(const struct state *before, const struct state *after, 
 	MUST(items <= 1 && lanes <= 1 && counted <= (writes ? items : 0));
 	MUST(!items || (writes && counted && lanes) || applies);
 	MUST(!lanes || writes || applies);
+	/* Of a version taken in a group that is watched, and of nothing else, there is a record. */
+	MUST(after->store.drawn == before->store.drawn + (items && watched));
 }
 
 /* What docs/queue.md promises of a queue after every packet: Q1, Q2, Q3. */
@@ -803,6 +810,7 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.buckets = calloc(BUCKETS, sizeof(struct ws_bucket)),
 			.items = calloc(ITEMS, sizeof(struct ws_item)),
 			.lanes = calloc(LANES, sizeof(struct ws_lane)),
+			.journal = calloc(WS_RECORDS, sizeof(struct ws_record)),
 			.store = calloc(1, sizeof(struct ws_store)),
 			.bucket_count = BUCKETS,
 			.item_count = ITEMS,

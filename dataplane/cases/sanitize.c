@@ -39,6 +39,7 @@ int main(void)
 		.buckets = calloc(BUCKETS, sizeof(struct ws_bucket)),
 		.items = calloc(ITEMS, sizeof(struct ws_item)),
 		.lanes = calloc(LANES, sizeof(struct ws_lane)),
+		.journal = calloc(WS_RECORDS, sizeof(struct ws_record)),
 		.store = calloc(1, sizeof(struct ws_store)),
 		.bucket_count = BUCKETS,
 		.item_count = ITEMS,
@@ -99,6 +100,7 @@ int main(void)
 	free(sw.buckets);
 	free(sw.items);
 	free(sw.lanes);
+	free(sw.journal);
 	free(sw.store);
 	free(sw.queues);
 	free(sw.cells);

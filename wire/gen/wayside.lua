@@ -10,15 +10,16 @@ names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving" }
-names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [18] = "remove", [19] = "removed" }
+names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.engine = { [0] = "fission", [1] = "queue" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
 names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
-names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure" }
+names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure", [9] = "reset" }
 names.role = { [0] = "none", [1] = "member", [2] = "quiet", [3] = "joiner" }
+names.scope = { [0] = "key", [1] = "prefix" }
 names.part = { [0] = "name", [1] = "value", [2] = "end" }
 names.drop_reason = { [0] = "none", [1] = "too_short", [2] = "bad_magic", [3] = "foreign_version", [4] = "unknown_service", [5] = "unknown_kind", [6] = "bad_length", [7] = "bad_count", [8] = "unknown_namespace", [9] = "bad_slot", [10] = "unknown_source", [11] = "source_not_live", [12] = "holder_not_live", [13] = "foreign_holder", [14] = "stale_request", [15] = "stale_epoch", [16] = "destination_not_live", [17] = "stale_heartbeat", [18] = "bad_state", [19] = "lost_race", [20] = "bad_tag", [21] = "not_granted", [22] = "enrol_in_clear", [23] = "no_key", [24] = "not_serving", [25] = "over_budget", [26] = "unknown_group", [27] = "wrong_place", [28] = "bad_value", [29] = "bad_lane", [30] = "no_server", [31] = "not_its_server", [32] = "no_queue" }
 
@@ -142,6 +143,34 @@ f.route_tail_address = ProtoField.uint32("wayside.route.tail_address", "tail_add
 f.route_head_port = ProtoField.uint16("wayside.route.head_port", "head_port", base.DEC, nil, nil, "its UDP port")
 f.route_tail_port = ProtoField.uint16("wayside.route.tail_port", "tail_port", base.DEC, nil, nil, "its UDP port")
 f.route_reserved = ProtoField.bytes("wayside.route.reserved", "reserved", base.NONE, "zero")
+
+f.watch_key_high = ProtoField.uint64("wayside.watch.key_high", "key_high", base.HEX, nil, nil, "high half of the key's hash; of a prefix: zero")
+f.watch_key_low = ProtoField.uint64("wayside.watch.key_low", "key_low", base.HEX, nil, nil, "low half of it")
+f.watch_request = ProtoField.uint64("wayside.watch.request", "request", base.HEX, nil, nil, "request id of the question; given back")
+f.watch_number = ProtoField.uint64("wayside.watch.number", "number", base.DEC, nil, nil, "position within the history")
+f.watch_scope = ProtoField.uint8("wayside.watch.scope", "scope", base.DEC, names.scope, nil, "of what the client wants to hear")
+f.watch_outcome = ProtoField.uint8("wayside.watch.outcome", "outcome", base.DEC, names.outcome, nil, "EVENT: `done`, `reset` or `full`")
+f.watch_changes = ProtoField.uint16("wayside.watch.changes", "changes", base.DEC, nil, nil, "EVENT: changes in the blocks")
+f.watch_group = ProtoField.uint16("wayside.watch.group", "group", base.DEC, nil, nil, "virtual group")
+f.watch_client = ProtoField.uint16("wayside.watch.client", "client", base.DEC, nil, nil, "handle of the client")
+f.watch_reply_port = ProtoField.uint16("wayside.watch.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the client's thread, stamped by the switch; 0: its agent port")
+f.watch_length = ProtoField.uint16("wayside.watch.length", "length", base.DEC, nil, nil, "WATCH: bytes of the prefix that the blocks begin with")
+f.watch_reserved = ProtoField.uint32("wayside.watch.reserved", "reserved", base.DEC, nil, nil, "zero")
+f.watch_check = ProtoField.uint64("wayside.watch.check", "check", base.DEC, nil, nil, "47 further bits of the key's hash")
+f.watch_history = ProtoField.uint64("wayside.watch.history", "history", base.DEC, nil, nil, "which history the number is of; 0: of none yet, from now on")
+
+f.change_sequence = ProtoField.uint64("wayside.change.sequence", "sequence", base.DEC, nil, nil, "of the version")
+f.change_before_sequence = ProtoField.uint64("wayside.change.before_sequence", "before_sequence", base.DEC, nil, nil, "of the version that the key had before")
+f.change_epoch = ProtoField.uint32("wayside.change.epoch", "epoch", base.DEC, nil, nil, "of the version")
+f.change_before_epoch = ProtoField.uint32("wayside.change.before_epoch", "before_epoch", base.DEC, nil, nil, "of the version before")
+f.change_length = ProtoField.uint16("wayside.change.length", "length", base.DEC, nil, nil, "bytes of the value")
+f.change_name_length = ProtoField.uint16("wayside.change.name_length", "name_length", base.DEC, nil, nil, "bytes of the name; 0: of the key that is watched, or not known")
+f.change_flags = ProtoField.uint16("wayside.change.flags", "flags", base.HEX, nil, nil, "value flags")
+f.change_flags_present = ProtoField.bool("wayside.change.flags.present", "present", 16, nil, 0x1, "the key has a value")
+f.change_flags_leased = ProtoField.bool("wayside.change.flags.leased", "leased", 16, nil, 0x2, "WRITE: as long as the writer's session lasts; otherwise: the version is leased, or, without a value, ended a lease")
+f.change_flags_leaving = ProtoField.bool("wayside.change.flags.leaving", "leaving", 16, nil, 0x4, "in a head's memory only: the key is being removed from its chain")
+f.change_part = ProtoField.uint8("wayside.change.part", "part", base.DEC, names.part, nil, "`name`: the value follows in the next EVENT; `value`: the name is told, or has been")
+f.change_reserved = ProtoField.uint8("wayside.change.reserved", "reserved", base.DEC, nil, nil, "zero")
 
 f.placement_boot = ProtoField.uint64("wayside.placement.boot", "boot", base.DEC, nil, nil, "of the switch meant: one that has begun anew since is another")
 f.placement_pass = ProtoField.uint64("wayside.placement.pass", "pass", base.DEC, nil, nil, "of a joiner: which copying this is; given back when it has all")
@@ -346,6 +375,39 @@ function dissect.route(buffer, tree)
   tree:add(f.route_reserved, buffer(16, 16))
 end
 
+function dissect.watch(buffer, tree)
+  tree:add(f.watch_key_high, buffer(0, 8))
+  tree:add(f.watch_key_low, buffer(8, 8))
+  tree:add(f.watch_request, buffer(16, 8))
+  tree:add(f.watch_number, buffer(24, 8))
+  tree:add(f.watch_scope, buffer(32, 1))
+  tree:add(f.watch_outcome, buffer(33, 1))
+  tree:add(f.watch_changes, buffer(34, 2))
+  tree:add(f.watch_group, buffer(36, 2))
+  tree:add(f.watch_client, buffer(38, 2))
+  tree:add(f.watch_reply_port, buffer(40, 2))
+  tree:add(f.watch_length, buffer(42, 2))
+  tree:add(f.watch_reserved, buffer(44, 4))
+  tree:add(f.watch_check, buffer(48, 8))
+  tree:add(f.watch_history, buffer(56, 8))
+end
+
+function dissect.change(buffer, tree)
+  local branch
+  tree:add(f.change_sequence, buffer(0, 8))
+  tree:add(f.change_before_sequence, buffer(8, 8))
+  tree:add(f.change_epoch, buffer(16, 4))
+  tree:add(f.change_before_epoch, buffer(20, 4))
+  tree:add(f.change_length, buffer(24, 2))
+  tree:add(f.change_name_length, buffer(26, 2))
+  branch = tree:add(f.change_flags, buffer(28, 2))
+  branch:add(f.change_flags_present, buffer(28, 2))
+  branch:add(f.change_flags_leased, buffer(28, 2))
+  branch:add(f.change_flags_leaving, buffer(28, 2))
+  tree:add(f.change_part, buffer(30, 1))
+  tree:add(f.change_reserved, buffer(31, 1))
+end
+
 function dissect.placement(buffer, tree)
   tree:add(f.placement_boot, buffer(0, 8))
   tree:add(f.placement_pass, buffer(8, 8))
@@ -478,6 +540,8 @@ local body_of = {
     [13] = { name = "RENEWED", bytes = 64, blocks = true, title = "Renewal", dissect = dissect.renewal },
     [14] = { name = "FETCH", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
     [15] = { name = "COPY", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
+    [16] = { name = "WATCH", bytes = 64, blocks = true, title = "Watch", dissect = dissect.watch },
+    [17] = { name = "EVENT", bytes = 64, blocks = true, title = "Watch", dissect = dissect.watch },
     [18] = { name = "REMOVE", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
     [19] = { name = "REMOVED", bytes = 64, blocks = true, title = "Copied", dissect = dissect.copied },
   },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 4                           /* any is accepted */
-#define WS_VERSION 0x14                      /* major << 4 | minor */
+#define WS_MINOR 5                           /* any is accepted */
+#define WS_VERSION 0x15                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -84,6 +84,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_ROUTES_BYTES 64                   /* Where the groups of a namespace are: a page, with a route in each block. */
 #define WS_ROUTE_BYTES 32                    /* Where a group is. All zeros: not known. */
+#define WS_WATCH_BYTES 64                    /* What a client wants to hear of a group from a position on; given back with the position after what is told. Where an operation has the same, its fields are at the same places. */
+#define WS_CHANGE_BYTES 32                   /* A version that a key has got. The name follows, padded to whole blocks, then the value likewise. */
 #define WS_PLACEMENT_BYTES 64                /* A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
 #define WS_RENEWAL_BYTES 64                  /* A switch's serving lease. */
 #define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. Also a key that goes, with the version at which it does. */
@@ -160,6 +162,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_CHAIN_RENEWED 13                  /* controller to switch: the lease */
 #define WS_CHAIN_FETCH 14                    /* joiner to source: what comes after this piece? */
 #define WS_CHAIN_COPY 15                     /* source to joiner: this */
+#define WS_CHAIN_WATCH 16                    /* client to tail's daemon: what comes after this position? */
+#define WS_CHAIN_EVENT 17                    /* tail's daemon to client: this, or that the position is lost */
 #define WS_CHAIN_REMOVE 18                   /* daemon to the next switch's daemon: this key goes, if it is without a value at this version */
 #define WS_CHAIN_REMOVED 19                  /* daemon to the daemon before: it is gone here, and from here on */
 
@@ -242,7 +246,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_OUTCOME_FULL 6                    /* no room for another key */
 #define WS_OUTCOME_COLLISION 7               /* another name has this key */
 #define WS_OUTCOME_UNSURE 8                  /* the write was first sent to another chain of the group: whether it has had its effect nobody knows */
-#define WS_OUTCOME_COUNT 9                   /* one more than the highest */
+#define WS_OUTCOME_RESET 9                   /* what came after the position is not known any more: read again, and go on from here */
+#define WS_OUTCOME_COUNT 10                  /* one more than the highest */
 
 /* What a switch is to a group. */
 #define WS_ROLE_NONE 0                       /* nothing */
@@ -250,6 +255,11 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ROLE_QUIET 2                      /* its tail, which is read from and takes nothing new */
 #define WS_ROLE_JOINER 3                     /* one that copies what its tail has */
 #define WS_ROLE_COUNT 4                      /* one more than the highest */
+
+/* Of what a WATCH wants to hear. */
+#define WS_SCOPE_KEY 0                       /* of one key */
+#define WS_SCOPE_PREFIX 1                    /* of keys whose names begin so */
+#define WS_SCOPE_COUNT 2                     /* one more than the highest */
 
 /* What a COPY has, or a FETCH asks for. */
 #define WS_PART_NAME 0                       /* a key's name, and its first version */
@@ -542,6 +552,75 @@ WS_INLINE ws_u16 ws_route_head_port(const void *route) { return ws_load16((const
 WS_INLINE void ws_route_set_head_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 12, x); }
 WS_INLINE ws_u16 ws_route_tail_port(const void *route) { return ws_load16((const ws_u8 *)route + 14); }
 WS_INLINE void ws_route_set_tail_port(void *route, ws_u16 x) { ws_store16((ws_u8 *)route + 14, x); }
+
+/* watch, 64 bytes. What a client wants to hear of a group from a position on; given back with the position after what is told. Where an operation has the same, its fields are at the same places. */
+#define WS_WATCH_KEY_HIGH_AT 0               /* high half of the key's hash; of a prefix: zero */
+#define WS_WATCH_KEY_LOW_AT 8                /* low half of it */
+#define WS_WATCH_REQUEST_AT 16               /* request id of the question; given back */
+#define WS_WATCH_NUMBER_AT 24                /* position within the history */
+#define WS_WATCH_SCOPE_AT 32                 /* of what the client wants to hear */
+#define WS_WATCH_OUTCOME_AT 33               /* EVENT: `done`, `reset` or `full` */
+#define WS_WATCH_CHANGES_AT 34               /* EVENT: changes in the blocks */
+#define WS_WATCH_GROUP_AT 36                 /* virtual group */
+#define WS_WATCH_CLIENT_AT 38                /* handle of the client */
+#define WS_WATCH_REPLY_PORT_AT 40            /* UDP port of the client's thread, stamped by the switch; 0: its agent port */
+#define WS_WATCH_LENGTH_AT 42                /* WATCH: bytes of the prefix that the blocks begin with */
+#define WS_WATCH_RESERVED_AT 44              /* zero */
+#define WS_WATCH_CHECK_AT 48                 /* 47 further bits of the key's hash */
+#define WS_WATCH_HISTORY_AT 56               /* which history the number is of; 0: of none yet, from now on */
+WS_INLINE ws_u64 ws_watch_key_high(const void *watch) { return ws_load64((const ws_u8 *)watch + 0); }
+WS_INLINE void ws_watch_set_key_high(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 0, x); }
+WS_INLINE ws_u64 ws_watch_key_low(const void *watch) { return ws_load64((const ws_u8 *)watch + 8); }
+WS_INLINE void ws_watch_set_key_low(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 8, x); }
+WS_INLINE ws_u64 ws_watch_request(const void *watch) { return ws_load64((const ws_u8 *)watch + 16); }
+WS_INLINE void ws_watch_set_request(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 16, x); }
+WS_INLINE ws_u64 ws_watch_number(const void *watch) { return ws_load64((const ws_u8 *)watch + 24); }
+WS_INLINE void ws_watch_set_number(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 24, x); }
+WS_INLINE ws_u8 ws_watch_scope(const void *watch) { return ws_load8((const ws_u8 *)watch + 32); }
+WS_INLINE void ws_watch_set_scope(void *watch, ws_u8 x) { ws_store8((ws_u8 *)watch + 32, x); }
+WS_INLINE ws_u8 ws_watch_outcome(const void *watch) { return ws_load8((const ws_u8 *)watch + 33); }
+WS_INLINE void ws_watch_set_outcome(void *watch, ws_u8 x) { ws_store8((ws_u8 *)watch + 33, x); }
+WS_INLINE ws_u16 ws_watch_changes(const void *watch) { return ws_load16((const ws_u8 *)watch + 34); }
+WS_INLINE void ws_watch_set_changes(void *watch, ws_u16 x) { ws_store16((ws_u8 *)watch + 34, x); }
+WS_INLINE ws_u16 ws_watch_group(const void *watch) { return ws_load16((const ws_u8 *)watch + 36); }
+WS_INLINE void ws_watch_set_group(void *watch, ws_u16 x) { ws_store16((ws_u8 *)watch + 36, x); }
+WS_INLINE ws_u16 ws_watch_client(const void *watch) { return ws_load16((const ws_u8 *)watch + 38); }
+WS_INLINE void ws_watch_set_client(void *watch, ws_u16 x) { ws_store16((ws_u8 *)watch + 38, x); }
+WS_INLINE ws_u16 ws_watch_reply_port(const void *watch) { return ws_load16((const ws_u8 *)watch + 40); }
+WS_INLINE void ws_watch_set_reply_port(void *watch, ws_u16 x) { ws_store16((ws_u8 *)watch + 40, x); }
+WS_INLINE ws_u16 ws_watch_length(const void *watch) { return ws_load16((const ws_u8 *)watch + 42); }
+WS_INLINE void ws_watch_set_length(void *watch, ws_u16 x) { ws_store16((ws_u8 *)watch + 42, x); }
+WS_INLINE ws_u64 ws_watch_check(const void *watch) { return ws_load64((const ws_u8 *)watch + 48); }
+WS_INLINE void ws_watch_set_check(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 48, x); }
+WS_INLINE ws_u64 ws_watch_history(const void *watch) { return ws_load64((const ws_u8 *)watch + 56); }
+WS_INLINE void ws_watch_set_history(void *watch, ws_u64 x) { ws_store64((ws_u8 *)watch + 56, x); }
+
+/* change, 32 bytes. A version that a key has got. The name follows, padded to whole blocks, then the value likewise. */
+#define WS_CHANGE_SEQUENCE_AT 0              /* of the version */
+#define WS_CHANGE_BEFORE_SEQUENCE_AT 8       /* of the version that the key had before */
+#define WS_CHANGE_EPOCH_AT 16                /* of the version */
+#define WS_CHANGE_BEFORE_EPOCH_AT 20         /* of the version before */
+#define WS_CHANGE_LENGTH_AT 24               /* bytes of the value */
+#define WS_CHANGE_NAME_LENGTH_AT 26          /* bytes of the name; 0: of the key that is watched, or not known */
+#define WS_CHANGE_FLAGS_AT 28                /* value flags */
+#define WS_CHANGE_PART_AT 30                 /* `name`: the value follows in the next EVENT; `value`: the name is told, or has been */
+#define WS_CHANGE_RESERVED_AT 31             /* zero */
+WS_INLINE ws_u64 ws_change_sequence(const void *change) { return ws_load64((const ws_u8 *)change + 0); }
+WS_INLINE void ws_change_set_sequence(void *change, ws_u64 x) { ws_store64((ws_u8 *)change + 0, x); }
+WS_INLINE ws_u64 ws_change_before_sequence(const void *change) { return ws_load64((const ws_u8 *)change + 8); }
+WS_INLINE void ws_change_set_before_sequence(void *change, ws_u64 x) { ws_store64((ws_u8 *)change + 8, x); }
+WS_INLINE ws_u32 ws_change_epoch(const void *change) { return ws_load32((const ws_u8 *)change + 16); }
+WS_INLINE void ws_change_set_epoch(void *change, ws_u32 x) { ws_store32((ws_u8 *)change + 16, x); }
+WS_INLINE ws_u32 ws_change_before_epoch(const void *change) { return ws_load32((const ws_u8 *)change + 20); }
+WS_INLINE void ws_change_set_before_epoch(void *change, ws_u32 x) { ws_store32((ws_u8 *)change + 20, x); }
+WS_INLINE ws_u16 ws_change_length(const void *change) { return ws_load16((const ws_u8 *)change + 24); }
+WS_INLINE void ws_change_set_length(void *change, ws_u16 x) { ws_store16((ws_u8 *)change + 24, x); }
+WS_INLINE ws_u16 ws_change_name_length(const void *change) { return ws_load16((const ws_u8 *)change + 26); }
+WS_INLINE void ws_change_set_name_length(void *change, ws_u16 x) { ws_store16((ws_u8 *)change + 26, x); }
+WS_INLINE ws_u16 ws_change_flags(const void *change) { return ws_load16((const ws_u8 *)change + 28); }
+WS_INLINE void ws_change_set_flags(void *change, ws_u16 x) { ws_store16((ws_u8 *)change + 28, x); }
+WS_INLINE ws_u8 ws_change_part(const void *change) { return ws_load8((const ws_u8 *)change + 30); }
+WS_INLINE void ws_change_set_part(void *change, ws_u8 x) { ws_store8((ws_u8 *)change + 30, x); }
 
 /* placement, 64 bytes. A switch's place in a group, and where clients find the group. All of it is given back when it is so. */
 #define WS_PLACEMENT_BOOT_AT 0               /* of the switch meant: one that has begun anew since is another */
@@ -896,6 +975,9 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_CHAIN_MAP:
 		case WS_CHAIN_ROUTES:
 			return WS_HEADER_BYTES + WS_ROUTES_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
+		case WS_CHAIN_WATCH:
+		case WS_CHAIN_EVENT:
+			return WS_HEADER_BYTES + WS_WATCH_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		default:
 			return 0;
 		}
@@ -1002,6 +1084,8 @@ WS_INLINE const char *ws_chain_kind_name(ws_u8 chain_kind)
 	case WS_CHAIN_RENEWED: return "renewed";
 	case WS_CHAIN_FETCH: return "fetch";
 	case WS_CHAIN_COPY: return "copy";
+	case WS_CHAIN_WATCH: return "watch";
+	case WS_CHAIN_EVENT: return "event";
 	case WS_CHAIN_REMOVE: return "remove";
 	case WS_CHAIN_REMOVED: return "removed";
 	default: return "unknown";
@@ -1076,6 +1160,7 @@ WS_INLINE const char *ws_outcome_name(ws_u8 outcome)
 	case WS_OUTCOME_FULL: return "full";
 	case WS_OUTCOME_COLLISION: return "collision";
 	case WS_OUTCOME_UNSURE: return "unsure";
+	case WS_OUTCOME_RESET: return "reset";
 	default: return "unknown";
 	}
 }
@@ -1086,6 +1171,14 @@ WS_INLINE const char *ws_role_name(ws_u8 role)
 	case WS_ROLE_MEMBER: return "member";
 	case WS_ROLE_QUIET: return "quiet";
 	case WS_ROLE_JOINER: return "joiner";
+	default: return "unknown";
+	}
+}
+WS_INLINE const char *ws_scope_name(ws_u8 scope)
+{
+	switch (scope) {
+	case WS_SCOPE_KEY: return "key";
+	case WS_SCOPE_PREFIX: return "prefix";
 	default: return "unknown";
 	}
 }

@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 4;
+pub const MINOR: u8 = 5;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -360,6 +360,12 @@ pub mod kind {
 
         /// Source to joiner: this.
         pub const COPY: u8 = 15;
+
+        /// Client to tail's daemon: what comes after this position?.
+        pub const WATCH: u8 = 16;
+
+        /// Tail's daemon to client: this, or that the position is lost.
+        pub const EVENT: u8 = 17;
 
         /// Daemon to the next switch's daemon: this key goes, if it is without a value at this version.
         pub const REMOVE: u8 = 18;
@@ -702,6 +708,10 @@ pub enum ChainKind {
     Fetch = 14,
     /// Source to joiner: this.
     Copy = 15,
+    /// Client to tail's daemon: what comes after this position?.
+    Watch = 16,
+    /// Tail's daemon to client: this, or that the position is lost.
+    Event = 17,
     /// Daemon to the next switch's daemon: this key goes, if it is without a value at this version.
     Remove = 18,
     /// Daemon to the daemon before: it is gone here, and from here on.
@@ -710,7 +720,7 @@ pub enum ChainKind {
 
 impl ChainKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [ChainKind; 17] = [
+    pub const ALL: [ChainKind; 19] = [
         ChainKind::Read,
         ChainKind::Write,
         ChainKind::Delete,
@@ -726,6 +736,8 @@ impl ChainKind {
         ChainKind::Renewed,
         ChainKind::Fetch,
         ChainKind::Copy,
+        ChainKind::Watch,
+        ChainKind::Event,
         ChainKind::Remove,
         ChainKind::Removed,
     ];
@@ -748,6 +760,8 @@ impl ChainKind {
             ChainKind::Renewed => "renewed",
             ChainKind::Fetch => "fetch",
             ChainKind::Copy => "copy",
+            ChainKind::Watch => "watch",
+            ChainKind::Event => "event",
             ChainKind::Remove => "remove",
             ChainKind::Removed => "removed",
         }
@@ -774,6 +788,8 @@ impl TryFrom<u8> for ChainKind {
             13 => Ok(ChainKind::Renewed),
             14 => Ok(ChainKind::Fetch),
             15 => Ok(ChainKind::Copy),
+            16 => Ok(ChainKind::Watch),
+            17 => Ok(ChainKind::Event),
             18 => Ok(ChainKind::Remove),
             19 => Ok(ChainKind::Removed),
             _ => Err(Unknown(number)),
@@ -798,6 +814,8 @@ pub enum Body {
     Effect,
     /// One [`Routes`](struct@Routes), and as many blocks as the header counts.
     Routes,
+    /// One [`Watch`](struct@Watch), and as many blocks as the header counts.
+    Watch,
     /// One [`Placement`](struct@Placement), and as many blocks as the header counts.
     Placement,
     /// One [`Renewal`](struct@Renewal), and as many blocks as the header counts.
@@ -819,6 +837,7 @@ impl Body {
             Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Routes => Routes::BYTES + count as usize * limits::BLOCK_BYTES,
+            Body::Watch => Watch::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Placement => Placement::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Renewal => Renewal::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Copied => Copied::BYTES + count as usize * limits::BLOCK_BYTES,
@@ -831,9 +850,13 @@ impl Body {
         let count = count as usize;
         match self {
             Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,
-            Body::Operation | Body::Effect | Body::Routes | Body::Placement | Body::Renewal | Body::Copied => {
-                count <= limits::MAX_BLOCKS
-            }
+            Body::Operation
+            | Body::Effect
+            | Body::Routes
+            | Body::Watch
+            | Body::Placement
+            | Body::Renewal
+            | Body::Copied => count <= limits::MAX_BLOCKS,
             _ => count == 0,
         }
     }
@@ -877,6 +900,7 @@ impl ChainKind {
             ChainKind::Read | ChainKind::Write | ChainKind::Delete | ChainKind::Insert => Body::Operation,
             ChainKind::Apply | ChainKind::Answer | ChainKind::Install => Body::Effect,
             ChainKind::Map | ChainKind::Routes => Body::Routes,
+            ChainKind::Watch | ChainKind::Event => Body::Watch,
             ChainKind::Place | ChainKind::Placed => Body::Placement,
             ChainKind::Renew | ChainKind::Renewed => Body::Renewal,
             ChainKind::Fetch | ChainKind::Copy | ChainKind::Remove | ChainKind::Removed => Body::Copied,
@@ -1235,11 +1259,13 @@ pub enum Outcome {
     Collision = 7,
     /// The write was first sent to another chain of the group: whether it has had its effect nobody knows.
     Unsure = 8,
+    /// What came after the position is not known any more: read again, and go on from here.
+    Reset = 9,
 }
 
 impl Outcome {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Outcome; 9] = [
+    pub const ALL: [Outcome; 10] = [
         Outcome::Done,
         Outcome::Unmet,
         Outcome::Missing,
@@ -1249,6 +1275,7 @@ impl Outcome {
         Outcome::Full,
         Outcome::Collision,
         Outcome::Unsure,
+        Outcome::Reset,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -1263,6 +1290,7 @@ impl Outcome {
             Outcome::Full => "full",
             Outcome::Collision => "collision",
             Outcome::Unsure => "unsure",
+            Outcome::Reset => "reset",
         }
     }
 }
@@ -1281,6 +1309,7 @@ impl TryFrom<u8> for Outcome {
             6 => Ok(Outcome::Full),
             7 => Ok(Outcome::Collision),
             8 => Ok(Outcome::Unsure),
+            9 => Ok(Outcome::Reset),
             _ => Err(Unknown(number)),
         }
     }
@@ -1324,6 +1353,41 @@ impl TryFrom<u8> for Role {
             1 => Ok(Role::Member),
             2 => Ok(Role::Quiet),
             3 => Ok(Role::Joiner),
+            _ => Err(Unknown(number)),
+        }
+    }
+}
+
+/// Of what a WATCH wants to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Scope {
+    /// Of one key.
+    Key = 0,
+    /// Of keys whose names begin so.
+    Prefix = 1,
+}
+
+impl Scope {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Scope; 2] = [Scope::Key, Scope::Prefix];
+
+    /// Its name in the schema, for people and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Key => "key",
+            Scope::Prefix => "prefix",
+        }
+    }
+}
+
+impl TryFrom<u8> for Scope {
+    type Error = Unknown;
+
+    fn try_from(number: u8) -> Result<Self, Unknown> {
+        match number {
+            0 => Ok(Scope::Key),
+            1 => Ok(Scope::Prefix),
             _ => Err(Unknown(number)),
         }
     }
@@ -2081,6 +2145,140 @@ impl Route {
         *array_mut(bytes, 12) = self.head_port.to_be_bytes();
         *array_mut(bytes, 14) = self.tail_port.to_be_bytes();
         *array_mut(bytes, 16) = [0; 16];
+    }
+}
+
+/// What a client wants to hear of a group from a position on; given back with the position after what is told. Where an operation has the same, its fields are at the same places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// High half of the key's hash; of a prefix: zero.
+    pub key_high: u64,
+    /// Low half of it.
+    pub key_low: u64,
+    /// Request id of the question; given back.
+    pub request: u64,
+    /// Position within the history.
+    pub number: u64,
+    /// Of what the client wants to hear.
+    pub scope: u8,
+    /// EVENT: `done`, `reset` or `full`.
+    pub outcome: u8,
+    /// EVENT: changes in the blocks.
+    pub changes: u16,
+    /// Virtual group.
+    pub group: u16,
+    /// Handle of the client.
+    pub client: u16,
+    /// UDP port of the client's thread, stamped by the switch; 0: its agent port.
+    pub reply_port: u16,
+    /// WATCH: bytes of the prefix that the blocks begin with.
+    pub length: u16,
+    /// 47 further bits of the key's hash.
+    pub check: u64,
+    /// Which history the number is of; 0: of none yet, from now on.
+    pub history: u64,
+}
+
+impl Watch {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Watch {
+            key_high: u64::from_be_bytes(*array(bytes, 0)),
+            key_low: u64::from_be_bytes(*array(bytes, 8)),
+            request: u64::from_be_bytes(*array(bytes, 16)),
+            number: u64::from_be_bytes(*array(bytes, 24)),
+            scope: bytes[32],
+            outcome: bytes[33],
+            changes: u16::from_be_bytes(*array(bytes, 34)),
+            group: u16::from_be_bytes(*array(bytes, 36)),
+            client: u16::from_be_bytes(*array(bytes, 38)),
+            reply_port: u16::from_be_bytes(*array(bytes, 40)),
+            length: u16::from_be_bytes(*array(bytes, 42)),
+            check: u64::from_be_bytes(*array(bytes, 48)),
+            history: u64::from_be_bytes(*array(bytes, 56)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.key_high.to_be_bytes();
+        *array_mut(bytes, 8) = self.key_low.to_be_bytes();
+        *array_mut(bytes, 16) = self.request.to_be_bytes();
+        *array_mut(bytes, 24) = self.number.to_be_bytes();
+        *array_mut(bytes, 32) = self.scope.to_be_bytes();
+        *array_mut(bytes, 33) = self.outcome.to_be_bytes();
+        *array_mut(bytes, 34) = self.changes.to_be_bytes();
+        *array_mut(bytes, 36) = self.group.to_be_bytes();
+        *array_mut(bytes, 38) = self.client.to_be_bytes();
+        *array_mut(bytes, 40) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 42) = self.length.to_be_bytes();
+        *array_mut(bytes, 44) = [0; 4];
+        *array_mut(bytes, 48) = self.check.to_be_bytes();
+        *array_mut(bytes, 56) = self.history.to_be_bytes();
+    }
+}
+
+/// A version that a key has got. The name follows, padded to whole blocks, then the value likewise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Of the version.
+    pub sequence: u64,
+    /// Of the version that the key had before.
+    pub before_sequence: u64,
+    /// Of the version.
+    pub epoch: u32,
+    /// Of the version before.
+    pub before_epoch: u32,
+    /// Bytes of the value.
+    pub length: u16,
+    /// Bytes of the name; 0: of the key that is watched, or not known.
+    pub name_length: u16,
+    /// Value flags.
+    pub flags: u16,
+    /// `name`: the value follows in the next EVENT; `value`: the name is told, or has been.
+    pub part: u8,
+}
+
+impl Change {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Change {
+            sequence: u64::from_be_bytes(*array(bytes, 0)),
+            before_sequence: u64::from_be_bytes(*array(bytes, 8)),
+            epoch: u32::from_be_bytes(*array(bytes, 16)),
+            before_epoch: u32::from_be_bytes(*array(bytes, 20)),
+            length: u16::from_be_bytes(*array(bytes, 24)),
+            name_length: u16::from_be_bytes(*array(bytes, 26)),
+            flags: u16::from_be_bytes(*array(bytes, 28)),
+            part: bytes[30],
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.sequence.to_be_bytes();
+        *array_mut(bytes, 8) = self.before_sequence.to_be_bytes();
+        *array_mut(bytes, 16) = self.epoch.to_be_bytes();
+        *array_mut(bytes, 20) = self.before_epoch.to_be_bytes();
+        *array_mut(bytes, 24) = self.length.to_be_bytes();
+        *array_mut(bytes, 26) = self.name_length.to_be_bytes();
+        *array_mut(bytes, 28) = self.flags.to_be_bytes();
+        *array_mut(bytes, 30) = self.part.to_be_bytes();
+        *array_mut(bytes, 31) = [0; 1];
     }
 }
 

@@ -11,6 +11,7 @@ use crate::observe::{Loss, Observer};
 use crate::port::{Numbers, Place};
 use crate::questions::Questions;
 use crate::request::{Begun, Grant, Standing};
+use crate::watch::Watchers;
 use crate::{Name, clock, task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -92,6 +93,8 @@ pub(crate) struct Core {
     pub(crate) book: Book,
     /// About keys.
     pub(crate) questions: Questions,
+    /// Who waits for watches.
+    pub(crate) watchers: Watchers,
     /// 0 is the agent's.
     pub(crate) ports: Numbers,
     /// Ends of holds that have one. Stale where the hold is over: `book` knows.
@@ -120,6 +123,7 @@ impl Core {
             switch,
             book: Book::default(),
             questions: Questions::default(),
+            watchers: Watchers::default(),
             ports: Numbers::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             lease_end: None,
@@ -286,6 +290,7 @@ impl Core {
                 }
             }
             Event::Chain { request, told } => self.on_told(now, request, told, errands),
+            Event::Watch(id) => self.watchers.tell(id, errands),
             Event::Enrolled(_) => self.enter_phase(Phase::Live, errands),
             Event::Refused(reason) => self.enter_phase(Phase::Refused(reason), errands),
             Event::SessionLost => self.lose(Phase::Lost, errands),
@@ -340,6 +345,7 @@ impl Core {
             request.tell(errands);
         }
         self.limits.clear();
+        self.watchers.tell_all(errands);
         self.enter_phase(phase, errands);
     }
 

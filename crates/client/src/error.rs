@@ -74,6 +74,10 @@ pub enum Error {
         "no store: the switch keeps no keys for this namespace; `keys` in its configuration says how many it is to keep"
     )]
     NoStore,
+    /// A switch has as many watches as it keeps: 256 groups of a session, 4,096 in all. A watch of a prefix takes one
+    /// for each group of the namespace.
+    #[error("too many watches: a switch keeps 256 groups watched for a session, and 4096 in all")]
+    TooManyWatches,
     /// The endpoint is no host and port, or leads to no address.
     #[error("invalid endpoint: {0}")]
     InvalidEndpoint(String),

@@ -68,6 +68,7 @@ mod store;
 mod task;
 mod transport;
 mod wait;
+mod watch;
 #[cfg_attr(not(feature = "afxdp"), path = "xsk/absent.rs")]
 mod xsk;
 
@@ -89,5 +90,6 @@ pub use store::{Entry, Overwritten, Store, Written};
 pub use task::{TASK_VARIABLE, Task, Working};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;
+pub use watch::{Event, Watch};
 pub use wayside_protocol::chain::{Condition, Value, Version};
 pub use wayside_protocol::{Mode, Path, SessionInfo, Token};

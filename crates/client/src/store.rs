@@ -6,13 +6,16 @@ use crate::leased::LeasedKey;
 use crate::port::Place;
 use crate::questions::Reply;
 use crate::session::{Connection, Session};
+use crate::watch::Watch;
 use crate::{Error, clock};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use wayside_protocol::chain::{Answer as Answered, Ask, BadName, Condition, Ended, Key, Told, Value, Version, Wish};
+use wayside_protocol::chain::{
+    Answer as Answered, Ask, BadName, Condition, Ended, Key, Scope, Told, Value, Version, Wish,
+};
 use wayside_protocol::{AcquireError, RequestId, Time};
 use wayside_wire::limits::{MAX_KEY_NAME_BYTES, MAX_VALUE_BYTES};
 
@@ -118,8 +121,8 @@ impl<'s> Store<'s> {
         self.ask(name.as_ref(), wish).map(Answered::written)
     }
 
-    /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key when
-    /// it is dropped. Otherwise what the condition met.
+    /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key
+    /// when it is dropped. Otherwise what the condition met.
     ///
     /// # Errors
     /// Those of [`Store::put`].
@@ -185,6 +188,46 @@ impl<'s> Store<'s> {
     /// Those of [`Store::put`].
     pub async fn delete_if_async(&self, name: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
         self.begin(name.as_ref(), Wish::Delete(condition))?.await.map(Answered::written)
+    }
+
+    /// Watches a key: whatever it gets from now on is seen, in order, and nothing is left out silently.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`].
+    pub fn watch(&self, name: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        let key = self.key(name.as_ref())?;
+        Watch::begin(&self.session.connection, Scope::Key(key), name.as_ref(), self.wait)
+    }
+
+    /// Watches all keys whose names begin so: each key's versions in order, and those of each group of keys. Between
+    /// groups there is no order.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`], [`Error::TooManyWatches`].
+    pub fn watch_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        let prefix = prefix.as_ref();
+        if prefix.len() > MAX_KEY_NAME_BYTES {
+            return Err(Error::InvalidName(format!("no name has {} bytes", prefix.len())));
+        }
+        Watch::begin(&self.session.connection, Scope::Prefix(prefix.into()), &[], self.wait)
+    }
+
+    /// What a key has, and all that comes after: watches first, then reads. What was read may be seen once more.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`].
+    pub fn get_and_watch(&self, name: impl AsRef<[u8]>) -> Result<(Option<Entry>, Watch), Error> {
+        let watch = self.watch(name.as_ref())?;
+        Ok((self.get(name)?, watch))
+    }
+
+    /// As [`Store::watch`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::watch`].
+    pub async fn watch_async(&self, name: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        let key = self.key(name.as_ref())?;
+        Watch::begin_async(&self.session.connection, Scope::Key(key), name.as_ref(), self.wait).await
     }
 
     fn key(&self, name: &[u8]) -> Result<Key, Error> {

@@ -78,6 +78,8 @@ pub enum Kv {
     Del(KvDelete),
     /// List keys
     Ls(KvList),
+    /// Write a line for whatever a key gets, or all keys whose names begin so, as it happens
+    Watch(KvWatch),
 }
 
 #[derive(Debug, Subcommand)]
@@ -178,6 +180,35 @@ pub struct KvDelete {
 
     #[command(flatten)]
     pub to: KvArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct KvWatch {
+    /// Name of the key; one that ends with / stands for all keys whose names begin so
+    pub name: String,
+
+    /// The name stands for all keys whose names begin so, whatever it ends with
+    #[arg(long)]
+    pub prefix: bool,
+
+    /// End after so many lines
+    #[arg(long, value_name = "LINES")]
+    pub count: Option<u64>,
+
+    /// End after this time [default: never]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub wait: Option<Duration>,
+
+    /// Namespace of the keys
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+
+    /// How a line looks
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 /// On what a write depends.

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::etcd::Etcd;
 use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
-use wayside_client::{Error, Session, Store};
+use wayside_client::{Error, Event, Session, Store};
+use wayside_protocol::chain::Key;
 
 /// Switches of one shard.
 struct Switches {
@@ -266,6 +267,78 @@ fn what_no_switch_has_any_more_is_said_to_be_lost() {
     switches.settle("they serve", |_| true);
     assert_eq!(switches.run(&["kv", "get", "config/0"]).code, Some(1), "it has no value");
     assert_eq!(switches.run(&["kv", "put", "config/0", "new"]).code, Some(0));
+}
+
+/// The tail is killed while values are written: who watches goes on at the next one, and knows that he has to read
+/// again.
+#[test]
+fn watches_outlive_the_tail() {
+    let Some(mut switches) = Switches::or_skip(3, 3) else { return };
+    let (writer, watcher) = (switches.session(), switches.session());
+    let stores = [&writer, &watcher].map(Session::store);
+    let [write, read] = stores.map(|store| store.wait(Duration::from_secs(30)));
+    write.put("limit", 0u64.to_be_bytes()).unwrap();
+    let mut watch = read.watch("limit").unwrap().wait(Duration::from_secs(30));
+    let group = Key::of(b"default", b"limit").unwrap().group(16);
+    let tail_of = |chains: &serde_json::Value| {
+        let is_its = |found: &&serde_json::Value| found["group"] == group;
+        let found = chains["groups"].as_array().unwrap().iter().find(is_its).expect("one of them").clone();
+        found["chain"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned()
+    };
+    let tail = switches.at(&tail_of(&switches.chains()));
+    let is_over = AtomicBool::new(false);
+    let (mut known, mut told, mut rereads) = (None, 0, 0);
+    let last = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut round = 0u64;
+            while !is_over.load(SeqCst) {
+                round += 1;
+                while let Err(error) = write.put("limit", round.to_be_bytes()) {
+                    assert!(matches!(error, Error::Unsure | Error::Lost), "{error}");
+                }
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            round
+        });
+        let mut kill = Some(());
+        let begun = std::time::Instant::now();
+        while rereads == 0 || begun.elapsed() < Duration::from_secs(5) {
+            if told > 200 && kill.take().is_some() {
+                switches.all[tail].kill();
+            }
+            match watch.next().expect("in time") {
+                Event::Put { version, before, .. } => {
+                    if known.is_some_and(|known| version <= known) {
+                        continue;
+                    }
+                    assert!(known.is_none_or(|known| known == before), "{before} was not told, after {known:?}");
+                    known = Some(version);
+                    told += 1;
+                }
+                Event::Reread => {
+                    rereads += 1;
+                    known = read.get("limit").unwrap().map(|entry| entry.version);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        is_over.store(true, SeqCst);
+        writing.join().unwrap()
+    });
+    let entry = read.get("limit").unwrap().expect("it has been written");
+    assert_eq!(entry.value.bytes(), last.to_be_bytes());
+    while known < Some(entry.version) {
+        match watch.next().expect("in time") {
+            Event::Put { version, before, .. } => {
+                assert!(known.is_none_or(|known| known == before || version <= known));
+                known = known.max(Some(version));
+            }
+            Event::Reread => known = read.get("limit").unwrap().map(|entry| entry.version),
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("{told} told, {rereads} rereads, {last} written");
+    assert!(told > 400 && tail_of(&switches.chains()) != switches.all[tail].address.to_string());
 }
 
 /// Three ports in a row, where a switch, its admin port and its enrolment port go by default.

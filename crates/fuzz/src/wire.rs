@@ -2,7 +2,7 @@
 
 use wayside_wire::{
     Attempt, BODY, Body, Copied, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, Placement, Renewal,
-    Routes, SlotBits, blocks, body_of, check, entries, entry_at, limits, text,
+    Routes, SlotBits, Watch, blocks, body_of, check, entries, entry_at, limits, text,
 };
 
 pub fn run(input: &[u8]) {
@@ -46,6 +46,7 @@ pub fn run(input: &[u8]) {
         Body::Placement => Placement::read(input, BODY).write(&mut again, BODY),
         Body::Renewal => Renewal::read(input, BODY).write(&mut again, BODY),
         Body::Copied => Copied::read(input, BODY).write(&mut again, BODY),
+        Body::Watch => Watch::read(input, BODY).write(&mut again, BODY),
         Body::Attempt => Attempt::read(input, BODY).write(&mut again, BODY),
     }
     assert!(blocks(input).len().is_multiple_of(limits::BLOCK_BYTES));

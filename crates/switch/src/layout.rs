@@ -108,7 +108,7 @@ pub(crate) struct Group {
     pub(crate) place: AtomicU64,
     pub(crate) sequence: AtomicU64,
     pub(crate) namespace: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) watched: AtomicU32,
 }
 
 /// One of a client's lanes.
@@ -128,6 +128,27 @@ pub(crate) struct Own {
     pub(crate) bucket_mask: AtomicU32,
     pub(crate) handle: AtomicU32,
     pub(crate) lease: Lease,
+    pub(crate) reserved: [AtomicU64; 4],
+    pub(crate) drawn: AtomicU64,
+    pub(crate) torn: AtomicU64,
+    pub(crate) reserved_more: [AtomicU64; 6],
+}
+
+/// `WS_RECORDS`: records in the journal.
+pub(crate) const RECORDS: usize = 4096;
+
+/// `struct ws_record`: a version that an item has taken.
+#[repr(C)]
+pub(crate) struct Record {
+    pub(crate) lock: AtomicU64,
+    pub(crate) key_high: AtomicU64,
+    pub(crate) key_low: AtomicU64,
+    pub(crate) name: AtomicU64,
+    pub(crate) before_sequence: AtomicU64,
+    pub(crate) before_shape: AtomicU64,
+    pub(crate) sequence: AtomicU64,
+    pub(crate) shape: AtomicU64,
+    pub(crate) value: [AtomicU64; VALUE_WORDS],
 }
 
 /// `struct ws_lease`: when another switch may serve, by two clocks.
@@ -226,6 +247,7 @@ pub(crate) struct View {
     pub(crate) buckets: *const Bucket,
     pub(crate) items: *const Item,
     pub(crate) lanes: *const Lane,
+    pub(crate) journal: *const Record,
     pub(crate) own: *const Own,
     pub(crate) bucket_count: u32,
     pub(crate) item_count: u32,
@@ -265,12 +287,13 @@ const _: () = {
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<Group>() == 24);
     assert!(size_of::<Lane>() == 32);
-    assert!(size_of::<Own>() == 32);
+    assert!(size_of::<Own>() == 128);
+    assert!(size_of::<Record>() == 192);
     assert!(size_of::<Cell>() == 16);
     assert!(size_of::<Queue>() == 96);
     assert!(size_of::<Servers>() == 32);
     assert!(size_of::<Directory>() == 16);
-    assert!(size_of::<View>() == 176 || size_of::<usize>() != 8);
+    assert!(size_of::<View>() == 184 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 

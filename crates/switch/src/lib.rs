@@ -168,6 +168,7 @@ impl Switch {
             buckets: self.store.buckets.as_ptr(),
             items: self.store.items.as_ptr(),
             lanes: self.store.lanes.as_ptr(),
+            journal: self.store.journal.as_ptr(),
             own: self.store.own.as_ptr(),
             bucket_count: count(self.store.buckets.len()),
             item_count: count(self.store.items.len()),

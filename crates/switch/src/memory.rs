@@ -146,6 +146,12 @@ impl Memory {
         (agent_port != 0).then(|| SocketAddrV4::new(address, if port == 0 { agent_port } else { port }))
     }
 
+    /// Namespace and incarnation of a handle's latest session.
+    pub(crate) fn session(&self, handle: u16) -> (u16, u64) {
+        let node = &self.nodes[usize::from(handle)];
+        (node.namespace.load(Acquire), node.incarnation.load(Acquire))
+    }
+
     pub(crate) fn way(&self, handle: u16) -> Option<u64> {
         self.ways.as_ref().map(|ways| ways[usize::from(handle)].load(Acquire))
     }

@@ -376,7 +376,8 @@ impl Switch {
     }
 
     /// Gives a lock a queue of so many cells, of the switch's epoch, whose first ticket is `first`: above all that were
-    /// granted for this name in the epoch. Nobody may hold the lock. In each epoch to come it begins anew, with ticket 1.
+    /// granted for this name in the epoch. Nobody may hold the lock. In each epoch to come it begins anew, with
+    /// ticket 1.
     ///
     /// # Errors
     /// Why not; nothing has changed then.

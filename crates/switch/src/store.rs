@@ -19,7 +19,7 @@ use wayside_wire::{limits, request_id, value_flag};
 
 use crate::Switch;
 use crate::hash;
-use crate::layout::{Bucket, GROUPS, Group, Item, Lane, NODES, Own, VALUE_WORDS};
+use crate::layout::{Bucket, GROUPS, Group, Item, Lane, NODES, Own, RECORDS, Record, VALUE_WORDS};
 #[cfg(feature = "xdp")]
 use crate::locks::is_left;
 use crate::locks::{OWNER, take};
@@ -62,6 +62,7 @@ pub(crate) struct Store {
     pub(crate) buckets: Zeroed<Bucket>,
     pub(crate) items: Zeroed<Item>,
     pub(crate) lanes: Zeroed<Lane>,
+    pub(crate) journal: Zeroed<Record>,
     pub(crate) own: Zeroed<Own>,
     books: Mutex<Books>,
 }
@@ -85,6 +86,7 @@ impl Store {
             buckets: Zeroed::new(config.buckets() as usize),
             items: Zeroed::new(config.items() as usize),
             lanes: Zeroed::new(config.lanes() as usize),
+            journal: Zeroed::new(RECORDS),
             own,
             books: Mutex::new(Books { unused: 1, ..Books::default() }),
         }
@@ -99,10 +101,11 @@ impl Store {
         buckets: Zeroed<Bucket>,
         items: Zeroed<Item>,
         lanes: Zeroed<Lane>,
+        journal: Zeroed<Record>,
         own: Zeroed<Own>,
     ) -> Store {
         config.write_to(&own[0]);
-        let store = Store { groups, buckets, items, lanes, own, books: Mutex::default() };
+        let store = Store { groups, buckets, items, lanes, journal, own, books: Mutex::default() };
         store.settle();
         let used = |number: &usize| store.is_placed(*number);
         let last = (1..store.items.len()).rfind(used).unwrap_or(0);
@@ -137,6 +140,7 @@ impl Store {
             item.lock.store(lock, SeqCst);
         }
         lanes.iter().for_each(|lane| lane.lock.store(0, SeqCst));
+        self.settle_journal();
         // Nobody is left who would remove what was leaving.
         self.items.iter().for_each(|item| item.mark(item.lock.load(SeqCst), false));
     }
@@ -452,7 +456,10 @@ impl ItemMemory for Switch {
         }
         let version = Version { epoch, sequence: self.next_sequence(group) };
         let ended = Content { lease: before.lease, ..Content::nothing(version) };
-        item.lock.store(item.fill(lock, &ended), SeqCst);
+        let filled = item.fill(lock, &ended);
+        let record = self.store.note(group, item, (filled & 1) as usize);
+        item.lock.store(filled, SeqCst);
+        record.inspect(|record| record.tell());
         Some(ended)
     }
 
@@ -550,5 +557,6 @@ impl Books {
 
 const _: () = assert!(VALUE_WORDS * 8 == limits::MAX_VALUE_BYTES);
 
+mod journal;
 #[cfg(all(test, feature = "xdp", feature = "race"))]
 mod tests;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use crate::layout::{
-    Bucket, Cell, Directory, Globals, Group, Item, Keys, Lane, Node, Own, Queue, Region, Servers, Slot,
+    Bucket, Cell, Directory, Globals, Group, Item, Keys, Lane, Node, Own, Queue, Record, Region, Servers, Slot,
 };
 
 /// Types made of atomics alone, for which all zeros is a value.
@@ -35,6 +35,8 @@ unsafe impl Zeroable for Group {}
 unsafe impl Zeroable for Lane {}
 // SAFETY: as above.
 unsafe impl Zeroable for Own {}
+// SAFETY: as above.
+unsafe impl Zeroable for Record {}
 // SAFETY: as above.
 unsafe impl Zeroable for Cell {}
 // SAFETY: as above.

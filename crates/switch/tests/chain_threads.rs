@@ -161,7 +161,7 @@ fn as_bpf() {
         state.nodes[handle] = Node { word, namespace: NAMESPACE, ..Node::default() };
     }
     let place = Place { epoch: FIRST_EPOCH, previous: 0, next: 0 }.pack();
-    state.groups[usize::from(GROUP)] = Group { place, sequence: 10, namespace: NAMESPACE.into(), reserved: 0 };
+    state.groups[usize::from(GROUP)] = Group { place, sequence: 10, namespace: NAMESPACE.into(), watched: 0 };
     state.store = Store { seed: 7, bucket_mask: 1, handle: 9, ..Store::default() };
     for number in 0..COUNTERS + WRITTEN {
         state.put_key(1 + number as usize, GROUP, key(number));

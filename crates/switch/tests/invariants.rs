@@ -4,7 +4,10 @@
 mod engine;
 
 use engine::random::{self, Random};
-use engine::{ACTIONS, Cell, DROP, Engine, Item, Keys, Lane, Meter, Native, Queue, Region, State, TO_NODE, Verdict};
+use engine::{
+    ACTIONS, ALL_RECORDS, Cell, DROP, Engine, Item, Keys, Lane, Meter, Native, Queue, RECORDS, Record, Region, State,
+    Store, TO_NODE, Verdict,
+};
 use wayside_protocol::chain::Place;
 use wayside_protocol::memory::{NodeWord, SlotWord};
 use wayside_wire::{Attempt, BODY, DropReason, NodeState, SlotState, cell_who, kind, queue_holding, service};
@@ -76,9 +79,12 @@ fn check_region(before: &Region, after: &Region, requests: u64, refused: u64) {
     assert_eq!(Region { own, over_budget: after.over_budget, ..*before }, *after, "regions are the daemon's");
 }
 
-/// A packet changes one item and one lane at most, and nothing else but what the head counts; locks are given back.
+/// A packet changes one item and one lane at most, and nothing else but what the head counts, and what the journal is
+/// told; locks are given back.
 fn check_chain(before: &State, after: &State, packet: &[u8]) {
-    assert_eq!((&before.buckets, before.store), (&after.buckets, after.store), "keys are the daemon's");
+    let store = Store { drawn: before.store.drawn, torn: before.store.torn, ..after.store };
+    assert_eq!((&before.buckets, before.store), (&after.buckets, store), "keys are the daemon's");
+    check_journal(before, after);
     let kind = match packet.get(3..5) {
         Some(&[service::CHAIN, kind]) => kind,
         _ => 0,
@@ -97,6 +103,40 @@ fn check_chain(before: &State, after: &State, packet: &[u8]) {
     assert!(lanes.len() <= 1 && (lanes.is_empty() || writes || kind == kind::chain::APPLY), "{kind}: {lanes:?}");
     lanes.iter().for_each(|(one, other)| check_lane(one, other));
     assert!(!writes || changed.is_empty() || !lanes.is_empty(), "a write without its lane");
+}
+
+/// What an item takes in a group that is watched draws a number, and nothing else does; its record has it, or is
+/// counted as missing.
+fn check_journal(before: &State, after: &State) {
+    let taken = before.items.iter().zip(&after.items).find(|(one, other)| one != other);
+    let group = |item: &Item| ((item.name & 0x1_ffff) - 1) as usize;
+    let noted = taken.filter(|(item, _)| before.groups[group(item)].watched != 0);
+    assert_eq!(
+        after.store.drawn,
+        before.store.drawn + u64::from(noted.is_some()),
+        "numbers are drawn for what is taken"
+    );
+    let index = after.store.drawn as usize % ALL_RECORDS;
+    let changed = (0..RECORDS).filter(|&number| before.journal[number] != after.journal[number]).collect::<Vec<_>>();
+    let Some((was, is)) = noted.filter(|_| index < RECORDS) else { return assert_eq!(changed, []) };
+    if after.store.torn != before.store.torn {
+        assert_eq!((after.store.torn, changed), (before.store.torn + 1, vec![]));
+        let lock = before.journal[index].lock;
+        return assert!(lock >> 48 != 0 || lock >= after.store.drawn, "the record was nobody's");
+    }
+    let (old, new) = ((was.lock & 1) as usize, (is.lock & 1) as usize);
+    let record = Record {
+        lock: after.store.drawn,
+        key_high: is.key_high,
+        key_low: is.key_low,
+        name: is.name,
+        before_sequence: was.versions[old].sequence,
+        before_shape: was.versions[old].shape,
+        sequence: is.versions[new].sequence,
+        shape: is.versions[new].shape,
+        value: is.values[new],
+    };
+    assert_eq!((changed, after.journal[index]), (vec![index], record), "what was taken");
 }
 
 fn check_item(before: &Item, after: &Item) {

@@ -2,6 +2,21 @@
 //! holder or any number of shared ones (docs/queue.md, Invariants). On a network that does what it should the same
 //! requests hold at every moment. On one that loses, repeats and reorders, holds never conflict, tokens rise, and all
 //! are served once it works again.
+//!
+//! Rules of `dataplane/queue.h` that were left out one at a time, and who noticed: this model (m), `cases` (c),
+//! `invariants` (i).
+//!
+//! | rule | noticed by |
+//! | --- | --- |
+//! | RELEASE: the cell of its ticket is its request's | m c i |
+//! | PUSH: its number is the next one | m c i |
+//! | a cell whose node's session is over is over | m c |
+//! | PUSH, SETTLE: no order above what was given | c i |
+//! | who drains gives no cells | c |
+//! | while given and settled differ, only pushes get cells | c i |
+//! | settled is raised, never set back | i |
+//! | SETTLE: its number is that of the latest push | c |
+//! | a request that has a cell gets no other one by a PUSH | c |
 
 mod engine;
 mod support;

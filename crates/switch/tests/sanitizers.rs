@@ -67,7 +67,7 @@ fn record_chain(state: &State, bytes: &mut Vec<u8>) {
     // Two halves as the word that they are in memory.
     let pair = |halves: [u32; 2]| u64::from_ne_bytes(halves.map(u32::to_ne_bytes).concat().try_into().unwrap());
     for group in &state.groups {
-        words(&[group.place, group.sequence, pair([group.namespace, group.reserved])]);
+        words(&[group.place, group.sequence, pair([group.namespace, group.watched])]);
     }
     state.buckets.iter().for_each(|bucket| words(&bucket.places));
     for item in &state.items {
@@ -80,6 +80,9 @@ fn record_chain(state: &State, bytes: &mut Vec<u8>) {
     }
     let store = &state.store;
     words(&[store.seed, pair([store.bucket_mask, store.handle]), store.lease.end_us, store.lease.end_tick]);
+    words(&store.reserved);
+    words(&[store.drawn, store.torn]);
+    words(&store.reserved_more);
 }
 
 fn record_queues(state: &State, bytes: &mut Vec<u8>) {

@@ -105,7 +105,7 @@ impl Chain {
                 None
             }
             Action::ToController => {
-                self.members[at].on_packet(1, &packet);
+                self.members[at].on_packet(Time(self.now), 1, &packet);
                 None
             }
             Action::Drop => None,

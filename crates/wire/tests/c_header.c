@@ -173,6 +173,23 @@ static void copied(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to,
 	FIELD(copied, owner, from, to, wanted[9]);
 }
 
+static void watch(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(watch, key_high, from, to, wanted[0]);
+	FIELD(watch, key_low, from, to, wanted[1]);
+	FIELD(watch, request, from, to, wanted[2]);
+	FIELD(watch, number, from, to, wanted[3]);
+	FIELD(watch, scope, from, to, wanted[4]);
+	FIELD(watch, outcome, from, to, wanted[5]);
+	FIELD(watch, changes, from, to, wanted[6]);
+	FIELD(watch, group, from, to, wanted[7]);
+	FIELD(watch, client, from, to, wanted[8]);
+	FIELD(watch, reply_port, from, to, wanted[9]);
+	FIELD(watch, length, from, to, wanted[10]);
+	FIELD(watch, check, from, to, wanted[11]);
+	FIELD(watch, history, from, to, wanted[12]);
+}
+
 static void routes(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
 {
 	FIELD(routes, first, from, to, wanted[0]);
@@ -245,6 +262,10 @@ static void chain(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 	case WS_CHAIN_REMOVE:
 	case WS_CHAIN_REMOVED:
 		copied(vector, from, to, vector->part[0]);
+		break;
+	case WS_CHAIN_WATCH:
+	case WS_CHAIN_EVENT:
+		watch(vector, from, to, vector->part[0]);
 		break;
 	default:
 		operation(vector, from, to, vector->part[0]);

@@ -2,10 +2,10 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, Attempt, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, NodeState,
-    Operation, Outcome, PORT, SlotBits, SlotState, cell_who, entry_at, entry_flag, group_place, header_flag, item_lock,
-    kind, lease_owner, limits, mix, name_hash, node_word, queue_flag, queue_holding, request_id, service, slot_of,
-    slot_w0, slot_w1, token, value_flag,
+    ADMIN_PORT, Attempt, Change, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat,
+    NodeState, Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag, group_place,
+    header_flag, item_lock, kind, lease_owner, limits, mix, name_hash, node_word, queue_flag, queue_holding,
+    request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
 };
 
 /// The places that change when a field does.
@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x14]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x15]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -143,6 +143,41 @@ fn bodies_of_the_chain() {
     assert_eq!(copied(Copied { part: 0xff, ..none }), [42]);
     assert_eq!(copied(Copied { owner: u64::MAX, ..none }), range(56, 63));
     assert_eq!(Copied::BYTES, 64);
+}
+
+#[test]
+fn a_watch_is_64_bytes_and_has_what_an_operation_has_at_its_places() {
+    let watch = |watch: Watch| places(|packet| watch.write(packet, 0));
+    let none = Watch::default();
+    assert_eq!(watch(Watch { key_high: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(watch(Watch { key_low: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(watch(Watch { request: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(watch(Watch { number: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(watch(Watch { scope: 0xff, ..none }), [32]);
+    assert_eq!(watch(Watch { outcome: 0xff, ..none }), [33]);
+    assert_eq!(watch(Watch { changes: 0xffff, ..none }), [34, 35]);
+    assert_eq!(watch(Watch { group: 0xffff, ..none }), [36, 37]);
+    assert_eq!(watch(Watch { client: 0xffff, ..none }), [38, 39]);
+    assert_eq!(watch(Watch { reply_port: 0xffff, ..none }), [40, 41]);
+    assert_eq!(watch(Watch { length: 0xffff, ..none }), [42, 43]);
+    assert_eq!(watch(Watch { check: u64::MAX, ..none }), range(48, 55));
+    assert_eq!(watch(Watch { history: u64::MAX, ..none }), range(56, 63));
+    assert_eq!(Watch::BYTES, 64);
+}
+
+#[test]
+fn a_change_is_32_bytes() {
+    let change = |change: Change| places(|packet| change.write(packet, 0));
+    let none = Change::default();
+    assert_eq!(change(Change { sequence: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(change(Change { before_sequence: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(change(Change { epoch: u32::MAX, ..none }), range(16, 19));
+    assert_eq!(change(Change { before_epoch: u32::MAX, ..none }), range(20, 23));
+    assert_eq!(change(Change { length: 0xffff, ..none }), [24, 25]);
+    assert_eq!(change(Change { name_length: 0xffff, ..none }), [26, 27]);
+    assert_eq!(change(Change { flags: 0xffff, ..none }), [28, 29]);
+    assert_eq!(change(Change { part: 0xff, ..none }), [30]);
+    assert_eq!(Change::BYTES, 32);
 }
 
 #[test]

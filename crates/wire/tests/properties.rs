@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
     Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR,
-    Operation, Placement, Renewal, Routes, blocks, body_of, check, entries, entry_at, kind, limits, packet_bytes,
-    service,
+    Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits,
+    packet_bytes, service,
 };
 
 prop_compose! {
@@ -100,6 +100,7 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Renewal) => drop(Renewal::read(packet, BODY)),
             Ok(Body::Attempt) => drop(Attempt::read(packet, BODY)),
             Ok(Body::Copied) => drop(Copied::read(packet, BODY)),
+            Ok(Body::Watch) => drop(Watch::read(packet, BODY)),
             Err(reason) => panic!("checked, but {reason:?}"),
         }
         let counted = if header.service == service::CHAIN { header.count.into() } else { 0 };

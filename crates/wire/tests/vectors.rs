@@ -9,13 +9,13 @@ use std::fs;
 use golden::{Fields, Vector};
 use wayside_wire::{
     Attempt, BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat,
-    LockKind, MAJOR, MINOR, Operation, Placement, QueueKind, Renewal, Routes, VERSION, blocks, check, entries,
+    LockKind, MAJOR, MINOR, Operation, Placement, QueueKind, Renewal, Routes, VERSION, Watch, blocks, check, entries,
     entry_at, padded, service, text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
 /// version.
-const FROZEN: [(&str, u64); 10] = [
+const FROZEN: [(&str, u64); 12] = [
     ("v1_0.h", 0x86bb_8a7b_ee44_0705),
     ("v1_0.json", 0x4e68_a12d_450e_ece3),
     ("v1_1.h", 0x8a2f_e2e1_64ee_30c6),
@@ -26,6 +26,8 @@ const FROZEN: [(&str, u64); 10] = [
     ("v1_3.json", 0xec43_6ce6_5579_788d),
     ("v1_4.h", 0x49c6_72a1_c64d_94fa),
     ("v1_4.json", 0xe51d_08fa_b761_9d22),
+    ("v1_5.h", 0x6d36_70bc_65e0_e914),
+    ("v1_5.json", 0xa1b5_b6e9_1723_0bd3),
 ];
 
 fn header(fields: &Fields) -> Header {
@@ -131,6 +133,24 @@ fn routes(fields: &Fields) -> Routes {
     Routes { first: fields.as_u16("first"), base: fields.as_u16("base"), groups: fields.as_u16("groups") }
 }
 
+fn watch(fields: &Fields) -> Watch {
+    Watch {
+        key_high: fields.number("key_high"),
+        key_low: fields.number("key_low"),
+        request: fields.number("request"),
+        number: fields.number("number"),
+        scope: fields.as_u8("scope"),
+        outcome: fields.as_u8("outcome"),
+        changes: fields.as_u16("changes"),
+        group: fields.as_u16("group"),
+        client: fields.as_u16("client"),
+        reply_port: fields.as_u16("reply_port"),
+        length: fields.as_u16("length"),
+        check: fields.number("check"),
+        history: fields.number("history"),
+    }
+}
+
 fn placement(fields: &Fields) -> Placement {
     Placement {
         boot: fields.number("boot"),
@@ -210,6 +230,7 @@ fn written(vector: &Vector) -> Vec<u8> {
             "placement" => placement(fields).write(&mut packet, BODY),
             "renewal" => renewal(fields).write(&mut packet, BODY),
             "copied" => copied(fields).write(&mut packet, BODY),
+            "watch" => watch(fields).write(&mut packet, BODY),
             other => panic!("no struct {other}"),
         }
     }
@@ -233,6 +254,7 @@ fn expect_read_as_meant(vector: &Vector) {
         "placement" => assert_eq!(Placement::read(packet, BODY), placement(&vector.parts[0]), "{name}"),
         "renewal" => assert_eq!(Renewal::read(packet, BODY), renewal(&vector.parts[0]), "{name}"),
         "copied" => assert_eq!(Copied::read(packet, BODY), copied(&vector.parts[0]), "{name}"),
+        "watch" => assert_eq!(Watch::read(packet, BODY), watch(&vector.parts[0]), "{name}"),
         other => panic!("no struct {other}"),
     }
     assert_eq!(blocks(packet), vector.blocks, "{name}");

@@ -1,10 +1,12 @@
 //! `wayside kv`: keys and values from the shell.
 
+mod watch;
+
 use super::lock::{Keeper, Outcome};
 use super::query::ask_each;
 use super::text::{say, shown, table};
 use crate::answers::{KeyLine, Keys, Query};
-use crate::cli::{ConditionArgs, Kv, KvArgs, KvCas, KvDelete, KvGet, KvList, KvPut, Output};
+use crate::cli::{ConditionArgs, EndpointArgs, Kv, KvArgs, KvCas, KvDelete, KvGet, KvList, KvPut, Output};
 use crate::failure::{Failure, exit};
 use serde::Serialize;
 use std::io::{Read, Write};
@@ -22,6 +24,7 @@ pub fn kv(command: &Kv) -> Result<u8, Failure> {
         Kv::Cas(args) => cas(args),
         Kv::Del(args) => delete(args),
         Kv::Ls(args) => list(args).map(|()| 0),
+        Kv::Watch(args) => watch::watch(args),
     }
 }
 
@@ -145,13 +148,18 @@ fn cas(args: &KvCas) -> Result<u8, Failure> {
 }
 
 fn list(args: &KvList) -> Result<(), Failure> {
-    let query = Query::Keys { namespace: args.namespace.clone(), prefix: args.prefix.clone().unwrap_or_default() };
-    let keys = merged(ask_each::<Keys>(&args.endpoint, &query)?);
+    let keys = listed(&args.endpoint, &args.namespace, args.prefix.as_deref().unwrap_or_default())?;
     match args.output {
         Output::Json => say(&serde_json::to_string(&keys).unwrap_or_default()),
         Output::Text => say(&list_text(&keys)),
     }
     Ok(())
+}
+
+/// The keys of a namespace whose names begin so.
+fn listed(endpoint: &EndpointArgs, namespace: &str, prefix: &str) -> Result<Keys, Failure> {
+    let query = Query::Keys { namespace: namespace.to_owned(), prefix: prefix.to_owned() };
+    Ok(merged(ask_each::<Keys>(endpoint, &query)?))
 }
 
 /// Each switch knows the keys of its own groups. Of a key that several have, the latest version.
@@ -243,9 +251,13 @@ fn patience(args: &KvArgs) -> Duration {
 }
 
 fn begin(args: &KvArgs) -> Result<Session, Failure> {
-    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
-    let builder = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str());
-    builder.patience(patience(args)).connect().map_err(|error| failure(&error))
+    connect(&args.endpoint, &args.namespace, patience(args))
+}
+
+fn connect(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Result<Session, Failure> {
+    let endpoints: Vec<String> = endpoint.endpoints.iter().map(Endpoint::to_string).collect();
+    let builder = Session::builder().endpoint(endpoints.join(",")).namespace(namespace);
+    builder.patience(patience).connect().map_err(|error| failure(&error))
 }
 
 fn failure(error: &Error) -> Failure {

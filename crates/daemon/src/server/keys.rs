@@ -34,13 +34,15 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Of the namespaces that have room for keys. `joining`: unless the switch is alone.
+    /// Of the namespaces that have room for keys. `joining`: unless the switch is alone. `life`: a number that no other
+    /// daemon has, and none before.
     pub fn new(
         switch: Arc<Switch>,
         config: &Config,
         numbers: &[u16],
         listen: SocketAddrV4,
         joining: Option<Joining>,
+        life: u64,
     ) -> Keys {
         let groups = groups_of(config, numbers);
         let sweeping = Sweeping { collect_after: config.collect_after.as_micros() as u64, ..Sweeping::default() };
@@ -54,7 +56,7 @@ impl Keys {
                 (member, Some(chains))
             }
         };
-        Keys { switch, member: member.sweeping(sweeping), groups, listen, epoch: 0, chains }
+        Keys { switch, member: member.seeded(life).sweeping(sweeping), groups, listen, epoch: 0, chains }
     }
 
     /// The switch serves under this epoch.
@@ -83,7 +85,7 @@ impl Keys {
                     self.member.on_fellow(now, packet);
                 }
             }
-            _ => self.member.on_packet(from.port(), packet),
+            _ => self.member.on_packet(now, from.port(), packet),
         }
         true
     }

@@ -208,7 +208,7 @@ impl Server {
                 (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
             }
         };
-        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen, joining);
+        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen, joining, random_number()?);
         let watched = shard.clone();
         let (mut desk, inbox) = Desk::new(seat, keys, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
         if let Some(shard) = watched {

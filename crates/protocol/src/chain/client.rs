@@ -17,6 +17,7 @@
 //! * A key that is missing is made and the same request sent again, whatever it is but a READ: if it ended otherwise, a
 //!   late copy of it could have its effect after the answer.
 
+use super::watching::Watching;
 use super::{Answer, Ask, Condition, Ended, Key, Value, Version, Wish};
 use crate::map::IdMap;
 use crate::outbox::Outbox;
@@ -27,7 +28,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    BODY, Effect, Header, Operation, Outcome, Route, Routes, blocks, kind, limits, service, value_flag,
+    BODY, Effect, Header, Operation, Outcome, Route, Routes, Watch, blocks, kind, limits, service, value_flag,
 };
 
 /// What a node tells of its chain requests; with it goes the request's id.
@@ -118,8 +119,9 @@ pub struct Client {
     timers: Timers,
     /// The next request id; 0: there is no session.
     next: u64,
-    pause_first: u64,
+    pub(super) pause_first: u64,
     pause_most: u64,
+    pub(super) watching: Watching,
 }
 
 /// What the client needs of its node for a call.
@@ -135,7 +137,7 @@ pub struct Link<'a> {
 /// Bits of a request id that count; above them the incarnation's low ones.
 const COUNTER_BITS: u32 = 40;
 /// Packets without an answer after which the map is asked for again: the chain may be another by then.
-const DOUBTFUL: u32 = 3;
+pub(super) const DOUBTFUL: u32 = 3;
 /// Between two looks at the map as long as there are such requests: it will be another at some time. Microseconds.
 const LOOK: u64 = 50_000;
 /// Routes in a page.
@@ -156,16 +158,18 @@ impl Client {
             next: 0,
             pause_first,
             pause_most,
+            watching: Watching::default(),
         }
     }
 
     /// A session has begun. `first`: of its counter of requests, 1 but where a test wants more.
     pub fn start(&mut self, incarnation: u64, first: u64) {
         self.next = incarnation << COUNTER_BITS | first.max(1);
+        self.watching.resume();
     }
 
     /// An id that no request of this handle has had.
-    fn fresh(&mut self) -> u64 {
+    pub(super) fn fresh(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
@@ -248,6 +252,7 @@ impl Client {
         self.map = Map::default();
         self.timers.clear();
         self.next = 0;
+        self.watching.pause();
     }
 
     /// When [`Client::on_tick`] is wanted.
@@ -262,7 +267,7 @@ impl Client {
             None if self.map.look_at != Time(0) => self.map.look_at,
             None => Time::NEVER,
         };
-        self.timers.next(is_current).min(map)
+        self.timers.next(is_current).min(map).min(self.watching.next_timer(self.next != 0))
     }
 
     /// Does what is due, as far as it fits into the outbox.
@@ -293,12 +298,21 @@ impl Client {
             self.send(link, id);
         }
         self.fill_lanes(link);
+        if self.watching.next_timer(self.has_session()) <= link.now && !link.out.is_full() {
+            self.ask_watches(link);
+        }
+    }
+
+    /// Whether there is one, and requests have ids.
+    pub(super) fn has_session(&self) -> bool {
+        self.next != 0
     }
 
     /// A packet of the chain service, which `check` has passed.
     pub fn on_packet(&mut self, link: &mut Link<'_>, header: &Header, packet: &[u8]) {
         match header.kind {
             kind::chain::ANSWER => self.on_answer(link, header, &Effect::read(packet, BODY), blocks(packet)),
+            kind::chain::EVENT => self.on_event(link, &Watch::read(packet, BODY), blocks(packet)),
             kind::chain::ROUTES => self.on_routes(link, &Routes::read(packet, BODY), blocks(packet)),
             _ => {}
         }
@@ -308,6 +322,10 @@ impl Client {
     fn on_answer(&mut self, link: &mut Link<'_>, header: &Header, effect: &Effect, value: &[u8]) {
         let insert = self.inserting.get(&effect.request).copied();
         let id = insert.unwrap_or(effect.request);
+        if let Some(group) = self.watching.group_of(id) {
+            // Whatever it says, the group may be elsewhere: its timer asks again.
+            return self.ask_map(link, group);
+        }
         let Some(pending) = self.pending.get_mut(&id) else { return };
         let is_asked = match pending.state {
             State::Asked => insert.is_none(),
@@ -350,8 +368,8 @@ impl Client {
                     self.ask_map(link, group);
                 }
             }
-            // Its timer sends it again.
-            Outcome::Recovering => {}
+            // Its timer sends it again. (An EVENT alone says that a position is lost.)
+            Outcome::Recovering | Outcome::Reset => {}
         }
     }
 
@@ -443,13 +461,24 @@ impl Client {
 
     // ---- the map ----
 
+    /// How many groups there are; 0: not known.
+    pub(super) fn groups(&self) -> u16 {
+        self.map.groups.len() as u16
+    }
+
+    /// Number, epoch and tail of a group within the namespace, if they are known.
+    pub(super) fn route(&self, group: u16) -> Option<(u16, u32, SocketAddrV4)> {
+        let known = self.map.groups.get(usize::from(group)).filter(|group| group.epoch != 0)?;
+        Some((self.map.base + group, known.epoch, known.tail))
+    }
+
     /// Whether a group is at this switch.
     pub fn knows_switch(&self, address: SocketAddrV4) -> bool {
         self.map.groups.iter().any(|group| group.head == address || group.tail == address)
     }
 
     /// Asks for the page of this group, unless one is asked for already.
-    fn ask_map(&mut self, link: &mut Link<'_>, group: u16) {
+    pub(super) fn ask_map(&mut self, link: &mut Link<'_>, group: u16) {
         if self.map.asked.is_none() {
             let first = group / PAGE * PAGE;
             self.map.asked = Some(first);
@@ -501,6 +530,8 @@ impl Client {
         }
         self.send_parked(link);
         self.send_moved(link.now, &changed);
+        self.watching.ask_again(|group| changed.contains(&group));
+        self.ask_watches(link);
         if self.doubtful_group().is_some() {
             self.map.look_at = link.now + LOOK;
         }
@@ -543,6 +574,7 @@ impl Client {
         for id in refused {
             self.answer(id, Ended::NoStore, &Effect::default(), &[]);
         }
+        self.watching.refuse_all();
     }
 
     /// What has not been sent since nobody knew where to.

@@ -92,15 +92,19 @@ impl<M: ItemMemory> Member<M> {
 
     /// When [`Member::on_tick`] is wanted.
     pub fn next_timer(&self) -> Time {
+        let histories = self.histories.next_timer();
         if self.follower.config.boot == 0 {
-            return self.next_sweep();
+            return self.next_sweep().min(histories);
         }
         let loading = self.follower.loading.values().filter(|loading| !loading.done).map(|loading| loading.due);
-        loading.min().unwrap_or(Time::NEVER).min(self.follower.renew_at).min(self.next_sweep())
+        loading.min().unwrap_or(Time::NEVER).min(self.follower.renew_at).min(self.next_sweep()).min(histories)
     }
 
     /// Does what is due.
     pub fn on_tick(&mut self, now: Time) {
+        if self.histories.next_timer() <= now {
+            self.tell_watches(now);
+        }
         self.sweep(now);
         if self.follower.config.boot == 0 {
             return;

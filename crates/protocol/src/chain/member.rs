@@ -7,12 +7,14 @@
 //!   same first version.
 
 use super::follow::Follower;
+use super::history::Histories;
 use super::memory::{ItemMemory, Unmade};
 use super::sweep::Sweeper;
 use super::{Key, Place, Version};
-use crate::{Handle, Port};
+use crate::{Handle, Port, Time};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -55,7 +57,7 @@ pub struct Sent {
 
 /// What a daemon knows of a key besides the memory.
 pub(super) struct Named {
-    pub(super) name: Box<[u8]>,
+    pub(super) name: Arc<[u8]>,
     pub(super) first: Version,
 }
 
@@ -69,6 +71,7 @@ pub struct Member<M> {
     pub(super) names: BTreeMap<(u16, Key), Named>,
     pub(super) out: VecDeque<Sent>,
     pub(super) follower: Follower,
+    pub(super) histories: Histories,
     pub(super) sweeper: Sweeper,
     refused: u64,
 }
@@ -77,6 +80,9 @@ impl<M: ItemMemory> Member<M> {
     /// A switch of this handle among the others (0: alone), which has no place in any group yet.
     pub fn new(memory: M, own: Handle, namespaces: Vec<Groups>) -> Member<M> {
         memory.set_own_handle(own);
+        for groups in &namespaces {
+            memory.watch_groups(groups.range(), false);
+        }
         Member {
             memory,
             own,
@@ -85,9 +91,17 @@ impl<M: ItemMemory> Member<M> {
             names: BTreeMap::new(),
             out: VecDeque::new(),
             follower: Follower::default(),
+            histories: Histories::new(u64::from(own)),
             sweeper: Sweeper::default(),
             refused: 0,
         }
+    }
+
+    /// Has its histories told from those of other switches, and of its own earlier lives. `seed`: no other's.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Member<M> {
+        self.histories = Histories::new(seed);
+        self
     }
 
     /// Takes a place in a group's chain, and tells clients from now on where the group is.
@@ -116,7 +130,7 @@ impl<M: ItemMemory> Member<M> {
     }
 
     /// A packet of the chain service that the data plane has checked and handed over. `from_port`: the sender's.
-    pub fn on_packet(&mut self, from_port: Port, packet: &[u8]) {
+    pub fn on_packet(&mut self, now: Time, from_port: Port, packet: &[u8]) {
         let Ok(header) = check(packet) else { return };
         match header.kind {
             kind::chain::INSERT => {
@@ -138,6 +152,7 @@ impl<M: ItemMemory> Member<M> {
             kind::chain::INSTALL => self.make(&header, &Effect::read(packet, BODY), 0, packet),
             kind::chain::ANSWER => self.on_answer(&header, &Effect::read(packet, BODY)),
             kind::chain::MAP => self.on_map(&header, from_port, packet),
+            kind::chain::WATCH => self.on_watch(now, &header, packet),
             _ => {}
         }
     }
@@ -303,6 +318,11 @@ impl Groups {
     /// Whether this group is one of them.
     pub fn has(&self, group: u16) -> bool {
         group.checked_sub(self.base).is_some_and(|offset| offset < self.count)
+    }
+
+    /// Their numbers.
+    pub(super) fn range(&self) -> core::ops::Range<u16> {
+        self.base..self.base.saturating_add(self.count)
     }
 
     /// The group of a key.

@@ -2,9 +2,10 @@
 //! `dataplane/items.h`.
 
 use super::{Key, Place, Version};
-use crate::Handle;
 use crate::memory::Moment;
+use crate::{Handle, Time};
 use alloc::sync::Arc;
+use core::ops::Range;
 use wayside_wire::{limits, value_flag};
 
 /// Bytes of a value, padded with zeros to the longest.
@@ -95,7 +96,7 @@ pub enum Unmade {
 }
 
 /// Shared with the data plane. One daemon alone makes and removes keys, and changes places.
-pub trait ItemMemory {
+pub trait ItemMemory: JournalMemory {
     /// This switch's handle among the others of its chains; 0: it has no neighbours.
     fn set_own_handle(&self, handle: Handle);
     /// It may answer for all its places for so many microseconds from that moment on, and no longer: another switch may
@@ -145,6 +146,75 @@ pub trait ItemMemory {
     fn is_over(&self, owner: Owner) -> bool;
     /// Sessions of which that has come to be known.
     fn ends(&self) -> u64;
+}
+
+/// A version that a key has taken, as the journal has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Of the key.
+    pub group: u16,
+    /// The key.
+    pub key: Key,
+    /// The version that it had.
+    pub before: Version,
+    /// What it has taken.
+    pub content: Content,
+}
+
+/// What the journal has under a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made, and nobody keeps one")]
+pub enum Recorded {
+    /// This: it can be read by whoever asks for the key now, or something later.
+    Record(Record),
+    /// Nothing yet: nobody has drawn the number, or whoever has is still writing.
+    Awaited,
+    /// A later one has its place.
+    Overwritten,
+}
+
+/// The journal of what keys take in groups that are watched: a ring, written by whoever takes a version. Numbers begin
+/// with 1.
+pub trait JournalMemory {
+    /// Has what keys of these groups take noted, or not any more. When this returns, whoever does not note what he
+    /// takes has taken it: a read sees it.
+    fn watch_groups(&self, groups: Range<u16>, watched: bool);
+    /// The latest number. Whoever has drawn it or one before had the lock of its item then.
+    fn drawn(&self) -> u64;
+    /// Counts up when a number was drawn whose record is not there, or not whole.
+    fn torn(&self) -> u64;
+    /// The record of a number.
+    fn record(&self, number: u64) -> Recorded;
+    /// Whether the lease of this switch's places runs at this time: no other switch answers for them.
+    fn serves_places_at(&self, now: Time) -> bool;
+    /// Namespace and incarnation of a handle's session, while it lives.
+    fn live_session(&self, handle: Handle) -> Option<(u16, u64)>;
+}
+
+impl<M: JournalMemory> JournalMemory for Arc<M> {
+    fn watch_groups(&self, groups: Range<u16>, watched: bool) {
+        (**self).watch_groups(groups, watched);
+    }
+
+    fn drawn(&self) -> u64 {
+        (**self).drawn()
+    }
+
+    fn torn(&self) -> u64 {
+        (**self).torn()
+    }
+
+    fn record(&self, number: u64) -> Recorded {
+        (**self).record(number)
+    }
+
+    fn serves_places_at(&self, now: Time) -> bool {
+        (**self).serves_places_at(now)
+    }
+
+    fn live_session(&self, handle: Handle) -> Option<(u16, u64)> {
+        (**self).live_session(handle)
+    }
 }
 
 /// Shared between threads: the data plane's and the daemon's.

@@ -3,14 +3,17 @@
 mod client;
 pub mod controller;
 mod follow;
+mod history;
 mod member;
 pub mod memory;
 mod sweep;
+mod watching;
 
 pub use client::{Client, Link, Told};
 pub use follow::{Following, Lease};
 pub use member::{GroupRoute, Groups, Member, Sent};
 pub use sweep::{EndedLease, RemovedKey, Sweeping};
+pub use watching::{Change, Glance, Scope, Seen, WatchId, Watching};
 
 use crate::{Handle, Port, Time};
 use core::fmt;

@@ -1,7 +1,7 @@
-//! The node's reads and writes of keys: `crate::chain::Client` with this node's session.
+//! The node's reads, writes and watches of keys: `crate::chain::Client` with this node's session.
 
 use super::{Event, Node};
-use crate::chain::{Answer, Ask, Link};
+use crate::chain::{Answer, Ask, Glance, Link, Scope, WatchId, Watching};
 use crate::{AcquireError, RequestId, Time};
 use core::net::SocketAddrV4;
 use wayside_wire::{Header, service};
@@ -32,6 +32,41 @@ impl Node {
         self.at_chain(now, |chain, link| chain.cancel(link, request));
     }
 
+    /// Watches keys, with this session and those after it. [`Event::Watch`] tells that there is something to see.
+    pub fn watch(&mut self, now: Time, scope: Scope) -> WatchId {
+        self.at_chain(now, |chain, link| chain.watch(link, scope))
+    }
+
+    /// Whether a watch sees whatever happens from now on.
+    pub fn is_watching(&self, id: WatchId) -> bool {
+        self.chain.is_watching(id)
+    }
+
+    /// The next thing that a watch has seen.
+    pub fn look_at_watch(&mut self, now: Time, id: WatchId) -> Glance {
+        self.at_chain(now, |chain, link| chain.look(link, id))
+    }
+
+    /// Somebody waits until then for a watch to see something.
+    pub fn await_watch(&mut self, id: WatchId, until: Time) {
+        self.chain.await_watch(id, until);
+    }
+
+    /// Gives the watches away, to the node that follows this one.
+    pub fn leave_watches(&mut self) -> Watching {
+        self.chain.leave_watches()
+    }
+
+    /// Goes on with the watches of the node before.
+    pub fn take_watches(&mut self, watching: Watching) {
+        self.chain.take_watches(watching);
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.chain.unwatch(id);
+    }
+
     /// Whether keys are at this switch, as the session's has told.
     pub fn knows_switch(&self, address: SocketAddrV4) -> bool {
         self.chain.knows_switch(address)
@@ -56,6 +91,9 @@ impl Node {
     pub(super) fn tell_chain(&mut self) {
         while let Some((request, told)) = self.chain.told() {
             self.events.push(Event::Chain { request, told });
+        }
+        while let Some(watch) = self.chain.told_watch() {
+            self.events.push(Event::Watch(watch));
         }
     }
 }

@@ -162,6 +162,8 @@ pub enum Event {
         /// Which.
         request: RequestId,
     },
+    /// There is something to see of a watch: [`Node::look_at_watch`].
+    Watch(crate::chain::WatchId),
     /// Something became of a request for a key.
     Chain {
         /// Which.

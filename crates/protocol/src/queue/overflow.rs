@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! * Every order up to `floor` has come, or was given up. What is above waits for what is below: pushes are in the order
-//!   in which the switch took the requests.
+//! * Every order up to `floor` has come, or was given up. What is above waits for what is below: pushes are in the
+//!   order in which the switch took the requests.
 //! * Numbers follow each other, and what has one keeps it. `unacknowledged` has the last of them, in sequence.
 //! * With a PUSH goes the order up to which nothing is left here, that push taken: all that waits is above it.
 //! * Nothing is pushed before the switch has told how many pushes it has taken: who was here before is not known.

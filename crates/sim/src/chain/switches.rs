@@ -107,6 +107,8 @@ impl World {
         };
         let boot = following.boot;
         let member = Member::new(switch.clone(), World::handle_of_seat(seat), vec![groups]).following(following);
+        // Each life's histories are others.
+        let member = member.seeded(World::handle_of_seat(seat) as u64 | boot << 16);
         let member = member.sweeping(self.setup.sweeping);
         Seat { switch, member, clock, boot, timer: None, stopped_until: None, inbox: Vec::new(), in_hand: None }
     }
@@ -334,12 +336,13 @@ impl World {
             }
             Action::ToController => {
                 let now = self.seats[seat].clock.at(self.now);
-                let is_fellows = asked.kind.is_some_and(|kind| kind >= kind::chain::PLACE);
+                let is_fellows =
+                    asked.kind.is_some_and(|kind| (kind::chain::PLACE..=kind::chain::COPY).contains(&kind));
                 let member = &mut self.seats[seat].member;
                 if is_fellows {
                     member.on_fellow(now, &packet)
                 } else {
-                    member.on_packet(socket.port(), &packet)
+                    member.on_packet(now, socket.port(), &packet)
                 }
                 self.settle_member(seat);
             }

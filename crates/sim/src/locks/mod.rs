@@ -114,7 +114,7 @@ impl Service for Locks {
             Event::Lost { request } => self.on_refused(world, host, request, "lost with the session"),
             Event::Downgraded { .. } => world.count("downgraded"),
             // Nobody here asks for keys; the others are the world's.
-            Event::Chain { .. } | Event::Refused(_) | Event::SessionLost | Event::Left => {}
+            Event::Chain { .. } | Event::Watch(_) | Event::Refused(_) | Event::SessionLost | Event::Left => {}
         }
     }
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::layout::{RawVerdict, View};
 use crate::locks::DAEMON;
 use crate::{Action, SwitchConfig};
+use wayside_protocol::chain::memory::{JournalMemory, Recorded};
 
 unsafe extern "C" {
     fn ws_process_dying(view: *const View, packet: *mut u8, length: u32, from_port: u16, stores: u32) -> RawVerdict;
@@ -19,8 +20,8 @@ const GROUP: u16 = 1;
 const LANE: u8 = 4;
 const CLIENT: u16 = 1;
 const INCARNATION: u64 = 3;
-/// More than a write has.
-const ENOUGH: u32 = 40;
+/// More than a write has, with its record in the journal.
+const ENOUGH: u32 = 80;
 /// After so many it has both locks.
 const BOTH_LOCKS: u32 = 2;
 
@@ -81,8 +82,8 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
     let Switch { memory, store, queues, counters } = switch;
-    let Store { groups, buckets, items, lanes, own, books: _ } = store;
-    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, own), queues, counters }
+    let Store { groups, buckets, items, lanes, journal, own, books: _ } = store;
+    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, journal, own), queues, counters }
 }
 
 fn word(switch: &Switch) -> u64 {
@@ -165,4 +166,79 @@ fn items_without_a_place_are_used_again() {
     }
     assert_eq!(switch.keys(), (10, 10));
     assert_eq!(word(&switch), 100);
+}
+
+fn read(switch: &Switch) -> Version {
+    let header = Header {
+        service: service::CHAIN,
+        kind: kind::chain::READ,
+        count: 1,
+        source: CLIENT,
+        epoch: 11,
+        namespace: 1,
+        ..Header::default()
+    };
+    let operation = Operation {
+        key_high: KEY.high,
+        key_low: KEY.low,
+        check: KEY.check,
+        group: GROUP,
+        client: CLIENT,
+        ..Default::default()
+    };
+    let mut packet = vec![0; BODY + Operation::BYTES + 32];
+    header.write(&mut packet);
+    operation.write(&mut packet, BODY);
+    assert_eq!(switch.process(Time(0), &mut packet, "10.0.0.1:20001".parse().unwrap()).action, Action::ToSender);
+    let effect = Effect::read(&packet, BODY);
+    Version { epoch: effect.epoch, sequence: effect.sequence }
+}
+
+/// After whatever number of stores: what the journal tells can be read, and whole. The place of a record whose writer
+/// is dead is for others again.
+#[test]
+fn what_is_told_can_be_read() {
+    let mut told = 0;
+    for stores in 0..ENOUGH {
+        let switch = switch();
+        switch.watch_groups(GROUP..GROUP + 1, true);
+        let mut dying = packet(2, 100, 200);
+        // SAFETY: as in `Switch::process`.
+        unsafe {
+            ws_process_dying(&switch.view(Time(0)), dying.as_mut_ptr(), dying.len() as u32, 20_001, stores);
+        }
+        match switch.record(1) {
+            Recorded::Awaited => {}
+            Recorded::Overwritten => panic!("{stores} stores: by whom?"),
+            Recorded::Record(record) => {
+                told += 1;
+                assert!(read(&switch) >= record.content.version, "{stores} stores: told before it could be read");
+                assert_eq!((record.key, record.before.sequence + 1), (KEY, record.content.version.sequence));
+                assert_eq!(record.content.bytes[..8], 200u64.to_be_bytes());
+            }
+        }
+        let switch = reopened(switch);
+        let (drawn, torn) = (switch.drawn(), switch.torn());
+        for number in 0..2 * RECORDS as u64 {
+            let before = word(&switch);
+            assert_eq!(write(&switch, packet(3 + number, before, number)), Outcome::Done);
+        }
+        assert_eq!((switch.drawn(), switch.torn()), (drawn + 2 * RECORDS as u64, torn), "{stores} stores");
+    }
+    assert!(told > 1, "hardly anything was told: {told}");
+}
+
+/// Whoever took an item's lock before its group was watched notes nothing: it is waited for.
+#[test]
+fn who_watches_waits_for_those_who_write() {
+    let switch = switch();
+    let (_, item) = switch.store.find(GROUP, KEY).expect("it is there");
+    let lock = take(&item.lock);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| switch.watch_groups(GROUP..GROUP + 1, true));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!watching.is_finished(), "somebody writes, and does not know that he is watched");
+        item.lock.store(lock, SeqCst);
+        watching.join().expect("it waits no longer");
+    });
 }

@@ -22,7 +22,7 @@ mod upcalls;
 
 use crate::clock::Ticks;
 use crate::counters::{self, Counters};
-use crate::layout::{GROUPS, NODES, REGIONS};
+use crate::layout::{GROUPS, NODES, RECORDS, REGIONS};
 use crate::memory::Memory;
 use crate::queues::Queues;
 use crate::store::Store;
@@ -51,7 +51,7 @@ pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 16] = [
+const PINNED: [&str; 17] = [
     "slots",
     "regions",
     "nodes",
@@ -62,6 +62,7 @@ const PINNED: [&str; 16] = [
     "buckets",
     "items",
     "lanes",
+    "journal",
     "store",
     "queues",
     "cells",
@@ -414,6 +415,7 @@ fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
             map(object, "buckets", store.buckets() as usize)?,
             map(object, "items", store.items() as usize)?,
             map(object, "lanes", store.lanes() as usize)?,
+            map(object, "journal", RECORDS)?,
             map(object, "store", 1)?,
         ),
         queues: Queues::over(

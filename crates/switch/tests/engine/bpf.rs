@@ -8,9 +8,9 @@ use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::{
-    BUCKETS, Bucket, CELLS, Cell, DROP, Directory, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys,
-    LANES as CLIENT_LANES, Lane, NAMES, NODES, Node, QUEUES, Queue, REGIONS, Race, Region, SLOTS, Servers, Slot, State,
-    Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
+    ALL_RECORDS, BUCKETS, Bucket, CELLS, Cell, DROP, Directory, Engine, GROUPS, Globals, Group, ITEMS, Item, Keys,
+    LANES as CLIENT_LANES, Lane, NAMES, NODES, Node, QUEUES, Queue, RECORDS, REGIONS, Race, Record, Region, SLOTS,
+    Servers, Slot, State, Store, TABLE, TO_CONTROLLER, TO_NODE, Verdict, counter_names,
 };
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observed.bpf.o"));
@@ -85,6 +85,7 @@ pub struct Bpf {
     buckets: Mapped<Bucket>,
     items: Mapped<Item>,
     lanes: Mapped<Lane>,
+    journal: Mapped<Record>,
     store: Mapped<Store>,
     queues: Mapped<Queue>,
     cells: Mapped<Cell>,
@@ -158,6 +159,7 @@ impl Bpf {
             buckets: Mapped::new(&object, "buckets", BUCKETS),
             items: Mapped::new(&object, "items", ITEMS),
             lanes: Mapped::new(&object, "lanes", CLIENT_LANES),
+            journal: Mapped::new(&object, "journal", ALL_RECORDS),
             store: Mapped::new(&object, ".bss.store", 1),
             queues: Mapped::new(&object, "queues", QUEUES),
             cells: Mapped::new(&object, "cells", CELLS),
@@ -294,6 +296,7 @@ impl Engine for Bpf {
         self.buckets.get_mut().copy_from_slice(&state.buckets);
         self.items.get_mut().copy_from_slice(&state.items);
         self.lanes.get_mut().copy_from_slice(&state.lanes);
+        self.journal.get_mut()[..RECORDS].copy_from_slice(&state.journal);
         self.store.get_mut()[0] = state.store;
         self.queues.get_mut().copy_from_slice(&state.queues);
         self.cells.get_mut().copy_from_slice(&state.cells);
@@ -313,6 +316,7 @@ impl Engine for Bpf {
             buckets: self.buckets.get().try_into().unwrap(),
             items: self.items.get().try_into().unwrap(),
             lanes: self.lanes.get().to_vec(),
+            journal: self.journal.get()[..RECORDS].try_into().unwrap(),
             store: self.store.get()[0],
             queues: self.queues.get().try_into().unwrap(),
             cells: self.cells.get().try_into().unwrap(),

@@ -619,6 +619,25 @@ fn set_group(state: &mut State, words: &mut Words) {
     group.place = place.pack();
     words.take_into("sequence", &mut group.sequence);
     words.take_into("namespace", &mut group.namespace);
+    words.take_into("watched", &mut group.watched);
+}
+
+/// What the journal has of a version of the first item's key.
+fn set_record(state: &mut State, words: &mut Words) {
+    let number = words.index();
+    let item = state.items[1];
+    let record = &mut state.journal[number];
+    words.take_into("number", &mut record.lock);
+    if let Some(owner) = words.maybe::<u16>("owner") {
+        record.lock |= u64::from(owner) << 48;
+    }
+    if let Some(sequence) = words.maybe("sequence") {
+        let (other, was) = ((item.lock & 1) as usize, (item.lock & 1 ^ 1) as usize);
+        (record.key_high, record.key_low, record.name) = (item.key_high, item.key_low, item.name);
+        (record.before_sequence, record.before_shape) = (item.versions[was].sequence, item.versions[was].shape);
+        (record.sequence, record.shape) = (sequence, item.versions[other].shape);
+        record.value = item.values[other];
+    }
 }
 
 /// A key that comes to an item, or a further version of what is there.
@@ -745,9 +764,12 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("handle", &mut state.store.handle);
             words.take_into("lease_end", &mut state.store.lease.end_us);
             state.store.lease = Lease::until(state.store.lease.end_us);
+            words.take_into("drawn", &mut state.store.drawn);
+            words.take_into("torn", &mut state.store.torn);
         }
         "group" => set_group(state, words),
         "item" => set_item(state, words),
+        "record" => set_record(state, words),
         "lane" => set_lane(state, words),
         other => assert!(set_queues(state, other, words), "{}: what is {other}?", words.place),
     }

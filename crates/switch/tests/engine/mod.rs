@@ -133,7 +133,7 @@ pub struct Group {
     pub place: u64,
     pub sequence: u64,
     pub namespace: u32,
-    pub reserved: u32,
+    pub watched: u32,
 }
 
 /// `struct ws_bucket`.
@@ -183,6 +183,25 @@ pub struct Store {
     pub bucket_mask: u32,
     pub handle: u32,
     pub lease: Lease,
+    pub reserved: [u64; 4],
+    pub drawn: u64,
+    pub torn: u64,
+    pub reserved_more: [u64; 6],
+}
+
+/// `struct ws_record`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    pub lock: u64,
+    pub key_high: u64,
+    pub key_low: u64,
+    pub name: u64,
+    pub before_sequence: u64,
+    pub before_shape: u64,
+    pub sequence: u64,
+    pub shape: u64,
+    pub value: [u64; 16],
 }
 
 /// `struct ws_cell`.
@@ -263,6 +282,9 @@ pub const BUCKETS: usize = 2;
 pub const ITEMS: usize = 6;
 /// Lanes of all handles that tests set.
 pub const LANES: usize = NODES * wayside_wire::limits::MAX_LANES;
+/// Records of the journal that tests set, and all that there are.
+pub const RECORDS: usize = 4;
+pub const ALL_RECORDS: usize = 4_096;
 /// A test's queues, of which 0 is never used, their cells, and the buckets of names.
 pub const QUEUES: usize = 5;
 pub const CELLS: usize = 16;
@@ -281,6 +303,7 @@ pub struct State {
     pub buckets: [Bucket; BUCKETS],
     pub items: [Item; ITEMS],
     pub lanes: Vec<Lane>,
+    pub journal: [Record; RECORDS],
     pub store: Store,
     pub queues: [Queue; QUEUES],
     pub cells: [Cell; CELLS],
@@ -301,6 +324,7 @@ impl Default for State {
             buckets: Default::default(),
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
+            journal: Default::default(),
             store: Store::default(),
             queues: Default::default(),
             cells: Default::default(),
@@ -366,6 +390,7 @@ struct View {
     buckets: *mut Bucket,
     items: *mut Item,
     lanes: *mut Lane,
+    journal: *mut Record,
     store: *mut Store,
     bucket_count: u32,
     item_count: u32,
@@ -415,6 +440,7 @@ pub struct Native {
     buckets: [Bucket; BUCKETS],
     items: [Item; ITEMS],
     lanes: Vec<Lane>,
+    journal: Vec<Record>,
     store: Store,
     queues: [Queue; QUEUES],
     cells: [Cell; CELLS],
@@ -438,6 +464,7 @@ impl Native {
             buckets: Default::default(),
             items: Default::default(),
             lanes: vec![Lane::default(); LANES],
+            journal: vec![Record::default(); ALL_RECORDS],
             store: Store::default(),
             queues: Default::default(),
             cells: Default::default(),
@@ -463,6 +490,7 @@ impl Native {
             buckets: self.buckets.as_mut_ptr(),
             items: self.items.as_mut_ptr(),
             lanes: self.lanes.as_mut_ptr(),
+            journal: self.journal.as_mut_ptr(),
             store: &mut self.store,
             bucket_count: BUCKETS as u32,
             item_count: ITEMS as u32,
@@ -495,6 +523,7 @@ impl Engine for Native {
         self.buckets = state.buckets;
         self.items = state.items;
         self.lanes.copy_from_slice(&state.lanes);
+        self.journal[..RECORDS].copy_from_slice(&state.journal);
         self.store = state.store;
         self.queues = state.queues;
         self.cells = state.cells;
@@ -514,6 +543,7 @@ impl Engine for Native {
             buckets: self.buckets,
             items: self.items,
             lanes: self.lanes.clone(),
+            journal: self.journal[..RECORDS].try_into().unwrap(),
             store: self.store,
             queues: self.queues,
             cells: self.cells,

@@ -5,7 +5,7 @@ use wayside_wire::{BODY, Condition, Effect, Header, Operation, Outcome, blocks, 
 
 use super::chain::{lane_index, padded};
 use super::random::{Random, handle, header, live};
-use super::{BUCKETS, GROUPS, ITEMS, State, Store};
+use super::{ALL_RECORDS, BUCKETS, GROUPS, ITEMS, RECORDS, State, Store};
 
 const LENGTHS: [usize; 9] = [0, 1, 5, 8, 31, 32, 33, 64, limits::MAX_VALUE_BYTES];
 /// Clients whose lanes are set, and lanes of each.
@@ -60,6 +60,21 @@ fn change_group(random: &mut Random, state: &mut State, number: usize) {
     let epoch = if random.once_in(10) { 0 } else { 10 + random.below(2) as u32 };
     group.place = Place { epoch, previous, next }.pack();
     group.namespace = random.pick(&[1, 1, 1, 1, 1, 1, 1, 2]);
+    group.watched = random.pick(&[0, 1]);
+    change_journal(random, state);
+}
+
+/// The next number is one of the first records', which others may have, or are past.
+fn change_journal(random: &mut Random, state: &mut State) {
+    let round = random.below(3) * ALL_RECORDS as u64;
+    state.store.drawn = round + random.below(RECORDS as u64);
+    state.store.torn = random.below(3);
+    for (index, record) in (0u64..).zip(&mut state.journal) {
+        record.lock = random.below(4) * ALL_RECORDS as u64 + index;
+        if random.once_in(6) {
+            record.lock |= 5 << 48;
+        }
+    }
 }
 
 fn change_item(random: &mut Random, state: &mut State, number: usize) {
@@ -119,10 +134,10 @@ fn make_possible(state: &mut State) {
 
 /// A packet for one of the keys, as a rule.
 pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
-    use kind::chain::{APPLY, DELETE, INSERT, INSTALL, MAP, READ, WRITE};
+    use kind::chain::{APPLY, DELETE, INSERT, INSTALL, MAP, READ, WATCH, WRITE};
     let kinds =
-        [READ, READ, READ, WRITE, WRITE, WRITE, WRITE, WRITE, DELETE, APPLY, APPLY, APPLY, INSERT, INSTALL, MAP];
-    let kind = if random.once_in(25) { random.below(12) as u8 } else { random.pick(&kinds) };
+        [READ, READ, READ, WRITE, WRITE, WRITE, WRITE, WRITE, DELETE, APPLY, APPLY, APPLY, INSERT, INSTALL, MAP, WATCH];
+    let kind = if random.once_in(25) { random.below(20) as u8 } else { random.pick(&kinds) };
     let number = 1 + random.below(ITEMS as u64 - 1) as usize;
     let its_group = (state.items[number].name & 0x1_ffff).saturating_sub(1) as u16;
     let group = if random.once_in(20) { random.below(GROUPS as u64 + 2) as u16 } else { its_group };

@@ -93,6 +93,7 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         "placement",
         "renewal",
         "copied",
+        "watch",
         "attempt",
     ];
     let part = structs.into_iter().find(|part| object.contains_key(*part));
