@@ -454,8 +454,8 @@ fn values_on_chains_at_the_hook() {
     drop(first);
 }
 
-/// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not seen
-/// the session end, and look.
+/// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not
+/// seen the session end, and look.
 #[test]
 fn leases_end_although_the_head_dies_with_their_session() {
     const LEASES: usize = 16;
@@ -488,6 +488,34 @@ fn leases_end_although_the_head_dies_with_their_session() {
         check_all(&store, "kept");
         switches.all[dead].restart();
         drop(holders);
+    }
+}
+
+/// Every switch has copied the leased keys from another by the time that their sessions end.
+#[test]
+fn leases_go_with_the_keys_that_are_copied() {
+    let Some(mut switches) = Switches::or_skip(3, 3) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    let owner = switches.session();
+    let leased = owner.store().leased();
+    let leased = leased.wait(Duration::from_secs(30));
+    write_all(&leased, "leased");
+    for index in 0..3 {
+        let dead = switches.all[index].address.to_string();
+        switches.all[index].kill();
+        check_all(&store, "leased");
+        switches.all[index].restart();
+        switches.settle("the one that was killed has joined again", |group| {
+            let chain = group["chain"].as_array().unwrap();
+            chain.len() == 3 && chain.iter().any(|switch| *switch == dead)
+        });
+    }
+    assert!(store.get(names().next().unwrap()).unwrap().is_some_and(|entry| entry.is_leased));
+    owner.close();
+    for name in names() {
+        eventually("the key has gone", || store.get(&name).unwrap().is_none());
     }
 }
 

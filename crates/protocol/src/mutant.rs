@@ -121,10 +121,6 @@ pub enum Mutant {
     EndLivingLeases,
     /// Chain: who becomes a head does not look for leases that are over.
     ForgetLeases,
-    /// Chain: what is copied has no owner.
-    CopyWithoutOwner,
-    /// Chain: the end of a lease is told once.
-    TellOnce,
     /// Chain: a head does not mark what it removes, and may write it meanwhile.
     RemoveUnmarked,
     /// Chain: a switch removes a key whatever it has.
@@ -133,6 +129,4 @@ pub enum Mutant {
     AnyInstall,
     /// Chain: a key is made while it is being removed.
     InsertWhileLeaving,
-    /// Chain: a mark outlives the epoch that it was made in.
-    LeaveForEver,
 }

@@ -81,13 +81,10 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepOldMemory),
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
-    Rule::Machine(Mutant::CopyWithoutOwner),
-    Rule::Machine(Mutant::TellOnce),
     Rule::Machine(Mutant::RemoveUnmarked),
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),
     Rule::Machine(Mutant::InsertWhileLeaving),
-    Rule::Machine(Mutant::LeaveForEver),
 ];
 
 /// The queue service's: what docs/queue.md says of both ends, and of the switch.

@@ -280,7 +280,6 @@ impl<M: ItemMemory> Member<M> {
 
     fn on_copy(&mut self, now: Time, source: Handle, piece: &Copied, content: &[u8]) {
         let group = piece.group;
-        let keeps_owners = !self.is_broken(crate::Mutant::CopyWithoutOwner);
         let current = self.follower.loading.get_mut(&group).filter(|loading| !loading.done);
         let Some(loading) = current.filter(|l| l.nonce == piece.nonce && l.told.source == source) else { return };
         let Ok(part) = Part::try_from(piece.part) else { return };
@@ -293,8 +292,7 @@ impl<M: ItemMemory> Member<M> {
             }
             Part::Value => {
                 let length = (piece.flags & value_flag::PRESENT != 0).then_some(piece.length);
-                let is_leased = piece.flags & value_flag::LEASED != 0 && keeps_owners;
-                let lease = is_leased.then(|| Owner::unpack(piece.owner));
+                let lease = (piece.flags & value_flag::LEASED != 0).then(|| Owner::unpack(piece.owner));
                 let mut value = Content { length, lease, ..Content::nothing(version) };
                 let Some(bytes) = content.get(..usize::from(piece.length)) else { return };
                 let Some(to) = value.bytes.get_mut(..bytes.len()) else { return };

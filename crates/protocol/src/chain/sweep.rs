@@ -177,9 +177,7 @@ impl<M: ItemMemory> Member<M> {
         let leaving: Vec<Key> = self.sweeper.leaving.range(range).map(|(&(_, key), _)| key).collect();
         for key in leaving {
             self.sweeper.leaving.remove(&(group, key));
-            if !self.is_broken(crate::Mutant::LeaveForEver) {
-                self.memory.stay(group, key);
-            }
+            self.memory.stay(group, key);
         }
         self.sweeper.telling.retain(|(of, _), _| *of != group);
         self.sweeper.idle.retain(|(of, _), _| *of != group);
@@ -244,10 +242,6 @@ impl<M: ItemMemory> Member<M> {
         let due = self.sweeper.telling.iter().filter(|(_, telling)| telling.due <= now);
         let due: Vec<(u16, Key)> = due.map(|(&key, _)| key).collect();
         for (group, key) in due {
-            if self.is_broken(crate::Mutant::TellOnce) {
-                self.sweeper.telling.remove(&(group, key));
-                continue;
-            }
             if self.memory.content(group, key).is_none() {
                 self.sweeper.telling.remove(&(group, key));
             } else if let Some(telling) = self.sweeper.telling.get_mut(&(group, key)) {

@@ -79,6 +79,12 @@ impl Checker {
         self.known(key).ended.insert(version);
     }
 
+    /// Who has leased a version of a group, if anybody has.
+    pub fn lease_of(&self, group: u16, version: Version) -> Option<Process> {
+        let op = self.decided.get(&(group, version))?;
+        self.asked.get(op).filter(|asked| matches!(asked.wish, Wish::Lease(..))).map(|_| op.process)
+    }
+
     /// Some switch has removed a key that had no value since this version.
     pub fn removed(&mut self, key: Key, at: Version) {
         let known = self.known(key);

@@ -296,10 +296,9 @@ impl World {
             let group = self.group_of(key);
             for seat in self.chain_of(group) {
                 let content = self.seats[seat].switch.content(group, key);
-                if let Some(owner) =
-                    content.filter(|content| content.length.is_some()).and_then(|content| content.lease)
-                    && !self.lives(owner)
-                {
+                let present = content.filter(|content| content.length.is_some());
+                let owner = present.and_then(|content| self.checker.lease_of(group, content.version));
+                if let Some(owner) = owner.filter(|owner| self.hosts[owner.host].process() != *owner) {
                     return self.fail("K5", format!("switch {seat} has {key:?} of {owner:?}, whose session is over"));
                 }
                 let has = content.map(|content| content.version);
