@@ -139,6 +139,9 @@ static void begin_chains(void)
 	memset(sw.buckets, 0, BUCKETS * sizeof *sw.buckets);
 	memset(sw.items, 0, ITEMS * sizeof *sw.items);
 	memset(sw.lanes, 0, LANES * sizeof *sw.lanes);
+	/* The ring begins anew: what an input before this one has written is not of later numbers. */
+	for (ws_u64 number = 1; number <= sw.store->drawn && number <= WS_RECORDS; number++)
+		sw.journal[number % WS_RECORDS] = (struct ws_record){ 0 };
 	*sw.store = (struct ws_store){ .seed = 7, .bucket_mask = BUCKETS - 1, .handle = 9 };
 	/* Alone, head, tail and middle. */
 	static const ws_u64 places[GROUPS] = { 11ull << 32, 11ull << 32 | 3, 11ull << 32 | 2 << 16, 11ull << 32 | 2 << 16 | 3 };

@@ -182,6 +182,7 @@ mod tests {
             epoch: 5,
             namespace: 1,
             slots: SLOTS as u32,
+            engine: wayside_wire::Engine::Fission,
             lease: 0,
             grace: 0,
             lease_end: Default::default(),

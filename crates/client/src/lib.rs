@@ -93,3 +93,4 @@ pub use wait::Wait;
 pub use watch::{Event, Watch};
 pub use wayside_protocol::chain::{Condition, Value, Version};
 pub use wayside_protocol::{Mode, Path, SessionInfo, Token};
+pub use wayside_wire::Engine;
