@@ -58,6 +58,7 @@ mod observe;
 mod port;
 pub mod probe;
 mod questions;
+pub mod recipes;
 mod request;
 #[cfg_attr(not(feature = "tls"), path = "insecure.rs")]
 mod secure;

@@ -7,6 +7,7 @@ use crate::engine::{Engine, system};
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
 use crate::observe::Observer;
+use crate::recipes::{Barrier, Election, Group, Semaphore};
 use crate::store::Store;
 use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock, task};
@@ -259,6 +260,36 @@ impl Session {
     #[must_use]
     pub fn store(&self) -> Store<'_> {
         Store::new(self)
+    }
+
+    /// So many at a time: a counting semaphore of this name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] for a number of permits that is none: there may be 1 to 1,024.
+    pub fn semaphore(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
+        Semaphore::new(self, name, permits)
+    }
+
+    /// Who is there: a group of this name.
+    ///
+    /// # Errors
+    /// None for a group of 64; see [`Group::room`].
+    pub fn group(&self, name: &str) -> Result<Group, Error> {
+        Group::new(self, name)
+    }
+
+    /// Who leads: an election of this name, which is that of a lock and of a key.
+    #[must_use]
+    pub fn election(&self, name: &str) -> Election {
+        Election::new(self, name)
+    }
+
+    /// Nobody goes on before so many are there: a barrier of this name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] for a number of parties that is none: there may be 1 to 1,024.
+    pub fn barrier(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
+        Barrier::new(self, name, parties)
     }
 
     /// Handle, incarnation, epoch and lease of the session; None while there is none.

@@ -44,6 +44,18 @@ pub enum Command {
     /// Read and write keys: small values that switches keep
     #[command(subcommand, after_help = KV_EXIT_CODES)]
     Kv(Kv),
+    /// Run a command as one of so many at a time
+    #[command(after_help = RECIPE_EXIT_CODES)]
+    Semaphore(SemaphoreArgs),
+    /// Elect a leader, and see who leads
+    #[command(subcommand, after_help = RECIPE_EXIT_CODES)]
+    Election(ElectionCommand),
+    /// Join a group, and see who is there
+    #[command(subcommand, after_help = RECIPE_EXIT_CODES)]
+    Group(GroupCommand),
+    /// Wait until so many are there
+    #[command(after_help = RECIPE_EXIT_CODES)]
+    Barrier(BarrierArgs),
     /// Show and change which switches keep which keys
     #[command(subcommand)]
     Chain(Chain),
@@ -101,6 +113,128 @@ pub struct ChainSwitchArgs {
 
     #[command(flatten)]
     pub endpoint: EndpointArgs,
+}
+
+const RECIPE_EXIT_CODES: &str = "\
+Exit codes: COMMAND's own, 0 done, 1 nobody leads, 64 bad arguments, 69 no switch or no store, 75 timed out, 76 the \
+session was lost and COMMAND ended, 77 not allowed.";
+
+/// Where, and how long.
+#[derive(Debug, Args)]
+pub struct RecipeArgs {
+    /// Give up after this time [default: wait as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub wait: Option<Duration>,
+
+    /// Namespace of the name
+    #[arg(long, env = "WAYSIDE_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct SemaphoreArgs {
+    /// Name of the semaphore
+    pub name: String,
+
+    /// How many at a time: the same number for everybody, 1 to 1,024
+    #[arg(long, value_name = "N")]
+    pub permits: u32,
+
+    #[command(flatten)]
+    pub to: RecipeArgs,
+
+    /// Command to run, which finds the number of its permit in WAYSIDE_PERMIT
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ElectionCommand {
+    /// Wait until this process leads, then run a command, and let others lead when it has ended
+    Campaign(CampaignArgs),
+    /// Print what the leader says of itself
+    Leader(NameArgs),
+    /// Print the leader whenever it is another
+    Watch(NameArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct CampaignArgs {
+    /// Name of the election
+    pub name: String,
+
+    /// What others are to know of the leader, up to 128 bytes [default: host and process id]
+    #[arg(long)]
+    pub value: Option<String>,
+
+    #[command(flatten)]
+    pub to: RecipeArgs,
+
+    /// Command to run, which finds a token in WAYSIDE_ELECTION_TOKEN that is higher than every earlier leader's
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// Be a member while a command runs
+    Join(GroupJoinArgs),
+    /// List the members
+    Ls(GroupArgs),
+    /// List the members whenever they have changed
+    Watch(GroupArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct GroupJoinArgs {
+    #[command(flatten)]
+    pub group: GroupArgs,
+
+    /// What others are to know of this member, up to 128 bytes [default: host and process id]
+    #[arg(long)]
+    pub value: Option<String>,
+
+    /// Command to run, which finds its seat in WAYSIDE_SEAT
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct GroupArgs {
+    /// Name of the group
+    pub name: String,
+
+    /// How many members there may be: the same number for everybody, 1 to 1,024
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub room: u32,
+
+    #[command(flatten)]
+    pub to: RecipeArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct BarrierArgs {
+    /// Name of the barrier: good for one round
+    pub name: String,
+
+    /// How many have to come: the same number for everybody, 1 to 1,024
+    #[arg(long, value_name = "N")]
+    pub parties: u32,
+
+    #[command(flatten)]
+    pub to: RecipeArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct NameArgs {
+    /// Name of the election
+    pub name: String,
+
+    #[command(flatten)]
+    pub to: RecipeArgs,
 }
 
 const KV_EXIT_CODES: &str = "\

@@ -7,6 +7,7 @@ pub mod kv;
 pub mod lock;
 pub mod node;
 mod query;
+pub mod recipes;
 pub mod show;
 pub mod sim;
 pub mod switch;

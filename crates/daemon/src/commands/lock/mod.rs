@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+use wayside_client::recipes::{Leadership, Membership, Permit};
 use wayside_client::{Endpoint, Error, Guard, LeasedKey, Name, Session};
 
 /// For the switch to answer an enrolment; then a wait goes on in another turn.
@@ -123,25 +124,20 @@ pub trait Hold {
     fn is_lost(&self) -> bool;
 }
 
-impl Hold for Guard {
-    fn deadline(&self) -> Instant {
-        Guard::deadline(self)
-    }
+macro_rules! hold {
+    ($($held:ty),*) => { $(
+        impl Hold for $held {
+            fn deadline(&self) -> Instant {
+                <$held>::deadline(self)
+            }
 
-    fn is_lost(&self) -> bool {
-        Guard::is_lost(self)
-    }
+            fn is_lost(&self) -> bool {
+                <$held>::is_lost(self)
+            }
+        }
+    )* };
 }
-
-impl Hold for LeasedKey {
-    fn deadline(&self) -> Instant {
-        LeasedKey::deadline(self)
-    }
-
-    fn is_lost(&self) -> bool {
-        LeasedKey::is_lost(self)
-    }
-}
+hold!(Guard, LeasedKey, Permit, Leadership, Membership);
 
 /// What sees to it that COMMAND ends with what it runs under.
 pub struct Keeper {

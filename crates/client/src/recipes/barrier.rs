@@ -1,0 +1,83 @@
+//! A barrier: each party takes a seat; whoever sees all of them taken opens the barrier, for ever.
+//!
+//! A name is good for one round. A party that dies before the barrier is open leaves its seat to another; one that comes
+//! when it is open goes on at once.
+
+use super::seats::{Patience, Seats, await_change};
+use crate::session::Session;
+use crate::{Condition, Error};
+use std::time::Duration;
+
+/// Nobody goes on before so many are there.
+///
+/// ```no_run
+/// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;
+/// session.barrier("step/17", 3)?.enter()?; // three have come
+/// // ... and to end the step together:
+/// session.barrier("step/17/done", 3)?.enter()?;
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    seats: Seats,
+    open: String,
+    wait: Option<Duration>,
+}
+
+impl Barrier {
+    pub(crate) fn new(session: &Session, name: &str, parties: u32) -> Result<Barrier, Error> {
+        let seats = Seats::new(session, name, parties)?;
+        let open = seats.beside("open");
+        Ok(Barrier { seats, open, wait: None })
+    }
+
+    /// How long [`Barrier::enter`] waits at most. Whoever gives up does not count.
+    #[must_use]
+    pub fn wait(mut self, most: Duration) -> Self {
+        self.wait = Some(most);
+        self
+    }
+
+    /// Waits until all parties have come.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], and those of [`crate::Store::put`] and [`crate::Store::watch_prefix`].
+    pub fn enter(&self) -> Result<(), Error> {
+        let patience = Patience::new(self.wait);
+        let mut watch = self.seats.watch(patience)?;
+        let mut seat = None;
+        while !self.is_open(patience)? {
+            // One that was lost with its session is another's by now, or nobody's.
+            if seat.as_ref().is_none_or(|(_, key): &(u32, crate::LeasedKey)| key.is_lost()) {
+                seat = self.seats.take(0, &[], patience)?;
+            }
+            if self.seats.all(patience)?.iter().all(Option::is_some) {
+                // Another may have been first.
+                let _ = patience.store(self.seats.session())?.put_if(&self.open, [], Condition::Absent)?;
+                break;
+            }
+            watch = await_change(watch, patience, |_| true)?;
+        }
+        Ok(())
+    }
+
+    /// Whether all have come.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::get`].
+    pub fn is_open_now(&self) -> Result<bool, Error> {
+        self.is_open(Patience::new(self.wait))
+    }
+
+    /// Forgets that it was open: for the name to be used again, once nobody waits at it.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::delete`].
+    pub fn close(&self) -> Result<(), Error> {
+        Patience::new(self.wait).store(self.seats.session())?.delete(&self.open).map(|_| ())
+    }
+
+    fn is_open(&self, patience: Patience) -> Result<bool, Error> {
+        Ok(patience.store(self.seats.session())?.get(&self.open)?.is_some())
+    }
+}

@@ -1,0 +1,131 @@
+//! Election of a leader: a lock of the election's name, and a key of that name which says who holds it.
+//!
+//! The lock decides, since it has what keys lack: a queue of candidates, and a fencing token. The key is for everybody
+//! else. It is written on the condition that it is as it was after the lock was got, so that a candidate who was paused
+//! in between does not write over his successor.
+
+use super::seats::Patience;
+use crate::guard::Guard;
+use crate::leased::LeasedKey;
+use crate::session::Session;
+use crate::store::Entry;
+use crate::watch::Watch;
+use crate::{Condition, Error, Token};
+use std::time::{Duration, Instant};
+
+/// Who leads.
+///
+/// ```no_run
+/// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;
+/// let election = session.election("scheduler");
+/// let leadership = election.campaign("10.0.0.7:9000")?; // waits until it leads
+/// while !leadership.is_lost() {
+///     // what it writes elsewhere bears leadership.token()
+/// }
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    session: Session,
+    name: String,
+    wait: Option<Duration>,
+}
+
+/// This process leads. Dropped, another may; it also ends with its session.
+#[derive(Debug)]
+pub struct Leadership {
+    // Dropped in this order: nobody is named any more when the next one is elected.
+    key: LeasedKey,
+    guard: Guard,
+}
+
+impl Election {
+    pub(crate) fn new(session: &Session, name: &str) -> Election {
+        Election { session: session.clone(), name: name.into(), wait: None }
+    }
+
+    /// How long each call waits at most.
+    #[must_use]
+    pub fn wait(mut self, most: Duration) -> Self {
+        self.wait = Some(most);
+        self
+    }
+
+    /// Waits until it leads: first come, first served. `value`: what others are to know of the leader, up to 128 bytes.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], and those of [`crate::LockRequest::acquire`] and [`crate::Store::put`].
+    pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
+        let patience = Patience::new(self.wait);
+        loop {
+            let request = self.session.lock(self.name.as_str());
+            let guard = match patience.left()? {
+                Some(left) => request.wait(left).acquire()?,
+                None => request.acquire()?,
+            };
+            let store = patience.store(&self.session)?;
+            let condition = store.get(&self.name)?.map_or(Condition::Absent, |entry| Condition::Version(entry.version));
+            // What was read is the predecessor's as long as the lock is held.
+            if guard.is_lost() {
+                continue;
+            }
+            match patience.store(&self.session)?.hold(&self.name, value.as_ref(), condition)? {
+                Ok(key) if !guard.is_lost() => return Ok(Leadership { key, guard }),
+                // Lost meanwhile, or the predecessor's key has just been deleted: once more.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// What the leader has said of itself; `None`: there is none just now.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::get`].
+    pub fn leader(&self) -> Result<Option<Entry>, Error> {
+        Patience::new(self.wait).store(&self.session)?.get(&self.name)
+    }
+
+    /// The leader, and whoever comes after.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::get_and_watch`].
+    pub fn follow(&self) -> Result<(Option<Entry>, Watch), Error> {
+        Patience::new(self.wait).store(&self.session)?.get_and_watch(&self.name)
+    }
+}
+
+impl Leadership {
+    /// It rises with every leader: whoever stores it refuses what comes from earlier ones.
+    pub fn token(&self) -> Token {
+        self.guard.token()
+    }
+
+    /// As [`Guard::deadline`].
+    pub fn deadline(&self) -> Instant {
+        self.guard.deadline()
+    }
+
+    /// Whether another may lead by now. Ask before every step.
+    pub fn is_lost(&self) -> bool {
+        self.guard.is_lost()
+    }
+
+    /// Says something else of itself. False: it does not lead any more.
+    ///
+    /// # Errors
+    /// Those of [`LeasedKey::update`].
+    pub fn update(&mut self, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.key.update(value)
+    }
+
+    /// Lets another lead, now.
+    ///
+    /// # Errors
+    /// Those of [`Guard::release`] and [`crate::Store::delete`].
+    pub fn resign(self) -> Result<(), Error> {
+        let Leadership { key, guard } = self;
+        let deleted = key.release();
+        guard.release()?;
+        deleted.map(|_| ())
+    }
+}

@@ -1,0 +1,143 @@
+//! Membership of a group: each member a seat, with what it says of itself.
+
+use super::seats::{Patience, Seats, await_change};
+use crate::leased::LeasedKey;
+use crate::session::Session;
+use crate::{Error, Value, Version};
+use std::time::{Duration, Instant};
+
+/// Members that a group has room for unless it is told otherwise.
+const ROOM: u32 = 64;
+
+/// Who is there.
+///
+/// ```no_run
+/// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;
+/// let group = session.group("workers")?;
+/// let _membership = group.join("10.0.0.7:9000")?;
+/// group.follow(|members| {
+///     println!("{} are there", members.len());
+///     true
+/// })?;
+/// # Ok::<(), wayside_client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Group {
+    session: Session,
+    name: String,
+    seats: Seats,
+    wait: Option<Duration>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its place in the group. One that has left makes room for another.
+    pub seat: u32,
+    /// What it says of itself.
+    pub value: Value,
+    /// Since when.
+    pub version: Version,
+}
+
+/// This process's own. Dropped, it leaves; it also ends with its session.
+#[derive(Debug)]
+pub struct Membership {
+    seat: u32,
+    key: LeasedKey,
+}
+
+impl Group {
+    pub(crate) fn new(session: &Session, name: &str) -> Result<Group, Error> {
+        let seats = Seats::new(session, name, ROOM)?;
+        Ok(Group { session: session.clone(), name: name.into(), seats, wait: None })
+    }
+
+    /// How many members there may be: 64 without it, up to 1,024. Everybody must say the same.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] for another number.
+    pub fn room(mut self, members: u32) -> Result<Self, Error> {
+        self.seats = Seats::new(&self.session, &self.name, members)?;
+        Ok(self)
+    }
+
+    /// How long each call waits at most.
+    #[must_use]
+    pub fn wait(mut self, most: Duration) -> Self {
+        self.wait = Some(most);
+        self
+    }
+
+    /// Becomes a member, who says this of itself: up to 128 bytes. Where there is no room it waits for somebody to leave.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], and those of [`crate::Store::put`].
+    pub fn join(&self, value: impl AsRef<[u8]>) -> Result<Membership, Error> {
+        let (seat, key) = self.seats.await_seat(0, value.as_ref(), Patience::new(self.wait))?;
+        Ok(Membership { seat, key })
+    }
+
+    /// All members at one instant, by seat.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::get`].
+    pub fn members(&self) -> Result<Vec<Member>, Error> {
+        let all = self.seats.all(Patience::new(self.wait))?;
+        let member = |(seat, entry): (u32, Option<crate::Entry>)| {
+            entry.map(|entry| Member { seat, value: entry.value, version: entry.version })
+        };
+        Ok((0..).zip(all).filter_map(member).collect())
+    }
+
+    /// Shows the members, and again whenever they have changed, until `show` returns false. Changes that come fast are
+    /// shown together: the last is always shown.
+    ///
+    /// # Errors
+    /// Those of [`Group::members`] and [`crate::Store::watch_prefix`].
+    pub fn follow(&self, mut show: impl FnMut(&[Member]) -> bool) -> Result<(), Error> {
+        let mut watch = self.seats.watch(Patience::new(self.wait))?;
+        let mut shown = None;
+        loop {
+            let members = self.members()?;
+            if shown.as_ref() != Some(&members) && !show(&members) {
+                return Ok(());
+            }
+            shown = Some(members);
+            watch = await_change(watch, Patience::new(None), |_| true)?;
+        }
+    }
+}
+
+impl Membership {
+    /// Its place in the group.
+    pub fn seat(&self) -> u32 {
+        self.seat
+    }
+
+    /// Says something else of itself. False: this is no member any more.
+    ///
+    /// # Errors
+    /// Those of [`LeasedKey::update`].
+    pub fn update(&mut self, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.key.update(value)
+    }
+
+    /// As [`LeasedKey::deadline`].
+    pub fn deadline(&self) -> Instant {
+        self.key.deadline()
+    }
+
+    /// Whether it has ended with its session.
+    pub fn is_lost(&self) -> bool {
+        self.key.is_lost()
+    }
+
+    /// Leaves now.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::delete`]; [`Error::Lost`] if it was lost before.
+    pub fn leave(self) -> Result<(), Error> {
+        if self.key.release()? { Ok(()) } else { Err(Error::Lost) }
+    }
+}

@@ -1,0 +1,132 @@
+//! Seats: a known number of keys, `NAME/0` and so on, each of which somebody may take on a lease if nobody has it.
+
+use crate::leased::LeasedKey;
+use crate::session::Session;
+use crate::store::{Entry, Store};
+use crate::watch::{Event, Watch};
+use crate::{Condition, Error};
+use std::time::{Duration, Instant};
+
+/// Seats of a name.
+pub(super) const MOST: u32 = 1_024;
+
+/// How long a call may take, all in all.
+#[derive(Clone, Copy)]
+pub(super) struct Patience(Option<Instant>);
+
+impl Patience {
+    pub(super) fn new(wait: Option<Duration>) -> Patience {
+        Patience(wait.map(|wait| Instant::now() + wait))
+    }
+
+    /// What is left of it; `None`: it has no end.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if nothing is.
+    pub(super) fn left(self) -> Result<Option<Duration>, Error> {
+        let Some(end) = self.0 else { return Ok(None) };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(Error::TimedOut) } else { Ok(Some(left)) }
+    }
+
+    /// The session's keys, for no longer than that.
+    pub(super) fn store(self, session: &Session) -> Result<Store<'_>, Error> {
+        let store = session.store();
+        Ok(self.left()?.map_or(store, |left| store.wait(left)))
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(super) struct Seats {
+    session: Session,
+    prefix: String,
+    names: Vec<String>,
+}
+
+impl Seats {
+    /// # Errors
+    /// [`Error::InvalidName`] for a number of seats that is none.
+    pub(super) fn new(session: &Session, name: &str, count: u32) -> Result<Seats, Error> {
+        if !(1..=MOST).contains(&count) {
+            return Err(Error::InvalidName(format!("{name} is to have {count} seats; 1 to {MOST} can be had")));
+        }
+        let prefix = format!("{name}/");
+        let names = (0..count).map(|seat| format!("{prefix}{seat}")).collect();
+        Ok(Seats { session: session.clone(), prefix, names })
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// A name beside those of the seats, which [`Seats::watch`] sees too.
+    pub(super) fn beside(&self, what: &str) -> String {
+        format!("{}{what}", self.prefix)
+    }
+
+    /// What every seat has, at one instant.
+    pub(super) fn all(&self, patience: Patience) -> Result<Vec<Option<Entry>>, Error> {
+        patience.store(&self.session)?.snapshot(&self.names)
+    }
+
+    /// Sees whatever becomes of seats from now on, and of what is beside them.
+    pub(super) fn watch(&self, patience: Patience) -> Result<Watch, Error> {
+        patience.store(&self.session)?.watch_prefix(&self.prefix)
+    }
+
+    /// Takes the first free seat from this one on, in a circle; `None`: at some instant none was free.
+    pub(super) fn take(
+        &self,
+        from: usize,
+        value: &[u8],
+        patience: Patience,
+    ) -> Result<Option<(u32, LeasedKey)>, Error> {
+        loop {
+            let all = self.all(patience)?;
+            let count = all.len();
+            let free: Vec<usize> =
+                (from..from + count).map(|seat| seat % count).filter(|&seat| all[seat].is_none()).collect();
+            if free.is_empty() {
+                return Ok(None);
+            }
+            for seat in free {
+                let store = patience.store(&self.session)?;
+                if let Ok(key) = store.hold(&self.names[seat], value, Condition::Absent)? {
+                    return Ok(Some((seat as u32, key)));
+                }
+            }
+        }
+    }
+
+    /// The same, but waits for one to become free.
+    pub(super) fn await_seat(&self, from: usize, value: &[u8], patience: Patience) -> Result<(u32, LeasedKey), Error> {
+        if let Some(taken) = self.take(from, value, patience)? {
+            return Ok(taken);
+        }
+        // From here on nothing is missed.
+        let mut watch = self.watch(patience)?;
+        loop {
+            if let Some(taken) = self.take(from, value, patience)? {
+                return Ok(taken);
+            }
+            watch = await_change(watch, patience, |event| !matches!(event, Event::Put { .. }))?;
+        }
+    }
+}
+
+/// Waits for something that may matter.
+pub(super) fn await_change(
+    mut watch: Watch,
+    patience: Patience,
+    matters: impl Fn(&Event) -> bool,
+) -> Result<Watch, Error> {
+    loop {
+        if let Some(left) = patience.left()? {
+            watch = watch.wait(left);
+        }
+        if matters(&watch.next()?) {
+            return Ok(watch);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Recipes of real processes: the commands, and what becomes of who is killed.
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::{Daemon, Ended, end, eventually};
+use wayside_client::{Error, Session};
+
+/// Short, so that the dead are noticed soon; they have no lifeline when they are threads of this process.
+const LEASE: &str = "1s";
+
+fn daemon() -> Daemon {
+    Daemon::start(&["--lease", LEASE])
+}
+
+fn session(daemon: &Daemon) -> Session {
+    Session::connect(daemon.address.to_string()).expect("the switch is there")
+}
+
+fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {
+    end(daemon.command(arguments))
+}
+
+/// A command that is under way until it is killed.
+struct UnderWay(Child);
+
+impl UnderWay {
+    fn start(mut command: Command) -> UnderWay {
+        UnderWay(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+}
+
+impl Drop for UnderWay {
+    /// kill -9: what it runs is ended by its guardian.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn so_many_have_a_permit_and_that_of_a_dead_one_comes_back() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    let semaphore = session.semaphore("downloads", 2).unwrap();
+    let other = UnderWay::start(daemon.command(&["semaphore", "downloads", "--permits", "2", "--", "sleep", "600"]));
+    eventually("the other has one", || semaphore.available().unwrap() == 1);
+    let first = semaphore.try_acquire().unwrap().expect("one is free");
+    assert!(semaphore.try_acquire().unwrap().is_none());
+    let late = run(&daemon, &["semaphore", "downloads", "--permits", "2", "--wait", "200ms", "--", "true"]);
+    assert_eq!(late.code, Some(75), "{late:?}");
+    assert_eq!(semaphore.clone().wait(Duration::from_millis(100)).acquire().unwrap_err(), Error::TimedOut);
+    // Killed: its session ends, and its permit with it.
+    drop(other);
+    let second = semaphore.clone().wait(Duration::from_secs(30)).acquire().unwrap();
+    assert_ne!(first.number(), second.number());
+    second.release().unwrap();
+    drop(first);
+    assert_eq!(semaphore.available().unwrap(), 2);
+    let told =
+        run(&daemon, &["semaphore", "downloads", "--permits", "2", "--", "sh", "-c", "echo $WAYSIDE_PERMIT; exit 3"]);
+    assert!(told.code == Some(3) && ["0", "1"].contains(&told.stdout.trim()), "{told:?}");
+    assert!(session.semaphore("none", 0).is_err() && session.semaphore("many", 1_025).is_err());
+}
+
+#[test]
+fn never_more_than_so_many_at_once() {
+    const PERMITS: u32 = 3;
+    let daemon = daemon();
+    let sessions = [session(&daemon), session(&daemon)];
+    let inside = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for index in 0..8 {
+            let (session, inside) = (&sessions[index % 2], &inside);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let permit = session.semaphore("few", PERMITS).unwrap().acquire().unwrap();
+                    let now = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+                    assert!(now <= PERMITS, "{now} at once");
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    drop(permit);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn leaders_follow_each_other_in_turn_with_higher_tokens() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    let election = session.election("scheduler");
+    assert_eq!(run(&daemon, &["election", "leader", "scheduler"]).code, Some(1));
+    let first = UnderWay::start(daemon.command(&[
+        "election",
+        "campaign",
+        "scheduler",
+        "--value",
+        "first",
+        "--",
+        "sleep",
+        "600",
+    ]));
+    let leads = |who: &str| election.leader().unwrap().is_some_and(|entry| entry.value.bytes() == who.as_bytes());
+    eventually("the first leads", || leads("first"));
+    assert_eq!(run(&daemon, &["election", "leader", "scheduler"]).stdout.trim(), "first");
+    assert_eq!(election.clone().wait(Duration::from_millis(200)).campaign("x").unwrap_err(), Error::TimedOut);
+    assert!(leads("first"), "who did not win has written nothing");
+    drop(first);
+    let second = election.clone().wait(Duration::from_secs(30)).campaign("second").unwrap();
+    assert!(leads("second"));
+    let token = second.token();
+    second.resign().unwrap();
+    assert!(election.leader().unwrap().is_none());
+    let third = election.campaign("third").unwrap();
+    assert!(third.token() > token && leads("third"));
+    drop(third);
+    assert!(election.leader().unwrap().is_none());
+}
+
+#[test]
+fn members_are_seen_to_come_and_go() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    let group = session.group("workers").unwrap();
+    let mut own = group.join("own").unwrap();
+    let other =
+        UnderWay::start(daemon.command(&["group", "join", "workers", "--value", "other", "--", "sleep", "600"]));
+    let mut seen = Vec::new();
+    let mut other = Some(other);
+    group
+        .follow(|members| {
+            let names: Vec<String> =
+                members.iter().map(|member| String::from_utf8_lossy(member.value.bytes()).into_owned()).collect();
+            let is_over = seen.len() > 1 && names == ["own"];
+            if names.len() == 2 {
+                // Killed while it is a member.
+                other = None;
+            }
+            seen.push(names);
+            !is_over
+        })
+        .unwrap();
+    assert!(seen.contains(&vec!["own".into(), "other".into()]), "{seen:?}");
+    assert!(own.update("changed").unwrap());
+    let listed = run(&daemon, &["group", "ls", "workers"]);
+    assert!(listed.code == Some(0) && listed.stdout.contains("changed"), "{listed:?}");
+    own.leave().unwrap();
+    assert_eq!(run(&daemon, &["group", "ls", "workers"]).stdout.trim(), "nobody is there");
+}
+
+#[test]
+fn nobody_goes_on_before_all_are_there() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    let barrier = session.barrier("step/1", 3).unwrap();
+    assert_eq!(barrier.clone().wait(Duration::from_millis(200)).enter().unwrap_err(), Error::TimedOut);
+    // One that dies does not count.
+    drop(UnderWay::start(daemon.command(&["barrier", "step/1", "--parties", "3"])));
+    let commands: Vec<UnderWay> =
+        (0..2).map(|_| UnderWay::start(daemon.command(&["barrier", "step/1", "--parties", "3"]))).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!barrier.is_open_now().unwrap());
+    barrier.enter().unwrap();
+    for mut command in commands {
+        assert!(command.0.wait().unwrap().success());
+    }
+    // For ever, until it is closed.
+    barrier.enter().unwrap();
+    barrier.close().unwrap();
+    assert!(!barrier.is_open_now().unwrap());
+}
