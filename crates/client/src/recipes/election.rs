@@ -63,16 +63,20 @@ impl Election {
                 Some(left) => request.wait(left).acquire()?,
                 None => request.acquire()?,
             };
-            let store = patience.store(&self.session)?;
-            let condition = store.get(&self.name)?.map_or(Condition::Absent, |entry| Condition::Version(entry.version));
-            // What was read is the predecessor's as long as the lock is held.
-            if guard.is_lost() {
-                continue;
-            }
-            match patience.store(&self.session)?.hold(&self.name, value.as_ref(), condition)? {
-                Ok(key) if !guard.is_lost() => return Ok(Leadership { key, guard }),
-                // Lost meanwhile, or the predecessor's key has just been deleted: once more.
-                Ok(_) | Err(_) => {}
+            // Once more where the predecessor's key has been deleted in between.
+            while !guard.is_lost() {
+                let before = patience.store(&self.session)?.get(&self.name)?;
+                let condition = before.map_or(Condition::Absent, |entry| Condition::Version(entry.version));
+                // What was read is no successor's.
+                if guard.is_lost() {
+                    break;
+                }
+                let held = patience.store(&self.session)?.hold(&self.name, value.as_ref(), condition)?;
+                if let Ok(key) = held
+                    && !guard.is_lost()
+                {
+                    return Ok(Leadership { key, guard });
+                }
             }
         }
     }
