@@ -744,7 +744,7 @@ mod tests {
             ("enrol_listen = '0.0.0.0:1'", "must name one address"),
             ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
             ("certificate_lifetime = '1s'", "certificate_lifetime = 1s must be 3 s to 315532800 s"),
-            ("collect_after = '2 days'", "collect_after = 172800 s must be 1 s to 86400 s"),
+            ("collect_after = '2 days'", "collect_after = 2 days must be 1 s to 86400 s"),
             ("lease = '1ms'", "w.toml: lease = 1ms must be 20 ms to 3600 s"),
             ("lease = 'long'", "is not a time"),
             ("state_dir = ''", "w.toml: state_dir = \"\" is no path"),

@@ -9,6 +9,7 @@ pub mod world;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddrV4;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -29,6 +30,14 @@ pub fn wayside(arguments: &[&str]) -> Command {
         }
     }
     command.args(arguments).stdin(Stdio::null());
+    // As from a terminal: whoever runs the tests in the background may have them ignore it, and it would be inherited.
+    // SAFETY: a system call only, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
     command
 }
 

@@ -91,6 +91,7 @@ pub const OUTCOMES: &[&str] = &[
     "given up",
     "key made",
     "key removed",
+    "key removed behind the head",
     "lease ended",
     "full",
     "collision",

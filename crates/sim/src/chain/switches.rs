@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use wayside_protocol::chain::memory::{ItemMemory, Owner};
-use wayside_protocol::chain::{FELLOWS, GroupRoute, Groups, Key, Member, Place, Version};
+use wayside_protocol::chain::{FELLOWS, GroupRoute, Groups, Key, Member, Place, Version, is_between_switches};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
@@ -336,8 +336,7 @@ impl World {
             }
             Action::ToController => {
                 let now = self.seats[seat].clock.at(self.now);
-                let is_fellows =
-                    asked.kind.is_some_and(|kind| (kind::chain::PLACE..=kind::chain::COPY).contains(&kind));
+                let is_fellows = asked.kind.is_some_and(is_between_switches);
                 let member = &mut self.seats[seat].member;
                 if is_fellows {
                     member.on_fellow(now, &packet)
@@ -384,9 +383,7 @@ impl World {
         }
         while let Some(gone) = self.seats[seat].member.removed() {
             self.note(|_| format!(" s{seat}: removes {gone:?}"));
-            if gone.by_head {
-                self.outcomes.count("key removed");
-            }
+            self.outcomes.count(if gone.by_head { "key removed" } else { "key removed behind the head" });
             let named = (0..self.setup.keys).map(World::key);
             let is_it = |key: &Key| (key.high, key.low) == (gone.key.high, gone.key.low);
             if let Some(key) = named.into_iter().find(is_it) {
