@@ -1,7 +1,7 @@
 //! A barrier: each party takes a seat; whoever sees all of them taken opens the barrier, for ever.
 //!
-//! A name is good for one round. A party that dies before the barrier is open leaves its seat to another; one that comes
-//! when it is open goes on at once.
+//! A name is good for one round. A party that dies before the barrier is open leaves its seat to another; one that
+//! comes when it is open goes on at once.
 
 use super::seats::{Patience, Seats, await_change};
 use crate::session::Session;

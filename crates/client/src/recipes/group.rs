@@ -69,7 +69,8 @@ impl Group {
         self
     }
 
-    /// Becomes a member, who says this of itself: up to 128 bytes. Where there is no room it waits for somebody to leave.
+    /// Becomes a member, who says this of itself: up to 128 bytes. Where there is no room it waits for somebody to
+    /// leave.
     ///
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::Store::put`].

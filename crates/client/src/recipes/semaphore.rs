@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::{Error, Version};
 use std::time::{Duration, Instant};
 
-/// So many at a time. Whoever waits takes what becomes free: there is no queue, and nobody is next; where that matters, or
-/// a fencing token, use [`Session::lock`].
+/// So many at a time. Whoever waits takes what becomes free: there is no queue, and nobody is next; where that matters,
+/// or a fencing token, use [`Session::lock`].
 ///
 /// ```no_run
 /// # let session = wayside_client::Session::connect("127.0.0.1:7600")?;

@@ -1,5 +1,5 @@
-//! `wayside semaphore`, `election`, `group` and `barrier`: recipes of the library, from the shell. What runs a command ends
-//! it, as `wayside lock` does, before what it runs under can be another's.
+//! `wayside semaphore`, `election`, `group` and `barrier`: recipes of the library, from the shell. What runs a command
+//! ends it, as `wayside lock` does, before what it runs under can be another's.
 
 use super::lock::{Hold, Keeper, Outcome};
 use super::text::{say, shown, table};

@@ -103,7 +103,8 @@ impl Checker {
         let missing = answer.version == Version::default();
         let version = if missing { self.removed_at(key) } else { answer.version };
         let Some(asked) = self.asked.get_mut(&op) else { return Ok(()) };
-        // What was refused may have its effect yet: where there is room again, or the other name's key has been removed.
+        // What was refused may have its effect yet: where there is room again, or the other name's key has been
+        // removed.
         asked.is_settled = matches!(answer.ended, Ended::Done | Ended::Unmet);
         if !asked.is_settled {
             return Ok(());
