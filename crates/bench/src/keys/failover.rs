@@ -63,7 +63,12 @@ pub(super) fn record(wayside: &Path, groups: u16, keys: usize, span: Span) -> Re
     };
     let (reader, writer) = (connect()?, connect()?);
     for key in 0..keys {
-        writer.store().wait(PATIENCE).put(name(key), [b'.'; VALUE]).map_err(|error| error.to_string())?;
+        // Chains may still be taking the last switch.
+        while let Err(error) = writer.store().wait(PATIENCE).put(name(key), [b'.'; VALUE]) {
+            if error != StoreError::Unsure {
+                return Err(error.to_string());
+            }
+        }
     }
     let over = AtomicBool::new(false);
     let (reads, writes, unsure, died, whole) = thread::scope(|scope| {

@@ -136,7 +136,10 @@ pub fn run_keys(options: &KeysOptions) -> Result<Keys, Error> {
         let span = failover::Span { before: options.before, after: options.after };
         for &groups in &options.failovers {
             tell(&format!("a switch dies: {}", plot::groups(groups)));
-            keys.timelines.push(failover::record(&options.wayside, groups, options.failover_keys, span)?);
+            match failover::record(&options.wayside, groups, options.failover_keys, span) {
+                Ok(timeline) => keys.timelines.push(timeline),
+                Err(why) => keys.failures.push(format!("a switch of {} dies: {why}", plot::groups(groups))),
+            }
         }
     }
     tell("");

@@ -32,6 +32,8 @@ pub struct Keys {
     pub(super) runs: Vec<Run>,
     /// While a switch dies.
     pub(super) timelines: Vec<Timeline>,
+    /// What failed besides runs.
+    pub(super) failures: Vec<String>,
     /// What was left out, and why.
     pub(super) notes: Vec<String>,
 }
@@ -137,6 +139,7 @@ impl Keys {
             stores: Vec::new(),
             runs: Vec::new(),
             timelines: Vec::new(),
+            failures: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -152,10 +155,11 @@ impl Keys {
 
     /// Runs that failed, and why.
     pub fn broken(&self) -> impl Iterator<Item = String> {
-        self.runs.iter().filter_map(|run| {
+        let runs = self.runs.iter().filter_map(|run| {
             let why = run.failed.as_ref()?;
             Some(format!("{}, {:?} by {}, round {}: {why}", run.store, run.does, run.clients, run.round + 1))
-        })
+        });
+        runs.chain(self.failures.iter().cloned())
     }
 
     /// For people and programs.
