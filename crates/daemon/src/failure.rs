@@ -1,6 +1,7 @@
 //! How a command fails: an exit code that scripts can rely on and a message that says what to do next.
 
 use std::fmt;
+use wayside_client::Error;
 
 /// Exit codes, after BSD's sysexits, which Wayside's commands keep stable.
 pub mod exit {
@@ -33,6 +34,20 @@ pub struct Failure {
 impl Failure {
     pub fn new(code: u8, message: impl fmt::Display) -> Self {
         Failure { code, message: format!("error: {message}") }
+    }
+
+    /// Why the library could not.
+    pub fn of(error: &Error) -> Self {
+        let code = match error {
+            Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
+                exit::USAGE
+            }
+            Error::Busy { .. } | Error::TimedOut | Error::Unsure => exit::BUSY,
+            Error::Lost => exit::LOST,
+            Error::NotJoined(_) => exit::DENIED,
+            _ => exit::UNAVAILABLE,
+        };
+        Failure::new(code, error)
     }
 
     /// An end that is no error: the lock is busy.

@@ -261,18 +261,10 @@ fn connect(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Resu
 }
 
 fn failure(error: &Error) -> Failure {
-    let code = match error {
-        Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
-            exit::USAGE
-        }
-        Error::TimedOut | Error::Unsure => exit::BUSY,
-        Error::Lost => exit::LOST,
-        Error::NotJoined(_) => exit::DENIED,
-        _ => exit::UNAVAILABLE,
-    };
+    let code = Failure::of(error).code;
     match error {
         Error::TimedOut => Failure::new(code, "timed out: no answer; what was to be written may have been, or will be"),
         Error::Lost => Failure::new(code, "the session was lost: what was to be written may have been, or will be"),
-        _ => Failure::new(code, error.to_string()),
+        _ => Failure::of(error),
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::{Failure, exit};
 use std::ffi::OsString;
 use std::time::Duration;
 use wayside_client::recipes::{Group, Member};
-use wayside_client::{Endpoint, Error, Event, Session, Value};
+use wayside_client::{Endpoint, Event, Session, Value};
 
 /// For a switch to be found.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn semaphore(args: &SemaphoreArgs) -> Result<u8, Failure> {
     let keeper = Keeper::start()?;
     let session = begin(&args.to)?;
-    let mut semaphore = session.semaphore(&args.name, args.permits).map_err(|error| failure(&error))?;
+    let mut semaphore = session.semaphore(&args.name, args.permits).map_err(|error| Failure::of(&error))?;
     if let Some(wait) = args.to.wait {
         semaphore = semaphore.wait(wait);
     }
-    let permit = keeper.signals.unblocked(|| semaphore.acquire()).map_err(|error| failure(&error))?;
+    let permit = keeper.signals.unblocked(|| semaphore.acquire()).map_err(|error| Failure::of(&error))?;
     let told = ("WAYSIDE_PERMIT", permit.number().to_string());
     let outcome = run(&keeper, &session, &permit, &args.command, told)?;
     drop(permit);
@@ -46,7 +46,7 @@ fn campaign(args: &CampaignArgs) -> Result<u8, Failure> {
         election = election.wait(wait);
     }
     let value = args.value.clone().unwrap_or_else(own_name);
-    let leadership = keeper.signals.unblocked(|| election.campaign(&value)).map_err(|error| failure(&error))?;
+    let leadership = keeper.signals.unblocked(|| election.campaign(&value)).map_err(|error| Failure::of(&error))?;
     let told = ("WAYSIDE_ELECTION_TOKEN", leadership.token().to_string());
     let outcome = run(&keeper, &session, &leadership, &args.command, told)?;
     drop(leadership);
@@ -56,7 +56,7 @@ fn campaign(args: &CampaignArgs) -> Result<u8, Failure> {
 fn leader(args: &NameArgs) -> Result<u8, Failure> {
     let session = begin(&args.to)?;
     let election = session.election(&args.name).wait(args.to.wait.unwrap_or(PATIENCE));
-    match election.leader().map_err(|error| failure(&error))? {
+    match election.leader().map_err(|error| Failure::of(&error))? {
         Some(entry) => say(&text(&entry.value)),
         None => return Err(Failure::plain(exit::ABSENT, format!("nobody leads {}", shown(&args.name)))),
     }
@@ -66,7 +66,7 @@ fn leader(args: &NameArgs) -> Result<u8, Failure> {
 fn watch_leaders(args: &NameArgs) -> Result<(), Failure> {
     let session = begin(&args.to)?;
     let election = session.election(&args.name);
-    let (mut leader, mut watch) = election.follow().map_err(|error| failure(&error))?;
+    let (mut leader, mut watch) = election.follow().map_err(|error| Failure::of(&error))?;
     let mut told = None;
     loop {
         let now = leader.as_ref().map(|entry| text(&entry.value));
@@ -74,11 +74,11 @@ fn watch_leaders(args: &NameArgs) -> Result<(), Failure> {
             say(now.as_deref().unwrap_or("nobody"));
         }
         told = Some(now);
-        match watch.next().map_err(|error| failure(&error))? {
+        match watch.next().map_err(|error| Failure::of(&error))? {
             // What was read may be newer than what is told.
             Event::Put { version, .. } | Event::Deleted { version, .. }
                 if leader.is_some_and(|entry| version <= entry.version) => {}
-            _ => leader = election.leader().map_err(|error| failure(&error))?,
+            _ => leader = election.leader().map_err(|error| Failure::of(&error))?,
         }
     }
 }
@@ -89,7 +89,7 @@ pub fn group(command: &GroupCommand) -> Result<u8, Failure> {
         GroupCommand::Ls(args) => {
             let session = begin(&args.to)?;
             let group = group_of(&session, args)?;
-            list(&group.wait(args.to.wait.unwrap_or(PATIENCE)).members().map_err(|error| failure(&error))?);
+            list(&group.wait(args.to.wait.unwrap_or(PATIENCE)).members().map_err(|error| Failure::of(&error))?);
             Ok(0)
         }
         GroupCommand::Watch(args) => {
@@ -98,7 +98,7 @@ pub fn group(command: &GroupCommand) -> Result<u8, Failure> {
                 list(members);
                 true
             };
-            group_of(&session, args)?.follow(show).map(|()| 0).map_err(|error| failure(&error))
+            group_of(&session, args)?.follow(show).map(|()| 0).map_err(|error| Failure::of(&error))
         }
     }
 }
@@ -108,7 +108,7 @@ fn join(args: &GroupJoinArgs) -> Result<u8, Failure> {
     let session = begin(&args.group.to)?;
     let group = group_of(&session, &args.group)?;
     let value = args.value.clone().unwrap_or_else(own_name);
-    let membership = keeper.signals.unblocked(|| group.join(&value)).map_err(|error| failure(&error))?;
+    let membership = keeper.signals.unblocked(|| group.join(&value)).map_err(|error| Failure::of(&error))?;
     let told = ("WAYSIDE_SEAT", membership.seat().to_string());
     let outcome = run(&keeper, &session, &membership, &args.command, told)?;
     drop(membership);
@@ -116,7 +116,8 @@ fn join(args: &GroupJoinArgs) -> Result<u8, Failure> {
 }
 
 fn group_of(session: &Session, args: &GroupArgs) -> Result<Group, Failure> {
-    let group = session.group(&args.name).and_then(|group| group.room(args.room)).map_err(|error| failure(&error))?;
+    let group =
+        session.group(&args.name).and_then(|group| group.room(args.room)).map_err(|error| Failure::of(&error))?;
     Ok(match args.to.wait {
         Some(wait) => group.wait(wait),
         None => group,
@@ -135,11 +136,11 @@ fn list(members: &[Member]) {
 
 pub fn barrier(args: &BarrierArgs) -> Result<(), Failure> {
     let session = begin(&args.to)?;
-    let mut barrier = session.barrier(&args.name, args.parties).map_err(|error| failure(&error))?;
+    let mut barrier = session.barrier(&args.name, args.parties).map_err(|error| Failure::of(&error))?;
     if let Some(wait) = args.to.wait {
         barrier = barrier.wait(wait);
     }
-    barrier.enter().map_err(|error| failure(&error))?;
+    barrier.enter().map_err(|error| Failure::of(&error))?;
     session.close();
     Ok(())
 }
@@ -178,18 +179,5 @@ fn own_name() -> String {
 fn begin(args: &RecipeArgs) -> Result<Session, Failure> {
     let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
     let builder = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str());
-    builder.patience(args.wait.unwrap_or(PATIENCE)).connect().map_err(|error| failure(&error))
-}
-
-fn failure(error: &Error) -> Failure {
-    let code = match error {
-        Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
-            exit::USAGE
-        }
-        Error::Busy { .. } | Error::TimedOut | Error::Unsure => exit::BUSY,
-        Error::Lost => exit::LOST,
-        Error::NotJoined(_) => exit::DENIED,
-        _ => exit::UNAVAILABLE,
-    };
-    Failure::new(code, error.to_string())
+    builder.patience(args.wait.unwrap_or(PATIENCE)).connect().map_err(|error| Failure::of(&error))
 }

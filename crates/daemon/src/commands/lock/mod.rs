@@ -70,7 +70,7 @@ fn begin(args: &LockArgs) -> Result<Session, Failure> {
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }
-    builder.begin().map_err(|error| failure(&error))
+    builder.begin().map_err(|error| Failure::of(&error))
 }
 
 fn endpoints(args: &LockArgs) -> String {
@@ -99,7 +99,7 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
             Err(Error::Lost) => met = true,
             Err(error @ Error::Unavailable { .. }) => {
                 if args.try_ || !(met || args.wait.is_some()) {
-                    return Err(failure(&error));
+                    return Err(Failure::of(&error));
                 }
                 if !told {
                     told = true;
@@ -109,7 +109,11 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
             }
             Err(Error::TimedOut) if session.info().is_none() => {
                 let waited = args.wait.unwrap_or(PATIENCE);
-                return Err(failure(&Error::Unavailable { endpoint: endpoints(args), waited, detail: String::new() }));
+                return Err(Failure::of(&Error::Unavailable {
+                    endpoint: endpoints(args),
+                    waited,
+                    detail: String::new(),
+                }));
             }
             Err(error) => return Err(refused(args, error)),
         }
@@ -264,7 +268,7 @@ fn refused(args: &LockArgs, error: Error) -> Failure {
         Error::Busy { holder } => ("busy", holder),
         Error::TimedOut => ("timed out", 0),
         Error::Deadlock { .. } => return Failure::plain(code, error.to_string()),
-        error => return failure(&error),
+        error => return Failure::of(&error),
     };
     Failure::plain(code, format!("{what}: {} is {}", shown(&args.name), describe(args, holder)))
 }
@@ -294,15 +298,4 @@ fn describe(args: &LockArgs, agent: u16) -> String {
         Ok((_, session)) => format!("held or awaited at {}", session.owner()),
         Err(_) => unknown.into(),
     }
-}
-
-fn failure(error: &Error) -> Failure {
-    let code = match error {
-        Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) => exit::USAGE,
-        Error::Busy { .. } | Error::TimedOut => exit::BUSY,
-        Error::Lost => exit::LOST,
-        Error::NotJoined(_) => exit::DENIED,
-        _ => exit::UNAVAILABLE,
-    };
-    Failure::new(code, error.to_string())
 }
