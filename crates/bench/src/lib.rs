@@ -16,6 +16,7 @@
 //! * `recovery/` is a third one: how long locks are away when a switch or a node dies.
 //! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
 //! * `keys/` is a fifth: reading and writing keys beside etcd and ZooKeeper.
+//! * `phases.rs`: many clients on several threads, from their connections to their end, for `contest/` and `keys/`.
 //! * `servers.rs`: other projects' servers as processes of this one; `cost.rs`: the processor time of processes.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
@@ -38,6 +39,7 @@ mod hook_rounds;
 mod isolation;
 mod keys;
 mod knobs;
+mod phases;
 mod recovery;
 mod redis;
 mod report;

@@ -140,6 +140,9 @@ pub(crate) mod bars {
     /// A value of 128 bytes read or written at the hook, against an echo as long as the question.
     #[cfg(feature = "xdp")]
     pub(crate) const VALUE: Bar = Bar::AtMost(1.4);
+    /// Longer values, and larger stores, against shorter and smaller.
+    #[cfg(feature = "xdp")]
+    pub(crate) const FLAT: Bar = Bar::AtMost(1.5);
     /// From release to wake-up, against echoes where threads spin, ping-pongs where they sleep.
     #[cfg(feature = "xdp")]
     pub(crate) const HAND_OVER: Bar = Bar::AtMost(2.5);

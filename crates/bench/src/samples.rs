@@ -2,6 +2,7 @@
 
 use crate::report::{How, Ratio, Row, Spread};
 use hdrhistogram::Histogram;
+use std::borrow::Cow;
 use std::time::Instant;
 
 /// Three digits, up to ten seconds: an operation that takes longer is counted as that.
@@ -9,7 +10,7 @@ const MOST: u64 = 10_000_000_000;
 
 /// What one operation took.
 pub(crate) struct Samples {
-    name: &'static str,
+    name: Cow<'static, str>,
     all: Histogram<u64>,
     round: Histogram<u64>,
     /// Medians of the rounds, in order; None where it did not take part.
@@ -17,9 +18,9 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    pub(crate) fn new(name: &'static str) -> Samples {
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>) -> Samples {
         let empty = || Histogram::new_with_bounds(1, MOST, 3).expect("bounds that fit");
-        Samples { name, all: empty(), round: empty(), medians: Vec::new() }
+        Samples { name: name.into(), all: empty(), round: empty(), medians: Vec::new() }
     }
 
     /// Times `work`.
@@ -74,7 +75,7 @@ impl Samples {
         }
         let micros = |quantile: f64| self.all.value_at_quantile(quantile) as f64 / 1_000.0;
         Some(Row {
-            operation: self.name.into(),
+            operation: self.name.clone().into_owned(),
             how: how.clone(),
             count: self.all.len(),
             median_us: micros(0.5),

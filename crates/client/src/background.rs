@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::core::Phase;
+use crate::ears::Ears;
 use crate::engine::Engine;
 use crate::errands;
 use crate::lifeline::Lifeline;
@@ -52,7 +53,7 @@ impl Background<'_> {
                 self.engine.reactor().socket.descriptor(),
                 self.engine.agent().alarm.descriptor(),
                 self.lifeline.descriptor(),
-                self.engine.ears(),
+                self.engine.agent().ears().map_or(-1, Ears::descriptor),
             ],
             clock::until(next),
         );
@@ -62,7 +63,7 @@ impl Background<'_> {
             self.engine.agent().alarm.silence();
         }
         if heard {
-            self.engine.listen();
+            self.engine.listen_at(self.engine.agent(), TURN);
         }
         if pulse {
             self.engine.drain(&self.engine.pulse().socket, TURN);

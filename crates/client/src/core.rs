@@ -245,9 +245,12 @@ impl Core {
         }
         while let Some(out) = self.node.transmit() {
             let to = out.to.filter(|to| *to != self.switch);
-            // Other switches are heard at the agent's port alone.
-            let place = if to.is_some() { Some(Place::AGENT) } else { self.ports.place(out.port) };
-            let Some(place) = place else { continue };
+            let place = match self.ports.place(out.port) {
+                // Other switches are heard at one port of those that the background thread reads.
+                Some(Place::REACTOR) if to.is_some() => Place::AGENT,
+                Some(place) => place,
+                None => continue,
+            };
             self.observer.sent(out.packet);
             match <[u8; HEARTBEAT_BYTES]>::try_from(out.packet) {
                 Ok(packet) if place == Place::AGENT && is_heartbeat(&packet) => {

@@ -22,14 +22,13 @@ use crate::errands::Errands;
 use crate::port::{CheckedOut, Place, Port, Ports};
 use crate::request::Begun;
 use crate::session::Config;
-use crate::socket::{Buffer, RECEIVE_BYTES, Received, Socket, poll};
+use crate::socket::{Buffer, Received, Socket, poll};
 use crate::transport::TransportReport;
 use crate::xsk::Reach;
 use crate::{Error, clock};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -74,9 +73,6 @@ pub(crate) struct Engine {
     switch: Mutex<(usize, SocketAddrV4)>,
     /// The switch that announced itself last, if one did.
     moved: Mutex<Option<SocketAddrV4>>,
-    /// Of the background thread; None where there can't be any: then a switch that takes another one's place is found
-    /// once the session is lost.
-    ears: Mutex<Option<Ears>>,
     /// Where the endpoints lead: who announces itself from elsewhere must sign that.
     known: Mutex<Vec<SocketAddrV4>>,
     /// What the network said last, for people.
@@ -95,11 +91,11 @@ impl Engine {
         for place in [Place::REACTOR, Place::PULSE] {
             core.ports.insert(ports.at(place).socket.number(), place);
         }
-        let ears = Ears::of(&ports.at(Place::AGENT).socket).ok();
+        // Where it can't, a switch that takes another one's place is found once the session is lost.
+        ports.at(Place::AGENT).hear_others();
         let known = addresses(&config.endpoints);
         Ok(Engine {
             config,
-            ears: Mutex::new(ears),
             known: Mutex::new(known),
             core: Mutex::new(core),
             phase_changed: Condvar::new(),
@@ -278,7 +274,10 @@ impl Engine {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
         }
-        self.ports.each().filter(|port| !port.is_taken()).for_each(|port| self.drain(&port.socket, SWEPT));
+        for port in self.ports.each().filter(|port| !port.is_taken()) {
+            self.drain(&port.socket, SWEPT);
+            self.listen_at(port, SWEPT);
+        }
     }
 
     /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has
@@ -316,6 +315,15 @@ impl Engine {
                 now = clock::now();
                 spins = now < spins_until;
             }
+            if (!spins || port.has_asked_others())
+                && let Some(ears) = port.ears()
+                && let Some((packet, from)) = ears.receive(&mut buffer)
+            {
+                match self.hear(packet, from, Some(now), reader, &mut look_if_told) {
+                    Some(seen) => break seen,
+                    None => continue,
+                }
+            }
             match look_into(socket, spins, &mut buffer) {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
@@ -350,6 +358,7 @@ impl Engine {
                 }
             }
         };
+        port.forget_others();
         self.entrust_timers();
         seen
     }
@@ -358,8 +367,8 @@ impl Engine {
         port.asleep.store(true, SeqCst);
         if !port.has_news() && !socket.has_arrivals() {
             let most = clock::until(Time(self.next_timer.load(Relaxed)));
-            let sockets = [socket.descriptor(), socket.second_descriptor()];
-            let [_, _, rung] = poll([sockets[0], sockets[1], port.alarm.descriptor()], most);
+            let sockets = [socket.descriptor(), socket.second_descriptor(), port.ears().map_or(-1, Ears::descriptor)];
+            let [_, _, _, rung] = poll([sockets[0], sockets[1], sockets[2], port.alarm.descriptor()], most);
             if rung {
                 port.alarm.silence();
             }
@@ -455,7 +464,7 @@ impl Engine {
             core.switch = address;
             self.set_out(core, now, &way);
         });
-        *self.ears.lock() = Ears::of(&self.agent().socket).ok();
+        self.agent().hear_others();
         *self.known.lock() = addresses(endpoints);
         drop(switch);
         if !next_endpoint {
@@ -476,42 +485,64 @@ impl Engine {
         self.known.lock().clone()
     }
 
-    /// What to poll for [`Engine::listen`]; negative where there is nothing.
-    pub(crate) fn ears(&self) -> RawFd {
-        self.ears.lock().as_ref().map_or(-1, Ears::descriptor)
+    /// Hears what other switches have said to a port, at most `most` packets.
+    pub(crate) fn listen_at(&self, port: &Port, most: u32) {
+        let mut buffer = Buffer::new();
+        for _ in 0..most {
+            let Some((packet, from)) = port.ears().and_then(|ears| ears.receive(&mut buffer)) else { return };
+            self.hear(packet, from, None, None, |_, _, ()| ());
+        }
     }
 
-    /// Hears what other switches answer about keys, and whether another one serves now: then the session goes on there,
-    /// with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known: one of
-    /// the endpoints, or of those that keys are at.
-    pub(crate) fn listen(&self) {
-        let mut buffer = [0; RECEIVE_BYTES];
-        let ears = self.ears.lock();
-        while let Some((packet, from)) = ears.as_ref().and_then(|ears| ears.receive(&mut buffer)) {
-            // Before the session's lock, as everywhere: a port that is opened meanwhile is redirected too, or opened
-            // there.
-            let mut switch = self.switch.lock();
-            let is_known = self.known.lock().contains(&from);
-            self.visit(|core, now, _| {
-                let epoch = |core: &Core| core.info().map(|info| info.epoch);
-                let before = epoch(core);
-                let is_known = is_known || core.node.knows_switch(from);
-                if before.is_none() || !is_known && !core.node.signs() {
-                    return;
-                }
-                core.node.on_packet(now, packet);
-                if epoch(core) > before && switch.1 != from {
-                    // What it is answered goes there already.
-                    *switch = (self.config.endpoints.len(), from);
-                    *self.moved.lock() = Some(from);
-                    core.switch = from;
-                    for socket in self.ports.each().map(|port| &port.socket) {
-                        if let Err(error) = socket.redirect(from) {
-                            self.complain(&error);
-                        }
-                    }
-                }
-            });
+    /// Another switch than the session's answers about keys, or announces that it serves now: then the session goes on
+    /// there, with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known:
+    /// one of the endpoints, or of those that keys are at. `reader`, `now` and `look` as in [`Engine::visit_at`].
+    fn hear<L>(
+        &self,
+        packet: &[u8],
+        from: SocketAddrV4,
+        now: Option<Time>,
+        reader: Option<Place>,
+        look: impl FnOnce(&mut Core, &mut Errands, ()) -> L,
+    ) -> L {
+        self.config.observer.received(packet);
+        let is_endpoint = self.known.lock().contains(&from);
+        let mut has_moved = false;
+        let work = |core: &mut Core, now, _: &mut _| {
+            let epoch = |core: &Core| core.info().map(|info| info.epoch);
+            let before = epoch(core);
+            let is_known = is_endpoint || core.node.knows_switch(from);
+            if before.is_none() || !is_known && !core.node.signs() {
+                return;
+            }
+            core.node.on_packet(now, packet);
+            if epoch(core) > before && core.switch != from {
+                // What it is answered goes there already.
+                core.switch = from;
+                has_moved = true;
+            }
+        };
+        let seen = self.visit_at(now, reader, work, look);
+        if has_moved {
+            self.move_to(from);
+        }
+        seen
+    }
+
+    /// All ports go on with this switch. Not within the visit that learned of it: whoever is told something there may
+    /// ask for a port at once, and a port that is opened meanwhile is redirected too, or opened there.
+    fn move_to(&self, to: SocketAddrV4) {
+        let mut switch = self.switch.lock();
+        if self.core.lock().switch != to {
+            // Another session has begun meanwhile, at its own switch.
+            return;
+        }
+        *switch = (self.config.endpoints.len(), to);
+        *self.moved.lock() = Some(to);
+        for socket in self.ports.each().map(|port| &port.socket) {
+            if let Err(error) = socket.redirect(to) {
+                self.complain(&error);
+            }
         }
     }
 

@@ -145,10 +145,14 @@ impl Rest {
         for run in self.packets.chunk_by(|one, next| (one.port, one.to) == (next.port, next.to)) {
             let packet =
                 |from: &mut usize, packet: &Packet| Some(&self.bytes[std::mem::replace(from, packet.end)..packet.end]);
-            let (packets, socket) = (run.iter().scan(from, packet), &ports.at(run[0].port).socket);
+            let (packets, port) = (run.iter().scan(from, packet), ports.at(run[0].port));
             match run[0].to {
-                None => socket.send_all(packets),
-                Some(to) => packets.for_each(|packet| socket.send_to(packet, to)),
+                None => port.socket.send_all(packets),
+                Some(to) => {
+                    // Where it could not hear the answer, the agent port does.
+                    let port = if port.hear_others() { port } else { ports.at(Place::AGENT) };
+                    packets.for_each(|packet| port.send_to(packet, to));
+                }
             }
             from = run[run.len() - 1].end;
         }

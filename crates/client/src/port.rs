@@ -5,6 +5,7 @@
 //! session is. Reading another thread's port does no harm: packets act through the session, which tells whoever
 //! waits. So the background thread may sweep all of them.
 
+use crate::ears::Ears;
 use crate::errands;
 use crate::socket::{Alarm, Socket};
 use crate::xsk::Reach;
@@ -22,6 +23,10 @@ use wayside_protocol::map::IdMap;
 /// A socket, and the alarm of the thread that waits for it.
 pub(crate) struct Port {
     pub(crate) socket: Socket,
+    /// From the first packet on that went to another switch than the session's; the agent's from the beginning.
+    ears: OnceLock<Ears>,
+    /// A packet has gone to another switch since its thread waited last.
+    has_asked_others: AtomicBool,
     pub(crate) alarm: Alarm,
     /// Something has changed for its thread since that looked: set first, then `asleep` is looked at.
     pub(crate) news: AtomicBool,
@@ -37,11 +42,51 @@ impl Port {
     pub(crate) fn open(switch: SocketAddrV4, reach: Option<&Arc<Reach>>) -> io::Result<Port> {
         Ok(Port {
             socket: Socket::open(switch, reach)?,
+            ears: OnceLock::new(),
+            has_asked_others: AtomicBool::new(false),
             alarm: Alarm::new()?,
             news: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         })
+    }
+
+    /// Hears other switches from now on, if it can. Its reader is woken, which sleeps on what there was before.
+    pub(crate) fn hear_others(&self) -> bool {
+        let opened = match self.ears.get() {
+            Some(ears) if ears.is_of(&self.socket) => return true,
+            Some(ears) => ears.follow(&self.socket),
+            None => Ears::of(&self.socket).map(|ears| drop(self.ears.set(ears))),
+        };
+        if opened.is_ok() {
+            self.alarm.ring();
+        }
+        opened.is_ok()
+    }
+
+    #[inline]
+    pub(crate) fn ears(&self) -> Option<&Ears> {
+        self.ears.get()
+    }
+
+    /// Sends to another switch than the session's. Lost where it cannot be sent.
+    pub(crate) fn send_to(&self, packet: &[u8], to: SocketAddrV4) {
+        self.has_asked_others.store(true, Relaxed);
+        self.socket.send_to(packet, to);
+    }
+
+    /// For who looks again and again, and has no time for what cannot be: whether something may come by the ears.
+    #[inline]
+    pub(crate) fn has_asked_others(&self) -> bool {
+        self.has_asked_others.load(Relaxed)
+    }
+
+    /// For its thread, whose wait is over.
+    #[inline]
+    pub(crate) fn forget_others(&self) {
+        if self.has_asked_others() {
+            self.has_asked_others.store(false, Relaxed);
+        }
     }
 
     pub(crate) fn is_taken(&self) -> bool {
@@ -69,7 +114,7 @@ impl Port {
 pub(crate) struct Place(u32);
 
 impl Place {
-    /// Opened with the session: what others send to its agents arrives there.
+    /// Opened with the session: what others send to its agents arrives there, and what other switches say.
     pub(crate) const AGENT: Place = Place(0);
     /// Likewise; for answers to tasks.
     pub(crate) const REACTOR: Place = Place(1);

@@ -221,9 +221,24 @@ impl Buffer {
     #[inline]
     fn filled(&self, bytes: usize) -> &[u8] {
         let filled = &self.0[..bytes];
-        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive_by_udp`, `Flow::receive` by
-        // `fill`.
+        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive_by_udp` and `receive_from`,
+        // `Flow::receive` by `fill`.
         unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
+    }
+
+    /// The next datagram and who sent it, if there is one.
+    pub(crate) fn receive_from(&mut self, udp: &UdpSocket) -> Option<(&[u8], SocketAddrV4)> {
+        // SAFETY: zeros are an empty address.
+        let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        // SAFETY: as many writable bytes as it is told, of the packet and of the address.
+        let bytes = unsafe {
+            let (fd, start, flags) = (udp.as_raw_fd(), self.0.as_mut_ptr(), libc::MSG_DONTWAIT);
+            libc::syscall(libc::SYS_recvfrom, fd, start, RECEIVE_BYTES, flags, &raw mut from, &raw mut length)
+        };
+        let bytes = usize::try_from(bytes).ok()?;
+        let from = SocketAddrV4::new(u32::from_be(from.sin_addr.s_addr).into(), u16::from_be(from.sin_port));
+        Some((self.filled(bytes), from))
     }
 
     /// Copies a packet into it, for AF_XDP: cut off where it ends. Its length there.

@@ -8,21 +8,16 @@
 use super::service::{Grant, LockService, Refusal};
 use super::witness::Witness;
 use crate::Error;
-use crate::cost;
+use crate::phases::{PATIENCE, Phases, Span, Times};
 use crate::workloads::{Transaction, Workload};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::Mode;
 
-/// Longer than anything takes that works. Who waits longer for a lock waits in vain: the run has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// An aborted transaction tries again after up to so many milliseconds.
 const BACKOFF_MS: u64 = 2;
 /// Of the throughput over time.
@@ -54,13 +49,9 @@ pub(super) struct Outcome {
     pub(super) aborts: u64,
     /// Grants in each [`BIN`].
     pub(super) timeline: Vec<u32>,
-    pub(super) measured: Duration,
     pub(super) overlaps: u64,
     pub(super) stale_tokens: u64,
-    /// Processor time of the clients' process.
-    pub(super) client_cpu: Duration,
-    /// Of the servers'.
-    pub(super) server_cpu: Duration,
+    pub(super) times: Times,
 }
 
 /// A thread's place among the nodes.
@@ -70,34 +61,11 @@ pub(super) struct Node {
     pub(super) clients: usize,
 }
 
-const CONNECTING: u8 = 0;
-const WARMING: u8 = 1;
-const MEASURING: u8 = 2;
-const OVER: u8 = 3;
-
 /// What all threads of a run share.
 struct Shared<'c, 'w> {
     course: &'c Course<'w>,
-    witness: Witness,
-    phase: AtomicU8,
-    connected: AtomicUsize,
-    /// When clients began.
-    began: OnceLock<Instant>,
-    /// When what counts began.
-    counted: OnceLock<Instant>,
-    failure: Mutex<Option<Error>>,
-}
-
-impl Shared<'_, '_> {
-    fn is_in(&self, phase: u8) -> bool {
-        self.phase.load(SeqCst) == phase
-    }
-
-    /// The first failure is kept; everybody ends.
-    fn fail(&self, why: Error) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        self.phase.store(OVER, SeqCst);
-    }
+    witness: &'c Witness,
+    phases: &'c Phases,
 }
 
 /// What one node's clients saw.
@@ -132,44 +100,23 @@ pub(super) fn drive<S: LockService>(
     enter: impl Fn(Node) + Sync,
     connect: impl AsyncFn(Node) -> Result<S, Error> + Sync,
 ) -> Result<Outcome, Error> {
-    let shared = Shared {
-        course,
-        witness: Witness::new(),
-        phase: CONNECTING.into(),
-        connected: 0.into(),
-        began: OnceLock::new(),
-        counted: OnceLock::new(),
-        failure: Mutex::new(None),
-    };
-    let (tallies, cpu) = thread::scope(|scope| {
-        let nodes: Vec<_> = (0..course.nodes)
-            .map(|index| {
-                // Clients that do not divide evenly are the first nodes'.
-                let clients = course.clients / course.nodes + usize::from(index < course.clients % course.nodes);
-                let node = Node { index, clients };
-                let (shared, enter, connect) = (&shared, &enter, &connect);
-                scope.spawn(move || {
-                    enter(node);
-                    run_node(shared, node, connect)
-                })
-            })
-            .collect();
-        let cpu = lead(&shared, servers);
-        let tallies: Vec<Tally> = nodes
-            .into_iter()
-            .filter_map(|node| match node.join() {
-                Ok(tally) => Some(tally),
-                Err(_) => {
-                    shared.fail("a node's thread panicked".into());
-                    None
-                }
-            })
-            .collect();
-        (tallies, cpu)
-    });
-    if let Some(why) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(why);
-    }
+    let witness = Witness::new();
+    let span = Span { warm_up: course.warm_up, measured: course.measured };
+    let (tallies, times) = Phases::new().drive(course.nodes, span, servers, |phases, index| {
+        // Clients that do not divide evenly are the first nodes'.
+        let clients = course.clients / course.nodes + usize::from(index < course.clients % course.nodes);
+        let node = Node { index, clients };
+        enter(node);
+        let shared = Shared { course, witness: &witness, phases };
+        let tally = RefCell::new(Tally::new(course.measured));
+        phases.run(async {
+            let service = connect(node).await?;
+            phases.connected().await;
+            let clients = (0..node.clients).map(|client| run_client(&shared, node, client, &service, &tally));
+            try_join_all(clients).await.map(drop)
+        });
+        tally.into_inner()
+    })?;
     let mut all = Tally::new(course.measured);
     for tally in tallies {
         all.grants += tally.grants;
@@ -177,72 +124,15 @@ pub(super) fn drive<S: LockService>(
         all.aborts += tally.aborts;
         all.timeline.iter_mut().zip(&tally.timeline).for_each(|(sum, one)| *sum += one);
     }
-    let (measured, client_cpu, server_cpu) = cpu;
     Ok(Outcome {
         grants: all.grants,
         transactions: all.transactions,
         aborts: all.aborts,
         timeline: all.timeline,
-        measured,
-        overlaps: shared.witness.overlaps(),
-        stale_tokens: shared.witness.stale_tokens(),
-        client_cpu,
-        server_cpu,
+        overlaps: witness.overlaps(),
+        stale_tokens: witness.stale_tokens(),
+        times,
     })
-}
-
-/// Leads from phase to phase; how long it was measured, and the processor time of clients and servers meanwhile.
-fn lead(shared: &Shared<'_, '_>, servers: &[u32]) -> (Duration, Duration, Duration) {
-    let course = shared.course;
-    let began = Instant::now();
-    while shared.connected.load(SeqCst) < course.nodes && !shared.is_in(OVER) {
-        if began.elapsed() > PATIENCE {
-            shared.fail("the service does not take all clients".into());
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    if shared.is_in(OVER) {
-        return Default::default();
-    }
-    shared.began.get_or_init(Instant::now);
-    // A failure may have ended it meanwhile, and stays.
-    let go_on = |from, to| shared.phase.compare_exchange(from, to, SeqCst, SeqCst).is_ok();
-    go_on(CONNECTING, WARMING);
-    thread::sleep(course.warm_up);
-    let before = (cost::own(), cost::of_processes(servers));
-    let counted = *shared.counted.get_or_init(Instant::now);
-    go_on(WARMING, MEASURING);
-    thread::sleep(course.measured);
-    go_on(MEASURING, OVER);
-    let measured = counted.elapsed();
-    (measured, cost::own() - before.0, cost::of_processes(servers).saturating_sub(before.1))
-}
-
-fn run_node<S: LockService>(
-    shared: &Shared<'_, '_>,
-    node: Node,
-    connect: &impl AsyncFn(Node) -> Result<S, Error>,
-) -> Tally {
-    let tally = RefCell::new(Tally::new(shared.course.measured));
-    let outcome = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = outcome.map_err(|error| error.to_string()).and_then(|runtime| -> Result<Vec<()>, Error> {
-        let done = runtime.block_on(async {
-            let service = connect(node).await?;
-            shared.connected.fetch_add(1, SeqCst);
-            while shared.is_in(CONNECTING) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            let clients = (0..node.clients).map(|client| run_client(shared, node, client, &service, &tally));
-            try_join_all(clients).await
-        });
-        // What libraries still have under way, such as deletions in the background, is done in a moment.
-        runtime.shutdown_timeout(Duration::from_millis(100));
-        done
-    });
-    if let Err(why) = outcome {
-        shared.fail(why);
-    }
-    tally.into_inner()
 }
 
 /// One client: a transaction after the other, to the end of the run.
@@ -260,9 +150,9 @@ async fn run_client<S: LockService>(
     let mut pause = ChaCha8Rng::seed_from_u64(number);
     let mut transaction = Transaction::empty();
     let mut held = Vec::with_capacity(32);
-    while !shared.is_in(OVER) {
+    while !shared.phases.is_over() {
         let began = Instant::now();
-        generator.next(shared.began.get().map_or(Duration::ZERO, Instant::elapsed), &mut transaction);
+        generator.next(shared.phases.elapsed(), &mut transaction);
         if course.is_sorted {
             transaction.requests.sort_unstable_by_key(|request| request.lock);
         }
@@ -276,15 +166,15 @@ async fn run_client<S: LockService>(
             if has_all {
                 break;
             }
-            if shared.is_in(MEASURING) {
+            if shared.phases.counts() {
                 tally.borrow_mut().aborts += 1;
             }
-            if shared.is_in(OVER) {
+            if shared.phases.is_over() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(pause.random_range(0..=BACKOFF_MS))).await;
         }
-        if shared.is_in(MEASURING) {
+        if shared.phases.counts() {
             tally.borrow_mut().transactions.saturating_record(nanos(began));
         }
     }
@@ -335,12 +225,12 @@ impl<S: LockService> Attempt<'_, '_, '_, S> {
     }
 
     fn granted(&self, asked: Instant) {
-        if !self.shared.is_in(MEASURING) {
+        if !self.shared.phases.counts() {
             return;
         }
         let mut tally = self.tally.borrow_mut();
         tally.grants.saturating_record(nanos(asked));
-        let counted = self.shared.counted.get().map_or(Duration::ZERO, Instant::elapsed);
+        let counted = self.shared.phases.counted();
         let bin = (counted.as_nanos() / BIN.as_nanos()) as usize;
         if let Some(bin) = tally.timeline.get_mut(bin) {
             *bin += 1;

@@ -121,15 +121,15 @@ impl Run {
         match outcome {
             Err(why) => Run { failed: Some(why), ..run },
             Ok(outcome) => Run {
-                seconds: outcome.measured.as_secs_f64(),
+                seconds: outcome.times.measured.as_secs_f64(),
                 grants: outcome.grants.len(),
                 transactions: outcome.transactions.len(),
                 aborts: outcome.aborts,
                 grant_us: quantiles_us(&outcome.grants),
                 transaction_us: quantiles_us(&outcome.transactions),
                 timeline: outcome.timeline,
-                client_cpu_s: outcome.client_cpu.as_secs_f64(),
-                server_cpu_s: outcome.server_cpu.as_secs_f64(),
+                client_cpu_s: outcome.times.client_cpu.as_secs_f64(),
+                server_cpu_s: outcome.times.server_cpu.as_secs_f64(),
                 overlaps: outcome.overlaps,
                 stale_tokens: outcome.stale_tokens,
                 ..run

@@ -2,6 +2,7 @@
 //! same machine, in turns.
 //!
 //! * `stores/`: each store as real servers, and a client of it.
+//! * `echoes.rs`: at the hook, against bare ways through as many switches; and how length and number of values matter.
 //! * `driver.rs` reads or writes for a while; `failover.rs` looks at answers over time while a switch dies; `record.rs`
 //!   has what comes out, and shows it; `plot.rs` draws.
 //!
@@ -9,6 +10,8 @@
 //! All servers stay up, and have nothing to do while others are measured but their heartbeats.
 
 mod driver;
+#[cfg(feature = "xdp")]
+mod echoes;
 mod failover;
 mod plot;
 mod record;
@@ -41,6 +44,10 @@ pub struct KeysOptions {
     pub keys: usize,
     /// Of the runs with many.
     pub clients: usize,
+    /// How long each comparison with echoes at the hook takes, where that is built in; 0: none.
+    pub against_echoes: Duration,
+    /// Keys of the stores that are compared with each other, each beside its echo.
+    pub sizes: Vec<usize>,
     /// Numbers of groups with which a switch is killed, each once.
     pub failovers: Vec<u16>,
     /// Keys that are there then.
@@ -64,6 +71,8 @@ impl KeysOptions {
             measured,
             keys: 10_000,
             clients: 64,
+            against_echoes: Duration::from_secs(10),
+            sizes: vec![1_000, 100_000, 10_000_000],
             failovers: vec![1, 100],
             failover_keys: 10_000,
             before,
@@ -83,6 +92,8 @@ impl KeysOptions {
             measured,
             keys: 200,
             clients: 16,
+            against_echoes: Duration::from_millis(300),
+            sizes: vec![100, 1_000],
             failovers: vec![10],
             failover_keys: 100,
             before,
@@ -130,6 +141,13 @@ pub fn run_keys(options: &KeysOptions) -> Result<Keys, Error> {
         }
     }
     drop(stores);
+    #[cfg(feature = "xdp")]
+    if options.stores.is_empty() && !options.against_echoes.is_zero() {
+        match echoes::measure(options, &mut keys.notes) {
+            Ok(modes) => keys.modes = modes,
+            Err(why) => keys.failures.push(format!("against echoes: {why}")),
+        }
+    }
     if recovery::switches::Etcd::version().is_none() {
         keys.notes.push("no switch was killed: etcd is not installed, in which chains have their records.".into());
     } else if options.stores.is_empty() {

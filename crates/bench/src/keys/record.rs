@@ -9,6 +9,7 @@ use crate::Error;
 use crate::figures::put_between;
 use crate::knobs::{self, Machine};
 use crate::recovery::summary::Spread;
+use crate::report::{Bar, Mode, Ratio, Row};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub struct Keys {
     pub(super) stores: Vec<About>,
     /// In the order in which they ran.
     pub(super) runs: Vec<Run>,
+    /// At the hook, against echoes.
+    #[serde(default)]
+    pub(super) modes: Vec<Mode>,
     /// While a switch dies.
     pub(super) timelines: Vec<Timeline>,
     /// What failed besides runs.
@@ -95,13 +99,13 @@ impl Run {
         };
         let us = |quantile| (outcome.took.value_at_quantile(quantile) as f64 / 10.0).round() / 100.0;
         Run {
-            seconds: outcome.measured.as_secs_f64(),
+            seconds: outcome.times.measured.as_secs_f64(),
             answered: outcome.took.len(),
             median_us: us(0.5),
             p99_us: us(0.99),
             p999_us: us(0.999),
-            client_cpu_s: outcome.client_cpu.as_secs_f64(),
-            server_cpu_s: outcome.server_cpu.as_secs_f64(),
+            client_cpu_s: outcome.times.client_cpu.as_secs_f64(),
+            server_cpu_s: outcome.times.server_cpu.as_secs_f64(),
             ..run
         }
     }
@@ -138,6 +142,7 @@ impl Keys {
             seconds: 0.0,
             stores: Vec::new(),
             runs: Vec::new(),
+            modes: Vec::new(),
             timelines: Vec::new(),
             failures: Vec::new(),
             notes: Vec::new(),
@@ -259,6 +264,33 @@ impl Keys {
         )
     }
 
+    /// Medians, and ratios with their bars.
+    fn against_echoes(&self) -> String {
+        let mut text = "At the hook, one client that spins, everything on one core in turns:\n\n".to_owned();
+        text += "| of | operation | median, us | 99th percentile, us |\n| --- | --- | --- | --- |\n";
+        for Mode { name, rows, .. } in &self.modes {
+            for Row { operation, median_us, p99_us, .. } in rows {
+                text += &format!("| {name} | {operation} | {median_us:.2} | {p99_us:.1} |\n");
+            }
+        }
+        text +=
+            "\n| of | ratio | of medians | of the rounds' medians, a tenth below to a tenth above | meant to be |\n";
+        text += "| --- | --- | --- | --- | --- |\n";
+        for Mode { name, ratios, .. } in &self.modes {
+            for Ratio { what, of_medians, of_rounds, bar, .. } in ratios {
+                let meant = match bar {
+                    Some(bar @ Bar::AtMost(most)) => {
+                        format!("at most {most}: {}", if bar.is_met_by(*of_medians) { "met" } else { "missed" })
+                    }
+                    _ => String::new(),
+                };
+                let (low, high) = (of_rounds.p10, of_rounds.p90);
+                text += &format!("| {name} | {what} | {of_medians:.2} | {low:.2} to {high:.2} | {meant} |\n");
+            }
+        }
+        text
+    }
+
     fn body(&self) -> String {
         let mut text = "| store | servers | by | version | client | what outlives crashes | reads |\n".to_owned();
         text += &format!("|{}\n", " --- |".repeat(7));
@@ -279,6 +311,9 @@ impl Keys {
         let ratios = self.ratios();
         if !ratios.is_empty() {
             text += &format!("\n{ratios}");
+        }
+        if !self.modes.is_empty() {
+            text += &format!("\n{}", self.against_echoes());
         }
         text += "\n";
         for timeline in &self.timelines {

@@ -1,10 +1,12 @@
 //! Stores: each as real servers, started by the measurement and ended with it, and its users' client.
 //!
-//! * `wayside.rs`: one switch, and chains of three; in userspace, and at the hook where that was built in.
+//! * `wayside.rs`: one switch, and chains of three, in userspace; `hook.rs`: at the hook, where that was built in.
 //! * With the feature `peers`: `etcd.rs`, `zookeeper.rs`, of three members each.
 
 #[cfg(feature = "peers")]
 mod etcd;
+#[cfg_attr(not(feature = "xdp"), path = "no_hook.rs")]
+pub(super) mod hook;
 pub(super) mod wayside;
 #[cfg(feature = "peers")]
 mod zookeeper;
@@ -64,8 +66,8 @@ type Start = fn(&Conditions<'_>) -> Result<Entry, Error>;
 const ALL: &[(&str, Start)] = &[
     ("wayside-userspace-1", |conditions| wayside::in_userspace(conditions, 1)),
     ("wayside-userspace-3", |conditions| wayside::in_userspace(conditions, 3)),
-    ("wayside-hook-1", |conditions| wayside::at_hook(conditions, 1)),
-    ("wayside-hook-3", |conditions| wayside::at_hook(conditions, 3)),
+    ("wayside-hook-1", |conditions| hook::at_hook(conditions, 1)),
+    ("wayside-hook-3", |conditions| hook::at_hook(conditions, 3)),
     #[cfg(feature = "peers")]
     ("etcd-3", |_| etcd::start(true)),
     #[cfg(feature = "peers")]
