@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
-use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
+use wayside_protocol::{Acquire, AcquireError, Ends, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
 use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service, slot_of};
 
 /// How far the session is.
@@ -244,7 +244,8 @@ impl Core {
             self.on_event(now, event, errands);
         }
         while let Some(out) = self.node.transmit() {
-            let to = out.to.filter(|to| *to != self.switch);
+            let is_home = |to: &Ends| to.asked == self.switch && to.answers == self.switch;
+            let to = out.to.filter(|to| !is_home(to)).map(|to| to.asked);
             let place = match self.ports.place(out.port) {
                 // Other switches are heard at one port of those that the background thread reads.
                 Some(Place::REACTOR) if to.is_some() => Place::AGENT,

@@ -38,7 +38,7 @@ struct Rest {
 struct Packet {
     /// To send it from.
     port: Place,
-    /// The switch, where it is not the session's.
+    /// The switch, where that or the one that answers is not the session's.
     to: Option<SocketAddrV4>,
     end: usize,
 }
@@ -54,7 +54,7 @@ impl Errands {
         Errands { reader, told: false, first: None, short: [0; SHORT], rest: None }
     }
 
-    /// `to`: a switch that is not the session's.
+    /// `to`: a switch, where that or the one that answers is not the session's.
     #[inline]
     pub(crate) fn send(&mut self, port: Place, to: Option<SocketAddrV4>, packet: &[u8]) {
         if self.first.is_none()

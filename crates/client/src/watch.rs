@@ -188,8 +188,13 @@ impl Watch {
         if core.node.is_watching(self.id) {
             return Some(Ok(()));
         }
-        // Nothing is seen before.
-        self.look(core).map(|seen| seen.map(drop))
+        // What some groups tell before the others watch is read afterwards.
+        loop {
+            match self.look(core)? {
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 
     fn look(&self, core: &mut Core) -> Option<Result<Event, Error>> {

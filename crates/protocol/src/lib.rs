@@ -36,6 +36,6 @@ mod types;
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
 pub use node::{Booked, Event, Hold, Node, NodeConfig, Queued, Wait};
-pub use outbox::{Outbox, Transmit};
+pub use outbox::{Ends, Outbox, Transmit};
 pub use session::SessionInfo;
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -11,15 +11,24 @@ use wayside_wire::{BODY, Entry, Header, entry_at, limits};
 pub struct Transmit<'a> {
     /// Local port to send it from; 0: the agent port.
     pub port: Port,
-    /// The switch that is to get it; `None`: the session's.
-    pub to: Option<SocketAddrV4>,
+    /// Which switches it is for; `None`: the session's.
+    pub to: Option<Ends>,
     /// UDP payload.
     pub packet: &'a [u8],
 }
 
+/// The switches that see to a request: of a chain it may be two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Gets the packet.
+    pub asked: SocketAddrV4,
+    /// Sends the answer.
+    pub answers: SocketAddrV4,
+}
+
 struct Frame {
     port: Port,
-    to: Option<SocketAddrV4>,
+    to: Option<Ends>,
     bytes: usize,
     packet: [u8; limits::MAX_PACKET_BYTES],
 }
@@ -135,10 +144,10 @@ impl Outbox {
         self.body_to(None, port, header, bytes, body);
     }
 
-    /// The same, for a switch that need not be the session's.
+    /// The same, for switches that need not be the session's.
     pub fn body_to(
         &mut self,
-        to: Option<SocketAddrV4>,
+        to: Option<Ends>,
         port: Port,
         header: Header,
         bytes: usize,

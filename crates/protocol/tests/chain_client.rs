@@ -1,9 +1,9 @@
 //! The chain client against a map and switches of the test's own making: what it does when a chain becomes another.
 
 use std::net::SocketAddrV4;
-use wayside_protocol::chain::{Ask, Client, Key, Link, Wish};
-use wayside_protocol::{Outbox, Time};
-use wayside_wire::{BODY, Header, Route, Routes, kind, limits, service};
+use wayside_protocol::chain::{Ask, Client, Condition, Glance, Key, Link, Scope, Seen, Value, WatchId, Wish};
+use wayside_protocol::{Outbox, RequestId, Time};
+use wayside_wire::{BODY, Change, Header, Outcome, Part, Route, Routes, Watch, kind, limits, service, value_flag};
 
 const FIRST: u64 = 5_000;
 const MOST: u64 = 1_000_000;
@@ -32,7 +32,7 @@ impl World {
     fn sent(&mut self) -> Vec<(u8, Option<SocketAddrV4>)> {
         let mut sent = Vec::new();
         while let Some(packet) = self.out.pop(None) {
-            sent.push((Header::read(packet.packet).expect("its own").kind, packet.to));
+            sent.push((Header::read(packet.packet).expect("its own").kind, packet.to.map(|to| to.asked)));
         }
         sent
     }
@@ -47,11 +47,16 @@ impl World {
 
     /// The first page of two groups, which are both there since this epoch.
     fn tell(&mut self, epoch: u32, at: SocketAddrV4) {
-        let mut packet = [0; BODY + Routes::BYTES + 2 * limits::BLOCK_BYTES];
-        let header = Header { service: service::CHAIN, kind: kind::chain::ROUTES, count: 2, ..Header::default() };
+        self.tell_groups(2, epoch, at);
+    }
+
+    fn tell_groups(&mut self, groups: u16, epoch: u32, at: SocketAddrV4) {
+        let mut packet = vec![0; BODY + Routes::BYTES + usize::from(groups) * limits::BLOCK_BYTES];
+        let count = groups as u8;
+        let header = Header { service: service::CHAIN, kind: kind::chain::ROUTES, count, ..Header::default() };
         header.write(&mut packet);
-        Routes { first: 0, base: 16, groups: 2 }.write(&mut packet, BODY);
-        for group in 0..2 {
+        Routes { first: 0, base: 16, groups }.write(&mut packet, BODY);
+        for group in 0..usize::from(groups) {
             let (address, port) = (u32::from(*at.ip()), at.port());
             let route = Route { epoch, head_address: address, head_port: port, tail_address: address, tail_port: port };
             route.write(&mut packet, BODY + Routes::BYTES + group * limits::BLOCK_BYTES);
@@ -65,6 +70,163 @@ impl World {
             client.ask(link, &ask);
         });
     }
+
+    fn write(&mut self) -> RequestId {
+        let wish = Wish::Write(Value::default(), Condition::Always);
+        let ask = Ask { key: Key::of(b"default", b"name").unwrap(), wish, deadline: None, port: 0 };
+        let mut id = None;
+        self.with(|client, link| id = Some(client.ask(link, &ask)));
+        id.expect("it was asked")
+    }
+
+    fn watch(&mut self) -> WatchId {
+        let mut id = None;
+        self.with(|client, link| id = Some(client.watch(link, Scope::Prefix((*b"").into()))));
+        id.expect("it was begun")
+    }
+
+    /// The questions of watches that were sent.
+    fn asked(&mut self) -> Vec<Watch> {
+        let mut asked = Vec::new();
+        while let Some(packet) = self.out.pop(None) {
+            if Header::read(packet.packet).expect("its own").kind == kind::chain::WATCH {
+                asked.push(Watch::read(packet.packet, BODY));
+            }
+        }
+        asked
+    }
+
+    /// An answer to one: a change of a key named `k`, or none.
+    fn event(&mut self, asked: &Watch, outcome: Outcome, number: u64, version: Option<u64>) {
+        let mut packet = [0; BODY + Watch::BYTES + Change::BYTES + limits::BLOCK_BYTES];
+        let header = Header { service: service::CHAIN, kind: kind::chain::EVENT, count: 8, ..Header::default() };
+        header.write(&mut packet);
+        let changes = u16::from(version.is_some());
+        Watch { outcome: outcome as u8, changes, history: 9, number, ..*asked }.write(&mut packet, BODY);
+        let change = Change {
+            epoch: 1,
+            sequence: version.unwrap_or(0),
+            name_length: 1,
+            part: Part::Value as u8,
+            flags: value_flag::PRESENT,
+            ..Change::default()
+        };
+        change.write(&mut packet, BODY + Watch::BYTES);
+        packet[BODY + Watch::BYTES + Change::BYTES] = b'k';
+        self.with(|client, link| client.on_packet(link, &header, &packet));
+    }
+
+    /// All that a watch has seen: versions, and 0 where everything is to be read again.
+    fn seen(&mut self, id: WatchId) -> Vec<u64> {
+        let mut seen = Vec::new();
+        loop {
+            let mut glance = Glance::Waiting;
+            self.with(|client, link| glance = client.look(link, id));
+            match glance {
+                Glance::Seen(Seen::Change(change)) => seen.push(change.version.sequence),
+                Glance::Seen(Seen::Reread) => seen.push(0),
+                _ => return seen,
+            }
+        }
+    }
+}
+
+/// Two groups, both watched from position 1 on; their questions.
+fn watching(world: &mut World) -> (WatchId, Vec<Watch>) {
+    let id = world.watch();
+    world.tell(1, BEFORE);
+    let mut positioned = Vec::new();
+    while positioned.len() < 2 {
+        for asked in world.asked() {
+            match asked.history {
+                0 => world.event(&asked, Outcome::Done, 1, None),
+                _ => positioned.push(asked),
+            }
+        }
+        // One at a time fits into the outbox.
+        world.with(|client, link| client.on_tick(link));
+    }
+    assert!(world.client.is_watching(id));
+    (id, positioned)
+}
+
+#[test]
+fn between_two_losses_nothing_that_was_seen_counts_as_read_again() {
+    let mut world = World::new();
+    let (id, asked) = watching(&mut world);
+    world.event(&asked[0], Outcome::Reset, 5, None);
+    let next = world.asked().pop().unwrap();
+    world.event(&next, Outcome::Done, 6, Some(5));
+    let next = world.asked().pop().unwrap();
+    world.event(&next, Outcome::Reset, 9, None);
+    assert_eq!(world.seen(id), [0, 5, 0]);
+    // Of two that are lost at once one word is enough.
+    let next = world.asked().pop().unwrap();
+    world.event(&next, Outcome::Reset, 12, None);
+    world.event(&asked[1], Outcome::Reset, 7, None);
+    assert_eq!(world.seen(id), [0]);
+}
+
+#[test]
+fn a_watch_is_of_all_groups_that_there_are_by_now() {
+    let mut world = World::new();
+    let (id, _) = watching(&mut world);
+    // Another session, at a switch that keeps keys in four groups.
+    let watches = world.client.leave_watches();
+    world.client.lose_everything();
+    world.client.take_watches(watches);
+    world.client.start(2, 1);
+    world.with(|client, link| client.on_tick(link));
+    world.tell_groups(4, 1, BEFORE);
+    let mut groups = Vec::new();
+    while groups.len() < 4 {
+        groups.extend(world.asked().iter().map(|asked| asked.group));
+        world.with(|client, link| client.on_tick(link));
+    }
+    groups.sort_unstable();
+    assert_eq!(groups, [16, 17, 18, 19]);
+    assert!(!world.client.is_watching(id), "none of them has said where it is");
+    assert_eq!(world.seen(id), [0]);
+}
+
+#[test]
+fn what_the_first_map_sends_is_not_sent_again_as_if_its_chain_were_another() {
+    let mut world = World::new();
+    world.read(b"name");
+    world.read(b"other");
+    world.tell(1, BEFORE);
+    let reads = world.sent().iter().filter(|(kind, _)| *kind == kind::chain::READ).count();
+    assert_eq!(reads, 2);
+    assert_eq!(world.client.next_timer(), world.now + FIRST);
+}
+
+#[test]
+fn a_request_is_doubtful_by_its_silence_however_short_the_pauses_are() {
+    let mut world = World::new();
+    world.client = Client::new(FIRST, FIRST);
+    world.client.start(1, 1);
+    world.read(b"name");
+    world.tell(1, BEFORE);
+    world.sent();
+    for silent in 1..=3 {
+        world.go_on();
+        let asks = world.sent().iter().any(|(kind, _)| *kind == kind::chain::MAP);
+        assert_eq!(asks, silent == 3, "after {silent} pauses");
+    }
+}
+
+#[test]
+fn writes_that_are_given_up_while_others_have_all_lanes_leave_nothing() {
+    let mut world = World::new();
+    world.tell(1, BEFORE);
+    for _ in 0..limits::MAX_LANES {
+        world.write();
+    }
+    for _ in 0..10_000 {
+        let id = world.write();
+        world.with(|client, link| client.cancel(link, id));
+    }
+    assert!(world.client.waiting_for_lanes() <= 3 * limits::MAX_LANES, "{}", world.client.waiting_for_lanes());
 }
 
 #[test]

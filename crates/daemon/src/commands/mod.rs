@@ -9,6 +9,7 @@ pub mod node;
 mod query;
 pub mod recipes;
 pub mod show;
+mod signals;
 pub mod sim;
 pub mod switch;
 pub mod text;

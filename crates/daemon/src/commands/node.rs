@@ -1,5 +1,6 @@
 //! `wayside node`: which hosts may enrol with a switch whose packets are signed.
 
+use super::signals::Signals;
 use super::switch::default_state_dir;
 use super::text::{lasted, say, shown, table};
 use crate::admission::{Admission, Host};
@@ -29,9 +30,12 @@ pub fn node(node: &Node) -> Result<(), Failure> {
     }
 }
 
+/// How long a wait for a signal is at most: there is nothing else to do.
+const LOOKS: Duration = Duration::from_secs(3600);
+
 /// Until a signal comes. The session's own threads do the work, and begin another session when it is lost.
 fn serve_locks(args: &ServeLocksArgs) -> Result<(), Failure> {
-    let signals = Signals::block();
+    let signals = Signals::block([libc::SIGINT, libc::SIGTERM]);
     let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(ToString::to_string).collect();
     let session = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str()).lock_server();
     let session = session.connect().map_err(Failure::unavailable)?;
@@ -41,33 +45,9 @@ fn serve_locks(args: &ServeLocksArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("namespace {:?}: {rule}", args.namespace)));
     }
     say(&format!("lock server: node {} offers itself to namespace {}", info.handle, shown(&args.namespace)));
-    signals.wait();
+    while signals.next(LOOKS).is_none() {}
     drop(session);
     Ok(())
-}
-
-/// Those that end a program, for whoever waits for one of them.
-struct Signals(libc::sigset_t);
-
-impl Signals {
-    /// From now on, in this thread and those that it begins.
-    fn block() -> Signals {
-        // SAFETY: all zeros is a set, which is emptied, filled and read where it lies.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGINT);
-            libc::sigaddset(&raw mut set, libc::SIGTERM);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            Signals(set)
-        }
-    }
-
-    fn wait(&self) {
-        let mut signal = 0;
-        // SAFETY: a set of blocked signals, and room for the number of one.
-        unsafe { libc::sigwait(&raw const self.0, &raw mut signal) };
-    }
 }
 
 fn join(args: &JoinArgs) -> Result<(), Failure> {

@@ -20,7 +20,7 @@
 use super::watching::Watching;
 use super::{Answer, Ask, Condition, Ended, Key, Value, Version, Wish};
 use crate::map::IdMap;
-use crate::outbox::Outbox;
+use crate::outbox::{Ends, Outbox};
 use crate::timers::{Due, Timers};
 use crate::{Port, RequestId, Time};
 use alloc::boxed::Box;
@@ -70,6 +70,8 @@ struct Pending {
     deadline: Time,
     due: Time,
     pause: u64,
+    /// Packets that went unanswered since its chain was known to be this one.
+    silent: u32,
     /// Packets sent so far.
     sent: u32,
     /// Of its group, when the first was.
@@ -195,6 +197,7 @@ impl Client {
             deadline: ask.deadline.unwrap_or(Time::NEVER),
             due: Time::NEVER,
             pause: self.pause_first,
+            silent: 0,
             sent: 0,
             first_epoch: 0,
         };
@@ -220,9 +223,15 @@ impl Client {
         let Some(pending) = self.pending.get_mut(&request.0).filter(|p| p.state == State::Unnamed) else { return };
         pending.name = name.into();
         pending.state = State::Inserting(insert);
-        pending.pause = self.pause_first;
+        (pending.pause, pending.silent) = (self.pause_first, 0);
         self.inserting.insert(insert, request.0);
         self.send(link, request.0);
+    }
+
+    /// Writes that wait for a lane, and some that were given up.
+    #[doc(hidden)]
+    pub fn waiting_for_lanes(&self) -> usize {
+        self.queue.len()
     }
 
     /// Gives up. Whether a write has its effect is not known.
@@ -291,9 +300,10 @@ impl Client {
                 continue;
             }
             pending.pause = (pending.pause * 2).min(self.pause_most);
-            let (key, pause) = (pending.key, pending.pause);
-            if pause >= self.doubtful_pause() {
-                self.ask_map(link, self.map.group_of(key));
+            pending.silent += 1;
+            if pending.is_doubtful() {
+                let group = self.map.group_of(pending.key);
+                self.ask_map(link, group);
             }
             self.send(link, id);
         }
@@ -340,7 +350,7 @@ impl Client {
             Outcome::Done if insert.is_some() => {
                 self.inserting.remove(&effect.request);
                 pending.state = State::Asked;
-                pending.pause = self.pause_first;
+                (pending.pause, pending.silent) = (self.pause_first, 0);
                 self.send(link, id);
             }
             Outcome::Missing if pending.kind == kind::chain::READ => self.answer(id, Ended::Done, effect, &[]),
@@ -393,8 +403,13 @@ impl Client {
         if let State::Inserting(insert) = pending.state {
             self.inserting.remove(&insert);
         }
-        if let Some(lane) = pending.lane {
-            self.lanes[usize::from(lane)] = 0;
+        match pending.lane {
+            Some(lane) => self.lanes[usize::from(lane)] = 0,
+            // Those that are given up while others wait would stay: forgotten once they are the most.
+            None if self.queue.len() > 2 * self.pending.len() + limits::MAX_LANES => {
+                self.queue.retain(|id| self.pending.contains_key(id));
+            }
+            None => {}
         }
     }
 
@@ -428,9 +443,8 @@ impl Client {
         if pending.state == State::Parked {
             pending.state = State::Asked;
         }
-        let to = if pending.kind == kind::chain::READ { group.tail } else { group.head };
-        // Of a chain, another switch answers a write than is asked: where that is heard, at the agent's port.
-        let port = if to == group.tail { pending.port } else { 0 };
+        let asked = if pending.kind == kind::chain::READ { group.tail } else { group.head };
+        let (to, port) = (Ends { asked, answers: group.tail }, pending.port);
         let (kind, operation, content): (u8, Operation, &[u8]) = match pending.state {
             State::Inserting(insert) => {
                 let operation = Operation { request: insert, length: pending.name.len() as u16, ..pending.operation() };
@@ -528,8 +542,9 @@ impl Client {
         if self.map.groups.get(usize::from(next)).is_some_and(|group| group.epoch == 0) {
             self.ask_map(link, next);
         }
-        self.send_parked(link);
+        // First: what has not been sent yet has not been sent elsewhere.
         self.send_moved(link.now, &changed);
+        self.send_parked(link);
         self.watching.ask_again(|group| changed.contains(&group));
         self.ask_watches(link);
         if self.doubtful_group().is_some() {
@@ -537,16 +552,9 @@ impl Client {
         }
     }
 
-    /// Of a request that has gone unanswered so often that its chain may be another.
-    fn doubtful_pause(&self) -> u64 {
-        (self.pause_first << DOUBTFUL).min(self.pause_most)
-    }
-
-    /// The group of such a request: one behind the page that was told last, or else any.
+    /// The group of a request that is doubtful: one behind the page that was told last, or else any.
     fn doubtful_group(&self) -> Option<u16> {
-        let least = self.doubtful_pause();
-        let is_asked = |pending: &&Pending| matches!(pending.state, State::Asked | State::Inserting(_));
-        let doubtful = self.pending.values().filter(is_asked).filter(|pending| pending.pause >= least);
+        let doubtful = self.pending.values().filter(|pending| pending.is_doubtful());
         let behind = self.map.told.saturating_add(PAGE);
         doubtful.map(|pending| self.map.group_of(pending.key)).min_by_key(|group| (*group < behind, *group))
     }
@@ -562,7 +570,7 @@ impl Client {
         moved.sort_unstable();
         for id in moved {
             let Some(pending) = self.pending.get_mut(&id) else { continue };
-            (pending.pause, pending.due) = (self.pause_first, now);
+            (pending.pause, pending.silent, pending.due) = (self.pause_first, 0, now);
             self.timers.set(now, now, Due::Request(RequestId(id)));
         }
     }
@@ -597,6 +605,11 @@ impl Map {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0);
 
 impl Pending {
+    /// Whether it has gone unanswered so often that its chain may be another.
+    fn is_doubtful(&self) -> bool {
+        self.silent >= DOUBTFUL && matches!(self.state, State::Asked | State::Inserting(_))
+    }
+
     /// What all of its packets say.
     fn operation(&self) -> Operation {
         let (condition, expected_epoch, expected) = self.condition.parts();

@@ -18,6 +18,7 @@ use super::client::{Client, DOUBTFUL, Link};
 use super::{Key, Value, Version};
 use crate::Time;
 use crate::map::IdMap;
+use crate::outbox::Ends;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -103,6 +104,8 @@ struct Watch {
     scope: Scope,
     /// Empty, until the map is known.
     strands: Vec<Strand>,
+    /// Of the namespace, when they were made.
+    groups: u16,
     seen: VecDeque<Seen>,
     /// How long somebody waits for the next thing, and whether that is over.
     until: Time,
@@ -197,8 +200,8 @@ impl Watch {
     }
 
     fn see(&mut self, seen: Seen) {
-        // Whoever reads everything again has read it for all.
-        if seen != Seen::Reread || !self.seen.contains(&Seen::Reread) {
+        // Whoever reads everything again has read it for all, but for what is seen in between.
+        if seen != Seen::Reread || self.seen.back() != Some(&Seen::Reread) {
             self.seen.push_back(seen);
         }
     }
@@ -212,6 +215,7 @@ impl Client {
         let watch = Watch {
             scope,
             strands: Vec::new(),
+            groups: 0,
             seen: VecDeque::new(),
             until: Time::NEVER,
             timed_out: false,
@@ -288,7 +292,15 @@ impl Client {
                 (watch.until, watch.timed_out) = (Time::NEVER, true);
                 self.watching.told.push_back(id);
             }
-            if watch.strands.is_empty() && groups > 0 {
+            if watch.groups != groups && groups > 0 {
+                if !watch.strands.is_empty() {
+                    // Its keys are in other groups now.
+                    watch.strands.clear();
+                    watch.see(Seen::Reread);
+                    self.watching.asked.retain(|_, (of, _)| *of != id);
+                    self.watching.told.push_back(id);
+                }
+                watch.groups = groups;
                 let of: Vec<u16> = match &watch.scope {
                     Scope::Key(key) => [key.group(groups)].into(),
                     Scope::Prefix(_) => (0..groups).collect(),
@@ -367,12 +379,18 @@ impl Client {
             count: limits::MAX_BLOCKS as u8,
             ..link.header
         };
-        link.out.body_to(Some(tail), 0, header, Packet::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES, |to, at| {
-            packet.write(to, at);
-            let blocks = &mut to[at + Packet::BYTES..];
-            blocks[..prefix.len()].copy_from_slice(prefix);
-            blocks[prefix.len()..].fill(0);
-        });
+        link.out.body_to(
+            Some(Ends { asked: tail, answers: tail }),
+            0,
+            header,
+            Packet::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES,
+            |to, at| {
+                packet.write(to, at);
+                let blocks = &mut to[at + Packet::BYTES..];
+                blocks[..prefix.len()].copy_from_slice(prefix);
+                blocks[prefix.len()..].fill(0);
+            },
+        );
         if is_silent {
             self.ask_map(link, group);
         }

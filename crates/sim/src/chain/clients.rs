@@ -207,7 +207,7 @@ impl World {
             let home = Host::socket(self.party(home), 0);
             #[cfg(feature = "mutants")]
             let to = self.strayed(&packet).map(|seat| Host::socket(self.party(seat), 0)).or(to);
-            self.send((client, port), to.unwrap_or(home), packet);
+            self.send((client, port), to.map_or(home, |to| to.asked), packet);
         }
         let Some(running) = &mut self.hosts[client].running else { return };
         let at = running.node.next_timer().and_then(|at| running.clock.world(at)).map(|at| at.max(now));

@@ -11,9 +11,9 @@
 mod child;
 mod guardian;
 mod lifeline;
-mod signals;
 
 use super::query::ask;
+use super::signals::Signals;
 use super::text::{lasted, shown};
 use crate::answers::{Lock, Locks, Query, Session as SessionAnswer};
 use crate::cli::LockArgs;
@@ -21,7 +21,6 @@ use crate::failure::{Failure, exit};
 use child::{Child, State};
 use guardian::Guardian;
 use lifeline::Lifeline;
-use signals::Signals;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -154,7 +153,7 @@ impl Keeper {
     pub fn start() -> Result<Keeper, Failure> {
         let guardian =
             Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
-        Ok(Keeper { guardian, signals: Signals::block() })
+        Ok(Keeper { guardian, signals: Signals::block(child::FORWARDED.into_iter().chain([libc::SIGCHLD])) })
     }
 
     /// Runs COMMAND, which is told `told` in its environment, until it ends or the hold is about to. What became of it,

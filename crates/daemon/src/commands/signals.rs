@@ -1,22 +1,21 @@
 //! Signals as something to wait for: blocked in every thread, taken one at a time by the main thread.
 
-use super::child::FORWARDED;
 use std::time::Duration;
 
-/// The forwarded signals and SIGCHLD.
+/// Some signals that this thread takes when it looks.
 pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks them in this thread, and in the threads that it starts from now on.
-    pub fn block() -> Signals {
+    /// Blocks these in this thread, and in the threads that it starts from now on.
+    pub fn block(signals: impl IntoIterator<Item = libc::c_int>) -> Signals {
         // SAFETY: both sets are initialised before they are used.
         unsafe {
             let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&raw mut set);
-            for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
+            for signal in signals {
                 libc::sigaddset(&raw mut set, signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
