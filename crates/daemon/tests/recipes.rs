@@ -121,6 +121,22 @@ fn leaders_follow_each_other_in_turn_with_higher_tokens() {
 }
 
 #[test]
+fn recipes_of_one_name_do_not_meet() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    let semaphore = session.semaphore("same", 1).unwrap();
+    let permit = semaphore.try_acquire().unwrap().expect("it is free");
+    let member = session.group("same").unwrap().wait(Duration::from_secs(30)).join("member").unwrap();
+    let leader = session.election("same").wait(Duration::from_secs(30)).campaign("leader").unwrap();
+    session.barrier("same", 1).unwrap().wait(Duration::from_secs(30)).enter().unwrap();
+    assert_eq!(session.group("same").unwrap().members().unwrap().len(), 1);
+    assert_eq!(session.election("same").leader().unwrap().unwrap().value.bytes(), b"leader");
+    assert!(session.store().get("same").unwrap().is_none(), "the name itself is nobody's");
+    assert!(semaphore.try_acquire().unwrap().is_none(), "the one permit is taken");
+    assert!(!permit.is_lost() && !member.is_lost() && !leader.is_lost());
+}
+
+#[test]
 fn members_are_seen_to_come_and_go() {
     let daemon = daemon();
     let session = session(&daemon);

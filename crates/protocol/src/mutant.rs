@@ -129,4 +129,12 @@ pub enum Mutant {
     AnyInstall,
     /// Chain: a key is made while it is being removed.
     InsertWhileLeaving,
+    /// Chain: a joiner takes a group for copied when the first of its parts is.
+    HastyLoad,
+    /// Chain: what the journal has lost by going round is left out, and nobody is told.
+    SkipOverrun,
+    /// Chain: a position is taken for one of the history that is here, whichever it is of.
+    AnyHistory,
+    /// Chain: a watch is acknowledged before what happens is noted.
+    HastyWatch,
 }

@@ -85,6 +85,10 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),
     Rule::Machine(Mutant::InsertWhileLeaving),
+    Rule::Machine(Mutant::HastyLoad),
+    Rule::Machine(Mutant::SkipOverrun),
+    Rule::Machine(Mutant::AnyHistory),
+    Rule::Machine(Mutant::HastyWatch),
 ];
 
 /// The queue service's: what docs/queue.md says of both ends, and of the switch.

@@ -70,6 +70,7 @@ kinds! {
     /// A second processor of the switch decides between two steps of the first. Occasions: packets at the switch.
     Overlap "overlap"
     /// A node of a namespace with a budget sends a request many times at once. Occasions: its ACQUIREs at the switch.
+    /// Of chains: another namespace's keys are written until a switch's journal has gone round. Occasions: packets.
     Flood "flood"
     /// A host's heartbeats come, and nothing that it answers the controller: as where long packets are lost.
     Mute "mute"

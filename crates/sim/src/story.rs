@@ -12,8 +12,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use wayside_wire::{
-    Attempt, BODY, ChainKind, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, QueueKind, Service,
-    SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, request_id, text,
+    Attempt, BODY, Body, ChainKind, Copied, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind,
+    Operation, Placement, QueueKind, Service, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind,
+    request_id, text,
 };
 
 use crate::network::{Flight, Way};
@@ -200,7 +201,7 @@ pub fn packet(bytes: &[u8]) -> String {
         Ok(Service::Fabric) => fabric(&mut line, &header, bytes),
         Ok(Service::Lock) => lock(&mut line, &header, bytes),
         Ok(Service::Queue) => queue(&mut line, &header, &Attempt::read(bytes, BODY)),
-        _ => chain(&mut line, &header),
+        _ => chain(&mut line, &header, bytes),
     }
     line
 }
@@ -242,9 +243,29 @@ fn queue(line: &mut String, header: &Header, attempt: &Attempt) {
     let _ = write!(line, " n{} request {counter} ticket {ticket}, epoch {}", attempt.holder, header.epoch);
 }
 
-fn chain(line: &mut String, header: &Header) {
+fn chain(line: &mut String, header: &Header, bytes: &[u8]) {
     let Ok(kind) = ChainKind::try_from(header.kind) else { return };
     let _ = write!(line, "{}, blocks {}, epoch {}", kind.name().to_uppercase(), header.count, header.epoch);
+    let _ = match kind.body() {
+        Body::Operation => {
+            let told = Operation::read(bytes, BODY);
+            write!(line, ", group {}, key {:04x}", told.group, told.key_high >> 48)
+        }
+        Body::Effect => {
+            let told = Effect::read(bytes, BODY);
+            write!(line, ", group {}, key {:04x} {}.{}", told.group, told.key_high >> 48, told.epoch, told.sequence)
+        }
+        Body::Copied => {
+            let told = Copied::read(bytes, BODY);
+            let key = told.key_high >> 48;
+            write!(line, ", group {}, key {key:04x} {}.{}, nonce {}", told.group, told.epoch, told.sequence, told.nonce)
+        }
+        Body::Placement => {
+            let told = Placement::read(bytes, BODY);
+            write!(line, ", group {}, role {} between {} and {}", told.group, told.role, told.previous, told.next)
+        }
+        _ => Ok(()),
+    };
 }
 
 fn lock(line: &mut String, header: &Header, bytes: &[u8]) {

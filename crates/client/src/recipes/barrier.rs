@@ -26,7 +26,7 @@ pub struct Barrier {
 
 impl Barrier {
     pub(crate) fn new(session: &Session, name: &str, parties: u32) -> Result<Barrier, Error> {
-        let seats = Seats::new(session, name, parties)?;
+        let seats = Seats::new(session, name, "barrier", parties)?;
         let open = seats.beside("open");
         Ok(Barrier { seats, open, wait: None })
     }

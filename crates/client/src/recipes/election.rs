@@ -1,4 +1,4 @@
-//! Election of a leader: a lock of the election's name, and a key of that name which says who holds it.
+//! Election of a leader: a lock of the election's name, and a key `NAME/leader` which says who holds it.
 //!
 //! The lock decides, since it has what keys lack: a queue of candidates, and a fencing token. The key is for everybody
 //! else. It is written on the condition that it is as it was after the lock was got, so that a candidate who was paused
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 pub struct Election {
     session: Session,
     name: String,
+    /// Who has the lock.
+    key: String,
     wait: Option<Duration>,
 }
 
@@ -41,7 +43,7 @@ pub struct Leadership {
 
 impl Election {
     pub(crate) fn new(session: &Session, name: &str) -> Election {
-        Election { session: session.clone(), name: name.into(), wait: None }
+        Election { session: session.clone(), name: name.into(), key: format!("{name}/leader"), wait: None }
     }
 
     /// How long each call waits at most.
@@ -65,13 +67,13 @@ impl Election {
             };
             // Once more where the predecessor's key has been deleted in between.
             while !guard.is_lost() {
-                let before = patience.store(&self.session)?.get(&self.name)?;
+                let before = patience.store(&self.session)?.get(&self.key)?;
                 let condition = before.map_or(Condition::Absent, |entry| Condition::Version(entry.version));
                 // What was read is no successor's.
                 if guard.is_lost() {
                     break;
                 }
-                let held = patience.store(&self.session)?.hold(&self.name, value.as_ref(), condition)?;
+                let held = patience.store(&self.session)?.hold(&self.key, value.as_ref(), condition)?;
                 if let Ok(key) = held
                     && !guard.is_lost()
                 {
@@ -86,7 +88,7 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn leader(&self) -> Result<Option<Entry>, Error> {
-        Patience::new(self.wait).store(&self.session)?.get(&self.name)
+        Patience::new(self.wait).store(&self.session)?.get(&self.key)
     }
 
     /// The leader, and whoever comes after.
@@ -94,7 +96,7 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get_and_watch`].
     pub fn follow(&self) -> Result<(Option<Entry>, Watch), Error> {
-        Patience::new(self.wait).store(&self.session)?.get_and_watch(&self.name)
+        Patience::new(self.wait).store(&self.session)?.get_and_watch(&self.key)
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Members that a group has room for unless it is told otherwise.
 const ROOM: u32 = 64;
+/// Its seats are keys of `NAME/group/`.
+const RECIPE: &str = "group";
 
 /// Who is there.
 ///
@@ -49,7 +51,7 @@ pub struct Membership {
 
 impl Group {
     pub(crate) fn new(session: &Session, name: &str) -> Result<Group, Error> {
-        let seats = Seats::new(session, name, ROOM)?;
+        let seats = Seats::new(session, name, RECIPE, ROOM)?;
         Ok(Group { session: session.clone(), name: name.into(), seats, wait: None })
     }
 
@@ -58,7 +60,7 @@ impl Group {
     /// # Errors
     /// [`Error::InvalidName`] for another number.
     pub fn room(mut self, members: u32) -> Result<Self, Error> {
-        self.seats = Seats::new(&self.session, &self.name, members)?;
+        self.seats = Seats::new(&self.session, &self.name, RECIPE, members)?;
         Ok(self)
     }
 

@@ -1,4 +1,5 @@
-//! Seats: a known number of keys, `NAME/0` and so on, each of which somebody may take on a lease if nobody has it.
+//! Seats: a known number of keys, `NAME/RECIPE/0` and so on, each of which somebody may take on a lease if nobody has
+//! it. Recipes of one name have keys of their own.
 
 use crate::leased::LeasedKey;
 use crate::session::Session;
@@ -47,11 +48,11 @@ pub(super) struct Seats {
 impl Seats {
     /// # Errors
     /// [`Error::InvalidName`] for a number of seats that is none.
-    pub(super) fn new(session: &Session, name: &str, count: u32) -> Result<Seats, Error> {
+    pub(super) fn new(session: &Session, name: &str, recipe: &str, count: u32) -> Result<Seats, Error> {
         if !(1..=MOST).contains(&count) {
             return Err(Error::InvalidName(format!("{name} is to have {count} seats; 1 to {MOST} can be had")));
         }
-        let prefix = format!("{name}/");
+        let prefix = format!("{name}/{recipe}/");
         let names = (0..count).map(|seat| format!("{prefix}{seat}")).collect();
         Ok(Seats { session: session.clone(), prefix, names })
     }

@@ -30,7 +30,7 @@ pub struct Permit {
 
 impl Semaphore {
     pub(crate) fn new(session: &Session, name: &str, permits: u32) -> Result<Semaphore, Error> {
-        Ok(Semaphore { seats: Seats::new(session, name, permits)?, wait: None })
+        Ok(Semaphore { seats: Seats::new(session, name, "semaphore", permits)?, wait: None })
     }
 
     /// How long [`Semaphore::acquire`] waits at most.

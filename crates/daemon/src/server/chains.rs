@@ -32,8 +32,10 @@ const ATTEMPT: u64 = 100_000;
 const RETRANSMIT: u64 = 20_000;
 /// Before a switch that had no room for a group is asked to join one. Microseconds.
 const FULL_PAUSE: u64 = 60_000_000;
-/// Groups that are copied at a time.
+/// Groups that are copied at a time, and questions under way of each: a key's answer is two packets of some 200 bytes,
+/// and all of them together have to fit into a socket's queue.
 const LOADS: usize = 4;
+const WINDOW: usize = 32;
 
 /// What a shard's switch is told at its start.
 pub struct Joining {
@@ -89,8 +91,14 @@ impl Chains {
             loads_most: LOADS,
             mutant: None,
         };
-        let following =
-            Following { boot: 0, controllers: vec![own], renewal: post / 4, retransmit: RETRANSMIT, mutant: None };
+        let following = Following {
+            boot: 0,
+            controllers: vec![own],
+            renewal: post / 4,
+            retransmit: RETRANSMIT,
+            window: WINDOW,
+            mutant: None,
+        };
         let mut chains = Chains {
             switch: Arc::clone(switch),
             controller: Controller::new(config, &[], shard.chains()),

@@ -539,6 +539,7 @@ impl Desk {
             sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
             signed: all().filter(signed).count() as u64,
             awaiting_census: self.seat.records().map_or(0, |controller| controller.recovering().1 as u64),
+            keys: self.keys.numbers(),
         }
     }
 

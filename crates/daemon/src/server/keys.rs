@@ -5,6 +5,7 @@
 
 use super::chains::{Chains, Joining};
 use super::clock;
+use super::metrics::KeyNumbers;
 use crate::answers::{Chains as ChainsAnswer, KeyLine, Keys as KeyList};
 use crate::config::Config;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -122,6 +123,24 @@ impl Keys {
             Some(KeyLine { name, version: content.version.to_string(), bytes: content.length })
         };
         KeyList { keys: found.into_iter().filter_map(line).collect(), more }
+    }
+
+    /// Places, watches and copyings, for a scrape.
+    pub fn numbers(&self) -> KeyNumbers {
+        let mut places = [("alone", 0), ("head", 0), ("middle", 0), ("tail", 0), ("none", 0)];
+        for group in self.groups.iter().flat_map(|groups| groups.base..groups.base + groups.count) {
+            let Place { epoch, previous, next } = self.switch.place(group);
+            let role = match (epoch, previous, next) {
+                (0, ..) => 4,
+                (_, 0, 0) => 0,
+                (_, 0, _) => 1,
+                (_, _, 0) => 3,
+                _ => 2,
+            };
+            places[role].1 += 1;
+        }
+        let (copying, copied) = self.member.copying();
+        KeyNumbers { places, changes: self.member.places_changed(), copying, copied, watched: self.member.watched() }
     }
 
     /// When [`Keys::settle`] is wanted.

@@ -323,6 +323,8 @@ impl<S: Store> Controller<S> {
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
             (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
+            // It may have begun anew since, by another clock.
+            switch.asked = 0;
         }
         for &number in &self.config.groups {
             self.groups.push(Group {

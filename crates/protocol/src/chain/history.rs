@@ -48,6 +48,9 @@ struct Told {
     name: Option<Arc<[u8]>>,
 }
 
+/// A name, and the journal's latest number when its key was removed.
+type Gone = (Arc<[u8]>, u64);
+
 /// The changes of a group since it is watched.
 struct History {
     id: u64,
@@ -99,11 +102,29 @@ pub(super) struct Histories {
     taken: u64,
     torn: u64,
     of_group: BTreeMap<u16, History>,
+    /// Names of keys that have been removed, of whose changes some may be in the journal yet: until it is taken to there.
+    gone: BTreeMap<(u16, Key), Gone>,
     /// Namespaces whose keys are noted, and until when without another watch.
     noted: BTreeMap<u16, Time>,
     waiting: BTreeMap<u16, Vec<Waiting>>,
     look_at: Time,
     rests_until: Time,
+    so_far: Watched,
+}
+
+/// What a daemon has done for those who watch, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Watches that wait now.
+    pub waiting: u64,
+    /// Changes that were told, to each watch that wanted them.
+    pub told: u64,
+    /// Positions of which was said that something may be missing.
+    pub resets: u64,
+    /// Times that the journal went round before it was taken.
+    pub overruns: u64,
+    /// Records that were missing, or not whole.
+    pub torn: u64,
 }
 
 impl Histories {
@@ -114,10 +135,12 @@ impl Histories {
             taken: 0,
             torn: 0,
             of_group: BTreeMap::new(),
+            gone: BTreeMap::new(),
             noted: BTreeMap::new(),
             waiting: BTreeMap::new(),
             look_at: Time::NEVER,
             rests_until: Time(0),
+            so_far: Watched::default(),
         }
     }
 
@@ -131,9 +154,17 @@ impl Histories {
         self.seed.wrapping_add(self.begun).max(1)
     }
 
+    /// A key is removed, with all that it was given up to this number.
+    pub(super) fn outlive(&mut self, key: (u16, Key), name: Arc<[u8]>, drawn: u64) {
+        if !self.noted.is_empty() {
+            self.gone.insert(key, (name, drawn));
+        }
+    }
+
     /// Something may be missing: no position of before is good any more.
     fn lose(&mut self, now: Time) {
         self.of_group.clear();
+        self.gone.clear();
         self.noted.clear();
         self.rests_until = now + REST;
     }
@@ -157,6 +188,12 @@ impl Histories {
 }
 
 impl<M: ItemMemory> Member<M> {
+    /// What has been done for those who watch.
+    pub fn watched(&self) -> Watched {
+        let waiting = self.histories.waiting.values().map(Vec::len).sum::<usize>();
+        Watched { waiting: waiting as u64, torn: self.memory.torn(), ..self.histories.so_far }
+    }
+
     /// WATCH: at the tail, as the data plane has checked.
     pub(super) fn on_watch(&mut self, now: Time, header: &Header, packet: &[u8]) {
         let asked = Watch::read(packet, BODY);
@@ -256,7 +293,8 @@ impl<M: ItemMemory> Member<M> {
             self.histories.taken = self.memory.drawn();
             self.histories.torn = self.memory.torn();
         }
-        if self.histories.noted.insert(namespace, now + IDLE).is_none()
+        let is_new = self.histories.noted.insert(namespace, now + IDLE).is_none();
+        if is_new != self.is_broken(crate::Mutant::HastyWatch)
             && let Some(groups) = self.namespaces.iter().find(|groups| groups.namespace == namespace)
         {
             self.memory.watch_groups(groups.range(), true);
@@ -273,14 +311,22 @@ impl<M: ItemMemory> Member<M> {
         while self.histories.taken < drawn {
             match self.memory.record(self.histories.taken + 1) {
                 Recorded::Record(record) => {
-                    let name = self.names.get(&(record.group, record.key)).map(|named| Arc::clone(&named.name));
+                    let key = (record.group, record.key);
+                    let name = self.names.get(&key).map(|named| &named.name);
+                    let name = name.or_else(|| self.histories.gone.get(&key).map(|(name, _)| name)).cloned();
                     self.histories.taken += 1;
                     self.histories.keep(record, name);
                 }
                 Recorded::Awaited => break,
-                Recorded::Overwritten => return self.histories.lose(now),
+                Recorded::Overwritten if self.is_broken(crate::Mutant::SkipOverrun) => self.histories.taken += 1,
+                Recorded::Overwritten => {
+                    self.histories.so_far.overruns += 1;
+                    return self.histories.lose(now);
+                }
             }
         }
+        let taken = self.histories.taken;
+        self.histories.gone.retain(|_, (_, drawn)| *drawn > taken);
         if self.memory.torn() != self.histories.torn {
             self.histories.lose(now);
         }
@@ -313,13 +359,17 @@ impl<M: ItemMemory> Member<M> {
         if self.session_of(waiting.client, namespace) != Some(waiting.incarnation) {
             return None;
         }
-        let Some(id) = self.history_of(now, namespace, waiting.asked.group) else { return Some(waiting) };
+        let Some(mut id) = self.history_of(now, namespace, waiting.asked.group) else { return Some(waiting) };
         let history = self.histories.of_group.get(&waiting.asked.group)?;
+        if self.is_broken(crate::Mutant::AnyHistory) && waiting.asked.history != 0 {
+            id = waiting.asked.history;
+            waiting.asked.number = waiting.asked.number.clamp(history.first * PIECES, history.end() * PIECES);
+        }
         let (index, first) = (waiting.asked.number / PIECES, history.first);
         let is_known = waiting.asked.history == id && (first..=history.end()).contains(&index);
         let outcome = if is_known || waiting.asked.history == 0 { Outcome::Done } else { Outcome::Reset };
         let epoch = history.epoch;
-        let mut page = Page { room: waiting.room * limits::BLOCK_BYTES, bytes: Vec::new(), changes: 0 };
+        let mut page = Page { room: waiting.room * limits::BLOCK_BYTES, bytes: Vec::new(), changes: 0, told: 0 };
         let number =
             if is_known { page.fill(history, waiting.asked.number, &waiting.filter) } else { history.end() * PIECES };
         // As an answer to a READ: after what it tells has been read. What is not told now is told later.
@@ -330,6 +380,8 @@ impl<M: ItemMemory> Member<M> {
         (waiting.asked.history, waiting.asked.number) = (id, number);
         let waits = is_known && page.changes == 0;
         if !waits || waiting.repeated {
+            self.histories.so_far.told += u64::from(page.told);
+            self.histories.so_far.resets += u64::from(outcome == Outcome::Reset);
             let answer = Watch { outcome: outcome as u8, changes: page.changes, ..waiting.asked };
             waiting.header.epoch = epoch;
             self.say_event(&waiting, answer, &page.bytes);
@@ -364,6 +416,8 @@ struct Page {
     room: usize,
     bytes: Vec<u8>,
     changes: u16,
+    /// Those of them that are no piece of a name.
+    told: u16,
 }
 
 impl Page {
@@ -412,6 +466,7 @@ impl Page {
         let at = at + whole(name);
         self.bytes[at..at + value.len()].copy_from_slice(value);
         self.changes += 1;
+        self.told += u16::from(part == Part::Value);
         true
     }
 }

@@ -74,6 +74,7 @@ pub struct Member<M> {
     pub(super) histories: Histories,
     pub(super) sweeper: Sweeper,
     refused: u64,
+    places_changed: u64,
 }
 
 impl<M: ItemMemory> Member<M> {
@@ -94,6 +95,7 @@ impl<M: ItemMemory> Member<M> {
             histories: Histories::new(u64::from(own)),
             sweeper: Sweeper::default(),
             refused: 0,
+            places_changed: 0,
         }
     }
 
@@ -115,6 +117,7 @@ impl<M: ItemMemory> Member<M> {
     }
 
     pub(super) fn change_place(&mut self, group: u16, namespace: u16, place: Place) {
+        self.places_changed += 1;
         self.leave_place(group);
         self.memory.set_place(group, namespace, place);
     }
@@ -165,6 +168,11 @@ impl<M: ItemMemory> Member<M> {
     /// INSERTs whose key is not that of their name: from a client that errs or lies.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Places that it was given, one for each epoch of a group.
+    pub fn places_changed(&self) -> u64 {
+        self.places_changed
     }
 
     /// Whether it knows a key's name.
@@ -323,6 +331,12 @@ impl Groups {
     /// Their numbers.
     pub(super) fn range(&self) -> core::ops::Range<u16> {
         self.base..self.base.saturating_add(self.count)
+    }
+
+    /// The high half of a group's last keys.
+    pub(super) fn last_of(&self, group: u16) -> u64 {
+        let end = ((u128::from(group - self.base) + 1) << 64) / u128::from(self.count.max(1));
+        u64::try_from(end).unwrap_or(u64::MAX)
     }
 
     /// The group of a key.

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod controller;
+mod copying;
 mod follow;
 mod history;
 mod member;
@@ -11,6 +12,7 @@ mod watching;
 
 pub use client::{Client, Link, Told};
 pub use follow::{Following, Lease};
+pub use history::Watched;
 pub use member::{GroupRoute, Groups, Member, Sent};
 pub use sweep::{EndedLease, RemovedKey, Sweeping};
 pub use watching::{Change, Glance, Scope, Seen, WatchId, Watching};

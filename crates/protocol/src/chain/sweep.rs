@@ -350,6 +350,9 @@ impl<M: ItemMemory> Member<M> {
             let Some(leaving) = self.sweeper.leaving.get_mut(&(group, key)) else { continue };
             leaving.due = now + self.sweeper.config.retransmit;
             let (at, count) = (leaving.at, leaving.count);
+            // Who lacked the key when it was asked may have been given it since, by an INSTALL that was under way: with
+            // a version before this one, at which it removes nothing.
+            self.apply(group, key);
             self.say_of(next, kind::chain::REMOVE, group, key, at, count);
         }
     }
@@ -374,7 +377,12 @@ impl<M: ItemMemory> Member<M> {
         let at = Version { epoch: told.epoch, sequence: told.sequence };
         match self.stands(told) {
             Some((_, false)) => {}
-            Some(_) if place.next != 0 => self.say_of(place.next, kind::chain::REMOVE, group, key, at, told.nonce),
+            Some(_) if place.next != 0 => {
+                if told.nonce != 0 {
+                    self.begin_at(group, key, at);
+                }
+                self.say_of(place.next, kind::chain::REMOVE, group, key, at, told.nonce);
+            }
             Some(_) => self.go(place, told),
             None => self.go(place, told),
         }
@@ -417,10 +425,19 @@ impl<M: ItemMemory> Member<M> {
         if self.sweeper.leaving.contains_key(&(group, key)) || (marks && !self.memory.leave(group, key, at)) {
             return;
         }
+        self.begin_at(group, key, at);
         let count = self.memory.next_sequence(group);
         let due = now + self.sweeper.config.retransmit;
         self.sweeper.leaving.insert((group, key), Leaving { at, count, due });
         self.say_of(self.memory.place(group).next, kind::chain::REMOVE, group, key, at, count);
+    }
+
+    /// The switches behind may have removed a key at this version: if they are given it again, then with no earlier one.
+    fn begin_at(&mut self, group: u16, key: Key, at: Version) {
+        let same = (group, Key { check: 0, ..key })..=(group, Key { check: u64::MAX, ..key });
+        for (_, named) in self.names.range_mut(same) {
+            named.first = named.first.max(at);
+        }
     }
 
     /// Not the head: the key goes, if this is no question, and the switch before hears of it.
@@ -458,7 +475,9 @@ impl<M: ItemMemory> Member<M> {
         let same = (group, Key { check: 0, ..key })..=(group, Key { check: u64::MAX, ..key });
         let names: BTreeSet<(u16, Key)> = self.names.range(same).map(|(key, _)| *key).collect();
         for name in names {
-            self.names.remove(&name);
+            if let Some(named) = self.names.remove(&name) {
+                self.histories.outlive(name, named.name, self.memory.drawn());
+            }
         }
     }
 }

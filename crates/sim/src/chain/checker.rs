@@ -1,4 +1,4 @@
-//! What must hold of keys, whatever the switches do: K1, K2. It knows who asked what when, and what he was answered;
+//! What must hold of keys, whatever the switches do: K1, K2, and of what is told of them (K6). It knows who asked what when, and what he was answered;
 //! nothing of packets.
 //!
 //! Versions put all that happens to a key in one order. An order is a linearization if nobody who asks later is put
@@ -7,6 +7,7 @@
 //! answer is learned by whoever reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::Excluded;
 
 use wayside_protocol::chain::{Answer, Condition, Ended, Key, Value, Version, Wish};
 
@@ -41,6 +42,8 @@ struct Known {
     held: Vec<(Version, Condition)>,
     /// Versions by which a head has ended a lease: whether any switch after it has heard of them is not known.
     ended: BTreeSet<Version>,
+    /// What the key was seen to have at an end of its chain.
+    taken: BTreeSet<Version>,
     /// The latest version at which some switch has removed the key: who finds none there has found this.
     removed: Version,
 }
@@ -77,6 +80,54 @@ impl Checker {
     /// A head has ended a lease by this version.
     pub fn ended(&mut self, key: Key, version: Version) {
         self.known(key).ended.insert(version);
+    }
+
+    /// The last switch of a chain has this version of a key, of which it is not said which of its names it has.
+    pub fn taken(&mut self, key: Key, version: Version) {
+        let same = Key { check: 0, ..key }..=Key { check: u64::MAX, ..key };
+        if let Some((_, known)) = self.keys.range_mut(same).next() {
+            known.taken.insert(version);
+        }
+    }
+
+    /// Somebody who watches is told of a version: somebody made it, with that value, and who asks now finds no older.
+    pub fn told(&mut self, key: Key, group: u16, version: Version, value: Option<Value>) -> Result<(), Broken> {
+        self.seen(key, group, version, None)?;
+        if !self.is_somebodys(key, group, version) {
+            return Err(("K6", format!("{version:?} of {key:?} is told, and nobody has made it")));
+        }
+        match self.value_of(key, version) {
+            Some(known) if known != value => {
+                return Err(("K6", format!("{value:?} is told as {version:?} of {key:?}, which is {known:?}")));
+            }
+            _ => {}
+        }
+        let known = self.known(key);
+        known.floor = known.floor.max(Some(version));
+        Ok(())
+    }
+
+    /// Whether `through` or a version between the two was somebody's, and could be read: not, where a key was removed
+    /// and made again.
+    pub fn is_left_out(&self, key: Key, group: u16, after: Version, through: Version) -> bool {
+        let Some(known) = self.keys.get(&key) else { return false };
+        let between = known.taken.range((Excluded(after), Excluded(through)));
+        between.chain([&through]).any(|version| self.is_somebodys(key, group, *version))
+    }
+
+    /// Whether the key could be read between these two versions as it was then.
+    pub fn was_between(&self, key: Key, before: Version, after: Version) -> Option<Version> {
+        self.keys.get(&key)?.taken.range((Excluded(before), Excluded(after))).next().copied()
+    }
+
+    fn is_somebodys(&self, key: Key, group: u16, version: Version) -> bool {
+        let is_ended = self.keys.get(&key).is_some_and(|known| known.ended.contains(&version));
+        is_ended || self.is_written(group, version)
+    }
+
+    /// Whether a version of a group was made for somebody's request.
+    pub fn is_written(&self, group: u16, version: Version) -> bool {
+        self.decided.contains_key(&(group, version))
     }
 
     /// Who has leased a version of a group, if anybody has.

@@ -6,9 +6,10 @@ use wayside_protocol::chain::{Answer, Ask, Condition, Ended, Key, Told, Value, V
 use wayside_protocol::memory::{NodeEntry, NodeWord, SwitchMemory};
 use wayside_protocol::seal::{Enrolment, Secret};
 use wayside_protocol::{Event, NodeConfig, RequestId};
-use wayside_wire::{Engine, NodeState, limits, padded};
+use wayside_wire::{Engine, Header, NodeState, kind, limits, padded};
 
 use super::checker::Op;
+use super::watchers::Watcher;
 use super::{BOOT, Happening, SPACE, World};
 use crate::dice::Dice;
 use crate::host::{Host, Process};
@@ -26,6 +27,9 @@ pub struct Crew {
     writes: std::collections::BTreeSet<Op>,
     /// Nobody is there, and somebody will be.
     is_gone: bool,
+    pub(super) watchers: Vec<Watcher>,
+    /// What watchers read once more: which watcher, and which key.
+    pub(super) reads: BTreeMap<RequestId, (usize, u64)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -46,7 +50,7 @@ const LEASE: u32 = u32::MAX;
 
 impl Crew {
     pub(super) fn is_calm(&self) -> bool {
-        !self.is_gone && self.waiting().is_none() && self.askers.is_empty()
+        !self.is_gone && self.waiting().is_none() && self.askers.is_empty() && self.reads.is_empty()
     }
 
     /// A request that waits for its answer, and since when.
@@ -62,7 +66,7 @@ impl Crew {
 }
 
 impl World {
-    fn name(index: u64) -> String {
+    pub(super) fn name(index: u64) -> String {
         format!("key {index}")
     }
 
@@ -106,6 +110,7 @@ impl World {
         for task in 0..self.setup.tasks {
             self.pause_task(client, task);
         }
+        self.begin_watching(client);
     }
 
     pub(super) fn session_secret(&self, client: usize, incarnation: u64) -> Secret {
@@ -152,9 +157,13 @@ impl World {
         let Some(running) = &mut self.hosts[client].running else { return };
         let time = running.time(now);
         let dropped = running.node.dropped();
+        let is_event = Header::read(&flight.packet).is_ok_and(|header| header.kind == kind::chain::EVENT);
         running.node.on_packet(time, &flight.packet);
         if flight.is_tampered && self.setup.authenticated && running.node.dropped() == dropped {
             self.fail("A1", format!("client {client} believes {}", crate::story::packet(&flight.packet)));
+        }
+        if is_event && !flight.is_tampered {
+            self.note_teller(client, flight.seat, &flight.packet);
         }
         self.settle(client);
     }
@@ -218,9 +227,16 @@ impl World {
     }
 
     fn told(&mut self, client: usize, event: Event) {
-        let Event::Chain { request, told } = event else { return };
+        let (request, told) = match event {
+            Event::Chain { request, told } => (request, told),
+            Event::Watch(id) => return self.told_watch(client, id),
+            _ => return,
+        };
         self.note(|_| format!(" c{client}: {:#x} {told:?}", request.0));
         self.trace(3, &request.0.to_le_bytes());
+        if let Some((watcher, index)) = self.crews[client].reads.remove(&request) {
+            return self.told_read(client, watcher, index, request);
+        }
         let Some(&task) = self.crews[client].askers.get(&request) else { return };
         let index = self.crews[client].tasks[task].asked.map_or(0, |(_, index, _)| index);
         match told {
@@ -386,6 +402,8 @@ impl World {
         let crew = &mut self.crews[client];
         crew.askers.clear();
         crew.tasks.clear();
+        crew.watchers.clear();
+        crew.reads.clear();
         crew.is_gone = true;
         let at = self.now + dice.magnitude(1, 200_000);
         self.plan(at, Happening::Start(client));

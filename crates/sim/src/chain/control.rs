@@ -29,6 +29,7 @@ pub struct Keeping {
     retransmit: u64,
     full_pause: u64,
     loads_most: usize,
+    window: usize,
     /// Of the post.
     post: u64,
 }
@@ -91,6 +92,7 @@ impl Keeping {
             full_pause: 5_000_000,
             loads_most: dice.between(1, 3) as usize,
             post: dice.magnitude(20_000, 200_000),
+            window: dice.between(1, 8) as usize,
         }
     }
 }
@@ -141,13 +143,15 @@ impl World {
 
     /// A switch has a new, empty memory: it knows nobody's places, and everybody's keys.
     pub(super) fn follow(&self, seat: usize) -> Following {
-        let Some(keeping) = &self.setup.keeping else { return Following::default() };
+        let mutant = self.options.mutant;
+        let Some(keeping) = &self.setup.keeping else { return Following { mutant, ..Following::default() } };
         Following {
             boot: self.seats.get(seat).map_or(0, |seat| seat.boot) + 1,
             controllers: (0..CONTROLLERS).map(|index| self.handle_of_controller(index)).collect(),
             renewal: keeping.lease / 5,
             retransmit: keeping.retransmit,
-            mutant: self.options.mutant,
+            window: keeping.window,
+            mutant,
         }
     }
 

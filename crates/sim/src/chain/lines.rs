@@ -52,6 +52,9 @@ pub const LINES: &[&str] = &[
     "INSERT: to the daemon",
     "INSTALL: to the daemon",
     "MAP: to the daemon",
+    "WATCH: to the daemon",
+    "WATCH: moved",
+    "WATCH: recovering",
 ];
 
 /// Those that take many seeds.
@@ -72,6 +75,7 @@ pub const FAULTS: &[&str] = &[
     "pause",
     "stall",
     "overlap",
+    "flood",
     "controller",
     "switch",
     "store",
@@ -102,6 +106,11 @@ pub const OUTCOMES: &[&str] = &[
     "switch joins",
     "no room for a group",
     "store failed",
+    "watch begun",
+    "event told",
+    "reread told",
+    "watch moved",
+    "journal overrun",
 ];
 
 impl Lines {
@@ -119,6 +128,7 @@ impl Lines {
             return match kind {
                 kind::chain::INSERT => self.0.count("INSERT: to the daemon"),
                 kind::chain::INSTALL => self.0.count("INSTALL: to the daemon"),
+                kind::chain::WATCH => self.0.count("WATCH: to the daemon"),
                 _ => self.0.count("MAP: to the daemon"),
             };
         }
@@ -145,6 +155,8 @@ impl Lines {
             (kind::chain::DELETE, Outcome::Unmet) if goes_on => "DELETE: on, unmet",
             (kind::chain::DELETE, Outcome::Done) => "DELETE alone: done",
             (kind::chain::DELETE, Outcome::Missing) => "DELETE: missing",
+            (kind::chain::WATCH, Outcome::Moved) => "WATCH: moved",
+            (kind::chain::WATCH, Outcome::Recovering) => "WATCH: recovering",
             (kind::chain::APPLY, _) if goes_on => "APPLY: on",
             (kind::chain::APPLY, Outcome::Done) => "APPLY: answered done",
             (kind::chain::APPLY, Outcome::Unmet) => "APPLY: answered unmet",

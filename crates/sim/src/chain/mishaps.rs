@@ -20,6 +20,7 @@ impl World {
             Kind::Switch,
             Kind::Store,
             Kind::Drain,
+            Kind::Flood,
         ] {
             let Some(mut dice) = self.schedule.happens(self.now, kind) else { continue };
             let client = dice.below(self.setup.clients as u64) as usize;
@@ -32,6 +33,7 @@ impl World {
                 Kind::Switch => self.restart_switch(seat),
                 Kind::Store => self.break_store(&mut dice),
                 Kind::Drain => self.drain(seat),
+                Kind::Flood => self.flood(seat),
                 _ => self.pause_switch(seat, &mut dice),
             }
         }

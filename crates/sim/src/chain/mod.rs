@@ -15,6 +15,8 @@ mod setup;
 mod switches;
 #[cfg(feature = "mutants")]
 mod tamper;
+mod watchers;
+mod witness;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -58,6 +60,8 @@ pub enum Happening {
     ResumeSwitch(usize),
     /// A task of a process goes on.
     Wake(Process, usize),
+    /// A process looks at what one of its watches has seen, or begins one.
+    Watch(Process, usize),
     /// The other processor of a switch goes on with what it has in hand.
     Decide(usize, u64),
     /// A switch's daemon has something to do.
@@ -193,6 +197,7 @@ impl World {
             Happening::Resume(client) => self.resume_client(client),
             Happening::ResumeSwitch(seat) => self.resume_switch(seat),
             Happening::Wake(process, task) => self.wake(process, task),
+            Happening::Watch(process, index) => self.attend(process, index),
             Happening::Decide(seat, number) => self.decide_alone(seat, number),
             Happening::Member(seat) => self.ring_member(seat),
             Happening::Control(index) => self.ring_controller(index),
@@ -219,7 +224,10 @@ impl World {
                 }
                 false
             }
-            Phase::Calm => self.now > self.ends || (self.crews.iter().all(Crew::is_calm) && self.is_settled()),
+            Phase::Calm => {
+                self.now > self.ends
+                    || (self.crews.iter().all(Crew::is_calm) && self.is_settled() && self.behind().is_none())
+            }
         }
     }
 
@@ -241,7 +249,9 @@ impl World {
         let turn = 2 * (self.setup.length as u64 + 1) * (mix.delay + mix.jitter) + self.setup.node.retransmit_most_us;
         let waiting = 2 + self.setup.tasks as u64 / 8;
         let rest = self.setup.keeping.as_ref().map_or(0, |keeping| 20 * keeping.lease + 10_000_000);
-        mix.late_by + mix.pause_for + 12 * turn * waiting + 1_000_000 + rest
+        // A watch asks for its group's place by the third question, half a second after each other.
+        let watching = u64::from(self.setup.watches > 0) * 3_000_000;
+        mix.late_by + mix.pause_for + 12 * turn * waiting + 1_000_000 + rest + watching
     }
 
     fn conclude(mut self) -> Outcome {
@@ -291,15 +301,27 @@ impl World {
         if !self.is_settled() {
             return self.fail("L2", "the chains are not what they should be".to_string());
         }
+        if let Some(story) = self.behind() {
+            return self.fail("L3", story);
+        }
         let is_made = |(_, version): &(Key, Version)| *version != Version::default();
         for (key, floor) in self.checker.floors().filter(is_made).collect::<Vec<_>>() {
             let group = self.group_of(key);
+            // A later write came no further than the head, and who asked for it is gone: it has ended the lease there.
+            let at_head = self.chain_of(group).first().and_then(|seat| self.seats[*seat].version(group, key));
+            let written = at_head.filter(|version| self.checker.is_written(group, *version));
             for seat in self.chain_of(group) {
                 let content = self.seats[seat].switch.content(group, key);
                 let present = content.filter(|content| content.length.is_some());
                 let owner = present.and_then(|content| self.checker.lease_of(group, content.version));
-                if let Some(owner) = owner.filter(|owner| self.hosts[owner.host].process() != *owner) {
-                    return self.fail("K5", format!("switch {seat} has {key:?} of {owner:?}, whose session is over"));
+                let version = content.map_or(Version::default(), |content| content.version);
+                if let Some(owner) = owner.filter(|owner| self.hosts[owner.host].process() != *owner)
+                    && written.is_none_or(|written| written <= version)
+                {
+                    let has = |seat: usize| (seat, self.seats[seat].version(group, key));
+                    let chain: Vec<_> = self.chain_of(group).into_iter().map(has).collect();
+                    let story = format!("switch {seat} has {key:?} of {owner:?}, whose session is over; {chain:?}");
+                    return self.fail("K5", story);
                 }
                 let has = content.map(|content| content.version);
                 if has.is_none() && self.checker.removed_at(key) >= floor {

@@ -39,6 +39,8 @@ pub struct Setup {
     pub sweeping: Sweeping,
     /// Percent of writes that are on a lease.
     pub leases: u64,
+    /// Watches of a client's process.
+    pub watches: usize,
     /// There may be too little room for a group to be copied.
     pub is_tight: bool,
     /// Packets are signed.
@@ -93,6 +95,7 @@ impl Setup {
                 retransmit: dice.between(1_000, 10_000),
             },
             leases: u64::from(dice.percent(60)) * dice.between(1, 60),
+            watches: (u64::from(dice.percent(70)) * dice.between(1, 3)) as usize,
             is_tight: tight,
             clients: dice.between(2, 6) as usize,
             switches,
@@ -143,6 +146,7 @@ const MISHAPS: &[(Kind, u32)] = &[
     (Kind::Switch, 50),
     (Kind::Store, 30),
     (Kind::Drain, 40),
+    (Kind::Flood, 30),
 ];
 
 /// A while that everything else is measured by: as long as a lease would be.

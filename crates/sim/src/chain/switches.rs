@@ -33,6 +33,10 @@ pub struct Seat {
     pub(super) stopped_until: Option<u64>,
     pub(super) inbox: Vec<Flight>,
     in_hand: Option<InHand>,
+    /// Writes of the key that is no client's.
+    pub(super) floods: u64,
+    /// Times that its journal has gone round.
+    overruns: u64,
 }
 
 /// A packet that another processor of the switch has in hand.
@@ -85,7 +89,7 @@ impl World {
     /// A switch with an empty memory.
     fn fresh(&mut self, seat: usize) -> Seat {
         let clock = self.new_clock();
-        let store = StoreConfig { keys: self.setup.room, seed: self.seed ^ seat as u64 };
+        let store = StoreConfig { keys: self.setup.room + 1, seed: self.seed ^ seat as u64 };
         let switch = Switch::new(SwitchConfig { slots: 1, max_handle: HANDLES }).with_store(store);
         switch.set_authenticated(self.setup.authenticated);
         switch.add_namespace(SPACE.0, 1, Policy::Fair).expect("there is a slot");
@@ -105,12 +109,24 @@ impl World {
             base: self.setup.base,
             count: self.setup.groups,
         };
+        self.make_flooded(seat, &switch);
         let boot = following.boot;
         let member = Member::new(switch.clone(), World::handle_of_seat(seat), vec![groups]).following(following);
         // Each life's histories are others.
         let member = member.seeded(World::handle_of_seat(seat) as u64 | boot << 16);
         let member = member.sweeping(self.setup.sweeping);
-        Seat { switch, member, clock, boot, timer: None, stopped_until: None, inbox: Vec::new(), in_hand: None }
+        Seat {
+            switch,
+            member,
+            clock,
+            boot,
+            timer: None,
+            stopped_until: None,
+            inbox: Vec::new(),
+            in_hand: None,
+            floods: 0,
+            overruns: 0,
+        }
     }
 
     /// A switch loses its memory, and whatever it had in hand.
@@ -351,6 +367,7 @@ impl World {
     /// Sends what a daemon has to say.
     pub(super) fn settle_member(&mut self, seat: usize) {
         self.hear_sweeps(seat);
+        self.hear_overruns(seat);
         while let Some(mut sent) = self.seats[seat].member.transmit() {
             let switch = self.seats[seat].switch.clone();
             if let Ok(header) = check(&sent.packet)
@@ -369,6 +386,14 @@ impl World {
             }
         }
         self.obey(seat);
+    }
+
+    fn hear_overruns(&mut self, seat: usize) {
+        let overruns = self.seats[seat].member.watched().overruns;
+        if overruns > self.seats[seat].overruns {
+            self.seats[seat].overruns = overruns;
+            self.outcomes.count("journal overrun");
+        }
     }
 
     /// The checker hears what a daemon has done of itself.
@@ -437,11 +462,17 @@ impl World {
         Some(Op { process: Process { host, generation: generations as u32 + 1 }, request })
     }
 
-    /// K3: of the key in question no switch is behind the one after it.
+    /// K3: of the key in question no switch is behind the one after it. What the last one has can be read.
     fn check_chain(&mut self, asked: &Asked) {
         let Some((group, key)) = asked.key else { return };
         for seat in 0..self.seats.len() {
             let place = self.seats[seat].switch.place(group);
+            if place.epoch > 0
+                && place.next == 0
+                && let Some(version) = self.seats[seat].version(group, key)
+            {
+                self.checker.taken(key, version);
+            }
             let Some(next) = usize::from(place.next).checked_sub(1).filter(|_| place.epoch > 0) else { continue };
             let after = self.seats[next].switch.place(group);
             if after.epoch != place.epoch {

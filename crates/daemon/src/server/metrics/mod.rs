@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::Ordering;
 pub use tally::{ACCEPTED, Asked, Tally};
+use wayside_protocol::chain::Watched;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_wire::DropReason;
 
@@ -36,6 +37,19 @@ pub struct Numbers {
     pub signed: u64,
     /// Slots that wait for a census to begin.
     pub awaiting_census: u64,
+    pub keys: KeyNumbers,
+}
+
+/// Of groups of keys, and of who watches them.
+pub struct KeyNumbers {
+    /// How many groups this switch has each place in.
+    pub places: [(&'static str, u64); 5],
+    /// Places that it was given.
+    pub changes: u64,
+    /// Groups that are being copied to here, and keys that have come so.
+    pub copying: u64,
+    pub copied: u64,
+    pub watched: Watched,
 }
 
 /// Nodes that greeted and are connected.
@@ -109,6 +123,7 @@ impl Scrape<'_> {
                 "Slots that will be frozen for a census",
                 numbers.awaiting_census,
             ));
+            families.extend(about_keys(numbers.keys));
         }
         let Connected { here, elsewhere } = self.connected;
         families.push(
@@ -127,6 +142,23 @@ impl Scrape<'_> {
         );
         families
     }
+}
+
+fn about_keys(keys: KeyNumbers) -> Vec<Family> {
+    let Watched { waiting, told, resets, overruns, torn } = keys.watched;
+    vec![
+        by("place", keys.places).gauge("wayside_chain_groups", "Groups of keys by the switch's place in their chains"),
+        counter("wayside_chain_places", "Places that the switch was given, each of a group's new epoch", keys.changes),
+        gauge("wayside_chain_copying", "Groups that are being copied to this switch", keys.copying),
+        counter("wayside_chain_keys_copied", "Keys that have come with groups that were copied", keys.copied),
+        gauge("wayside_watches", "Watches that wait at this switch, each of one group", waiting),
+        counter("wayside_watch_events", "Changes that were told to a watch", told),
+        counter("wayside_watch_rereads", "Watches that were told that something may be missing", resets),
+        by("why", [("overrun", overruns), ("torn", torn)]).counter(
+            "wayside_watch_journal_losses",
+            "Times that changes were lost to watches: the journal went round, or a record was not whole",
+        ),
+    ]
 }
 
 fn about_the_switch(facts: &Facts) -> Vec<Family> {
