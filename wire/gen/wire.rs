@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 5;
+pub const MINOR: u8 = 6;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -311,6 +311,21 @@ pub mod kind {
 
         /// Controller to node: you are, or another one is.
         pub const SERVING: u8 = 15;
+
+        /// Controller to lock server: cede this lock to the switch.
+        pub const RECALL: u8 = 16;
+
+        /// Lock server to controller: nobody holds it, and nobody is granted it here any more.
+        pub const CEDED: u8 = 17;
+
+        /// Controller to lock server: this lock is yours from now on.
+        pub const YIELD: u8 = 18;
+
+        /// Lock server to controller: I know that it is mine.
+        pub const TAKEN: u8 = 19;
+
+        /// Lock server to controller: how much a lock of mine is asked for.
+        pub const HEAT: u8 = 20;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -605,11 +620,21 @@ pub enum QueueKind {
     Serve = 14,
     /// Controller to node: you are, or another one is.
     Serving = 15,
+    /// Controller to lock server: cede this lock to the switch.
+    Recall = 16,
+    /// Lock server to controller: nobody holds it, and nobody is granted it here any more.
+    Ceded = 17,
+    /// Controller to lock server: this lock is yours from now on.
+    Yield = 18,
+    /// Lock server to controller: I know that it is mine.
+    Taken = 19,
+    /// Lock server to controller: how much a lock of mine is asked for.
+    Heat = 20,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 15] = [
+    pub const ALL: [QueueKind; 20] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -625,6 +650,11 @@ impl QueueKind {
         QueueKind::Room,
         QueueKind::Serve,
         QueueKind::Serving,
+        QueueKind::Recall,
+        QueueKind::Ceded,
+        QueueKind::Yield,
+        QueueKind::Taken,
+        QueueKind::Heat,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -645,6 +675,11 @@ impl QueueKind {
             QueueKind::Room => "room",
             QueueKind::Serve => "serve",
             QueueKind::Serving => "serving",
+            QueueKind::Recall => "recall",
+            QueueKind::Ceded => "ceded",
+            QueueKind::Yield => "yield",
+            QueueKind::Taken => "taken",
+            QueueKind::Heat => "heat",
         }
     }
 }
@@ -669,6 +704,11 @@ impl TryFrom<u8> for QueueKind {
             13 => Ok(QueueKind::Room),
             14 => Ok(QueueKind::Serve),
             15 => Ok(QueueKind::Serving),
+            16 => Ok(QueueKind::Recall),
+            17 => Ok(QueueKind::Ceded),
+            18 => Ok(QueueKind::Yield),
+            19 => Ok(QueueKind::Taken),
+            20 => Ok(QueueKind::Heat),
             _ => Err(Unknown(number)),
         }
     }
@@ -2472,19 +2512,19 @@ pub struct Attempt {
     pub name: u64,
     /// Request id.
     pub request: u64,
-    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known.
+    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet.
     pub ticket: u64,
-    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds.
+    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; HEAT: requests since the last.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; HEAT: in how many microseconds.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,
     /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
     pub reply_port: u16,
-    /// Of the switch: free cells of the queue.
+    /// Of the switch: free cells of the queue; HEAT: the most who held and waited at a time.
     pub room: u16,
     /// Queue flags.
     pub flags: u8,

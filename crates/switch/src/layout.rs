@@ -195,8 +195,9 @@ pub(crate) struct Queue {
     pub(crate) given: AtomicU64,
     pub(crate) settled: AtomicU64,
     pub(crate) pushed: AtomicU64,
-    pub(crate) draining: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    /// `enum ws_stage`
+    pub(crate) stage: AtomicU32,
+    pub(crate) peak: AtomicU32,
 }
 
 /// `WS_SERVERS`: lock servers of a namespace.

@@ -35,7 +35,9 @@ impl State {
     pub fn line_up(&mut self, number: usize, cell: Cell) {
         let tail = self.queues[number].tail;
         *self.cell_of(number, tail) = cell;
-        self.queues[number].tail += 1;
+        let queue = &mut self.queues[number];
+        queue.tail += 1;
+        queue.peak = queue.peak.max((queue.tail - queue.head) as u32);
     }
 
     /// The next one is granted.
@@ -101,9 +103,12 @@ fn set_queue(state: &mut State, words: &mut Words) {
     words.take_into("given", &mut queue.given);
     words.take_into("settled", &mut queue.settled);
     words.take_into("pushed", &mut queue.pushed);
+    words.take_into("peak", &mut queue.peak);
     words.take_into("holding", &mut queue.holding);
-    if words.flag("draining") {
-        queue.draining = 1;
+    for (stage, word) in (1..).zip(["draining", "handed", "awaited"]) {
+        if words.flag(word) {
+            queue.stage = stage;
+        }
     }
     if words.flag("gone") {
         queue.size = 0;
