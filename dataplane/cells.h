@@ -42,7 +42,7 @@ struct ws_queue {
 	ws_u64 settled;
 	ws_u64 pushed;
 	ws_u32 stage; /* enum ws_stage */
-	ws_u32 peak;  /* the most cells that were used at a time; set back by the daemon */
+	ws_u32 reserved;
 };
 
 /* Where a lock is: docs/queue.md, "Moves". Changed by the daemon, under the queue's lock. */

@@ -256,9 +256,6 @@ WS_INLINE void ws_line_up(struct ws_line *line, ws_u64 port, int exclusive)
 	ws_word_store(&cell->request, line->request);
 	ws_word_store(&cell->who, ws_cell_who_with_exclusive(who, exclusive));
 	ws_word_store(&line->queue->tail, tail + 1);
-	ws_u32 used = (ws_u32)(tail + 1 - ws_head(line));
-	if (used > ws_half_load(&line->queue->peak))
-		ws_half_store(&line->queue->peak, used);
 	line->ticket = tail;
 }
 
@@ -691,7 +688,6 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	case WS_QUEUE_SERVE:
 	case WS_QUEUE_CEDED:
 	case WS_QUEUE_TAKEN:
-	case WS_QUEUE_HEAT:
 		return ws_to_controller(turn);
 	default: /* RECOVERING, PUSHED, ROOM are the switch's, SERVING, RECALL and YIELD the controller's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);

@@ -323,9 +323,6 @@ pub mod kind {
 
         /// Lock server to controller: I know that it is mine.
         pub const TAKEN: u8 = 19;
-
-        /// Lock server to controller: how much a lock of mine is asked for.
-        pub const HEAT: u8 = 20;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -628,13 +625,11 @@ pub enum QueueKind {
     Yield = 18,
     /// Lock server to controller: I know that it is mine.
     Taken = 19,
-    /// Lock server to controller: how much a lock of mine is asked for.
-    Heat = 20,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 20] = [
+    pub const ALL: [QueueKind; 19] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -654,7 +649,6 @@ impl QueueKind {
         QueueKind::Ceded,
         QueueKind::Yield,
         QueueKind::Taken,
-        QueueKind::Heat,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -679,7 +673,6 @@ impl QueueKind {
             QueueKind::Ceded => "ceded",
             QueueKind::Yield => "yield",
             QueueKind::Taken => "taken",
-            QueueKind::Heat => "heat",
         }
     }
 }
@@ -708,7 +701,6 @@ impl TryFrom<u8> for QueueKind {
             17 => Ok(QueueKind::Ceded),
             18 => Ok(QueueKind::Yield),
             19 => Ok(QueueKind::Taken),
-            20 => Ok(QueueKind::Heat),
             _ => Err(Unknown(number)),
         }
     }
@@ -2516,15 +2508,15 @@ pub struct Attempt {
     pub ticket: u64,
     /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; HEAT: requests since the last.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; HEAT: in how many microseconds.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,
     /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
     pub reply_port: u16,
-    /// Of the switch: free cells of the queue; HEAT: the most who held and waited at a time.
+    /// Of the switch: free cells of the queue.
     pub room: u16,
     /// Queue flags.
     pub flags: u8,

@@ -143,8 +143,6 @@ pub struct Line {
     pub settled: u64,
     /// Requests that it has pushed back.
     pub pushed: u64,
-    /// The most cells that were used at a time, since [`Step::Measure`].
-    pub peak: u32,
 }
 
 /// A step of a lock's move. Each is one store under the queue's lock: before it or after it, nothing in between.
@@ -172,8 +170,6 @@ pub enum Step {
     Hand,
     /// From there to nowhere: the region is free.
     Remove,
-    /// Not a move: [`Line::peak`] begins anew.
-    Measure,
 }
 
 /// One instant, by both of the clocks that the data plane's homes read.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use wayside_protocol::memory::Stage;
 use wayside_protocol::{RequestId, Token};
 use wayside_switch::QueueState;
-use wayside_wire::{Attempt, BODY, check, kind, service};
+use wayside_wire::{Attempt, BODY, check, kind, queue_flag, service};
 
 use crate::decisions::Asked;
 use crate::report::Counts;
@@ -94,7 +94,10 @@ impl World {
         let serves = self.hosts[host].running.as_ref().is_some_and(|running| running.node.serves_locks());
         let Ok(header) = check(packet) else { return };
         if serves && (header.service, header.kind) == (service::QUEUE, kind::queue::ACQUIRE) {
-            let Attempt { name, request, order, .. } = Attempt::read(packet, BODY);
+            let Attempt { name, request, order, flags, ticket, .. } = Attempt::read(packet, BODY);
+            if flags & queue_flag::TRY != 0 || ticket != 0 {
+                return; // Who tries does not wait, and may be told to come again. Who names a ticket was taken before.
+            }
             let Watch { taken, given, passed, count, .. } = &mut self.watch;
             *count += 1;
             // Where nobody overtakes, whoever the switch has passed on first is first, at whichever end of a move.

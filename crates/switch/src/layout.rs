@@ -197,7 +197,7 @@ pub(crate) struct Queue {
     pub(crate) pushed: AtomicU64,
     /// `enum ws_stage`
     pub(crate) stage: AtomicU32,
-    pub(crate) peak: AtomicU32,
+    pub(crate) reserved: AtomicU32,
 }
 
 /// `WS_SERVERS`: lock servers of a namespace.

@@ -225,7 +225,6 @@ fn begin(queue: &Queue, epoch: u32, start: Start) {
         ticket.store(start.first, Release);
     }
     queue.holding.store(0, Release);
-    queue.peak.store(0, Release);
     queue.given.store(start.given, Release);
     queue.settled.store(start.pushed, Release);
     queue.pushed.store(start.pushed, Release);
@@ -242,7 +241,6 @@ fn line_of(queue: &Queue) -> Line {
         given: queue.given.load(Acquire),
         settled: queue.settled.load(Acquire),
         pushed: queue.pushed.load(Acquire),
-        peak: queue.peak.load(Acquire),
     }
 }
 
@@ -505,10 +503,6 @@ impl Switch {
                 queue.size.store(0, Release);
                 true
             }
-            (_, Step::Measure) => {
-                queue.peak.store((queue.tail.load(Acquire) - queue.head.load(Acquire)) as u32, Release);
-                true
-            }
             _ => false,
         };
         queue.lock.store(lock, SeqCst);
@@ -533,6 +527,7 @@ impl Switch {
                 cell.who.store(cell_who::with_over(who, 1), Release);
             }
         }
+        self.queues.count_holders(queue);
         self.queues.alive(queue).next().is_some()
     }
 

@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
-use wayside_wire::{Attempt, Header, kind};
+use wayside_wire::{Attempt, Header, kind, queue_flag};
 
 /// A lock that has moved in this term. docs/queue.md, "Moves".
 #[derive(Clone, Copy, Debug, Default)]
@@ -192,7 +192,9 @@ impl LockServer {
             return own.on_acquire(link, attempt);
         }
         let overflow = self.overflows.get_mut(&attempt.name);
-        if attempt.ticket == 0 && overflow.is_some_and(|overflow| overflow.on_late(link, attempt)) {
+        // Who tries asks again, and is told by the switch.
+        let may_wait = attempt.ticket == 0 && attempt.flags & queue_flag::TRY == 0;
+        if may_wait && overflow.is_some_and(|overflow| overflow.on_late(link, attempt)) {
             link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
         }
     }

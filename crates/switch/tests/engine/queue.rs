@@ -35,9 +35,7 @@ impl State {
     pub fn line_up(&mut self, number: usize, cell: Cell) {
         let tail = self.queues[number].tail;
         *self.cell_of(number, tail) = cell;
-        let queue = &mut self.queues[number];
-        queue.tail += 1;
-        queue.peak = queue.peak.max((queue.tail - queue.head) as u32);
+        self.queues[number].tail += 1;
     }
 
     /// The next one is granted.
@@ -103,7 +101,6 @@ fn set_queue(state: &mut State, words: &mut Words) {
     words.take_into("given", &mut queue.given);
     words.take_into("settled", &mut queue.settled);
     words.take_into("pushed", &mut queue.pushed);
-    words.take_into("peak", &mut queue.peak);
     words.take_into("holding", &mut queue.holding);
     for (stage, word) in (1..).zip(["draining", "handed", "awaited"]) {
         if words.flag(word) {
