@@ -171,7 +171,7 @@ impl SharedSwitch {
     /// Restarts with an empty memory. The counters of its life go to `counts`.
     pub fn restart(&self, counts: &mut Counts) {
         self.collect(counts);
-        *self.switch.borrow_mut() = 
+        *self.switch.borrow_mut() =
             Rc::new(fresh(&self.namespaces, &self.queues, self.max_handle, self.authenticated, self.spare));
     }
 

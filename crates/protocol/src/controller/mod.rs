@@ -40,8 +40,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    Attempt, BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries, entry_at,
-    limits, service,
+    Attempt, BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries,
+    entry_at, limits, service,
 };
 
 pub use config::{Config, ConfigError, Namespace};

@@ -68,11 +68,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.moves.wanted.insert(namespace, wanted.into_iter().collect());
     }
 
-    /// A namespace's locks that have a queue, or will have or had one a moment ago.
-    pub fn lines(&self, namespace: u16) -> Vec<Line> {
-        self.memory.lines(namespace)
-    }
-
     /// Does what is due.
     pub(super) fn move_locks(&mut self, now: Time) {
         if !self.memory.serving() {
@@ -124,7 +119,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 self.moves.under_way.remove(&key);
             }
             Stage::Here => {
-                if fits && known.is_none_or(|known| known.due <= now) && self.memory.step(namespace, key.1, Step::Drain) {
+                if fits && known.is_none_or(|known| known.due <= now) && self.memory.step(namespace, key.1, Step::Drain)
+                {
                     self.moves.under_way.insert(key, Move { id: 0, since: now, due: now });
                 }
             }
@@ -213,7 +209,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn tell_server(&mut self, namespace: u16, handle: Handle, kind: QueueKind, body: &Attempt) {
         let Some(address) = self.sessions.get(handle).map(|session| session.record.address) else { return };
         let body = Attempt { holder: handle, ..*body };
-        let header = Header { service: service::QUEUE, kind: kind as u8, destination: handle, namespace, ..Header::default() };
+        let header =
+            Header { service: service::QUEUE, kind: kind as u8, destination: handle, namespace, ..Header::default() };
         self.send_body(address, header, kind.body().bytes(0), |packet, at| body.write(packet, at));
     }
 }

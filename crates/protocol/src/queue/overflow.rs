@@ -81,8 +81,9 @@ impl Overflow {
         }
     }
 
-    /// Of a lock that was ceded with this first ticket, and who waited for it, in order.
-    pub fn ceded(mut self, first: u64, waiters: impl Iterator<Item = Attempt>) -> Overflow {
+    /// Of a lock that was ceded with this first ticket, and who waited for it, in order. The switch is asked soon.
+    pub fn ceded(mut self, now: Time, first: u64, waiters: impl Iterator<Item = Attempt>) -> Overflow {
+        self.due = now + self.pauses.0;
         let base = first_number(first);
         (self.floor, self.pushed, self.settled) = (base, base, base);
         self.ceded = base + CEDED_ORDERS;

@@ -237,7 +237,7 @@ impl LockServer {
         let Some(own) = &mut self.own else { return };
         while let Some((name, id)) = own.is_left() {
             let (first, waiters) = own.cede(name);
-            let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(first, waiters);
+            let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(link.now, first, waiters);
             self.overflows.insert(name, overflow);
             let moved = self.moved.entry(name).or_default();
             (moved.id, moved.first, moved.handed) = (id, first, 0);

@@ -164,7 +164,8 @@ impl World {
         for seat in 0..seats {
             let Setup { namespaces, queues, max_handle, authenticated, .. } = &world.setup;
             #[cfg_attr(not(feature = "mutants"), expect(unused_mut))]
-            let mut switch = SharedSwitch::new(namespaces, queues, *max_handle, *authenticated, world.setup.spare_queues);
+            let mut switch =
+                SharedSwitch::new(namespaces, queues, *max_handle, *authenticated, world.setup.spare_queues);
             #[cfg(feature = "mutants")]
             {
                 switch.hands_held = world.options.core == Some(crate::CoreMutant::HandHeld);
