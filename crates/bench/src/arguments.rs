@@ -17,14 +17,16 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              some minutes
-  --short                    shorter runs, and no sensitivity; or with 10,000 locks, or 16 clients, once: within half a minute
+  --short                    shorter runs, and no sensitivity; or with 10,000 locks, or 16 clients, once: within
+                             half a minute
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each
   --clients N                so many, in all workloads
   --rounds N                 so often; five times without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery|services|keys|calibrated>.json,
-                             with its drawings or its page
+  --record                   keep the report as
+                             bench/runs/<date>-<commit>-<held|free|recovery|services|keys|calibrated>.json, with its
+                             drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 
 /// Which measurement.

@@ -216,7 +216,8 @@ pub fn put_calibrated(page: &str, record: &Calibrated, name: &str) -> Result<Str
     let Machine { command, date, commit, .. } = &record.machine;
     let [base, varied] = record.requests;
     let figures = format!(
-        "`{command}`, {date}, commit {commit}, about {base} requests a run ({varied} with other costs), {:.0} s in all:\n\
+        "`{command}`, {date}, commit {commit}, about {base} requests a run ({varied} with other costs), {:.0} s in \
+         all:\n\
          [{name}](../{name}).\n\n{}\n## Why they differ\n\n{}\n## What they depend on\n\n\
          Each constant halved and doubled, where that changes the figure by a twentieth or more.\n\n{}\n\
          ## The constants\n\n{}",
