@@ -41,8 +41,16 @@ struct ws_queue {
 	ws_u64 given;
 	ws_u64 settled;
 	ws_u64 pushed;
-	ws_u32 draining; /* not 0: no request gets a cell any more */
+	ws_u32 stage; /* enum ws_stage */
 	ws_u32 reserved;
+};
+
+/* Where a lock is: docs/queue.md, "Moves". Changed by the daemon, under the queue's lock. */
+enum ws_stage {
+	WS_STAGE_HERE,
+	WS_STAGE_DRAINS,  /* no request gets a cell any more */
+	WS_STAGE_HANDED,  /* from here on it is its lock server's: nobody holds or waits. Its server may not know yet */
+	WS_STAGE_AWAITED, /* is still its lock server's, which is to cede it */
 };
 
 /* Lock servers of one namespace; which of them has a name: docs/queue.md. `count` 0: it has none. */

@@ -65,6 +65,12 @@ WS_INLINE ws_u64 ws_room(struct ws_line *line)
 	return ws_half_load(&line->queue->size) - (ws_tail(line) - ws_head(line));
 }
 
+/* Whether the lock is its lock server's, though it has a queue. */
+WS_INLINE int ws_is_lent(struct ws_queue *queue) { return ws_half_load(&queue->stage) >= WS_STAGE_HANDED; }
+
+/* Whether no request gets a cell any more. */
+WS_INLINE int ws_drains(struct ws_line *line) { return ws_half_load(&line->queue->stage) != WS_STAGE_HERE; }
+
 /* Whether the lock server has nothing more. */
 WS_INLINE int ws_is_settled(struct ws_line *line)
 {
@@ -374,8 +380,11 @@ WS_INLINE int ws_can_remind(struct ws_line *line)
 /* The queue is full, or not to be used: with the next order, to the lock server. */
 WS_INLINE enum ws_action ws_overflow(struct ws_turn *turn, struct ws_line *line, ws_u16 server)
 {
+	/* A queue that drains may have neither holders nor waiters: who tries comes again. */
+	int is_empty = ws_drains(line) && ws_is_settled(line) && ws_head(line) == ws_tail(line);
+
 	if (ws_attempt_flags(turn->entry) & WS_QUEUE_FLAG_TRY)
-		return ws_tell_not_now(turn, WS_QUEUE_BUSY, 0);
+		return ws_tell_not_now(turn, WS_QUEUE_BUSY, is_empty ? WS_HEADER_FLAG_RETRY : 0);
 	if (!server)
 		return ws_tell_not_now(turn, WS_QUEUE_BUSY, WS_HEADER_FLAG_RETRY);
 	ws_u64 order = ws_word_load(&line->queue->given) + 1;
@@ -429,7 +438,7 @@ WS_INLINE enum ws_say ws_try_to_line_up(struct ws_turn *turn, struct ws_line *li
 	ws_u8 flags = ws_attempt_flags(turn->entry);
 	int exclusive = (flags & WS_QUEUE_FLAG_EXCLUSIVE) != 0;
 
-	if (ws_half_load(&line->queue->draining) || !ws_is_settled(line) || !ws_room(line))
+	if (ws_drains(line) || !ws_is_settled(line) || !ws_room(line))
 		return WS_SAY_OVERFLOW;
 	if (ws_tail(line) > WS_LAST_TICKET)
 		return WS_SAY_RECOVERING;
@@ -495,7 +504,7 @@ WS_INLINE enum ws_say ws_on_push(struct ws_turn *turn, struct ws_line *line)
 
 	if (ws_attempt_number(turn->entry) != ws_word_load(&line->queue->pushed) + 1)
 		return WS_SAY_PUSHED;
-	if (!ws_room(line) || ws_half_load(&line->queue->draining) || ws_tail(line) > WS_LAST_TICKET)
+	if (!ws_room(line) || ws_drains(line) || ws_tail(line) > WS_LAST_TICKET)
 		return WS_SAY_REMIND;
 	if (!line->ticket && ws_is_asked_for(turn))
 		ws_line_up(line, ws_attempt_reply_port(turn->entry),
@@ -518,6 +527,19 @@ WS_INLINE enum ws_say ws_on_settle(struct ws_turn *turn, struct ws_line *line)
 	return WS_SAY_PUSHED;
 }
 
+/* What is asked about a lock that is its server's: where it was here before, the server hears with it from which ticket
+ * on it grants, whether it knows of the move or not. */
+WS_INLINE enum ws_action ws_on_lent(struct ws_turn *turn, struct ws_line *line, ws_u16 server, int of_server)
+{
+	if (of_server)
+		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+	if (!server)
+		return ws_drop(turn, WS_DROP_REASON_NO_SERVER);
+	if (ws_half_load(&line->queue->stage) == WS_STAGE_HANDED)
+		ws_attempt_set_over(turn->entry, ws_tail(line));
+	return ws_pass_to_server(turn, server, 0);
+}
+
 /* What is decided on a queue under its lock. */
 WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *line)
 {
@@ -532,6 +554,8 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	if (!ws_is_live(ws_word_load(&turn->sender->word)))
 		return ws_drop(turn, WS_DROP_REASON_SOURCE_NOT_LIVE);
+	if (ws_is_lent(line->queue))
+		return ws_on_lent(turn, line, server, of_server);
 	if (of_server && ws_attempt_order(turn->entry) > ws_word_load(&line->queue->given))
 		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
 	ws_find_cell(line, of_server ? 0 : ws_attempt_ticket(turn->entry));
@@ -631,7 +655,7 @@ WS_INLINE enum ws_action ws_on_server(struct ws_turn *turn)
 	struct ws_queue *queue = of_queue || kind == WS_QUEUE_GRANT ? ws_find_queue(turn, name) : 0;
 	if (of_queue)
 		return queue ? ws_on_line(turn, queue) : ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
-	if (queue) /* The switch alone grants what it has the queue of. */
+	if (queue && !ws_is_lent(queue)) /* The switch alone grants what is in its queue. */
 		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
 	return ws_on_relay(turn, ws_attempt_reply_port(turn->entry));
 }
@@ -662,8 +686,10 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	case WS_QUEUE_BUSY:
 		return ws_on_server(turn);
 	case WS_QUEUE_SERVE:
+	case WS_QUEUE_CEDED:
+	case WS_QUEUE_TAKEN:
 		return ws_to_controller(turn);
-	default: /* RECOVERING, PUSHED, ROOM are the switch's, SERVING is the controller's. */
+	default: /* RECOVERING, PUSHED, ROOM are the switch's, SERVING, RECALL and YIELD the controller's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
 }

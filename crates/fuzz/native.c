@@ -284,7 +284,7 @@ static void disturb_queues(void)
 
 	switch (what % 5) {
 	case 0:
-		queue->draining = bits >> 7;
+		queue->stage = bits >> 6;
 		break;
 	case 1:
 		queue->epoch = 6 + (bits >> 6);

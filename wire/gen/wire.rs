@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 5;
+pub const MINOR: u8 = 6;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -311,6 +311,18 @@ pub mod kind {
 
         /// Controller to node: you are, or another one is.
         pub const SERVING: u8 = 15;
+
+        /// Controller to lock server: cede this lock to the switch.
+        pub const RECALL: u8 = 16;
+
+        /// Lock server to controller: nobody holds it, and nobody is granted it here any more.
+        pub const CEDED: u8 = 17;
+
+        /// Controller to lock server: this lock is yours from now on.
+        pub const YIELD: u8 = 18;
+
+        /// Lock server to controller: I know that it is mine.
+        pub const TAKEN: u8 = 19;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -605,11 +617,19 @@ pub enum QueueKind {
     Serve = 14,
     /// Controller to node: you are, or another one is.
     Serving = 15,
+    /// Controller to lock server: cede this lock to the switch.
+    Recall = 16,
+    /// Lock server to controller: nobody holds it, and nobody is granted it here any more.
+    Ceded = 17,
+    /// Controller to lock server: this lock is yours from now on.
+    Yield = 18,
+    /// Lock server to controller: I know that it is mine.
+    Taken = 19,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 15] = [
+    pub const ALL: [QueueKind; 19] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -625,6 +645,10 @@ impl QueueKind {
         QueueKind::Room,
         QueueKind::Serve,
         QueueKind::Serving,
+        QueueKind::Recall,
+        QueueKind::Ceded,
+        QueueKind::Yield,
+        QueueKind::Taken,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -645,6 +669,10 @@ impl QueueKind {
             QueueKind::Room => "room",
             QueueKind::Serve => "serve",
             QueueKind::Serving => "serving",
+            QueueKind::Recall => "recall",
+            QueueKind::Ceded => "ceded",
+            QueueKind::Yield => "yield",
+            QueueKind::Taken => "taken",
         }
     }
 }
@@ -669,6 +697,10 @@ impl TryFrom<u8> for QueueKind {
             13 => Ok(QueueKind::Room),
             14 => Ok(QueueKind::Serve),
             15 => Ok(QueueKind::Serving),
+            16 => Ok(QueueKind::Recall),
+            17 => Ok(QueueKind::Ceded),
+            18 => Ok(QueueKind::Yield),
+            19 => Ok(QueueKind::Taken),
             _ => Err(Unknown(number)),
         }
     }
@@ -2472,13 +2504,13 @@ pub struct Attempt {
     pub name: u64,
     /// Request id.
     pub request: u64,
-    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known.
+    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet.
     pub ticket: u64,
-    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds.
+    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,

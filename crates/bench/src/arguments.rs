@@ -7,6 +7,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --calibrated [ID]... [--short] [--record]
        wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
@@ -14,13 +15,17 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: twenty minutes
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
-  --short                    with 10,000 locks, or 16 clients, once: within half a minute
+  --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
+                             some minutes
+  --short                    shorter runs, and no sensitivity; or with 10,000 locks, or 16 clients, once: within
+                             half a minute
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each
   --clients N                so many, in all workloads
   --rounds N                 so often; five times without it
-  --record                   keep the report as bench/runs/<date>-<commit>-<held|free|recovery|services|keys>.json, with its
+  --record                   keep the report as
+                             bench/runs/<date>-<commit>-<held|free|recovery|services|keys|calibrated>.json, with its
                              drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 
@@ -31,6 +36,7 @@ pub(crate) enum What {
     Recovery,
     Services,
     Keys,
+    Calibrated,
 }
 
 pub(crate) struct Arguments {
@@ -41,6 +47,7 @@ pub(crate) struct Arguments {
     pub(crate) locks: Vec<u64>,
     pub(crate) workloads: Vec<String>,
     pub(crate) services: Vec<String>,
+    pub(crate) headlines: Vec<String>,
     pub(crate) clients: Option<usize>,
     pub(crate) rounds: Option<u32>,
     pub(crate) record: bool,
@@ -58,6 +65,7 @@ impl Arguments {
             locks: Vec::new(),
             workloads: Vec::new(),
             services: Vec::new(),
+            headlines: Vec::new(),
             clients: None,
             rounds: None,
             record: false,
@@ -76,6 +84,7 @@ impl Arguments {
                 "--recovery" if arguments.what == What::Echoes => arguments.what = What::Recovery,
                 "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
                 "--keys" if arguments.what == What::Echoes => arguments.what = What::Keys,
+                "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
                 "--short" => arguments.short = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),
@@ -84,6 +93,7 @@ impl Arguments {
                 "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
                 "--record" => arguments.record = true,
                 "--figures" => arguments.figures = Some(words.next()?.into()),
+                id if arguments.what == What::Calibrated && !id.starts_with('-') => arguments.headlines.push(word),
                 _ => return None,
             }
         }
@@ -100,6 +110,7 @@ impl Arguments {
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
             What::Keys => !of_recovery && self.workloads.is_empty(),
+            What::Calibrated => !of_recovery && !of_services && self.rounds.is_none(),
         }
     }
 }
@@ -121,6 +132,9 @@ mod tests {
         assert_eq!(given.clients, Some(8));
         let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
         assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
+        let given = read("--calibrated N1 F4 --short --record").unwrap();
+        assert_eq!((given.what, given.short, given.record), (What::Calibrated, true, true));
+        assert_eq!(given.headlines, ["N1", "F4"]);
         for line in [
             "--seconds",
             "--seconds 0",
@@ -139,6 +153,9 @@ mod tests {
             "--workload tatp",
             "--keys --workload tatp",
             "--keys --locks 5",
+            "--calibrated --rounds 2",
+            "--calibrated --keys",
+            "N1",
         ] {
             assert!(read(line).is_none(), "{line:?}");
         }

@@ -17,11 +17,13 @@
 //! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
 //! * `keys/` is a fifth: reading and writing keys beside etcd and ZooKeeper.
 //! * `phases.rs`: many clients on several threads, from their connections to their end, for `contest/` and `keys/`.
+//! * `calibrated/` measures nothing: papers' figures by a model of what everything costs, in virtual time.
 //! * `servers.rs`: other projects' servers as processes of this one; `cost.rs`: the processor time of processes.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
 
+mod calibrated;
 mod compare;
 mod contest;
 mod cost;
@@ -52,6 +54,7 @@ mod ways;
 mod wayside;
 pub mod workloads;
 
+pub use calibrated::{Calibrated, CalibratedOptions, put_calibrated, run_calibrated};
 pub use compare::{Options, run};
 pub use contest::{
     About, Contest, ContestOptions, Game, Played, Run, compare, page, put_contest, run_contest, service_names,

@@ -8,7 +8,10 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, Game, Keys, KeysOptions, Options, Recovery, RecoveryOptions, Report};
+use wayside_bench::{
+    Calibrated, CalibratedOptions, Contest, ContestOptions, Game, Keys, KeysOptions, Options, Recovery,
+    RecoveryOptions, Report,
+};
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
 /// another one is timed for by chance alone.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         (None, What::Recovery) => recover(&arguments),
         (None, What::Services) => contest(&arguments),
         (None, What::Keys) => keys(&arguments),
+        (None, What::Calibrated) => calibrated(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -137,6 +141,18 @@ fn keys(arguments: &Arguments) -> Result<(), String> {
     if keys.broken().next().is_none() { Ok(()) } else { Err("a run failed: see above".into()) }
 }
 
+fn calibrated(arguments: &Arguments) -> Result<(), String> {
+    let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
+    options.ids.clone_from(&arguments.headlines);
+    let calibrated = wayside_bench::run_calibrated(&options)?;
+    print!("{calibrated}");
+    if arguments.record {
+        let stem = stem(calibrated.commit(), "calibrated")?;
+        keep(&stem.with_extension("json"), &(calibrated.to_json() + "\n"))?;
+    }
+    Ok(())
+}
+
 /// The switch of this very tree, built in the same way, beside this program.
 fn build_wayside() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -172,6 +188,9 @@ fn show(record: &Path) -> Result<(), String> {
     } else if let Ok(contest) = Contest::from_json(&text) {
         let page = Path::new("docs/figures.md");
         (page, wayside_bench::put_contest(&read(page)?, &contest, &name)?)
+    } else if let Ok(calibrated) = Calibrated::from_json(&text) {
+        let page = Path::new("docs/headlines.md");
+        (page, wayside_bench::put_calibrated(&read(page)?, &calibrated, &name)?)
     } else {
         let page = Path::new("README.md");
         (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)

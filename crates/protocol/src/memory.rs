@@ -4,6 +4,7 @@
 use crate::Time;
 use crate::seal::Keys;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{NodeState, SlotState};
 
@@ -112,6 +113,65 @@ pub struct LockServer {
     pub term: u16,
 }
 
+/// Where a lock is that has a queue in the switch's memory: docs/queue.md, "Moves".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// In the switch.
+    Here,
+    /// The same, but no request gets a cell any more.
+    Drains,
+    /// At its lock server, which may not know yet.
+    Handed,
+    /// At its lock server, which is to cede it.
+    Awaited,
+}
+
+/// A lock's queue in the switch's memory, for whoever moves locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Name id.
+    pub name: u64,
+    /// Its region's.
+    pub cells: u32,
+    /// Where the lock is.
+    pub stage: Stage,
+    /// The first ticket that is not used yet.
+    pub ticket: u64,
+    /// Requests that the lock server was given, and up to which of them it has nothing more.
+    pub given: u64,
+    /// As said at `given`.
+    pub settled: u64,
+    /// Requests that it has pushed back.
+    pub pushed: u64,
+}
+
+/// A step of a lock's move. Each is one store under the queue's lock: before it or after it, nothing in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// From nowhere to [`Stage::Awaited`], with a region of so many cells.
+    Await {
+        /// Cells of the region.
+        cells: u32,
+    },
+    /// From there to [`Stage::Here`], empty.
+    Open {
+        /// Above all tickets that the name has had in this epoch.
+        first: u64,
+        /// The latest number of a push.
+        pushed: u64,
+        /// Orders above `pushed` up to this one are of requests that its lock server has.
+        given: u64,
+    },
+    /// To [`Stage::Drains`].
+    Drain,
+    /// And back.
+    Stay,
+    /// From [`Stage::Drains`] to [`Stage::Handed`], if nobody holds or waits in the queue.
+    Hand,
+    /// From there to nowhere: the region is free.
+    Remove,
+}
+
 /// One instant, by both of the clocks that the data plane's homes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
@@ -157,6 +217,10 @@ pub trait SwitchMemory {
     fn lock_server(&self, namespace: u16) -> LockServer;
     /// Makes a node a namespace's lock server, in the next term. Whoever was it before has no session any more.
     fn set_lock_server(&self, namespace: u16, handle: u16);
+    /// A namespace's locks that have a queue, by name.
+    fn lines(&self, namespace: u16) -> Vec<Line>;
+    /// Takes a step of a lock's move. False: it is not at the stage from which this step goes, or there is no room.
+    fn step(&self, namespace: u16, name: u64, step: Step) -> bool;
     /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
     /// entry. Its word is not LIVE any more.
     fn session_over(&self, handle: u16, incarnation: Option<u64>);
@@ -238,6 +302,14 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         (**self).set_lock_server(namespace, handle);
+    }
+
+    fn lines(&self, namespace: u16) -> Vec<Line> {
+        (**self).lines(namespace)
+    }
+
+    fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
+        (**self).step(namespace, name, step)
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

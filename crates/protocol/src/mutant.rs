@@ -107,6 +107,20 @@ pub enum Mutant {
     NumberAgain,
     /// Queue: what is cancelled leaves its number to nobody.
     ForgetNumbers,
+    /// Queue: a lock server cedes a lock that somebody holds.
+    CedeHeld,
+    /// Queue: a lock server goes on with a lock that it has ceded.
+    GrantCeded,
+    /// Queue: a lock is ceded with the first of all tickets.
+    CedeLow,
+    /// Queue: who waits for a lock that is ceded is turned round.
+    CedeBackwards,
+    /// Queue: a lock that comes back to its server goes on with the server's tickets.
+    ForgetTickets,
+    /// Queue: who waits for a lock that comes back to its server goes behind those who came after.
+    OpenBehind,
+    /// Queue: the controller takes any CEDED for that of its move.
+    AnyCeded,
     /// Queue: a node asks once: what is lost is lost.
     AskOnce,
     /// Chain: a new chain is told before who left is known to serve no more.

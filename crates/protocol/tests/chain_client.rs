@@ -298,3 +298,17 @@ fn a_lease_is_known_to_be_of_this_session_or_of_another() {
         assert_eq!(answer.is_own, expected, "{handle} {owner}");
     }
 }
+
+#[test]
+fn a_request_whose_group_nobody_keeps_yet_asks_until_somebody_does() {
+    let mut world = World::new();
+    world.read(b"name");
+    world.tell(0, BEFORE);
+    world.sent();
+    for _ in 0..5 {
+        world.go_on();
+    }
+    assert!(world.sent().iter().any(|(kind, _)| *kind == kind::chain::MAP));
+    world.tell(1, BEFORE);
+    assert_eq!(world.sent(), [(kind::chain::READ, Some(BEFORE))]);
+}

@@ -184,6 +184,13 @@ impl Mix {
             self.set(Kind::Late, Rate::millionths(dice.between(20_000, 200_000)));
             (self.pause_for, self.late_by) = (lease * 5 / 4, dice.between(lease / 2, 2 * lease));
         }
+        if dice.percent(60) {
+            self.set(Kind::Move, Rate::once_in((self.packets / dice.magnitude(2, 40)).max(100)));
+            if calm {
+                // Who goes before whom is plain at every moment of a move only where nobody overtakes.
+                self.jitter = 0;
+            }
+        }
     }
 
     fn set(&mut self, kind: Kind, rate: Rate) {

@@ -5,6 +5,7 @@ use crate::run::Run;
 use crate::schedule::Kind;
 use crate::seat::Trouble;
 use crate::service::Service;
+use crate::setup::wanted_queues;
 use crate::story::Lane;
 use crate::world::{Happening, Phase};
 
@@ -32,6 +33,7 @@ impl<S: Service> Run<S> {
             Kind::Stall,
             Kind::Drain,
             Kind::Mute,
+            Kind::Move,
         ] {
             let Some(mut dice) = self.world.schedule.happens(now, kind) else { continue };
             let host = dice.below(self.world.hosts.len() as u64) as usize;
@@ -46,6 +48,7 @@ impl<S: Service> Run<S> {
                 Kind::Store => self.break_store(seat, &mut dice),
                 Kind::Stall => self.stall(seat, &mut dice),
                 Kind::Mute => self.mute(host, &mut dice),
+                Kind::Move => self.replace(seat, &mut dice),
                 _ => self.drain(seat),
             }
         }
@@ -60,6 +63,21 @@ impl<S: Service> Run<S> {
         let (up, down) = (if ways[0] { "to" } else { "" }, if ways[1] { "from" } else { "" });
         let until = until as f64 / 1e6;
         world.note(Lane::Host(host), |_| format!("h{host} is cut off {up} {down} the switch until {until:.6}"));
+    }
+
+    /// Other locks are to have their queue in the switch.
+    fn replace(&mut self, seat: usize, dice: &mut Dice) {
+        let world = &mut self.world;
+        let space = world.setup.namespaces[dice.below(world.setup.namespaces.len() as u64) as usize].id;
+        let wanted = wanted_queues(dice);
+        let now = world.now;
+        let place = &mut world.seats[seat];
+        let is_stopped = place.stopped_until.is_some();
+        if let Some(controller) = place.controller(now).filter(|_| !is_stopped) {
+            controller.place(space, wanted.iter().copied());
+            world.fault(Kind::Move);
+            world.note(Lane::Seat(seat), |_| format!("the queues of space{space} are to be {wanted:?}"));
+        }
     }
 
     fn mute(&mut self, host: usize, dice: &mut Dice) {

@@ -111,6 +111,15 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Core(CoreMutant::AnyTicket),
     Rule::Core(CoreMutant::AnyNumber),
     Rule::Core(CoreMutant::AnySettled),
+    Rule::Core(CoreMutant::HandHeld),
+    Rule::Core(CoreMutant::ReuseRegion),
+    Rule::Machine(Mutant::CedeHeld),
+    Rule::Machine(Mutant::GrantCeded),
+    Rule::Machine(Mutant::CedeLow),
+    Rule::Machine(Mutant::CedeBackwards),
+    Rule::Machine(Mutant::ForgetTickets),
+    Rule::Machine(Mutant::OpenBehind),
+    Rule::Machine(Mutant::AnyCeded),
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as

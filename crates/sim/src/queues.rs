@@ -11,9 +11,10 @@
 
 use std::collections::BTreeMap;
 
+use wayside_protocol::memory::Stage;
 use wayside_protocol::{RequestId, Token};
 use wayside_switch::QueueState;
-use wayside_wire::{Attempt, BODY, check, kind, service};
+use wayside_wire::{Attempt, BODY, check, kind, queue_flag, service};
 
 use crate::decisions::Asked;
 use crate::report::Counts;
@@ -29,7 +30,9 @@ pub struct Watch {
     states: BTreeMap<(usize, u16, u64), QueueState>,
     /// When the switch gave an order of a namespace's name.
     given: BTreeMap<Asker, u64>,
-    /// When a request was taken: by namespace, name and id.
+    /// When a switch saw a request last: by namespace, name and id.
+    passed: BTreeMap<Asker, u64>,
+    /// When it was taken.
     taken: BTreeMap<Asker, u64>,
     /// The tokens of those that were granted.
     tokens: BTreeMap<Asker, Token>,
@@ -45,9 +48,17 @@ impl World {
         self.watch.count += 1;
         let Some(header) = asked.header.filter(|header| header.service == service::QUEUE) else { return };
         let Attempt { name, number, request, .. } = asked.attempt;
-        let Some(is) = self.seats[seat].switch.now().queue(header.namespace, name) else { return };
-        let Some(was) = self.watch.states.insert((seat, header.namespace, name), is) else { return };
-        if was.epoch != is.epoch {
+        if header.kind == kind::queue::ACQUIRE {
+            self.watch.passed.insert((header.namespace, name, request), self.watch.count);
+        }
+        let key = (seat, header.namespace, name);
+        let is_here = |queue: &QueueState| matches!(queue.stage, Stage::Here | Stage::Drains);
+        let Some(is) = self.seats[seat].switch.now().queue(header.namespace, name).filter(is_here) else {
+            self.watch.states.remove(&key);
+            return;
+        };
+        let Some(was) = self.watch.states.insert(key, is) else { return };
+        if was.epoch != is.epoch || was.begun != is.begun {
             return;
         }
         let rises = |before: u64, after: u64| after >= before;
@@ -83,10 +94,15 @@ impl World {
         let serves = self.hosts[host].running.as_ref().is_some_and(|running| running.node.serves_locks());
         let Ok(header) = check(packet) else { return };
         if serves && (header.service, header.kind) == (service::QUEUE, kind::queue::ACQUIRE) {
-            let Attempt { name, request, order, .. } = Attempt::read(packet, BODY);
-            let Watch { taken, given, count, .. } = &mut self.watch;
+            let Attempt { name, request, order, flags, ticket, .. } = Attempt::read(packet, BODY);
+            if flags & queue_flag::TRY != 0 || ticket != 0 {
+                return; // Who tries does not wait, and may be told to come again. Who names a ticket was taken before.
+            }
+            let Watch { taken, given, passed, count, .. } = &mut self.watch;
             *count += 1;
-            let at = given.get(&(header.namespace, name, order)).unwrap_or(count);
+            // Where nobody overtakes, whoever the switch has passed on first is first, at whichever end of a move.
+            let passed = passed.get(&(header.namespace, name, request)).filter(|_| self.mix.jitter == 0);
+            let at = given.get(&(header.namespace, name, order)).or(passed).unwrap_or(count);
             taken.entry((header.namespace, name, request)).or_insert(*at);
         }
     }
@@ -141,6 +157,7 @@ pub const FAULTS: &[&str] = &[
     "stall",
     "drain",
     "mute",
+    "move",
 ];
 
 /// of what nodes and applications were told,
@@ -174,6 +191,9 @@ pub const VERDICTS: &[&str] = &[
     "queue_pushed",
     "copied",
     "no_server",
+    "lock moved to the switch",
+    "lock moved to its server",
+    "queue drained in vain",
 ];
 
 /// Those of all these that a batch has not seen.

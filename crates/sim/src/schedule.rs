@@ -67,6 +67,8 @@ kinds! {
     Stall "stall"
     /// A switch makes room for its standby.
     Drain "drain"
+    /// The controller is told that other locks are to have their queue in the switch.
+    Move "move"
     /// A second processor of the switch decides between two steps of the first. Occasions: packets at the switch.
     Overlap "overlap"
     /// A node of a namespace with a budget sends a request many times at once. Occasions: its ACQUIREs at the switch.

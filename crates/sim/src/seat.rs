@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
-use wayside_protocol::memory::{LockServer, Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, SlotWord, Step, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
 use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
@@ -129,6 +129,16 @@ pub struct SharedSwitch {
     /// It goes on when its serving lease is over.
     #[cfg(feature = "mutants")]
     pub overstays: bool,
+    /// Queues, and 16 times as many cells, that have no name at first.
+    spare: u32,
+    /// Steps of moves that were taken.
+    steps: Rc<RefCell<Counts>>,
+    /// It hands over locks that somebody holds.
+    #[cfg(feature = "mutants")]
+    pub hands_held: bool,
+    /// It gives away the region of a queue that drains.
+    #[cfg(feature = "mutants")]
+    pub reuses_regions: bool,
 }
 
 impl SharedSwitch {
@@ -138,28 +148,39 @@ impl SharedSwitch {
         queues: &[(u16, u64, u32)],
         max_handle: u16,
         authenticated: bool,
+        spare: u32,
     ) -> SharedSwitch {
-        let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, queues, max_handle, authenticated))));
+        let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, queues, max_handle, authenticated, spare))));
         SharedSwitch {
             namespaces: namespaces.into(),
             queues: queues.into(),
             max_handle,
             authenticated,
             switch,
+            spare,
+            steps: Rc::default(),
             #[cfg(feature = "mutants")]
             overstays: false,
+            #[cfg(feature = "mutants")]
+            hands_held: false,
+            #[cfg(feature = "mutants")]
+            reuses_regions: false,
         }
     }
 
     /// Restarts with an empty memory. The counters of its life go to `counts`.
     pub fn restart(&self, counts: &mut Counts) {
         self.collect(counts);
-        *self.switch.borrow_mut() = Rc::new(fresh(&self.namespaces, &self.queues, self.max_handle, self.authenticated));
+        *self.switch.borrow_mut() =
+            Rc::new(fresh(&self.namespaces, &self.queues, self.max_handle, self.authenticated, self.spare));
     }
 
     /// Adds its counters.
     pub fn collect(&self, counts: &mut Counts) {
         for (name, count) in self.now().counters() {
+            *counts.entry(name).or_default() += count;
+        }
+        for (name, count) in std::mem::take(&mut *self.steps.borrow_mut()) {
             *counts.entry(name).or_default() += count;
         }
     }
@@ -180,10 +201,16 @@ impl SharedSwitch {
 }
 
 /// As a daemon makes it: it knows whether there are tags before anybody can send it a packet.
-fn fresh(namespaces: &[Namespace], queues: &[(u16, u64, u32)], max_handle: u16, authenticated: bool) -> Switch {
+fn fresh(
+    namespaces: &[Namespace],
+    queues: &[(u16, u64, u32)],
+    max_handle: u16,
+    authenticated: bool,
+    spare: u32,
+) -> Switch {
     let slots = namespaces.iter().map(|namespace| namespace.slots).sum();
-    let cells = queues.iter().map(|(_, _, cells)| cells).sum();
-    let config = QueueConfig { queues: queues.len() as u32, cells, seed: 1 };
+    let cells = queues.iter().map(|(_, _, cells)| cells).sum::<u32>() + 16 * spare;
+    let config = QueueConfig { queues: queues.len() as u32 + spare, cells, seed: 1 };
     let switch = Switch::new(SwitchConfig { slots, max_handle }).with_queues(config);
     switch.set_authenticated(authenticated);
     for &Namespace { id, slots, policy, budget } in namespaces {
@@ -248,6 +275,28 @@ impl SwitchMemory for SharedSwitch {
     }
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         self.with(|switch| switch.set_lock_server(namespace, handle));
+    }
+    fn lines(&self, namespace: u16) -> Vec<Line> {
+        self.with(|switch| switch.lines(namespace))
+    }
+    fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.hands_held && step == Step::Hand {
+            self.with(|switch| switch.empty_queue(namespace, name));
+        }
+        let is_taken = self.with(|switch| switch.step(namespace, name, step));
+        #[cfg(feature = "mutants")]
+        if self.reuses_regions && step == Step::Drain && is_taken {
+            self.with(|switch| switch.lose_region(namespace, name));
+        }
+        let counted = match step {
+            Step::Open { .. } => "lock moved to the switch",
+            Step::Remove => "lock moved to its server",
+            Step::Stay => "queue drained in vain",
+            _ => return is_taken,
+        };
+        *self.steps.borrow_mut().entry(counted).or_default() += u64::from(is_taken);
+        is_taken
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.with(|switch| switch.session_over(handle, incarnation));

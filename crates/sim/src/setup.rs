@@ -34,6 +34,8 @@ pub struct Setup {
     pub config: Config,
     /// Locks that have their queue in the switch: namespace, name, cells. Hosts of their lock servers are the last.
     pub queues: Vec<(u16, u64, u32)>,
+    /// Queues of the switch without a name, for locks that move.
+    pub spare_queues: u32,
     /// The first host that is a lock server, where there are queues.
     pub first_server: usize,
     /// Nothing goes wrong: whoever comes first is served first.
@@ -59,6 +61,7 @@ impl Setup {
         let has_some = has_queues && !queue_dice.percent(20);
         let queues = if has_some { queues(queue_dice, &namespaces) } else { Vec::new() };
         let calm = has_queues && queue_dice.percent(15);
+        let spare_queues = if has_queues { queue_dice.between(1, 6) as u32 } else { 0 };
         let first_server = if has_queues { hosts } else { usize::MAX };
         if has_queues {
             mix.for_queues(queue_dice, lease, calm);
@@ -132,6 +135,7 @@ impl Setup {
         let standby = has_standby.then_some(serving);
         Setup {
             queues,
+            spare_queues,
             first_server,
             calm,
             standby: standby.filter(|_| !calm),
@@ -189,6 +193,12 @@ fn queues(dice: &mut Dice, namespaces: &[Namespace]) -> Vec<(u16, u64, u32)> {
         }
     }
     queues
+}
+
+/// Which of a namespace's names are to have their queue in the switch from now on.
+pub fn wanted_queues(dice: &mut Dice) -> Vec<(u64, u32)> {
+    let names = (0..6).map(name_of).filter(|_| dice.percent(40)).collect::<Vec<u64>>();
+    names.into_iter().map(|name| (name, dice.pick(&[1, 2, 3, 4, 8, 16]))).collect()
 }
 
 /// A namespace's name of this number: their ids are spread so that they need not follow the slots' order.

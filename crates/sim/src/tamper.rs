@@ -37,6 +37,10 @@ pub enum CoreMutant {
     AnyNumber,
     /// Queue: whatever a lock server says, it has nothing more.
     AnySettled,
+    /// Queue: a lock is handed to its server while somebody holds it.
+    HandHeld,
+    /// Queue: the cells of a queue that drains are another one's.
+    ReuseRegion,
     /// Chain: no lane knows its latest request: a write that is sent again is another write.
     ForgetLanes,
     /// Chain: a lane takes requests that came before its latest.

@@ -195,7 +195,8 @@ pub(crate) struct Queue {
     pub(crate) given: AtomicU64,
     pub(crate) settled: AtomicU64,
     pub(crate) pushed: AtomicU64,
-    pub(crate) draining: AtomicU32,
+    /// `enum ws_stage`
+    pub(crate) stage: AtomicU32,
     pub(crate) reserved: AtomicU32,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
-use wayside_protocol::memory::{LockServer, Moment, NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, SlotWord, Step, SwitchMemory};
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
 use wayside_wire::{Header, NodeState, Policy};
@@ -365,6 +365,14 @@ impl SwitchMemory for Switch {
 
     fn set_lock_server(&self, namespace: u16, handle: u16) {
         self.set_lock_servers(namespace, &[handle]);
+    }
+
+    fn lines(&self, namespace: u16) -> Vec<Line> {
+        self.queues.lines(namespace)
+    }
+
+    fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
+        self.move_queue(namespace, name, step).is_ok()
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

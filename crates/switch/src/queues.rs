@@ -4,20 +4,20 @@
 //! Invariants
 //! * A name has one queue and one place in one of its two buckets, or neither. The place is written after the queue,
 //!   and cleared before it: who finds a place finds the queue behind it, or another name's, which it recognises.
-//! * Regions of queues do not overlap; `Books` know where they lie, and which queues have no name. Queue 0 is never
+//! * Regions of queues do not overlap, whichever locks move; `Books` know where they lie, and which queues have no name. Queue 0 is never
 //!   used: a place of 0 is free.
 //! * Whatever changes in a queue or its cells changes under the queue's lock.
 //! * A session that begins finds no cell of an earlier one of its handle that is not over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-use wayside_protocol::memory::LockServer;
+use wayside_protocol::memory::{Line, LockServer, NodeWord, Stage, Step};
 use wayside_protocol::{Handle, RequestId};
-use wayside_wire::{cell_who, queue_holding};
+use wayside_wire::{NodeState, cell_who, queue_holding};
 
 use crate::Switch;
 use crate::hash;
@@ -80,8 +80,8 @@ pub enum QueueError {
     Cells,
     /// The switch has no queue left, or both buckets of the name are full.
     Queues,
-    /// Somebody holds or waits, or it does not drain.
-    Used,
+    /// It is at another stage than that from which this step goes, or somebody holds or waits.
+    Stage,
 }
 
 impl fmt::Display for QueueError {
@@ -92,7 +92,7 @@ impl fmt::Display for QueueError {
             QueueError::Size => "a queue has 1 to 1024 cells, and a first ticket from 1 to 2^40 - 1",
             QueueError::Cells => "no run of free cells is that long",
             QueueError::Queues => "the switch has no room for another queue",
-            QueueError::Used => "somebody holds the lock or waits for it, or its queue does not drain",
+            QueueError::Stage => "the lock is at another stage of its move, or somebody holds it or waits for it",
         })
     }
 }
@@ -137,8 +137,10 @@ pub struct QueueState {
     pub settled: u64,
     /// Requests that it has pushed back so far.
     pub pushed: u64,
-    /// No request gets a cell any more.
-    pub draining: bool,
+    /// Where the lock is.
+    pub stage: Stage,
+    /// Begins of queues before this one's, in this memory.
+    pub begun: u64,
 }
 
 pub(crate) struct Queues {
@@ -152,8 +154,9 @@ pub(crate) struct Queues {
 
 /// What is used.
 struct Books {
-    /// Numbers of queues that have a name.
-    used: BTreeSet<u32>,
+    /// Queues that have a name: number, and begins of queues before.
+    used: BTreeMap<u32, u64>,
+    begins: u64,
     /// Numbers that had one.
     recycled: Vec<u32>,
     /// All from here on never had one.
@@ -164,7 +167,7 @@ struct Books {
 
 impl Default for Books {
     fn default() -> Books {
-        Books { used: BTreeSet::new(), recycled: Vec::new(), unused: 1, regions: BTreeMap::new() }
+        Books { used: BTreeMap::new(), begins: 0, recycled: Vec::new(), unused: 1, regions: BTreeMap::new() }
     }
 }
 
@@ -193,21 +196,68 @@ impl Books {
             self.recycled.pop();
         }
         self.unused = self.unused.max(number + 1);
-        self.used.insert(number);
+        self.begins += 1;
+        self.used.insert(number, self.begins);
         self.regions.insert(left, size);
     }
 }
 
-/// Nobody holds or waits, and the next ticket is `first`. Under the queue's lock.
-fn begin(queue: &Queue, epoch: u32, first: u64) {
+/// What a queue begins with.
+#[derive(Clone, Copy)]
+struct Start {
+    first: u64,
+    pushed: u64,
+    given: u64,
+    stage: Stage,
+}
+
+impl Start {
+    /// Here, and its lock server has had nothing.
+    fn here(first: u64) -> Start {
+        Start { first, pushed: 0, given: 0, stage: Stage::Here }
+    }
+}
+
+/// Nobody holds or waits. Under the queue's lock.
+fn begin(queue: &Queue, epoch: u32, start: Start) {
     queue.epoch.store(epoch, Release);
     for ticket in [&queue.head, &queue.granted, &queue.tail] {
-        ticket.store(first, Release);
+        ticket.store(start.first, Release);
     }
-    for counter in [&queue.holding, &queue.given, &queue.settled, &queue.pushed] {
-        counter.store(0, Release);
+    queue.holding.store(0, Release);
+    queue.given.store(start.given, Release);
+    queue.settled.store(start.pushed, Release);
+    queue.pushed.store(start.pushed, Release);
+    queue.stage.store(start.stage as u32, Release);
+}
+
+/// Words of a queue, each as it is when it is read: of what moves none changes but by whoever reads them.
+fn line_of(queue: &Queue) -> Line {
+    Line {
+        name: queue.name.load(Acquire),
+        cells: queue.size.load(Acquire),
+        stage: stage_of(queue),
+        ticket: queue.tail.load(Acquire),
+        given: queue.given.load(Acquire),
+        settled: queue.settled.load(Acquire),
+        pushed: queue.pushed.load(Acquire),
     }
-    queue.draining.store(0, Release);
+}
+
+/// Under the queue's lock. True.
+fn set_stage(queue: &Queue, stage: Stage) -> bool {
+    queue.stage.store(stage as u32, Release);
+    true
+}
+
+/// `enum ws_stage`.
+fn stage_of(queue: &Queue) -> Stage {
+    match queue.stage.load(Acquire) {
+        0 => Stage::Here,
+        1 => Stage::Drains,
+        2 => Stage::Handed,
+        _ => Stage::Awaited,
+    }
 }
 
 impl Queues {
@@ -313,10 +363,10 @@ impl Queues {
     /// Another epoch has begun, in which nobody holds or waits: every queue is empty, and of that epoch. Nothing is
     /// decided on queues meanwhile but what was begun before, under a lock.
     pub(crate) fn begin_epoch(&self, epoch: u32) {
-        for &number in &self.books().used {
+        for &number in self.books().used.keys() {
             let queue = &self.queues[number as usize];
             let lock = take(&queue.lock);
-            begin(queue, epoch, 1);
+            begin(queue, epoch, Start::here(1));
             queue.lock.store(lock, SeqCst);
         }
     }
@@ -326,6 +376,16 @@ impl Queues {
         let servers = &self.servers[usize::from(namespace)];
         let handle = if servers.count.load(SeqCst) == 0 { 0 } else { servers.of[0].load(SeqCst) };
         LockServer { handle, term: servers.term.load(SeqCst) }
+    }
+
+    /// The locks of a namespace that have a queue, by name.
+    pub(crate) fn lines(&self, namespace: u16) -> Vec<Line> {
+        let books = self.books();
+        let of = |number: &u32| &self.queues[*number as usize];
+        let its = |queue: &&Queue| queue.namespace.load(Acquire) == u32::from(namespace);
+        let mut lines: Vec<Line> = books.used.keys().map(of).filter(its).map(line_of).collect();
+        lines.sort_unstable_by_key(|line| line.name);
+        lines
     }
 
     /// A handle is given to another session: it is no lock server of the namespace that its former one was in.
@@ -341,7 +401,7 @@ impl Queues {
     /// no queue takes one of them after its lock was given back here.
     pub(crate) fn sweep(&self, handle: Handle) {
         // The books stay: what is removed meanwhile is nobody's.
-        for &number in &self.books().used {
+        for &number in self.books().used.keys() {
             let queue = &self.queues[number as usize];
             let lock = take(&queue.lock);
             let is_its = |cell: &Cell| cell_who::holder(cell.who.load(Acquire)) == handle;
@@ -382,8 +442,15 @@ impl Switch {
     /// # Errors
     /// Why not; nothing has changed then.
     pub fn add_queue(&self, namespace: u16, name: u64, cells: u32, first: u64) -> Result<(), QueueError> {
+        if !(1..=LAST_TICKET).contains(&first) {
+            return Err(QueueError::Size);
+        }
+        self.place_queue(namespace, name, cells, Start::here(first))
+    }
+
+    fn place_queue(&self, namespace: u16, name: u64, cells: u32, start: Start) -> Result<(), QueueError> {
         let queues = &self.queues;
-        if !(1..=MAX_CELLS).contains(&cells) || !(1..=LAST_TICKET).contains(&first) {
+        if !(1..=MAX_CELLS).contains(&cells) {
             return Err(QueueError::Size);
         }
         let mut books = queues.books();
@@ -400,7 +467,7 @@ impl Switch {
         let lock = take(&queue.lock);
         queue.name.store(name, Release);
         queue.left.store(left, Release);
-        begin(queue, self.memory.globals[0].epoch.load(Acquire), first);
+        begin(queue, self.memory.globals[0].epoch.load(Acquire), start);
         queue.namespace.store(namespace.into(), Release);
         queue.size.store(cells, Release);
         queue.lock.store(lock, SeqCst);
@@ -409,50 +476,88 @@ impl Switch {
         Ok(())
     }
 
-    /// From now on no request gets a cell of this queue: it drains, so that it can be removed.
+    /// Takes a step of a lock's move.
     ///
     /// # Errors
-    /// If there is none.
-    pub fn drain_queue(&self, namespace: u16, name: u64) -> Result<(), QueueError> {
-        let _books = self.queues.books();
-        let (_, queue) = self.queues.find(namespace, name).ok_or(QueueError::Missing)?;
-        let lock = take(&queue.lock);
-        queue.draining.store(1, Release);
-        queue.lock.store(lock, SeqCst);
-        Ok(())
-    }
-
-    /// Removes a queue that drains and that nobody is in: the lock is its lock server's. The first ticket that was
-    /// never used, from which whoever has the lock next goes on.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn remove_queue(&self, namespace: u16, name: u64) -> Result<u64, QueueError> {
+    /// Why not; nothing has changed then.
+    pub fn move_queue(&self, namespace: u16, name: u64, step: Step) -> Result<(), QueueError> {
+        if let Step::Await { cells } = step {
+            let start = Start { first: 0, pushed: 0, given: 0, stage: Stage::Awaited };
+            return self.place_queue(namespace, name, cells, start);
+        }
         let queues = &self.queues;
         let mut books = queues.books();
         let (place, queue) = queues.find(namespace, name).ok_or(QueueError::Missing)?;
         let number = place.load(Relaxed) as u32;
         let lock = take(&queue.lock);
-        let is_used = queue.draining.load(Acquire) == 0 || queues.alive(queue).next().is_some();
-        if !is_used {
-            place.store(0, SeqCst);
-            queue.size.store(0, Release);
-        }
-        let next = queue.tail.load(Acquire);
+        let done = match (stage_of(queue), step) {
+            (Stage::Awaited, Step::Open { first, pushed, given }) if (1..=LAST_TICKET).contains(&first) => {
+                begin(queue, queue.epoch.load(Acquire), Start { first, pushed, given, stage: Stage::Here });
+                true
+            }
+            (Stage::Here, Step::Drain) => set_stage(queue, Stage::Drains),
+            (Stage::Drains, Step::Stay) => set_stage(queue, Stage::Here),
+            (Stage::Drains, Step::Hand) => !self.is_used(queue) && set_stage(queue, Stage::Handed),
+            (Stage::Handed, Step::Remove) => {
+                place.store(0, SeqCst);
+                queue.size.store(0, Release);
+                true
+            }
+            _ => false,
+        };
         queue.lock.store(lock, SeqCst);
-        if is_used {
-            return Err(QueueError::Used);
+        if !done {
+            return Err(QueueError::Stage);
         }
-        books.used.remove(&number);
-        books.recycled.push(number);
-        books.regions.remove(&queue.left.load(Relaxed));
-        Ok(next)
+        if step == Step::Remove {
+            books.used.remove(&number);
+            books.recycled.push(number);
+            books.regions.remove(&queue.left.load(Relaxed));
+        }
+        Ok(())
+    }
+
+    /// Whether anybody holds or waits in a queue. What is left of a session that is over is over: the data plane takes
+    /// it for that too. Under the queue's lock.
+    fn is_used(&self, queue: &Queue) -> bool {
+        for (_, cell) in self.queues.alive(queue) {
+            let who = cell.who.load(Acquire);
+            let word = self.memory.nodes[usize::from(cell_who::holder(who))].word.load(SeqCst);
+            if NodeWord::unpack(word).state != NodeState::Live {
+                cell.who.store(cell_who::with_over(who, 1), Release);
+            }
+        }
+        self.queues.count_holders(queue);
+        self.queues.alive(queue).next().is_some()
+    }
+
+    /// Everybody in a queue is over, whoever they are: the same.
+    #[cfg(feature = "meanwhile")]
+    pub fn empty_queue(&self, namespace: u16, name: u64) {
+        let _books = self.queues.books();
+        if let Some((_, queue)) = self.queues.find(namespace, name) {
+            let lock = take(&queue.lock);
+            for (_, cell) in self.queues.alive(queue) {
+                cell.who.store(cell_who::with_over(cell.who.load(Acquire), 1), Release);
+            }
+            queue.lock.store(lock, SeqCst);
+        }
+    }
+
+    /// The region of a queue counts as free from now on, while the queue has it: what the simulator's checkers must
+    /// notice.
+    #[cfg(feature = "meanwhile")]
+    pub fn lose_region(&self, namespace: u16, name: u64) {
+        let mut books = self.queues.books();
+        if let Some((_, queue)) = self.queues.find(namespace, name) {
+            books.regions.remove(&queue.left.load(Relaxed));
+        }
     }
 
     /// The namespaces and names that have their queue here, in no order.
     pub fn queues(&self) -> Vec<(u16, u64)> {
         let books = self.queues.books();
-        let queues = books.used.iter().map(|number| &self.queues.queues[*number as usize]);
+        let queues = books.used.keys().map(|number| &self.queues.queues[*number as usize]);
         queues.map(|queue| (queue.namespace.load(Acquire) as u16, queue.name.load(Acquire))).collect()
     }
 
@@ -479,8 +584,8 @@ impl Switch {
 
     /// A lock's queue as it is, if it has one here.
     pub fn queue(&self, namespace: u16, name: u64) -> Option<QueueState> {
-        let _books = self.queues.books();
-        let (_, queue) = self.queues.find(namespace, name)?;
+        let books = self.queues.books();
+        let (place, queue) = self.queues.find(namespace, name)?;
         let lock = take(&queue.lock);
         let holding = queue.holding.load(Acquire);
         let state = QueueState {
@@ -494,7 +599,8 @@ impl Switch {
             given: queue.given.load(Acquire),
             settled: queue.settled.load(Acquire),
             pushed: queue.pushed.load(Acquire),
-            draining: queue.draining.load(Acquire) != 0,
+            stage: stage_of(queue),
+            begun: books.used.get(&(place.load(Relaxed) as u32)).copied().unwrap_or(0),
         };
         queue.lock.store(lock, SeqCst);
         Some(state)

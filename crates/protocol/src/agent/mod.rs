@@ -329,7 +329,13 @@ impl Agent {
         if !dead && !self.retired.contains(&known) && !self.holds(party.holder, party.request) {
             self.queue.retain(|p| !p.is(party.holder, party.request));
             self.late.retain(|p| !p.is(party.holder, party.request));
-            self.holders.push(Party { token: Token::new(stamp, 0), tries: false, ..party });
+            let party = Party { token: Token::new(stamp, 0), tries: false, ..party };
+            self.holders.push(party);
+            // Asked before the agency came to this very node, and joined after it: the switch's GRANT is not above what
+            // the node has served, and is not taken. Told here, it does not wait for a reminder.
+            if party.holder == desk.me {
+                self.deliver(party, desk);
+            }
         }
         self.serve(desk);
     }

@@ -6,7 +6,7 @@
 use super::{Controller, Notice, Store};
 use crate::memory::{LockServer, SwitchMemory};
 use crate::queue::LAST_TERM;
-use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, kind, service};
+use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, kind};
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn engine_of(&self, namespace: u16) -> Engine {
@@ -14,13 +14,25 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         found.map_or(Engine::Fission, |namespace| namespace.engine)
     }
 
-    pub(super) fn on_queue(&mut self, header: &Header) {
+    /// What a node says that is its namespace's lock server, or would be.
+    pub(super) fn on_queue(&mut self, header: &Header, attempt: &Attempt) {
         let Some(record) = self.sessions.get(header.source).map(|session| session.record) else { return };
-        let namespace = record.namespace;
-        let is_its = header.kind == kind::queue::SERVE && header.namespace == namespace;
-        if !is_its || !self.sessions.is_live(header.source) || self.engine_of(namespace) != Engine::Queue {
+        let is_its = header.namespace == record.namespace && header.epoch == self.counters.epoch;
+        let is_queued = self.engine_of(record.namespace) == Engine::Queue;
+        if !is_its || !is_queued || !self.sessions.is_live(header.source) {
             return;
         }
+        match header.kind {
+            kind::queue::SERVE => self.on_serve(header, attempt),
+            kind::queue::CEDED => self.on_ceded(header, attempt),
+            kind::queue::TAKEN => self.on_taken(header, attempt),
+            _ => {}
+        }
+    }
+
+    fn on_serve(&mut self, header: &Header, attempt: &Attempt) {
+        let namespace = header.namespace;
+        self.moves.heard(header.source, attempt.number != 0);
         let LockServer { handle, term } = self.memory.lock_server(namespace);
         let lives = |handle| self.memory.node_word(handle).state == NodeState::Live;
         if handle != header.source && (handle == 0 || !lives(handle)) && lives(header.source) && term < LAST_TERM {
@@ -34,16 +46,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             number: if handle == header.source { term.into() } else { 0 },
             order: lease.into(),
             over: u64::from(lease) + u64::from(self.config.least_grace(lease)),
-            holder: header.source,
             ..Attempt::default()
         };
-        let header = Header {
-            service: service::QUEUE,
-            kind: kind::queue::SERVING,
-            destination: header.source,
-            namespace,
-            ..Header::default()
-        };
-        self.send_body(record.address, header, QueueKind::Serving.body().bytes(0), |packet, at| body.write(packet, at));
+        self.tell_server(namespace, header.source, QueueKind::Serving, &body);
     }
 }

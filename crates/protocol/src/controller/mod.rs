@@ -18,6 +18,7 @@ mod config;
 mod enrolment;
 mod keys;
 mod lock_servers;
+mod moves;
 mod pages;
 mod patrol;
 mod rebuild;
@@ -39,8 +40,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries, entry_at,
-    limits, service,
+    Attempt, BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries,
+    entry_at, limits, service,
 };
 
 pub use config::{Config, ConfigError, Namespace};
@@ -50,6 +51,7 @@ pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfi
 pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
+use moves::Moves;
 use patrol::Patrol;
 use recovery::Recovery;
 use sessions::Sessions;
@@ -97,6 +99,7 @@ pub struct Controller<M, S> {
     sessions: Sessions,
     patrol: Patrol,
     recovery: Recovery,
+    moves: Moves,
     ids_given: u32,
     /// Records of ends that the store did not take, and when it is asked again.
     unwritten: BTreeMap<u32, Vec<u8>>,
@@ -135,6 +138,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             sessions,
             patrol: Patrol::default(),
             recovery: Recovery::default(),
+            moves: Moves::default(),
             ids_given: 0,
             unwritten: BTreeMap::new(),
             write_again: Time(0),
@@ -159,7 +163,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         match Service::try_from(header.service) {
             Ok(Service::Fabric) => self.on_fabric(now, from, &header, packet),
             Ok(Service::Lock) => self.on_lock(now, &header, packet),
-            Ok(Service::Queue) => self.on_queue(&header),
+            Ok(Service::Queue) => self.on_queue(&header, &Attempt::read(packet, BODY)),
             _ => {}
         }
     }
@@ -199,6 +203,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_downs(now);
         self.patrol(now);
         self.recover(now);
+        self.move_locks(now);
         if self.recovery.is_writing() {
             self.next_tick = now;
         } else if self.patrol.is_urgent() {
@@ -293,6 +298,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.notices.push_back(Notice::EpochRaised(counters.epoch));
         self.recovery = Recovery::of_everything();
         self.patrol.restart();
+        self.moves.begin_epoch();
         self.adopt_words(now);
         self.recover_everything(now);
         true

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::memory::{LockServer, Moment, SlotWord};
+use crate::memory::{Line, LockServer, Moment, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -104,6 +104,12 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_lock_server(&self, _: u16, handle: u16) {
         self.server.set(LockServer { handle, term: self.server.get().term + 1 });
+    }
+    fn lines(&self, _: u16) -> Vec<Line> {
+        Vec::new()
+    }
+    fn step(&self, _: u16, _: u64, _: Step) -> bool {
+        false
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.overs.borrow_mut().insert(handle, incarnation);

@@ -12,6 +12,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use overflow::{CEDED_ORDERS, first_number};
 pub(crate) use requester::Requester;
 pub(crate) use server::LockServer;
 
@@ -47,7 +48,7 @@ impl Link<'_> {
 }
 
 /// Bits of a ticket that count the grants of one lock server; above them the server's term.
-const TICKET_BITS: u32 = 30;
+pub(crate) const TICKET_BITS: u32 = 30;
 /// The last term that a ticket has room for. A lock server of a later one is none.
 pub const LAST_TERM: u16 = (1 << (40 - TICKET_BITS)) - 1;
 /// The most grants of one lock server: three hours at 100,000 a second.
@@ -73,5 +74,7 @@ pub(crate) fn is_for_server(kind: u8) -> bool {
             | kind::queue::PUSHED
             | kind::queue::ROOM
             | kind::queue::SERVING
+            | kind::queue::RECALL
+            | kind::queue::YIELD
     )
 }

@@ -10,12 +10,22 @@
 //! * Numbers follow each other, and what has one keeps it. `unacknowledged` has the last of them, in sequence.
 //! * With a PUSH goes the order up to which nothing is left here, that push taken: all that waits is above it.
 //! * Nothing is pushed before the switch has told how many pushes it has taken: who was here before is not known.
+//! * Of a lock that was ceded to the switch who waited has the first orders, up to `ceded`: no other has any of these.
 
 use super::Link;
 use crate::mutant::Mutant;
 use crate::{Handle, Time};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use wayside_wire::{Attempt, kind};
+
+/// Orders that who waits for a lock when it is ceded has, and whoever is on its way.
+pub(crate) const CEDED_ORDERS: u64 = 1 << 16;
+
+/// The number, and order, that a queue with this first ticket begins behind: above all that earlier queues of its name
+/// have had, as long as each had fewer than 2^24 for every ticket.
+pub(crate) fn first_number(first: u64) -> u64 {
+    first << 24
+}
 
 /// SETTLE is said so often: if all are lost the next order settles what it was to.
 const SETTLES: u32 = 3;
@@ -40,6 +50,8 @@ pub(super) struct Overflow {
     /// The order that the switch was told last to be settled, and how often.
     settled: u64,
     settles: u32,
+    /// The last order that is not the switch's to give.
+    ceded: u64,
     due: Time,
     pause: u64,
     pauses: (u64, u64),
@@ -61,11 +73,30 @@ impl Overflow {
             is_known: false,
             settled: 0,
             settles: 0,
+            ceded: 0,
             due: Time::NEVER,
             pause: pauses.0,
             pauses,
             mutant,
         }
+    }
+
+    /// Of a lock that was ceded with this first ticket, and who waited for it, in order. The switch is asked soon.
+    pub fn ceded(mut self, now: Time, first: u64, waiters: impl Iterator<Item = Attempt>) -> Overflow {
+        self.due = now + self.pauses.0;
+        let base = first_number(first);
+        (self.floor, self.pushed, self.settled) = (base, base, base);
+        self.ceded = base + CEDED_ORDERS;
+        self.given = self.ceded;
+        for attempt in waiters.take(CEDED_ORDERS as usize) {
+            self.floor += 1;
+            self.waiting.insert(self.floor, attempt);
+        }
+        if self.is_broken(Mutant::CedeBackwards) {
+            let orders = self.waiting.keys().rev().copied();
+            self.waiting = orders.zip(self.waiting.values().copied()).collect();
+        }
+        self
     }
 
     pub fn due(&self) -> Time {
@@ -85,6 +116,19 @@ impl Overflow {
 
     /// ACQUIRE with an order. Whether it waits here now.
     pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> bool {
+        let waits = self.take(attempt);
+        self.go_on(link);
+        waits
+    }
+
+    /// ACQUIRE without one, which was on its way when the lock was ceded. Whether it waits here now.
+    pub fn on_late(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> bool {
+        let order = self.floor + 1;
+        order <= self.ceded && self.on_acquire(link, &Attempt { order, ..*attempt })
+    }
+
+    /// The same, and nothing is pushed.
+    pub fn take(&mut self, attempt: &Attempt) -> bool {
         let order = attempt.order;
         self.given = self.given.max(order);
         let is_it = |known: &Attempt| (known.holder, known.request) == (attempt.holder, attempt.request);
@@ -98,8 +142,22 @@ impl Overflow {
         }
         let waits = is_known || order > self.floor;
         self.raise_floor();
-        self.go_on(link);
         waits
+    }
+
+    /// The lock is this server's from now on: what the switch has taken is over, and so much it has given.
+    pub fn close(&mut self, given: u64, pushed: u64) {
+        self.given = self.given.max(given);
+        if self.is_known {
+            let first = self.pushed - self.unacknowledged.len() as u64;
+            let taken = pushed.saturating_sub(first).min(self.unacknowledged.len() as u64);
+            self.unacknowledged.drain(..taken as usize);
+        }
+    }
+
+    /// Nothing is missing of what was given.
+    pub fn is_whole(&self) -> bool {
+        self.floor >= self.given
     }
 
     /// CANCEL. What has its number keeps it, and is nobody's.
@@ -125,6 +183,9 @@ impl Overflow {
         let Attempt { number, order, room, .. } = *attempt;
         self.given = self.given.max(order);
         if !self.is_known {
+            if number < self.pushed {
+                return; // Of an earlier queue of this name.
+            }
             // What is not here may be on its way: a gap, as any other.
             (self.is_known, self.pushed) = (true, number);
         }

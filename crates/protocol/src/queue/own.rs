@@ -6,13 +6,14 @@
 //!   that were granted before, of whatever server of the epoch.
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
 //!   longer than its hold can last without this server's answer.
+//! * Nobody is granted a lock that is closed: the switch had it, and who came before its move is not known yet.
 //! * In a term that is not the first of its memory nobody new is granted anything before every hold of the terms
 //!   before was told here by its holder, or is over.
 
 use super::{LAST_COUNT, Link, TICKET_BITS};
 use crate::mutant::Mutant;
 use crate::{Handle, Time};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use wayside_wire::{Attempt, kind, queue_flag};
 
 /// What a lock server is told when it becomes one. Microseconds.
@@ -57,6 +58,19 @@ impl Claim {
         (self.holder, self.request) == (attempt.holder, attempt.request)
     }
 
+    /// As the wish that it was.
+    fn wish(&self, name: u64) -> Attempt {
+        Attempt {
+            name,
+            request: self.request,
+            holder: self.holder,
+            reply_port: self.port,
+            flags: if self.exclusive { queue_flag::EXCLUSIVE } else { 0 },
+            sent_us: self.sent_us,
+            ..Attempt::default()
+        }
+    }
+
     fn holds(&self) -> bool {
         self.ticket != 0
     }
@@ -66,9 +80,25 @@ impl Claim {
     }
 }
 
+/// The switch wants a lock: nobody new is granted it for a while, so that its holders leave.
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    /// Of the move.
+    id: u64,
+    is_on: bool,
+    until: Time,
+    /// If they have not left by then, everything goes on until this time.
+    again: Time,
+}
+
+/// For so many stops of a lock one is a stop, and the others it goes on.
+const STOPS: u64 = 5;
+
 /// See the module's documentation.
 pub(super) struct Own {
     lines: BTreeMap<u64, VecDeque<Claim>>,
+    closed: BTreeSet<u64>,
+    stops: BTreeMap<u64, Stop>,
     terms: Terms,
     granted: u64,
     /// Before that time only holders of earlier terms are heard.
@@ -84,11 +114,13 @@ impl Own {
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };
         let due = if is_first { now + terms.patience } else { opens };
-        Own { lines: BTreeMap::new(), terms, granted: 0, opens, due, pause_most, mutant }
+        let (lines, closed, stops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Own { lines, closed, stops, terms, granted: 0, opens, due, pause_most, mutant }
     }
 
     pub fn due(&self) -> Time {
-        self.due
+        let stops = self.stops.values().filter(|stop| stop.is_on).map(|stop| stop.until);
+        stops.min().unwrap_or(Time::NEVER).min(self.due)
     }
 
     /// Every lock that somebody holds or waits for.
@@ -109,12 +141,84 @@ impl Own {
         now >= self.opens
     }
 
+    /// Whether anybody may be granted this lock now.
+    fn grants(&self, now: Time, name: u64) -> bool {
+        self.is_open(now) && !self.closed.contains(&name) && self.stops.get(&name).is_none_or(|stop| !stop.is_on)
+    }
+
+    fn ticket(&self, count: u64) -> u64 {
+        let term = if self.mutant == Some(Mutant::SameTerm) { 1 } else { self.terms.term };
+        u64::from(term) << TICKET_BITS | count
+    }
+
+    // ---- moves ----
+
+    /// The switch wants a lock.
+    pub fn stop(&mut self, link: &mut Link<'_>, name: u64, id: u64) {
+        if !self.is_open(link.now) || self.closed.contains(&name) || self.is_exhausted() {
+            return;
+        }
+        let until = link.now + self.pause_most;
+        let stop = Stop { id, is_on: true, until, again: link.now + STOPS * self.pause_most };
+        match self.stops.get_mut(&name) {
+            Some(known) if known.again > link.now => known.id = id,
+            _ => drop(self.stops.insert(name, stop)),
+        }
+    }
+
+    /// A lock that is stopped and that nobody holds: its name, and the move.
+    pub fn is_left(&self) -> Option<(u64, u64)> {
+        let holds = |name| self.lines.get(name).is_some_and(|line| line.iter().any(Claim::holds));
+        let mut stops = self.stops.iter().filter(|(_, stop)| stop.is_on);
+        let left = stops.find(|(name, _)| !(holds(name) || self.is_exhausted()) || self.is_broken(Mutant::CedeHeld));
+        left.map(|(name, stop)| (*name, stop.id))
+    }
+
+    /// Cedes it: the switch's first ticket, and who waits.
+    pub fn cede(&mut self, name: u64) -> (u64, impl Iterator<Item = Attempt> + use<>) {
+        self.stops.remove(&name);
+        // One is nobody's: no two queues of a name begin with the same.
+        self.granted += 1;
+        let line = self.lines.remove(&name).unwrap_or_default();
+        let first = if self.is_broken(Mutant::CedeLow) { 1 } else { self.ticket(self.granted) + 1 };
+        (first, line.into_iter().filter(|claim| !claim.holds()).map(move |claim| claim.wish(name)))
+    }
+
+    /// A lock that the switch had is this server's, and its tickets go on from this one. False: it has none so high.
+    pub fn raise(&mut self, ticket: u64) -> bool {
+        let last = ticket.saturating_sub(1);
+        let term = last >> TICKET_BITS;
+        if term == u64::from(self.terms.term) && !self.is_broken(Mutant::ForgetTickets) {
+            self.granted = self.granted.max(last & LAST_COUNT);
+        }
+        term <= u64::from(self.terms.term)
+    }
+
+    /// Whoever asks for this lock waits until it is opened.
+    pub fn close(&mut self, name: u64) {
+        self.closed.insert(name);
+    }
+
+    /// Those who came before it was closed go first.
+    pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
+        self.closed.remove(&name);
+        let line = self.lines.entry(name).or_default();
+        let mut all: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
+        line.retain(|claim| !all.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
+        if self.mutant == Some(Mutant::OpenBehind) {
+            core::mem::swap(line, &mut all);
+        }
+        all.append(line);
+        *line = all;
+        self.serve(link, name);
+    }
+
     // ---- messages ----
 
     /// ACQUIRE with order 0: a wish, again or for the first time; of whoever holds, a renewal.
     pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
         let now = link.now;
-        let is_open = self.is_open(now);
+        let is_open = self.grants(now, attempt.name);
         let line = self.lines.entry(attempt.name).or_default();
         if let Some(claim) = line.iter_mut().find(|claim| claim.is_of(attempt)) {
             claim.port = attempt.reply_port;
@@ -187,6 +291,12 @@ impl Own {
 
     /// Forgets who was silent for too long; grants what may be granted now.
     pub fn on_tick(&mut self, link: &mut Link<'_>) {
+        let now = link.now;
+        let is_over = |stop: &Stop| stop.is_on && stop.until <= now;
+        while let Some((&name, stop)) = self.stops.iter_mut().find(|(_, stop)| is_over(stop)) {
+            stop.is_on = false;
+            self.serve(link, name);
+        }
         if self.due > link.now {
             return;
         }
@@ -216,7 +326,7 @@ impl Own {
 
     /// Grants whoever is next, and all shared ones behind if that is shared.
     fn serve(&mut self, link: &mut Link<'_>, name: u64) {
-        while self.is_open(link.now) && !self.is_exhausted() {
+        while self.grants(link.now, name) && !self.is_exhausted() {
             let Some(line) = self.lines.get_mut(&name) else { break };
             let Some(place) = line.iter().position(|claim| !claim.holds()) else { break };
             let next = line[place];
@@ -224,9 +334,9 @@ impl Own {
                 break;
             }
             self.granted += 1;
-            let term = if self.mutant == Some(Mutant::SameTerm) { 1 } else { self.terms.term };
-            let claim = &mut line[place];
-            claim.ticket = u64::from(term) << TICKET_BITS | self.granted;
+            let ticket = self.ticket(self.granted);
+            let Some(claim) = self.lines.get_mut(&name).and_then(|line| line.get_mut(place)) else { break };
+            claim.ticket = ticket;
             claim.heard = link.now;
             let claim = *claim;
             self.tell_granted(link, name, &claim);
@@ -265,6 +375,6 @@ impl Own {
 }
 
 /// The request, under this ticket, is no more.
-pub(super) fn tell_released(link: &mut Link<'_>, attempt: &Attempt) {
+fn tell_released(link: &mut Link<'_>, attempt: &Attempt) {
     link.tell(kind::queue::RELEASED, &Attempt { over: attempt.request, flags: 0, ..*attempt });
 }

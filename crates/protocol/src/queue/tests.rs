@@ -2,6 +2,8 @@
 
 extern crate std;
 
+mod moves;
+
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::server::LockServer;

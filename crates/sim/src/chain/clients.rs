@@ -210,13 +210,14 @@ impl World {
                 continue;
             }
             let Some(transmit) = running.node.transmit() else { break };
-            let (port, to, packet) = (transmit.port, transmit.to, transmit.packet.to_vec());
+            let to = transmit.to.map(|to| to.asked);
+            let (port, packet) = (transmit.port, transmit.packet.to_vec());
             // Any switch knows where groups are.
             let home = (client as u64 + self.network.packets) as usize % self.setup.switches;
             let home = Host::socket(self.party(home), 0);
             #[cfg(feature = "mutants")]
             let to = self.strayed(&packet).map(|seat| Host::socket(self.party(seat), 0)).or(to);
-            self.send((client, port), to.map_or(home, |to| to.asked), packet);
+            self.send((client, port), to.unwrap_or(home), packet);
         }
         let Some(running) = &mut self.hosts[client].running else { return };
         let at = running.node.next_timer().and_then(|at| running.clock.world(at)).map(|at| at.max(now));

@@ -164,9 +164,12 @@ impl World {
         for seat in 0..seats {
             let Setup { namespaces, queues, max_handle, authenticated, .. } = &world.setup;
             #[cfg_attr(not(feature = "mutants"), expect(unused_mut))]
-            let mut switch = SharedSwitch::new(namespaces, queues, *max_handle, *authenticated);
+            let mut switch =
+                SharedSwitch::new(namespaces, queues, *max_handle, *authenticated, world.setup.spare_queues);
             #[cfg(feature = "mutants")]
             {
+                switch.hands_held = world.options.core == Some(crate::CoreMutant::HandHeld);
+                switch.reuses_regions = world.options.core == Some(crate::CoreMutant::ReuseRegion);
                 switch.overstays = world.options.core == Some(crate::CoreMutant::NoServingLease);
             }
             let disk = if seats > 1 { disk.shared(own(seat), &register) } else { disk.clone() };

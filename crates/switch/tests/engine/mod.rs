@@ -229,7 +229,7 @@ pub struct Queue {
     pub given: u64,
     pub settled: u64,
     pub pushed: u64,
-    pub draining: u32,
+    pub stage: u32,
     pub reserved: u32,
 }
 

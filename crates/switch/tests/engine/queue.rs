@@ -102,8 +102,10 @@ fn set_queue(state: &mut State, words: &mut Words) {
     words.take_into("settled", &mut queue.settled);
     words.take_into("pushed", &mut queue.pushed);
     words.take_into("holding", &mut queue.holding);
-    if words.flag("draining") {
-        queue.draining = 1;
+    for (stage, word) in (1..).zip(["draining", "handed", "awaited"]) {
+        if words.flag(word) {
+            queue.stage = stage;
+        }
     }
     if words.flag("gone") {
         queue.size = 0;

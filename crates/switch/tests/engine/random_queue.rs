@@ -58,7 +58,7 @@ fn change_queue(random: &mut Random, state: &mut State, number: usize) {
     queue.given = random.below(6);
     queue.settled = if random.once_in(3) { queue.given.saturating_sub(random.below(3)) } else { queue.given };
     queue.pushed = random.below(4);
-    queue.draining = u32::from(random.once_in(12));
+    queue.stage = if random.once_in(6) { random.below(4) as u32 } else { 0 };
     state.put_queue(number, queue);
     let exclusive = random.once_in(2);
     for _ in 0..random.below(u64::from(size) + 1) {

@@ -52,6 +52,20 @@ fn each_name_has_its_own_order() {
     assert_eq!(scene.one().to, 3);
 }
 
+/// It was asked for before the agency came to this node, so that its GRANT is no news to the node (`Book::floor`): untold,
+/// it would hold the lock until it is reminded, half a second later.
+#[test]
+fn a_join_of_this_nodes_own_request_is_told_by_its_agent() {
+    let mut scene = Scene::held(SlotState::Open, party(2, 20, NAME, SHARED));
+    scene.with(|agent, desk| agent.on_join(party(ME, 1, NAME, SHARED), STAMP, 1, false, desk));
+    let told = scene.local.pop_front().expect("it is told");
+    assert_eq!((told.request, told.token, told.tries), (1, Token::new(STAMP, 0), false));
+    scene.with(|agent, desk| agent.on_join(party(3, 30, NAME, SHARED), STAMP, 2, false, desk));
+    assert!(scene.local.is_empty(), "another node's has the switch's GRANT");
+    scene.is_silent();
+    assert_eq!(scene.holding(), [(2, 20), (ME, 1), (3, 30)]);
+}
+
 #[test]
 fn nobody_is_granted_exclusively_while_a_join_is_unknown() {
     let mut scene = Scene::held(SlotState::Open, party(ME, 1, NAME, SHARED));

@@ -1,0 +1,130 @@
+//! What everything costs, in nanoseconds of virtual time: the whole model. Each constant has one value for all
+//! figures, and its source beside it; the two testbeds differ in their clients alone, whose programs differ.
+//!
+//! What is left out: bandwidth (a packet of 64 bytes takes 5 ns of 100 Gbit/s), the switch's own rate (thousands of
+//! millions of packets a second, of which no run needs a hundredth), interrupts, caches, loss.
+
+/// A constant of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// One way between a host's memory and the switch: NIC, PCIe, cable.
+    Hop,
+    /// Through the switch.
+    Pipeline,
+    /// A core's time to send a packet, or to receive one.
+    Packet,
+    /// A core's time to decide on one message of a lock manager, packets apart.
+    Manager,
+    /// From one core to another one of its host.
+    Handover,
+    /// A core's own time for each lock of FissLock's benchmark: half before it asks, half to give back.
+    FissLockClient,
+    /// The same of NetLock's benchmark.
+    NetLockClient,
+    /// A NIC's time for an atomic operation on remote memory.
+    Atomic,
+    /// A NIC's time for a read of remote memory.
+    Read,
+    /// How long a client of DSLR waits for each exclusive holder ahead of it before it looks again.
+    DslrBackoff,
+    /// How long a shared hold of DrTM lasts.
+    DrtmLease,
+    /// The longest pause of who was refused and tries again: DrTM, NetChain's locks. Drawn uniformly.
+    Retry,
+}
+
+/// Value and source of each, in the order of [`Cost`].
+const TABLE: [(Cost, &str, u64, &str); 12] = [
+    (
+        Cost::Hop,
+        "hop",
+        600,
+        "a round trip between hosts of one rack takes 4 us with RDMA or DPDK: 4 hops and 2 pipelines",
+    ),
+    (Cost::Pipeline, "pipeline", 800, "\"less than 1 us\": FissLock 2.2"),
+    (
+        Cost::Packet,
+        "packet",
+        390,
+        "NetChain, slides 29 and 30: 16 cores make 20.5 M queries/s, a packet out and one in each",
+    ),
+    (
+        Cost::Manager,
+        "manager",
+        750,
+        "FissLock 7.5: SrvLock does about 3 M requests/s on 8 cores, 2.67 us each; less 3 packets, for 2 messages",
+    ),
+    (Cost::Handover, "handover", 100, "a line of cache that goes from one core to another one"),
+    (
+        Cost::FissLockClient,
+        "client, FissLock",
+        12_160,
+        "FissLock 7.5: \"over 6 M requests/s\" on 80 cores, 13.3 us each; less 3 packets",
+    ),
+    (
+        Cost::NetLockClient,
+        "client, NetLock",
+        8_100,
+        "NetLock 6.4: 8.64 M requests/s at most, \"bottlenecked by the clients\", 10 machines; \
+         with 8 cores each, 9.3 us; less 3 packets",
+    ),
+    (Cost::Atomic, "atomic", 446, "2.24 M atomics/s of a NIC: Kalia et al., ATC 2016"),
+    (Cost::Read, "read", 50, "about 20 M reads/s of such a NIC: the same"),
+    (Cost::DslrBackoff, "DSLR backoff", 20_000, "20 us for each exclusive request ahead: NetLock's artifact"),
+    (Cost::DrtmLease, "DrTM lease", 400_000, "400 us: NetLock's artifact, after DrTM"),
+    (Cost::Retry, "retry pause", 20_000, "not told in the papers: up to DSLR's"),
+];
+
+/// One value for each constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs([u64; TABLE.len()]);
+
+impl Costs {
+    /// As their sources say.
+    pub fn of_sources() -> Costs {
+        Costs(TABLE.map(|row| row.2))
+    }
+
+    pub fn get(&self, cost: Cost) -> u64 {
+        self.0[cost as usize]
+    }
+
+    /// One of them times `numerator`, by `denominator`.
+    pub fn scaled(mut self, cost: Cost, (numerator, denominator): (u64, u64)) -> Costs {
+        let value = &mut self.0[cost as usize];
+        *value = *value * numerator / denominator;
+        self
+    }
+}
+
+/// Name, value and source of every constant.
+pub fn sources() -> impl Iterator<Item = (Cost, &'static str, u64, &'static str)> {
+    TABLE.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_constant_stands_at_its_place() {
+        for (place, (cost, ..)) in sources().enumerate() {
+            assert_eq!(cost as usize, place);
+        }
+    }
+
+    /// What the sources say of sums, of which the constants are parts.
+    #[test]
+    fn constants_add_up_to_what_their_sources_say() {
+        let costs = Costs::of_sources();
+        let of = |cost| costs.get(cost) as f64;
+        let round_trip = 4.0 * of(Cost::Hop) + 2.0 * of(Cost::Pipeline);
+        assert!((round_trip - 4_000.0).abs() < 1.0, "{round_trip}");
+        let near =
+            |rate: f64, cores: f64, nanos: f64| assert!((cores * 1e3 / nanos / rate - 1.0).abs() < 0.02, "{rate}");
+        near(20.5, 16.0, 2.0 * of(Cost::Packet));
+        near(3.0, 8.0, 3.0 * of(Cost::Packet) + 2.0 * of(Cost::Manager));
+        near(6.0, 80.0, 3.0 * of(Cost::Packet) + of(Cost::FissLockClient));
+        near(8.64, 80.0, 3.0 * of(Cost::Packet) + of(Cost::NetLockClient));
+    }
+}

@@ -1,0 +1,83 @@
+//! Lock services, driven in virtual time.
+//!
+//! * `wayside.rs`: this repository's own nodes and the switch's own core, as fission, as queues, and as a lock server.
+//! * `managers.rs`: lock managers on servers: SrvLock and ParLock. `memory.rs`: words of remote memory that clients
+//!   change by themselves: DSLR and DrTM. `test_and_set.rs`: NetChain's locks.
+
+mod managers;
+mod memory;
+mod test_and_set;
+mod wayside;
+
+pub use managers::Managers;
+pub use memory::{Drtm, Dslr};
+pub use test_and_set::TestAndSet;
+pub use wayside::{Kind, Wayside};
+
+use super::fabric::{Fabric, Place};
+use crate::workloads::Request;
+
+/// A lock service with all its clients' ends. It charges what it does to the fabric, and tells
+/// [`Fabric::granted`] when a client has what it waits for: one lock at a time.
+pub trait Engine {
+    /// What is sent.
+    type Message;
+
+    /// Before the first client asks.
+    fn start(&mut self, _: &mut Fabric<Self::Message>) {}
+    /// A client asks, on its core.
+    fn acquire(&mut self, fabric: &mut Fabric<Self::Message>, client: usize, wanted: Request);
+    /// A client gives back, on its core. It does not wait for anything.
+    fn release(&mut self, fabric: &mut Fabric<Self::Message>, client: usize, held: Request);
+    /// A client does not wait any more. What is granted to it from now on must go back by itself.
+    fn cancel(&mut self, fabric: &mut Fabric<Self::Message>, client: usize, wanted: Request);
+    /// A message is decided on there.
+    fn on_message(&mut self, fabric: &mut Fabric<Self::Message>, at: Place, message: Self::Message);
+    /// A timer that it has set.
+    fn on_timer(&mut self, _: &mut Fabric<Self::Message>, _who: usize, _number: u64) {}
+    /// Shares that it has counted.
+    fn notes(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// Which cores and hosts do what.
+#[derive(Clone, Debug)]
+pub struct Bed {
+    /// Cores of each host.
+    pub hosts: Vec<usize>,
+    /// The core of each client.
+    pub clients: Vec<usize>,
+    /// Of each host, the cores that keep locks' books; none where it has clients alone.
+    pub managers: Vec<Vec<usize>>,
+}
+
+impl Bed {
+    /// Clients in turn over hosts with so many cores each, each host's in turn over its cores; behind them, where there
+    /// are any, so many cores of managers on each of those hosts (`beside`), or on hosts of their own (`apart`).
+    pub fn new(client_cores: &[usize], clients: usize, beside: usize, apart: &[usize]) -> Bed {
+        let mut first = 0;
+        let mut bed = Bed { hosts: Vec::new(), clients: Vec::new(), managers: Vec::new() };
+        let mut firsts = Vec::new();
+        for &cores in client_cores {
+            firsts.push(first);
+            bed.managers.push((first + cores..first + cores + beside).collect());
+            bed.hosts.push(cores + beside);
+            first += cores + beside;
+        }
+        for &cores in apart {
+            bed.managers.push((first..first + cores).collect());
+            bed.hosts.push(cores);
+            first += cores;
+        }
+        let hosts = client_cores.len();
+        let core = |client: usize| firsts[client % hosts] + client / hosts % client_cores[client % hosts];
+        bed.clients = (0..clients).map(core).collect();
+        bed
+    }
+
+    /// Cores of all managers, and the hosts that have them.
+    pub fn manager_hosts(&self) -> Vec<usize> {
+        (0..self.hosts.len()).filter(|&host| !self.managers[host].is_empty()).collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! One run of the model: which testbed, which lock service, which workload; and the runs that were made already.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use wayside_wire::Policy;
+
+use super::costs::{Cost, Costs};
+use super::engines::{Bed, Drtm, Dslr, Engine, Kind, Managers, TestAndSet, Wayside};
+use super::fabric::Fabric;
+use super::world::{Outcome, Plan, run};
+use crate::Error;
+use crate::workloads::{Transaction, Workload};
+
+/// Hosts as a paper has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Testbed {
+    /// FissLock 7.1: 8 nodes with 10 cores of clients and one of a manager each; or 80 cores of clients on 7 of
+    /// them, and
+    /// 8 of a lock server on the eighth.
+    FissLock,
+    /// NetLock 6.3: so many machines with clients, and so many with lock servers or memory. 8 cores each.
+    NetLock(usize, usize),
+}
+
+/// Lock services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Ours: fission, readers first, as FissLock.
+    Fission,
+    /// Ours: fission, first come, first served, as is our default.
+    FairFission,
+    /// Ours: queues in the switch for the locks that a knapsack picks, and a lock server: NetLock.
+    NetLock {
+        /// Cells of all queues together, and queues at most.
+        cells: u32,
+        queues: usize,
+        random: bool,
+    },
+    /// Ours: the lock server alone.
+    Server,
+    SrvLock,
+    ParLock,
+    Dslr,
+    Drtm,
+    NetChain,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    pub testbed: Testbed,
+    pub peer: Peer,
+    pub workload: &'static str,
+    pub clients: usize,
+    /// Nanoseconds that a transaction holds all its locks.
+    pub execution: u64,
+    /// Transactions take their locks in the order of their numbers, so that none waits in a circle.
+    pub sorted: bool,
+    /// After the hot spot has moved; NetLock knows of the time before.
+    pub moved: bool,
+    /// The trace before it, with requests of another seed: locks' popularity is known then, not the requests to come.
+    pub traced: bool,
+}
+
+/// Whoever measures: the costs, how long, and what is known already.
+pub struct Lab {
+    pub costs: Costs,
+    /// Requests for locks that a run measures, about.
+    pub requests: u64,
+    workloads: HashMap<&'static str, Rc<Box<dyn Workload>>>,
+    known: HashMap<Run, Rc<Outcome>>,
+}
+
+/// Cells of NetLock's switch: its artifact's.
+pub const CELLS: u32 = 130_000;
+/// FissLock 1 and 7.3: "less than 10,000" locks, about 1 % of a million.
+pub const QUEUES: usize = 10_000;
+/// FissLock's and NetLock's clients abort what takes longer than 10 ms.
+const ABORT: u64 = 10_000_000;
+/// Slots of FissLock's switch, 7.2.
+pub const SLOTS: u32 = 1_680_000;
+/// A trace has so many times the requests of a run.
+const TRACE: u64 = 4;
+/// FissLock's hot spot moves after 300 ms: some time later.
+const MOVED: u64 = 400_000_000;
+/// Virtual time of a run at most: slow peers do less in it.
+const MOST: u64 = 400_000_000;
+
+impl Lab {
+    pub fn new(costs: Costs, requests: u64) -> Lab {
+        Lab { costs, requests, workloads: HashMap::new(), known: HashMap::new() }
+    }
+
+    fn workload(&mut self, name: &'static str) -> Result<Rc<Box<dyn Workload>>, Error> {
+        if let Some(known) = self.workloads.get(name) {
+            return Ok(known.clone());
+        }
+        let named = crate::workloads::named(name).ok_or_else(|| format!("there is no workload {name}"))?;
+        let built = Rc::new(named.build());
+        self.workloads.insert(name, built.clone());
+        Ok(built)
+    }
+
+    /// What comes of it, once.
+    pub fn run(&mut self, what: Run) -> Result<Rc<Outcome>, Error> {
+        if let Some(known) = self.known.get(&what) {
+            return Ok(known.clone());
+        }
+        let workload = self.workload(what.workload)?;
+        let outcome = self.play(what, &**workload).map_err(|error| format!("{what:?}: {error}"))?;
+        let outcome = Rc::new(outcome);
+        self.known.insert(what, outcome.clone());
+        Ok(outcome)
+    }
+
+    /// What a run by a lock server alone shows of each lock: NetLock traces its workload before.
+    fn demand(&mut self, what: Run) -> Result<Rc<Outcome>, Error> {
+        self.run(Run { peer: Peer::SrvLock, moved: false, traced: true, ..what })
+    }
+
+    fn play(&mut self, what: Run, workload: &dyn Workload) -> Result<Outcome, Error> {
+        let Run { testbed, peer, clients, execution, .. } = what;
+        let bed = bed(testbed, peer, clients);
+        let locks_of_one = locks_of_one(workload);
+        let plan = Plan {
+            seed: if what.traced { 2 } else { 1 },
+            execution,
+            abort: (locks_of_one > 1.0).then_some(ABORT),
+            later: if what.moved { MOVED } else { 0 },
+            sorted: what.sorted,
+            client: match testbed {
+                Testbed::FissLock => Cost::FissLockClient,
+                Testbed::NetLock(..) => Cost::NetLockClient,
+            },
+            transactions: (self.requests as f64 / locks_of_one) as u64 * if what.traced { TRACE } else { 1 },
+            most: MOST,
+        };
+        let locks = workload.locks();
+        let slots = locks.min(SLOTS.into()) as u32;
+        let ours = |kind: &Kind| Wayside::new(&bed, kind);
+        match peer {
+            Peer::Fission => self.over(&bed, ours(&Kind::Fission(Policy::ReadPreferring, slots))?, workload, plan),
+            Peer::FairFission => self.over(&bed, ours(&Kind::Fission(Policy::Fair, slots))?, workload, plan),
+            Peer::NetLock { cells, queues, random } => {
+                let demand = self.demand(what)?;
+                let chosen = choose(&demand.demand, cells, queues, random.then_some(locks));
+                self.over(&bed, ours(&Kind::Queue(chosen))?, workload, plan)
+            }
+            Peer::Server => self.over(&bed, ours(&Kind::Queue(Vec::new()))?, workload, plan),
+            Peer::SrvLock | Peer::ParLock => self.over(&bed, Managers::new(&bed, locks), workload, plan),
+            Peer::Dslr => self.over(&bed, Dslr::new(&bed), workload, plan),
+            Peer::Drtm => self.over(&bed, Drtm::new(&bed, plan.seed), workload, plan),
+            Peer::NetChain => self.over(&bed, TestAndSet::new(&bed, plan.seed), workload, plan),
+        }
+    }
+
+    fn over<E: Engine>(&self, bed: &Bed, engine: E, workload: &dyn Workload, plan: Plan) -> Result<Outcome, Error> {
+        run(Fabric::new(self.costs, &bed.hosts), engine, workload, &bed.clients, plan)
+    }
+}
+
+fn bed(testbed: Testbed, peer: Peer, clients: usize) -> Bed {
+    let has_server = matches!(peer, Peer::NetLock { .. } | Peer::Server | Peer::SrvLock);
+    match testbed {
+        Testbed::FissLock if has_server => Bed::new(&[12, 12, 12, 11, 11, 11, 11], clients, 0, &[8]),
+        Testbed::FissLock => Bed::new(&[10; 8], clients, 1, &[]),
+        // Our lock server is one node: it has the cores of all of them.
+        Testbed::NetLock(hosts, servers) if has_server => Bed::new(&vec![8; hosts], clients, 0, &[8 * servers]),
+        Testbed::NetLock(hosts, servers) => Bed::new(&vec![8; hosts], clients, 0, &vec![8; servers]),
+    }
+}
+
+/// Locks of a transaction, on average.
+fn locks_of_one(workload: &dyn Workload) -> f64 {
+    const SAMPLES: usize = 1_000;
+    let mut generator = workload.generator(0, 0);
+    let mut one = Transaction::empty();
+    let mut locks = 0;
+    for _ in 0..SAMPLES {
+        generator.next(std::time::Duration::ZERO, &mut one);
+        locks += one.requests.len();
+    }
+    locks as f64 / SAMPLES as f64
+}
+
+/// Locks whose queues are in the switch, with their cells: NetLock's fractional knapsack by requests for each cell; or
+/// any of so many locks (`among`), as the strawman does. `demand`: of each lock, requests and clients at a time.
+fn choose(demand: &HashMap<u64, (u32, u32)>, mut cells: u32, queues: usize, among: Option<u64>) -> Vec<(u64, u32)> {
+    let mut order: Vec<(u64, u32, u32)> = match among {
+        None => demand.iter().map(|(&lock, &(rate, most))| (lock, rate, most)).collect(),
+        Some(all) => (0..all).map(|lock| (lock, 1, demand.get(&lock).map_or(1, |known| known.1))).collect(),
+    };
+    match among {
+        None => order.sort_by(|one, other| {
+            let worth = |of: &(u64, u32, u32)| f64::from(of.1) / f64::from(of.2);
+            worth(other).total_cmp(&worth(one)).then(one.0.cmp(&other.0))
+        }),
+        Some(_) => order.sort_by_key(|one| wayside_wire::mix(one.0)),
+    }
+    let mut chosen = Vec::new();
+    for (lock, _, most) in order.into_iter().take(queues) {
+        let given = most.min(cells).min(1_024);
+        if given == 0 {
+            break;
+        }
+        cells -= given;
+        chosen.push((lock, given));
+    }
+    chosen
+}

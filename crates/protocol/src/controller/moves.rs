@@ -1,0 +1,216 @@
+//! Which locks have their queue in the switch, and how one gets there or leaves: docs/queue.md, "Moves".
+//!
+//! ```text
+//!   at its server ──Await──► Awaited ──RECALL, CEDED──► Here ──Drain──► Drains ──nobody left──► Handed ──┐
+//!        ▲                                                ▲───too long────┘                            YIELD
+//!        └──────────────────────────────────── Remove ◄──TAKEN───────────────────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! * The stage in the switch's memory is the whole truth: what is here says what to repeat, and when. A controller that
+//!   starts anew goes on from the stages.
+//! * A queue is opened by a CEDED of its own move alone, of the lock server at that moment; a region is freed by a TAKEN
+//!   of the lock server at that moment, with the ticket that the queue has come to.
+//! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
+
+use super::{Controller, Store};
+use crate::memory::{Line, LockServer, Stage, Step, SwitchMemory};
+use crate::queue::{CEDED_ORDERS, TICKET_BITS, first_number};
+use crate::{Handle, Mutant, Time};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, service};
+
+/// Retransmission pauses that a queue may drain for. Then it serves on, so that nobody waits for one holder who stays
+/// where others could hold beside him, and rests for so many times as long.
+const DRAIN_PAUSES: u64 = 20;
+const RESTS: u64 = 5;
+
+/// A lock's move.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    /// Of its RECALLs; 0: there was none.
+    id: u64,
+    since: Time,
+    /// When something is said again, or tried again.
+    due: Time,
+}
+
+#[derive(Default)]
+pub(super) struct Moves {
+    /// Of a namespace: the names that are to have a queue, and their cells. Without an entry all stays where it is.
+    wanted: BTreeMap<u16, BTreeMap<u64, u32>>,
+    under_way: BTreeMap<(u16, u64), Move>,
+    /// Lock servers that take and cede locks.
+    able: BTreeSet<Handle>,
+}
+
+impl Moves {
+    /// Every queue begins anew, here.
+    pub fn begin_epoch(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// What a lock server can do.
+    pub fn heard(&mut self, handle: Handle, moves: bool) {
+        if moves {
+            self.able.insert(handle);
+        } else {
+            self.able.remove(&handle);
+        }
+    }
+}
+
+impl<M: SwitchMemory, S: Store> Controller<M, S> {
+    /// From now on these names of a namespace are to have their queue in the switch, of so many cells each, and no
+    /// others. Those that have to move do so as soon as they can.
+    pub fn place(&mut self, namespace: u16, wanted: impl IntoIterator<Item = (u64, u32)>) {
+        self.moves.wanted.insert(namespace, wanted.into_iter().collect());
+    }
+
+    /// Does what is due.
+    pub(super) fn move_locks(&mut self, now: Time) {
+        if !self.memory.serving() {
+            return;
+        }
+        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
+        for namespace in queued.map(|namespace| namespace.id).collect::<Vec<u16>>() {
+            let server = self.mover(namespace);
+            let lines = self.memory.lines(namespace);
+            for line in &lines {
+                self.move_on(now, namespace, line, server);
+            }
+            if server.is_some() {
+                self.await_wanted(namespace, &lines);
+            }
+        }
+    }
+
+    /// The lock server, if it lives and moves locks.
+    fn mover(&self, namespace: u16) -> Option<LockServer> {
+        let server = self.memory.lock_server(namespace);
+        let lives = server.handle != 0 && self.memory.node_word(server.handle).state == NodeState::Live;
+        (lives && self.moves.able.contains(&server.handle)).then_some(server)
+    }
+
+    fn await_wanted(&mut self, namespace: u16, lines: &[Line]) {
+        let wanted = self.moves.wanted.get(&namespace).into_iter().flatten();
+        let missing = wanted.filter(|(name, _)| lines.iter().all(|line| line.name != **name));
+        // Where there is no room yet there will be, once those that leave have left.
+        for (&name, &cells) in missing {
+            self.memory.step(namespace, name, Step::Await { cells });
+        }
+    }
+
+    fn move_on(&mut self, now: Time, namespace: u16, line: &Line, server: Option<LockServer>) {
+        let wanted = self.moves.wanted.get(&namespace);
+        let is_unwanted = wanted.is_some_and(|wanted| !wanted.contains_key(&line.name));
+        let key = (namespace, line.name);
+        let Some(server) = server else {
+            // Nobody would have it: it serves on.
+            self.memory.step(namespace, line.name, Step::Stay);
+            return;
+        };
+        let last_term = line.ticket.saturating_sub(1) >> TICKET_BITS;
+        let fits = last_term <= u64::from(server.term);
+        let known = self.moves.under_way.get(&key).copied();
+        match line.stage {
+            Stage::Here if !is_unwanted => {
+                self.moves.under_way.remove(&key);
+            }
+            Stage::Here => {
+                if fits && known.is_none_or(|known| known.due <= now) && self.memory.step(namespace, key.1, Step::Drain)
+                {
+                    self.moves.under_way.insert(key, Move { id: 0, since: now, due: now });
+                }
+            }
+            Stage::Drains => {
+                let known = *self.moves.under_way.entry(key).or_insert(Move { id: 0, since: now, due: now });
+                let patience = DRAIN_PAUSES * self.config.retransmit;
+                if fits && self.memory.step(namespace, key.1, Step::Hand) {
+                    self.moves.under_way.insert(key, Move { due: now, ..known });
+                    if let Some(line) = self.memory.lines(namespace).iter().find(|line| line.name == key.1) {
+                        self.yield_lock(now, namespace, line, server);
+                    }
+                } else if !fits || wanted.is_some_and(|_| !is_unwanted) || now.since(known.since) > patience {
+                    self.memory.step(namespace, key.1, Step::Stay);
+                    self.moves.under_way.insert(key, Move { due: now + RESTS * patience, ..known });
+                }
+            }
+            Stage::Handed => self.yield_lock(now, namespace, line, server),
+            Stage::Awaited => self.recall(now, namespace, line.name, server),
+        }
+    }
+
+    /// YIELD, until it is answered.
+    fn yield_lock(&mut self, now: Time, namespace: u16, line: &Line, server: LockServer) {
+        let known = self.moves.under_way.entry((namespace, line.name)).or_insert(Move { id: 0, since: now, due: now });
+        if known.due > now {
+            return;
+        }
+        known.due = now + self.config.retransmit;
+        let body = Attempt {
+            name: line.name,
+            ticket: line.ticket,
+            number: line.pushed,
+            order: if line.given == line.settled { 0 } else { line.given },
+            ..Attempt::default()
+        };
+        self.tell_server(namespace, server.handle, QueueKind::Yield, &body);
+    }
+
+    /// RECALL, until it is answered.
+    fn recall(&mut self, now: Time, namespace: u16, name: u64, server: LockServer) {
+        let mut known = match self.moves.under_way.get(&(namespace, name)) {
+            Some(known) if known.id != 0 => *known,
+            _ => Move { id: self.new_id(), since: now, due: now },
+        };
+        if known.due <= now {
+            known.due = now + self.config.retransmit;
+            let body = Attempt { name, number: known.id, ..Attempt::default() };
+            self.tell_server(namespace, server.handle, QueueKind::Recall, &body);
+        }
+        self.moves.under_way.insert((namespace, name), known);
+    }
+
+    /// CEDED: from here on the lock is the switch's.
+    pub(super) fn on_ceded(&mut self, header: &Header, attempt: &Attempt) {
+        let Attempt { name, ticket: first, number: id, .. } = *attempt;
+        let key = (header.namespace, name);
+        let is_its = self.config.is_broken(Mutant::AnyCeded)
+            || self.moves.under_way.get(&key).is_some_and(|known| known.id != 0 && known.id == id);
+        let LockServer { handle, .. } = self.memory.lock_server(header.namespace);
+        if !is_its || handle != header.source {
+            return;
+        }
+        let pushed = first_number(first);
+        let given = pushed + CEDED_ORDERS;
+        if self.memory.step(header.namespace, name, Step::Open { first, pushed, given }) {
+            self.moves.under_way.remove(&key);
+            // It would ask by itself, a moment later.
+            let line = self.memory.lines(header.namespace).into_iter().find(|line| line.name == name);
+            let room = line.map_or(0, |line| line.cells as u16);
+            let body = Attempt { name, number: pushed, order: given, room, ..Attempt::default() };
+            self.tell_server(header.namespace, handle, QueueKind::Pushed, &body);
+        }
+    }
+
+    /// TAKEN: the lock's server knows all that it has to know of its queue.
+    pub(super) fn on_taken(&mut self, header: &Header, attempt: &Attempt) {
+        let lines = self.memory.lines(header.namespace);
+        let is_its = |line: &&Line| (line.name, line.ticket) == (attempt.name, attempt.ticket);
+        let is_handed = lines.iter().find(is_its).is_some_and(|line| line.stage == Stage::Handed);
+        if is_handed && self.memory.lock_server(header.namespace).handle == header.source {
+            self.memory.step(header.namespace, attempt.name, Step::Remove);
+            self.moves.under_way.remove(&(header.namespace, attempt.name));
+        }
+    }
+
+    pub(super) fn tell_server(&mut self, namespace: u16, handle: Handle, kind: QueueKind, body: &Attempt) {
+        let Some(address) = self.sessions.get(handle).map(|session| session.record.address) else { return };
+        let body = Attempt { holder: handle, ..*body };
+        let header =
+            Header { service: service::QUEUE, kind: kind as u8, destination: handle, namespace, ..Header::default() };
+        self.send_body(address, header, kind.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+}

@@ -1,0 +1,154 @@
+//! A lock server whose locks go to the switch and come back: docs/queue.md, "Moves".
+
+use super::*;
+use crate::queue::{CEDED_ORDERS, first_number};
+
+const PUSHED: u8 = kind::queue::PUSHED;
+const CEDED: u8 = kind::queue::CEDED;
+const TAKEN: u8 = kind::queue::TAKEN;
+const QUEUED: u8 = kind::queue::QUEUED;
+
+/// The lock server, in the first term.
+fn server() -> LockServer {
+    let mut server = LockServer::new(&config());
+    server.start(Time(0));
+    serving(&mut server, 0, 0, 1);
+    server
+}
+
+fn say(server: &mut LockServer, now: u64, kind: u8, attempt: &Attempt) -> Sent {
+    let from = |kind| if [kind::queue::ACQUIRE, kind::queue::RELEASE].contains(&kind) { attempt.holder } else { 0 };
+    let header = Header { kind, source: from(kind), destination: ME, ..Header::default() };
+    link(now, |link| server.on_packet(link, &header, attempt)).1
+}
+
+fn asks(server: &mut LockServer, now: u64, holder: Handle, mode: Mode) -> Sent {
+    say(server, now, kind::queue::ACQUIRE, &wish(holder, mode))
+}
+
+fn recall(server: &mut LockServer, now: u64, id: u64) -> Sent {
+    say(server, now, kind::queue::RECALL, &Attempt { name: NAME, number: id, holder: ME, ..Attempt::default() })
+}
+
+fn yields(server: &mut LockServer, now: u64, ticket: u64, given: u64, pushed: u64) -> Sent {
+    let attempt = Attempt { name: NAME, ticket, order: given, number: pushed, holder: ME, ..Attempt::default() };
+    say(server, now, kind::queue::YIELD, &attempt)
+}
+
+fn releases(server: &mut LockServer, now: u64, holder: Handle, ticket: u64) -> Sent {
+    say(server, now, kind::queue::RELEASE, &Attempt { ticket, ..wish(holder, Mode::Exclusive) })
+}
+
+/// Node 1 held it, nodes 2 and 3 wait for it, and it was ceded for move 9. The switch's first ticket.
+fn ceded(server: &mut LockServer) -> u64 {
+    let held = asks(server, 10, 1, Mode::Exclusive)[0].2.ticket;
+    for holder in [2, 3] {
+        assert_eq!(told(&asks(server, 20, holder, Mode::Exclusive)), [(QUEUED, holder)]);
+    }
+    assert_eq!(recall(server, 30, 9), [], "somebody holds it");
+    let sent = releases(server, 40, 1, held);
+    assert_eq!(kinds(&sent), [kind::queue::RELEASED, CEDED], "and nobody is granted it any more");
+    assert_eq!(sent[1].2.number, 9);
+    assert!(sent[1].2.ticket > held + 1, "no other queue began there");
+    sent[1].2.ticket
+}
+
+#[test]
+fn a_recalled_lock_is_ceded_once_its_holder_has_left() {
+    let mut server = server();
+    let first = ceded(&mut server);
+    let asked = link(40 + PAUSE, |link| server.on_tick(link)).1;
+    assert!(told(&asked).contains(&(kind::queue::SETTLE, 0)), "whether the switch has it: {asked:?}");
+    let again = recall(&mut server, 50, 9);
+    assert_eq!((again[0].0, again[0].2.ticket), (CEDED, first), "if that was lost");
+    assert_eq!(recall(&mut server, 50, 11)[0].2.number, 11, "a controller that has begun anew");
+    assert_eq!(recall(&mut server, 50, 10), [], "the one before it");
+}
+
+#[test]
+fn who_waited_is_pushed_in_order_and_before_who_was_given_an_order_by_the_switch() {
+    let mut server = server();
+    let first = ceded(&mut server);
+    let base = first_number(first);
+    // Under way before the queue was there, and given by the queue.
+    assert_eq!(told(&asks(&mut server, 60, 4, Mode::Exclusive)), [(QUEUED, 4)]);
+    let by_switch = Attempt { order: base + CEDED_ORDERS + 1, ..wish(5, Mode::Exclusive) };
+    say(&mut server, 70, kind::queue::ACQUIRE, &by_switch);
+    // Of an earlier queue of the name.
+    let counters =
+        |number, room| Attempt { name: NAME, number, order: base + CEDED_ORDERS + 1, room, ..Attempt::default() };
+    assert_eq!(pushes(&say(&mut server, 80, PUSHED, &counters(base - 1, 8))), []);
+    let sent = say(&mut server, 80, PUSHED, &counters(base, 8));
+    assert_eq!(pushes(&sent), [(base + 1, base + 1, 2), (base + 2, base + 2, 3), (base + 3, base + 3, 4)]);
+    // Nobody else of the server's own comes within a pause.
+    say(&mut server, 90, PUSHED, &counters(base + 3, 8));
+    let sent = link(80 + PAUSE, |link| server.on_tick(link)).1;
+    assert_eq!(pushes(&sent), [(base + 4, base + CEDED_ORDERS + 1, 5)]);
+    assert_eq!(asks(&mut server, 3_000, 6, Mode::Exclusive), [], "too late: the switch has the lock");
+}
+
+#[test]
+fn a_holder_who_stays_keeps_others_waiting_for_a_pause_only() {
+    let mut server = server();
+    asks(&mut server, 10, 1, Mode::Shared);
+    recall(&mut server, 20, 9);
+    assert_eq!(told(&asks(&mut server, 30, 2, Mode::Shared)), [(QUEUED, 2)]);
+    let tries = Attempt { flags: queue_flag::TRY, ..wish(3, Mode::Shared) };
+    assert_eq!(told(&say(&mut server, 30, kind::queue::ACQUIRE, &tries)), [(kind::queue::BUSY, 3)]);
+    assert!(server.next_timer() <= Time(20 + 8 * PAUSE));
+    let sent = link(20 + 8 * PAUSE, |link| server.on_tick(link)).1;
+    assert!(told(&sent).contains(&(GRANT, 2)), "{sent:?}");
+    recall(&mut server, 9_000, 9);
+    assert_eq!(told(&asks(&mut server, 9_000, 4, Mode::Shared)), [(GRANT, 4)], "it is not stopped again at once");
+}
+
+#[test]
+fn a_lock_that_was_handed_over_is_granted_from_its_ticket_on_first_those_who_overflowed() {
+    let mut server = server();
+    let overflowed = |order| Attempt { order, ..wish(order as Handle, Mode::Exclusive) };
+    say(&mut server, 10, kind::queue::ACQUIRE, &overflowed(2));
+    // The first that comes after the move, before YIELD and before an order that was given before it.
+    let after = Attempt { over: 700, ..wish(8, Mode::Exclusive) };
+    assert_eq!(told(&say(&mut server, 20, kind::queue::ACQUIRE, &after)), [(QUEUED, 8)]);
+    assert_eq!(kinds(&yields(&mut server, 30, 700, 3, 0)), [TAKEN], "two orders are missing");
+    say(&mut server, 40, kind::queue::ACQUIRE, &overflowed(1));
+    let sent = say(&mut server, 50, kind::queue::ACQUIRE, &overflowed(3));
+    let granted: Vec<_> = sent.iter().filter(|sent| sent.0 == GRANT).map(|sent| (sent.1, sent.2.ticket)).collect();
+    let ticket = 1 << TICKET_BITS | 1;
+    assert_eq!(granted, [(1, ticket)], "of this term, which is above 700");
+    for (holder, next) in [(1, 2), (2, 3), (3, 8)] {
+        let sent = releases(&mut server, 60, holder, ticket + u64::from(holder) - 1);
+        assert!(told(&sent).contains(&(GRANT, next)), "{holder}: {sent:?}");
+    }
+}
+
+#[test]
+fn tickets_go_on_from_those_of_the_switch_and_what_is_late_of_the_queue_changes_nothing() {
+    let mut server = server();
+    let ticket = (1 << TICKET_BITS) + 5_000;
+    assert_eq!(kinds(&yields(&mut server, 10, ticket, 0, 0)), [TAKEN]);
+    assert_eq!(asks(&mut server, 20, 1, Mode::Exclusive)[0].2.ticket, ticket);
+    assert_eq!(kinds(&yields(&mut server, 30, ticket, 0, 0)), [TAKEN], "said again");
+    let late = Attempt { order: 4, ..wish(2, Mode::Exclusive) };
+    assert_eq!(say(&mut server, 40, kind::queue::ACQUIRE, &late), []);
+    assert_eq!(server.overflowed().count(), 0);
+    assert_eq!(yields(&mut server, 50, 2 << TICKET_BITS | 7, 0, 0), [], "no ticket of this term is above");
+}
+
+#[test]
+fn an_order_that_is_lost_is_waited_for_a_pause() {
+    let mut server = server();
+    yields(&mut server, 10, 50, 3, 0);
+    assert_eq!(told(&asks(&mut server, 20, 1, Mode::Exclusive)), [(QUEUED, 1)]);
+    let sent = link(10 + PAUSE, |link| server.on_tick(link)).1;
+    assert!(told(&sent).contains(&(GRANT, 1)), "{sent:?}");
+}
+
+#[test]
+fn a_server_that_does_not_know_yet_who_holds_cedes_nothing() {
+    let mut server = LockServer::new(&config());
+    server.start(Time(0));
+    serving(&mut server, 0, 0, 2);
+    assert_eq!(recall(&mut server, 10, 9), []);
+    assert_eq!(kinds(&recall(&mut server, PATIENCE, 9)), [CEDED]);
+}
