@@ -6,9 +6,6 @@ use crate::{Error, clock};
 use std::time::{Duration, Instant};
 use wayside_protocol::chain::{Condition, Version};
 
-/// For the deletion when it is dropped: what takes longer ends with the session.
-const GOODBYE: Duration = Duration::from_secs(1);
-
 /// A key that this process has written for as long as its session lives. Dropped, it is deleted, if it still has that
 /// version.
 ///
@@ -22,6 +19,8 @@ pub struct LeasedKey {
     incarnation: u64,
     /// It is to be deleted when it is dropped.
     is_held: bool,
+    /// What it was to be given, without an answer.
+    unsure: Option<(Box<[u8]>, Error)>,
 }
 
 impl LeasedKey {
@@ -39,17 +38,20 @@ impl LeasedKey {
         }
         loop {
             let before = session.info().map(|info| info.incarnation);
-            let version = match store.put_if(name, value, condition)? {
+            let begun = session.leases().begin(name);
+            let written = store.put_if(name, value, condition);
+            let version = match written.inspect_err(|error| session.doubt_written(name, value, error))? {
                 Written::Done(version) => version,
                 Written::Unmet(found) => return Ok(Err(found)),
             };
             let now = session.info().map(|info| info.incarnation);
             if let Some(incarnation) = now.filter(|_| now == before) {
+                begun.keep(version);
                 let (session, name) = (session.clone(), name.into());
-                return Ok(Ok(LeasedKey { session, name, version, incarnation, is_held: true }));
+                return Ok(Ok(LeasedKey { session, name, version, incarnation, is_held: true, unsure: None }));
             }
             // Nobody knows which of the two sessions it is leased to.
-            store.delete_if(name, Condition::Version(version))?;
+            session.delete_leased(name, version)?;
         }
     }
 
@@ -88,29 +90,47 @@ impl LeasedKey {
             return Err(Error::Lost);
         }
         let condition = Condition::Version(self.version);
-        match self.session.store().leased().put_if(&*self.name, value, condition)? {
-            Written::Done(version) => self.version = version,
-            Written::Unmet(_) => return Ok(false),
+        let begun = self.session.leases().begin(&self.name);
+        let written = self.session.store().leased().put_if(&*self.name, value.as_ref(), condition);
+        let version = match written {
+            Ok(Written::Done(version)) => version,
+            Ok(Written::Unmet(_)) => return Ok(false),
+            Err(error) => {
+                self.unsure = Some((value.as_ref().into(), error.clone()));
+                return Err(error);
+            }
+        };
+        if self.is_lost() {
+            // It may be the next session's, which is not to have it.
+            let _ = self.session.delete_leased(&self.name, version);
+            return Err(Error::Lost);
         }
-        if self.is_lost() { Err(Error::Lost) } else { Ok(true) }
+        begun.keep(version);
+        self.session.leases().forget(&self.name, self.version);
+        self.version = version;
+        Ok(true)
     }
 
     /// Deletes it now. False: somebody has written it meanwhile, or it was lost.
     ///
     /// # Errors
-    /// Those of [`crate::Store::delete`].
+    /// Those of [`crate::Store::delete`]. [`Error::TimedOut`] after a second: then it is deleted as soon as a switch
+    /// answers.
     pub fn release(mut self) -> Result<bool, Error> {
         self.is_held = false;
-        let deleted = self.session.store().delete_if(&*self.name, Condition::Version(self.version))?;
-        Ok(matches!(deleted, Written::Done(_)))
+        self.session.delete_leased(&self.name, self.version)
     }
 }
 
 impl Drop for LeasedKey {
     fn drop(&mut self) {
         if self.is_held && !self.is_lost() {
-            // What remains ends with the session.
-            let _ = self.session.store().wait(GOODBYE).delete_if(&*self.name, Condition::Version(self.version));
+            // What could not be deleted is, later.
+            let _ = self.session.delete_leased(&self.name, self.version);
+        }
+        self.session.leases().forget(&self.name, self.version);
+        if let Some((value, error)) = self.unsure.take() {
+            self.session.doubt_written(&self.name, &value, &error);
         }
     }
 }

@@ -49,6 +49,7 @@ mod errands;
 mod error;
 mod guard;
 mod leased;
+mod leases;
 mod lifeline;
 mod listing;
 mod lock;

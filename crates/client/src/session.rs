@@ -4,6 +4,7 @@ use crate::background;
 use crate::core::Grants;
 use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::engine::{Engine, system};
+use crate::leases::Leases;
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
 use crate::observe::Observer;
@@ -167,7 +168,8 @@ impl Builder {
         };
         let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Session { connection: Arc::new(Connection { engine, lifeline, thread }) })
+        let leases = Arc::default();
+        Ok(Session { connection: Arc::new(Connection { engine, leases, lifeline, thread }) })
     }
 
     fn config(self) -> Result<Config, Error> {
@@ -354,6 +356,7 @@ impl std::fmt::Debug for Session {
 /// What sessions, guards and pending acquires share; the last of them to go ends the session.
 pub(crate) struct Connection {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) leases: Arc<Leases>,
     lifeline: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }

@@ -46,6 +46,8 @@ pub struct Entry {
     pub version: Version,
     /// Whether it is there only as long as the session that wrote it: [`Store::leased`].
     pub is_leased: bool,
+    /// And that is the session by which it was read.
+    pub is_own: bool,
 }
 
 /// What became of a write that depends on a condition.
@@ -123,6 +125,10 @@ impl<'s> Store<'s> {
 
     /// As [`Store::put_if`] on a lease, as a thing that can be asked whether it is lost, and that deletes the key
     /// when it is dropped. Otherwise what the condition met.
+    ///
+    /// After [`Error::TimedOut`] and the like, what it may have written, or may write yet, is deleted as soon as a
+    /// switch answers: what has this value then, and is leased to this session, and is no other [`LeasedKey`]'s. So do
+    /// not write the same value to the same key by [`Store::leased`] beside it.
     ///
     /// # Errors
     /// Those of [`Store::put`].
@@ -386,7 +392,8 @@ pub(crate) trait Shown {
 
 impl Shown for Answered {
     fn entry(self) -> Option<Entry> {
-        self.value.map(|value| Entry { value, version: self.version, is_leased: self.is_leased })
+        let Answered { version, is_leased, is_own, .. } = self;
+        self.value.map(|value| Entry { value, version, is_leased, is_own })
     }
 
     fn written(self) -> Written {

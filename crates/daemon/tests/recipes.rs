@@ -3,9 +3,9 @@
 mod support;
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use support::{Daemon, Ended, end, eventually};
-use wayside_client::{Error, Session};
+use std::time::{Duration, Instant};
+use support::{Daemon, Ended, end, eventually, signal_process};
+use wayside_client::{Condition, Error, Event, Session};
 
 /// Short, so that the dead are noticed soon; they have no lifeline when they are threads of this process.
 const LEASE: &str = "1s";
@@ -187,4 +187,150 @@ fn nobody_goes_on_before_all_are_there() {
     barrier.enter().unwrap();
     barrier.close().unwrap();
     assert!(!barrier.is_open_now().unwrap());
+}
+
+/// For a minute no session ends by itself.
+fn patient_daemon() -> Daemon {
+    Daemon::start(&["--lease", "60s"])
+}
+
+/// While this is there the daemon does nothing: what is sent to it lies in its socket, and has its effect afterwards.
+struct Stopped(i32);
+
+impl Stopped {
+    fn stop(daemon: &Daemon) -> Stopped {
+        let stopped = Stopped(daemon.pid());
+        signal_process(daemon.pid(), libc::SIGSTOP);
+        // Each of its threads, not at once.
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        let tasks = format!("/proc/{}/task", daemon.pid());
+        eventually("it is stopped", || std::fs::read_dir(&tasks).unwrap().all(is_stopped));
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal_process(self.0, libc::SIGCONT);
+    }
+}
+
+#[test]
+fn what_was_taken_without_an_answer_is_given_back() {
+    let daemon = patient_daemon();
+    let [session, other] = [session(&daemon), session(&daemon)];
+    let semaphore = session.semaphore("few", 1).unwrap();
+    // The key is made: the next write has its effect without another question.
+    semaphore.try_acquire().unwrap().expect("it is free").release().unwrap();
+    let store = session.store();
+    let name = "few/semaphore/0";
+    let mut watch = other.store().watch(name).unwrap().wait(Duration::from_secs(20));
+    let stopped = Stopped::stop(&daemon);
+    let held = store.wait(Duration::from_millis(100)).hold(name, [], Condition::Absent);
+    assert_eq!(held.unwrap_err(), Error::TimedOut);
+    drop(stopped);
+    let [first, then] = [(); 2].map(|()| watch.next().unwrap());
+    assert!(matches!((&first, &then), (Event::Put { .. }, Event::Deleted { .. })), "{first:?} {then:?}");
+    // Not because its session has ended.
+    let permit = other.semaphore("few", 1).unwrap().wait(Duration::from_secs(5)).acquire().unwrap();
+    drop(permit);
+    // What somebody holds stays, whatever was in doubt before.
+    let stopped = Stopped::stop(&daemon);
+    assert_eq!(store.wait(Duration::from_millis(100)).hold(name, [], Condition::Absent).unwrap_err(), Error::TimedOut);
+    drop(stopped);
+    let permit = semaphore.wait(Duration::from_secs(5)).acquire().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(other.store().get(name).unwrap().map(|entry| entry.version), Some(permit.version()));
+    let entry = store.get(name).unwrap().expect("it is there");
+    assert!(entry.is_own && !other.store().get(name).unwrap().expect("it is there").is_own);
+}
+
+#[test]
+fn what_was_given_back_without_an_answer_is_given_back_later() {
+    let daemon = patient_daemon();
+    let session = session(&daemon);
+    let semaphore = session.semaphore("few", 2).unwrap();
+    let [released, dropped] = [(); 2].map(|()| semaphore.try_acquire().unwrap().expect("it is free"));
+    let leadership = session.election("lead").campaign("first").unwrap();
+    let stopped = Stopped::stop(&daemon);
+    let begun = Instant::now();
+    assert_eq!(released.release().unwrap_err(), Error::TimedOut);
+    drop(dropped);
+    std::thread::scope(|scope| {
+        // The lock is given back once somebody answers, though the key could not be.
+        let resigned = scope.spawn(|| leadership.resign());
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        drop(stopped);
+        let _ = resigned.join().unwrap();
+    });
+    eventually("both permits are there", || semaphore.available().unwrap() == 2);
+    session.election("lead").wait(Duration::from_secs(10)).campaign("second").unwrap();
+}
+
+#[test]
+fn whoever_waits_outlasts_his_session() {
+    let daemon = daemon();
+    let session = &session(&daemon);
+    let stopped = Stopped::stop(&daemon);
+    std::thread::scope(|scope| {
+        let wait = Duration::from_secs(30);
+        let permit = scope.spawn(move || session.semaphore("few", 1).unwrap().wait(wait).acquire().map(drop));
+        let member = scope.spawn(move || session.group("all").unwrap().wait(wait).join("me").map(drop));
+        let leader = scope.spawn(move || session.election("lead").wait(wait).campaign("me").map(drop));
+        let barrier = scope.spawn(move || session.barrier("step", 1).unwrap().wait(wait).enter());
+        let named = scope.spawn(move || session.election("lead").wait(wait).leader().map(drop));
+        let listed = scope.spawn(move || session.group("all").unwrap().wait(wait).members().map(drop));
+        // Beyond the lease.
+        std::thread::sleep(Duration::from_millis(2_500));
+        assert!(session.info().is_none(), "the session is lost");
+        drop(stopped);
+        for waited in [permit, member, leader, barrier, named, listed] {
+            assert_eq!(waited.join().unwrap(), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn a_party_with_two_seats_is_one() {
+    let daemon = patient_daemon();
+    let session = session(&daemon);
+    let barrier = session.barrier("step", 2).unwrap();
+    let store = session.store();
+    std::thread::scope(|scope| {
+        let entered = scope.spawn(|| barrier.clone().wait(Duration::from_secs(30)).enter());
+        let seat = || store.get("step/barrier/0").unwrap();
+        eventually("it has a seat", || seat().is_some());
+        // As one that it was not answered, or that its session before has left.
+        let second = store.hold("step/barrier/1", seat().unwrap().value.bytes(), Condition::Absent).unwrap().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!barrier.is_open_now().unwrap(), "one party has come");
+        second.release().unwrap();
+        barrier.clone().wait(Duration::from_secs(30)).enter().unwrap();
+        entered.join().unwrap().unwrap();
+    });
+    // Whoever comes again after he gave up is the same party.
+    let late = session.barrier("other", 2).unwrap().wait(Duration::from_millis(50));
+    let parties: Vec<Vec<u8>> = (0..2)
+        .map(|_| {
+            let mut watch = store.watch("other/barrier/0").unwrap().wait(Duration::from_secs(20));
+            assert_eq!(late.enter().unwrap_err(), Error::TimedOut);
+            loop {
+                if let Event::Put { value, .. } = watch.next().unwrap() {
+                    break value.bytes().to_vec();
+                }
+            }
+        })
+        .collect();
+    assert_eq!(parties[0], parties[1]);
+}
+
+#[test]
+fn a_wait_may_be_as_long_as_time_is() {
+    let daemon = daemon();
+    let session = session(&daemon);
+    session.semaphore("few", 1).unwrap().wait(Duration::MAX).acquire().unwrap();
 }

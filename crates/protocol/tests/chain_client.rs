@@ -3,7 +3,9 @@
 use std::net::SocketAddrV4;
 use wayside_protocol::chain::{Ask, Client, Condition, Glance, Key, Link, Scope, Seen, Value, WatchId, Wish};
 use wayside_protocol::{Outbox, RequestId, Time};
-use wayside_wire::{BODY, Change, Header, Outcome, Part, Route, Routes, Watch, kind, limits, service, value_flag};
+use wayside_wire::{
+    BODY, Change, Effect, Header, Outcome, Part, Route, Routes, Watch, kind, limits, service, value_flag,
+};
 
 const FIRST: u64 = 5_000;
 const MOST: u64 = 1_000_000;
@@ -265,6 +267,36 @@ fn who_is_answered_does_not_look_at_the_map() {
     world.sent();
     world.with(|client, link| client.cancel(link, wayside_protocol::RequestId(1 << 40 | 1)));
     assert_eq!(world.client.next_timer(), Time::NEVER);
+}
+
+#[test]
+fn a_lease_is_known_to_be_of_this_session_or_of_another() {
+    // Of handle and low half of the incarnation.
+    let cases = [(7, 1, true), (8, 1, false), (7, 2, false)];
+    for (handle, owner, expected) in cases {
+        let mut world = World::new();
+        let ask = Ask { key: Key::of(b"default", b"name").unwrap(), wish: Wish::Read, deadline: None, port: 0 };
+        let mut id = None;
+        world.with(|client, link| id = Some(client.ask(link, &ask)));
+        let id = id.expect("it was asked");
+        world.tell(3, BEFORE);
+        let header = Header {
+            service: service::CHAIN,
+            kind: kind::chain::ANSWER,
+            epoch: 3,
+            position: handle,
+            ..Header::default()
+        };
+        let flags = value_flag::PRESENT | value_flag::LEASED;
+        let effect = Effect { request: id.0, flags, outcome: Outcome::Done as u8, owner, ..Effect::default() };
+        let mut packet = vec![0; BODY + Effect::BYTES];
+        header.write(&mut packet);
+        effect.write(&mut packet, BODY);
+        world.with(|client, link| client.on_packet(link, &header, &packet));
+        let answer = world.client.take(id).expect("it is answered");
+        assert!(answer.is_leased);
+        assert_eq!(answer.is_own, expected, "{handle} {owner}");
+    }
 }
 
 #[test]

@@ -508,36 +508,85 @@ fn a_watch_of_another_namespace_is_none() {
     assert_eq!(world.member.transmit(), None);
 }
 
+/// Node 2 watches once more, by a question that waits after one for the position. Whether that was refused.
+fn is_refused(world: &mut World, number: u64) -> bool {
+    let asked = Watch { group: BASE, client: 2, request: request(2, number), ..Watch::default() };
+    let mut position = (0, 0);
+    for _ in 0..2 {
+        let header = Header {
+            service: service::CHAIN,
+            kind: kind::chain::WATCH,
+            count: limits::MAX_BLOCKS as u8,
+            source: 2,
+            epoch: EPOCH,
+            namespace: NAMESPACE,
+            ..Header::default()
+        };
+        let mut packet = vec![0; BODY + Watch::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES];
+        header.write(&mut packet);
+        Watch { history: position.0, number: position.1, ..asked }.write(&mut packet, BODY);
+        world.member.on_packet(Time(world.now), 1, &packet);
+        let Some(sent) = world.member.transmit() else { return false };
+        let event = Watch::read(&sent.packet, BODY);
+        if event.outcome == Outcome::Full as u8 {
+            return true;
+        }
+        position = (event.history, event.number);
+    }
+    panic!("a question with a position waits");
+}
+
 #[test]
 fn watches_that_wait_are_bounded() {
     let mut world = World::new(0, 200);
-    let mut full = 0;
-    for number in 0..400u64 {
-        let asked = Watch { group: BASE, client: 2, request: request(2, number), history: 1, ..Watch::default() };
-        // The first answer tells the position; the next question waits.
-        let mut position = (0, 0);
-        for (history, at) in [(0, 0), (1, 1)] {
-            let (history, number) = if history == 0 { (0, at) } else { position };
-            let header = Header {
-                service: service::CHAIN,
-                kind: kind::chain::WATCH,
-                count: limits::MAX_BLOCKS as u8,
-                source: 2,
-                epoch: EPOCH,
-                namespace: NAMESPACE,
-                ..Header::default()
-            };
-            let mut packet = vec![0; BODY + Watch::BYTES + limits::MAX_BLOCKS * limits::BLOCK_BYTES];
-            header.write(&mut packet);
-            Watch { history, number, ..asked }.write(&mut packet, BODY);
-            world.member.on_packet(Time(world.now), 1, &packet);
-            let Some(sent) = world.member.transmit() else { continue };
-            let event = Watch::read(&sent.packet, BODY);
-            position = (event.history, event.number);
-            full += usize::from(event.outcome == Outcome::Full as u8);
-        }
-    }
-    assert_eq!(full, 2 * (400 - 256), "of a node 256 wait");
+    let refused = (0..400).filter(|&number| is_refused(&mut world, number)).count();
+    assert_eq!(refused, 400 - 256, "of a node 256 wait");
+}
+
+#[test]
+fn watches_that_nobody_repeats_make_room_for_others() {
+    let mut world = World::new(0, 200);
+    assert_eq!((0..256).filter(|&number| is_refused(&mut world, number)).count(), 0);
+    world.now += 900_000;
+    assert!(is_refused(&mut world, 256), "all of them may be wanted yet");
+    world.now += 200_000;
+    assert_eq!((300..556).filter(|&number| is_refused(&mut world, number)).count(), 0);
+    assert!(is_refused(&mut world, 556), "none of those is given up");
+    // What waits is counted anew from time to time.
+    world.member.on_tick(Time(world.now));
+    assert_eq!(world.member.watched().waiting, 256);
+    assert!(is_refused(&mut world, 557));
+}
+
+#[test]
+fn watches_of_a_session_that_is_over_make_room_for_the_next() {
+    let mut world = World::new(0, 200);
+    assert_eq!((0..256).filter(|&number| is_refused(&mut world, number)).count(), 0);
+    assert!(is_refused(&mut world, 256));
+    let address = "10.0.0.1:10002".parse().unwrap();
+    world.switch.set_node(2, &NodeEntry { address, namespace: NAMESPACE, incarnation: 999 });
+    assert_eq!((300..556).filter(|&number| is_refused(&mut world, number)).count(), 0);
+}
+
+#[test]
+fn after_a_loss_nothing_is_noted_for_nobody() {
+    let mut world = World::new(0, 200);
+    world.begin(prefix("key/"));
+    world.run(100);
+    let put = |world: &World, counter| {
+        write(&world.switch, 2, EPOCH, key_of("key/1"), counter, Some(b"v")).expect("written");
+        world.switch.drawn()
+    };
+    let before = put(&world, 10);
+    assert_eq!(put(&world, 11), before + 1, "as long as somebody watches");
+    (12..10_000).for_each(|counter| {
+        put(&world, counter);
+    });
+    world.now += 10_000;
+    world.member.on_tick(Time(world.now));
+    assert_eq!(world.member.watched().overruns, 1);
+    let before = put(&world, 10_000);
+    assert_eq!(put(&world, 10_001), before);
 }
 
 #[test]

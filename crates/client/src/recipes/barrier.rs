@@ -1,11 +1,17 @@
-//! A barrier: each party takes a seat; whoever sees all of them taken opens the barrier, for ever.
+//! A barrier: each party takes a seat; whoever sees all of them taken, each by another party, opens the barrier, for
+//! ever.
+//!
+//! A seat has its party's number, drawn at random. A party may have a second one for a while: one of a session that was
+//! lost, or that it was not answered. Then the barrier waits until that is gone.
 //!
 //! A name is good for one round. A party that dies before the barrier is open leaves its seat to another; one that
 //! comes when it is open goes on at once.
 
 use super::seats::{Patience, Seats, await_change};
 use crate::session::Session;
-use crate::{Condition, Error};
+use crate::store::Entry;
+use crate::{Condition, Error, LeasedKey};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Nobody goes on before so many are there.
@@ -43,17 +49,28 @@ impl Barrier {
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::Store::put`] and [`crate::Store::watch_prefix`].
     pub fn enter(&self) -> Result<(), Error> {
-        let patience = Patience::new(self.wait);
+        let leases = self.seats.session().leases();
+        let party = leases.party(&self.open);
+        let entered = self.enter_as(party, Patience::new(self.wait));
+        if entered.is_err() {
+            // It may have a seat that it does not know of, with which it must not count as another.
+            leases.party_again(&self.open, party);
+        }
+        entered
+    }
+
+    fn enter_as(&self, party: u64, patience: Patience) -> Result<(), Error> {
         let mut watch = self.seats.watch(patience)?;
         let mut seat = None;
         while !self.is_open(patience)? {
             // One that was lost with its session is another's by now, or nobody's.
-            if seat.as_ref().is_none_or(|(_, key): &(u32, crate::LeasedKey)| key.is_lost()) {
-                seat = self.seats.take(0, &[], patience)?;
+            if seat.as_ref().is_none_or(|(_, key): &(u32, LeasedKey)| key.is_lost()) {
+                seat = self.seats.take(0, &party.to_be_bytes(), patience)?;
             }
-            if self.seats.all(patience)?.iter().all(Option::is_some) {
+            if are_all_there(&self.seats.all(patience)?) {
                 // Another may have been first.
-                let _ = patience.store(self.seats.session())?.put_if(&self.open, [], Condition::Absent)?;
+                patience
+                    .outlasts(|| patience.store(self.seats.session())?.put_if(&self.open, [], Condition::Absent))?;
                 break;
             }
             watch = await_change(watch, patience, |_| true)?;
@@ -78,6 +95,12 @@ impl Barrier {
     }
 
     fn is_open(&self, patience: Patience) -> Result<bool, Error> {
-        Ok(patience.store(self.seats.session())?.get(&self.open)?.is_some())
+        Ok(patience.outlasts(|| patience.store(self.seats.session())?.get(&self.open))?.is_some())
     }
+}
+
+/// Whether every seat is taken, and no party has two.
+fn are_all_there(seats: &[Option<Entry>]) -> bool {
+    let parties: BTreeSet<&[u8]> = seats.iter().flatten().map(|entry| entry.value.bytes()).collect();
+    parties.len() == seats.len()
 }

@@ -59,6 +59,10 @@ impl Election {
     /// [`Error::TimedOut`], and those of [`crate::LockRequest::acquire`] and [`crate::Store::put`].
     pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
         let patience = Patience::new(self.wait);
+        patience.outlasts(|| self.try_to_lead(value.as_ref(), patience))
+    }
+
+    fn try_to_lead(&self, value: &[u8], patience: Patience) -> Result<Leadership, Error> {
         loop {
             let request = self.session.lock(self.name.as_str());
             let guard = match patience.left()? {
@@ -73,7 +77,7 @@ impl Election {
                 if guard.is_lost() {
                     break;
                 }
-                let held = patience.store(&self.session)?.hold(&self.key, value.as_ref(), condition)?;
+                let held = patience.store(&self.session)?.hold(&self.key, value, condition)?;
                 if let Ok(key) = held
                     && !guard.is_lost()
                 {
@@ -88,7 +92,8 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn leader(&self) -> Result<Option<Entry>, Error> {
-        Patience::new(self.wait).store(&self.session)?.get(&self.key)
+        let patience = Patience::new(self.wait);
+        patience.outlasts(|| patience.store(&self.session)?.get(&self.key))
     }
 
     /// The leader, and whoever comes after.
@@ -96,7 +101,8 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get_and_watch`].
     pub fn follow(&self) -> Result<(Option<Entry>, Watch), Error> {
-        Patience::new(self.wait).store(&self.session)?.get_and_watch(&self.key)
+        let patience = Patience::new(self.wait);
+        patience.outlasts(|| patience.store(&self.session)?.get_and_watch(&self.key))
     }
 }
 
@@ -130,6 +136,7 @@ impl Leadership {
     /// Those of [`Guard::release`] and [`crate::Store::delete`].
     pub fn resign(self) -> Result<(), Error> {
         let Leadership { key, guard } = self;
+        // For a second at most. Whatever becomes of it, the lock is given back.
         let deleted = key.release();
         guard.release()?;
         deleted.map(|_| ())

@@ -17,7 +17,7 @@ pub(super) struct Patience(Option<Instant>);
 
 impl Patience {
     pub(super) fn new(wait: Option<Duration>) -> Patience {
-        Patience(wait.map(|wait| Instant::now() + wait))
+        Patience(wait.and_then(|wait| Instant::now().checked_add(wait)))
     }
 
     /// What is left of it; `None`: it has no end.
@@ -28,6 +28,19 @@ impl Patience {
         let Some(end) = self.0 else { return Ok(None) };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(Error::TimedOut) } else { Ok(Some(left)) }
+    }
+
+    /// Begins again when the session is lost, which begins anew by itself, and waits for a switch that was there.
+    pub(super) fn outlasts<T>(self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut met = false;
+        loop {
+            match ask() {
+                Err(Error::Lost) => met = true,
+                Err(Error::Unavailable { .. }) if met => {}
+                ended => return ended,
+            }
+            self.left()?;
+        }
     }
 
     /// The session's keys, for no longer than that.
@@ -68,12 +81,12 @@ impl Seats {
 
     /// What every seat has, at one instant.
     pub(super) fn all(&self, patience: Patience) -> Result<Vec<Option<Entry>>, Error> {
-        patience.store(&self.session)?.snapshot(&self.names)
+        patience.outlasts(|| patience.store(&self.session)?.snapshot(&self.names))
     }
 
     /// Sees whatever becomes of seats from now on, and of what is beside them.
     pub(super) fn watch(&self, patience: Patience) -> Result<Watch, Error> {
-        patience.store(&self.session)?.watch_prefix(&self.prefix)
+        patience.outlasts(|| patience.store(&self.session)?.watch_prefix(&self.prefix))
     }
 
     /// Takes the first free seat from this one on, in a circle; `None`: at some instant none was free.
@@ -83,6 +96,10 @@ impl Seats {
         value: &[u8],
         patience: Patience,
     ) -> Result<Option<(u32, LeasedKey)>, Error> {
+        patience.outlasts(|| self.try_to_take(from, value, patience))
+    }
+
+    fn try_to_take(&self, from: usize, value: &[u8], patience: Patience) -> Result<Option<(u32, LeasedKey)>, Error> {
         loop {
             let all = self.all(patience)?;
             let count = all.len();

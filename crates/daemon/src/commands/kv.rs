@@ -148,7 +148,7 @@ fn cas(args: &KvCas) -> Result<u8, Failure> {
 }
 
 fn list(args: &KvList) -> Result<(), Failure> {
-    let keys = listed(&args.endpoint, &args.namespace, args.prefix.as_deref().unwrap_or_default())?;
+    let (keys, _) = listed(&args.endpoint, &args.namespace, args.prefix.as_deref().unwrap_or_default())?;
     match args.output {
         Output::Json => say(&serde_json::to_string(&keys).unwrap_or_default()),
         Output::Text => say(&list_text(&keys)),
@@ -156,10 +156,12 @@ fn list(args: &KvList) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The keys of a namespace whose names begin so.
-fn listed(endpoint: &EndpointArgs, namespace: &str, prefix: &str) -> Result<Keys, Failure> {
+/// The keys of a namespace whose names begin so, and how many switches have not answered.
+fn listed(endpoint: &EndpointArgs, namespace: &str, prefix: &str) -> Result<(Keys, usize), Failure> {
     let query = Query::Keys { namespace: namespace.to_owned(), prefix: prefix.to_owned() };
-    Ok(merged(ask_each::<Keys>(endpoint, &query)?))
+    let answers = ask_each::<Keys>(endpoint, &query)?;
+    let silent = endpoint.endpoints.len() - answers.len();
+    Ok((merged(answers), silent))
 }
 
 /// Each switch knows the keys of its own groups. Of a key that several have, the latest version.

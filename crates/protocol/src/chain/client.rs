@@ -121,6 +121,8 @@ pub struct Client {
     timers: Timers,
     /// The next request id; 0: there is no session.
     next: u64,
+    /// Of the session: low half, as packets tell of a leased version's owner.
+    incarnation: u32,
     pub(super) pause_first: u64,
     pause_most: u64,
     pub(super) watching: Watching,
@@ -158,6 +160,7 @@ impl Client {
             told: VecDeque::new(),
             timers: Timers::default(),
             next: 0,
+            incarnation: 0,
             pause_first,
             pause_most,
             watching: Watching::default(),
@@ -167,6 +170,7 @@ impl Client {
     /// A session has begun. `first`: of its counter of requests, 1 but where a test wants more.
     pub fn start(&mut self, incarnation: u64, first: u64) {
         self.next = incarnation << COUNTER_BITS | first.max(1);
+        self.incarnation = incarnation as u32;
         self.watching.resume();
     }
 
@@ -347,6 +351,7 @@ impl Client {
         if !is_asked {
             return;
         }
+        let is_owner = (header.position, effect.owner) == (link.header.source, self.incarnation);
         match outcome {
             Outcome::Done if insert.is_some() => {
                 self.inserting.remove(&effect.request);
@@ -354,7 +359,7 @@ impl Client {
                 (pending.pause, pending.silent) = (self.pause_first, 0);
                 self.send(link, id);
             }
-            Outcome::Missing if pending.kind == kind::chain::READ => self.answer(id, Ended::Done, effect, &[]),
+            Outcome::Missing if pending.kind == kind::chain::READ => self.answer(id, Ended::Done, effect, &[], false),
             Outcome::Missing if pending.name.is_empty() => {
                 pending.state = State::Unnamed;
                 pending.due = Time::NEVER;
@@ -366,11 +371,11 @@ impl Client {
                 self.next += 1;
                 self.send(link, id);
             }
-            Outcome::Done => self.answer(id, Ended::Done, effect, value),
-            Outcome::Unmet => self.answer(id, Ended::Unmet, effect, value),
-            Outcome::Full => self.answer(id, Ended::Full, effect, &[]),
-            Outcome::Unsure => self.answer(id, Ended::Unsure, effect, &[]),
-            Outcome::Collision => self.answer(id, Ended::Collision, effect, &[]),
+            Outcome::Done => self.answer(id, Ended::Done, effect, value, is_owner),
+            Outcome::Unmet => self.answer(id, Ended::Unmet, effect, value, is_owner),
+            Outcome::Full => self.answer(id, Ended::Full, effect, &[], false),
+            Outcome::Unsure => self.answer(id, Ended::Unsure, effect, &[], false),
+            Outcome::Collision => self.answer(id, Ended::Collision, effect, &[], false),
             // Again, and then with all the room that there is.
             Outcome::NoRoom => self.send(link, id),
             Outcome::Moved => {
@@ -384,7 +389,8 @@ impl Client {
         }
     }
 
-    fn answer(&mut self, id: u64, ended: Ended, effect: &Effect, value: &[u8]) {
+    /// `is_owner`: of what is told, if that is leased.
+    fn answer(&mut self, id: u64, ended: Ended, effect: &Effect, value: &[u8], is_owner: bool) {
         let Some(pending) = self.pending.get(&id) else { return };
         let version = Version { epoch: effect.own_epoch, sequence: effect.own_sequence };
         // What a condition met may be gone by the time that it is answered again: then there is another value here.
@@ -393,7 +399,8 @@ impl Client {
         let present = shows && effect.flags & value_flag::PRESENT != 0;
         let value = if present { value.get(..usize::from(effect.length)).and_then(Value::new) } else { None };
         let is_leased = is_shown && effect.flags & value_flag::LEASED != 0;
-        self.answers.insert(id, Answer { ended, version, value, is_leased, is_shown });
+        let is_own = is_leased && is_owner;
+        self.answers.insert(id, Answer { ended, version, value, is_leased, is_own, is_shown });
         self.told.push_back((RequestId(id), Told::Answered));
         self.end(id);
     }
@@ -581,7 +588,7 @@ impl Client {
         let mut refused: Vec<u64> = self.pending.keys().copied().collect();
         refused.sort_unstable();
         for id in refused {
-            self.answer(id, Ended::NoStore, &Effect::default(), &[]);
+            self.answer(id, Ended::NoStore, &Effect::default(), &[], false);
         }
         self.watching.refuse_all();
     }

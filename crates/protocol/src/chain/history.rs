@@ -26,6 +26,9 @@ use wayside_wire::{BODY, Change, Header, Outcome, Part, Scope, Watch, blocks, ki
 const LOOK: u64 = 1_000;
 /// For which a watch that nobody repeats waits. Clients repeat theirs four times as often.
 const PATIENCE: u64 = 2_000_000;
+/// For which it has not been repeated, twice as long as they take for that, before it is taken to be given up where
+/// there is no room otherwise.
+const FORGOTTEN: u64 = 1_000_000;
 /// After the last watch of a namespace, before nothing is kept for it.
 const IDLE: u64 = 10_000_000;
 /// Before a journal that went round is begun anew: whoever writes so fast will overtake it again.
@@ -107,6 +110,8 @@ pub(super) struct Histories {
     /// Namespaces whose keys are noted, and until when without another watch.
     noted: BTreeMap<u16, Time>,
     waiting: BTreeMap<u16, Vec<Waiting>>,
+    /// How many those are, of each node.
+    of_node: BTreeMap<Handle, usize>,
     look_at: Time,
     rests_until: Time,
     so_far: Watched,
@@ -138,6 +143,7 @@ impl Histories {
             gone: BTreeMap::new(),
             noted: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            of_node: BTreeMap::new(),
             look_at: Time::NEVER,
             rests_until: Time(0),
             so_far: Watched::default(),
@@ -161,14 +167,6 @@ impl Histories {
         }
     }
 
-    /// Something may be missing: no position of before is good any more.
-    fn lose(&mut self, now: Time) {
-        self.of_group.clear();
-        self.gone.clear();
-        self.noted.clear();
-        self.rests_until = now + REST;
-    }
-
     /// Adds a change to its group's history, if anybody wants it.
     fn keep(&mut self, record: Record, name: Option<Arc<[u8]>>) {
         let most = (KEPT / self.of_group.len().max(1)).clamp(KEPT_OF_GROUP.0, KEPT_OF_GROUP.1);
@@ -180,10 +178,39 @@ impl Histories {
         history.kept.push_back(Told { record, name });
     }
 
-    /// Whether another watch of this client may wait.
-    fn has_room(&self, client: Handle) -> bool {
-        let all = || self.waiting.values().flatten();
-        all().count() < WAITING && all().filter(|waiting| waiting.client == client).count() < WAITING_OF_NODE
+    /// A watch waits from now on.
+    fn enter(&mut self, group: u16, waiting: Waiting) {
+        *self.of_node.entry(waiting.client).or_default() += 1;
+        self.waiting.entry(group).or_default().push(waiting);
+    }
+
+    /// A watch does not wait any more, or is asked again.
+    fn leave(&mut self, group: u16, index: usize) -> Option<Waiting> {
+        let waiting = self.waiting.get_mut(&group)?.swap_remove(index);
+        if let Some(count) = self.of_node.get_mut(&waiting.client) {
+            *count -= 1;
+        }
+        Some(waiting)
+    }
+
+    /// Whether another watch of this client may wait: if need be in the place of one that nobody seems to want.
+    fn makes_room(&mut self, now: Time, client: Handle, incarnation: u64) -> bool {
+        // Nodes, not watches: they are fewer.
+        let has_room = |this: &Histories| {
+            let of_node = this.of_node.get(&client).copied().unwrap_or(0);
+            of_node < WAITING_OF_NODE && this.of_node.values().sum::<usize>() < WAITING
+        };
+        if has_room(self) {
+            return true;
+        }
+        let all =
+            self.waiting.iter().flat_map(|(&group, all)| (0..).zip(all).map(move |(index, of)| (group, index, of)));
+        let is_given_up = |of: &Waiting| of.incarnation != incarnation || of.until <= now + (PATIENCE - FORGOTTEN);
+        let given_up = all.filter(|(_, _, of)| of.client == client && is_given_up(of));
+        let oldest = given_up.min_by_key(|(_, _, of)| (of.incarnation == incarnation, of.until));
+        let Some((group, index)) = oldest.map(|(group, index, _)| (group, index)) else { return false };
+        self.leave(group, index);
+        has_room(self)
     }
 }
 
@@ -229,30 +256,31 @@ impl<M: ItemMemory> Member<M> {
             until: now + PATIENCE,
             repeated: false,
         };
-        let of_group = self.histories.waiting.entry(asked.group).or_default();
         let is_same = |other: &Waiting| (other.client, other.request) == (waiting.client, waiting.request);
-        if let Some(index) = of_group.iter().position(is_same) {
+        let known = self.histories.waiting.get(&asked.group).and_then(|all| all.iter().position(is_same));
+        if let Some(Waiting { asked: known, .. }) = known.and_then(|index| self.histories.leave(asked.group, index)) {
             // Nothing up to where it has come was for it.
-            let known = of_group.swap_remove(index).asked;
             (waiting.asked.history, waiting.asked.number) = (known.history, known.number);
             waiting.repeated = true;
-        } else if !self.histories.has_room(asked.client) {
+        } else if !self.histories.makes_room(now, asked.client, incarnation) {
             let refused = Watch { outcome: Outcome::Full as u8, ..asked };
             return self.say_event(&waiting, refused, &[]);
         }
         self.histories.look_at = self.histories.look_at.min(now + LOOK);
         self.take_journal(now);
         if let Some(waiting) = self.answer_watch(now, waiting) {
-            self.histories.waiting.entry(asked.group).or_default().push(waiting);
+            self.histories.enter(asked.group, waiting);
         }
     }
 
     /// Takes what is new, and tells it to whoever waits.
     pub(super) fn tell_watches(&mut self, now: Time) {
         self.take_journal(now);
+        // Counted anew.
+        self.histories.of_node.clear();
         for (group, all) in core::mem::take(&mut self.histories.waiting) {
+            let Some(namespace) = all.first().map(|waiting| waiting.header.namespace) else { continue };
             // Most of them have nothing to hear, most of the time.
-            let namespace = all.first().map_or(0, |waiting| waiting.header.namespace);
             let id = self.history_of(now, namespace, group);
             let end = self.histories.of_group.get(&group).map_or(0, History::end);
             let is_idle =
@@ -261,6 +289,7 @@ impl<M: ItemMemory> Member<M> {
             for waiting in all.into_iter().filter(|waiting| waiting.until > now) {
                 still.extend(if is_idle(&waiting) { Some(waiting) } else { self.answer_watch(now, waiting) });
             }
+            still.iter().for_each(|of: &Waiting| *self.histories.of_node.entry(of.client).or_default() += 1);
             if !still.is_empty() {
                 self.histories.waiting.insert(group, still);
             }
@@ -277,6 +306,16 @@ impl<M: ItemMemory> Member<M> {
         self.memory.live_session(client).filter(|(its, _)| *its == namespace).map(|(_, incarnation)| incarnation)
     }
 
+    /// Something may be missing: no position of before is good any more.
+    fn lose_histories(&mut self, now: Time) {
+        let noted: Vec<u16> = self.histories.noted.keys().copied().collect();
+        // Perhaps for good: nobody may ask again.
+        noted.into_iter().for_each(|namespace| self.stop_noting(namespace));
+        self.histories.of_group.clear();
+        self.histories.gone.clear();
+        self.histories.rests_until = now + REST;
+    }
+
     fn stop_noting(&mut self, namespace: u16) {
         self.histories.noted.remove(&namespace);
         let Some(groups) = self.namespaces.iter().find(|groups| groups.namespace == namespace) else { return };
@@ -288,10 +327,11 @@ impl<M: ItemMemory> Member<M> {
     /// Has all that keys of a namespace take noted, from now on.
     fn note(&mut self, now: Time, namespace: u16) {
         if self.histories.noted.is_empty() {
+            // First: what is torn from here on is noticed, though its number be drawn before the next line.
+            self.histories.torn = self.memory.torn();
             // Whoever has drawn one of these has the lock of its item, until what he writes can be read: all locks are
             // taken once below.
             self.histories.taken = self.memory.drawn();
-            self.histories.torn = self.memory.torn();
         }
         let is_new = self.histories.noted.insert(namespace, now + IDLE).is_none();
         if is_new != self.is_broken(crate::Mutant::HastyWatch)
@@ -321,14 +361,14 @@ impl<M: ItemMemory> Member<M> {
                 Recorded::Overwritten if self.is_broken(crate::Mutant::SkipOverrun) => self.histories.taken += 1,
                 Recorded::Overwritten => {
                     self.histories.so_far.overruns += 1;
-                    return self.histories.lose(now);
+                    return self.lose_histories(now);
                 }
             }
         }
         let taken = self.histories.taken;
         self.histories.gone.retain(|_, (_, drawn)| *drawn > taken);
         if self.memory.torn() != self.histories.torn {
-            self.histories.lose(now);
+            self.lose_histories(now);
         }
     }
 

@@ -270,6 +270,8 @@ pub struct Answer {
     pub value: Option<Value>,
     /// Whether that is there as long as a session only.
     pub is_leased: bool,
+    /// And that is the session that has asked.
+    pub is_own: bool,
     /// Whether `value` is that of `version`. Not, where an answer was lost and the value has gone since.
     pub is_shown: bool,
 }

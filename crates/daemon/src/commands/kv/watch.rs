@@ -60,7 +60,8 @@ impl Teller<'_> {
         let no_signal = |error| Failure::system("can't wait for signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signal)?;
-        let (end, is_counted) = (self.args.wait.map(|wait| Instant::now() + wait), self.args.count.is_some());
+        let (end, is_counted) =
+            (self.args.wait.and_then(|wait| Instant::now().checked_add(wait)), self.args.count.is_some());
         let over = async {
             match end {
                 Some(end) => sleep_until(end).await,
@@ -122,7 +123,10 @@ impl Teller<'_> {
         let store = self.session.store().wait(PATIENCE);
         let mut names: Vec<String> = self.known.keys().cloned().collect();
         if self.is_prefix {
-            let keys = listed(&self.args.endpoint, &self.args.namespace, &self.args.name)?;
+            let (keys, silent) = listed(&self.args.endpoint, &self.args.namespace, &self.args.name)?;
+            if let Some(warning) = incomplete(keys.more, silent) {
+                eprintln!("{warning}");
+            }
             names.extend(keys.keys.into_iter().map(|key| key.name));
         } else {
             names.push(self.args.name.clone());
@@ -142,6 +146,8 @@ impl Teller<'_> {
                 return Ok(false);
             }
         }
+        // Of keys that are no more nothing is to be told once more; and there may be ever more of them.
+        self.known.retain(|_, (_, has_value)| *has_value);
         Ok(true)
     }
 
@@ -184,5 +190,29 @@ impl Teller<'_> {
         };
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_ok()
+    }
+}
+
+/// What is to be said of a list of keys that may lack some: `more` of a switch, and all of those that are silent.
+fn incomplete(more: usize, silent: usize) -> Option<String> {
+    let why = match (more, silent) {
+        (0, 0) => return None,
+        (0, silent) => format!("{silent} of the switches did not answer"),
+        (more, 0) => format!("a switch has {more} more: watch a longer prefix"),
+        (more, silent) => format!("a switch has {more} more, and {silent} of the switches did not answer"),
+    };
+    Some(format!("not all keys are read again: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_may_lack_keys_is_warned_of() {
+        assert_eq!(incomplete(0, 0), None);
+        assert!(incomplete(7, 0).is_some_and(|told| told.contains("7 more")));
+        assert!(incomplete(0, 2).is_some_and(|told| told.contains("2 of the switches")));
+        assert!(incomplete(7, 2).is_some_and(|told| told.contains("7 more") && told.contains("2 of")));
     }
 }
