@@ -266,3 +266,17 @@ fn who_is_answered_does_not_look_at_the_map() {
     world.with(|client, link| client.cancel(link, wayside_protocol::RequestId(1 << 40 | 1)));
     assert_eq!(world.client.next_timer(), Time::NEVER);
 }
+
+#[test]
+fn a_request_whose_group_nobody_keeps_yet_asks_until_somebody_does() {
+    let mut world = World::new();
+    world.read(b"name");
+    world.tell(0, BEFORE);
+    world.sent();
+    for _ in 0..5 {
+        world.go_on();
+    }
+    assert!(world.sent().iter().any(|(kind, _)| *kind == kind::chain::MAP));
+    world.tell(1, BEFORE);
+    assert_eq!(world.sent(), [(kind::chain::READ, Some(BEFORE))]);
+}

@@ -102,9 +102,8 @@ impl Outcome {
         if self.service == ServiceKind::Queue {
             return queues::missing(&self.faults, &self.outcomes, &self.verdicts);
         }
-        // What asks is no fault, and only queues move.
-        let is_meant = |kind: &&Kind| !kind.is_condition() && ![Kind::Ask, Kind::Move].contains(*kind);
-        let kinds = Kind::ALL.iter().filter(is_meant).map(|kind| kind.name());
+        let is_of_locks = |kind: &&Kind| !kind.is_condition() && !matches!(kind, Kind::Ask | Kind::Move);
+        let kinds = Kind::ALL.iter().filter(is_of_locks).map(|kind| kind.name());
         let faults = kinds.filter(|name| !seen(&self.faults, name));
         let outcomes = OUTCOMES.iter().copied().filter(|name| !seen(&self.outcomes, name));
         let rare = RARE_OUTCOMES.iter().copied().filter(|name| is_large && !seen(&self.outcomes, name));

@@ -17,7 +17,7 @@ mod report;
 mod world;
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -118,14 +118,13 @@ pub fn run_calibrated(options: &CalibratedOptions) -> Result<Calibrated, Error> 
     })
 }
 
+/// The figures of each headline.
+type Measured = Vec<Vec<Figure>>;
+
 /// Of each variant, the figures of each headline; of those that it does not concern, none.
-fn measure(
-    options: &CalibratedOptions,
-    chosen: &[Headline],
-    variants: &[Variant],
-) -> Result<Vec<Vec<Vec<Figure>>>, Error> {
+fn measure(options: &CalibratedOptions, chosen: &[Headline], variants: &[Variant]) -> Result<Vec<Measured>, Error> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results: Mutex<Vec<Option<Result<Vec<Vec<Figure>>, Error>>>> = Mutex::new(vec![None; variants.len()]);
+    let results: Vec<OnceLock<Result<Measured, Error>>> = variants.iter().map(|_| OnceLock::new()).collect();
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
@@ -138,8 +137,7 @@ fn measure(
                 }
                 _ => Ok(Vec::new()),
             });
-            let figures = figures.collect();
-            results.lock().expect("no thread has panicked")[place] = Some(figures);
+            results[place].get_or_init(|| figures.collect());
             show(done.fetch_add(1, Ordering::Relaxed) + 1, variants.len());
         }
     };
@@ -149,8 +147,7 @@ fn measure(
             scope.spawn(work);
         }
     });
-    let results = results.into_inner().expect("no thread has panicked");
-    results.into_iter().map(|result| result.expect("every variant was measured")).collect()
+    results.into_iter().map(|result| result.into_inner().expect("every variant was measured")).collect()
 }
 
 /// On a terminal, how far it is.

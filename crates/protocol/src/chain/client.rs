@@ -301,7 +301,8 @@ impl Client {
             }
             pending.pause = (pending.pause * 2).min(self.pause_most);
             pending.silent += 1;
-            if pending.is_doubtful() {
+            // What is not sent yet waits for the map to know its group.
+            if pending.silent >= DOUBTFUL {
                 let group = self.map.group_of(pending.key);
                 self.ask_map(link, group);
             }

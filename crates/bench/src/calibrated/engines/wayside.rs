@@ -167,7 +167,7 @@ impl Wayside {
         if cores.is_empty() { self.firsts[node] + pick(self.bed.hosts[node]) } else { cores[pick(cores.len())] }
     }
 
-    fn to_host(&mut self, fabric: &mut Fabric<Datagram>, socket: SocketAddrV4, bytes: Vec<u8>) {
+    fn deliver(&mut self, fabric: &mut Fabric<Datagram>, socket: SocketAddrV4, bytes: Vec<u8>) {
         let core = self.core(socket, &bytes);
         fabric.send(Place::Switch, Place::Core(core), Datagram { socket, bytes });
     }
@@ -181,15 +181,15 @@ impl Wayside {
             let mut copy = bytes.clone();
             if self.switch.make_copy(&mut copy) {
                 let socket = self.switch.address(agent, 0).expect("a node that the core knows has an address");
-                self.to_host(fabric, socket, copy);
+                self.deliver(fabric, socket, copy);
             }
         }
         match verdict.action {
             Action::Drop => {}
-            Action::ToSender => self.to_host(fabric, socket, bytes),
+            Action::ToSender => self.deliver(fabric, socket, bytes),
             Action::ToNode { handle, port } => {
                 let socket = self.switch.address(handle, port).expect("a node that the core knows has an address");
-                self.to_host(fabric, socket, bytes);
+                self.deliver(fabric, socket, bytes);
             }
             Action::ToController => self.serve(fabric, source, &bytes),
         }
@@ -218,7 +218,7 @@ impl Wayside {
         };
         header.write(&mut bytes);
         body.write(&mut bytes, BODY);
-        self.to_host(fabric, address(usize::from(source) - 1, 0), bytes);
+        self.deliver(fabric, address(usize::from(source) - 1, 0), bytes);
     }
 
     /// Takes out of a node what a call has brought.
