@@ -37,7 +37,7 @@ struct ws_queue {
 	ws_u64 granted;
 	ws_u64 tail;
 	ws_u64 holding; /* wire.h: queue_holding. What the cells from head to below granted say */
-	/* Of the lock server's part. Orders: 0 < settled <= given. Pushes: a count. */
+	/* Of the lock server's part. Orders: 0 <= settled <= given. Pushes: a count. */
 	ws_u64 given;
 	ws_u64 settled;
 	ws_u64 pushed;

@@ -10,9 +10,10 @@
  *   - head <= granted <= tail <= head + size, and none of them falls. Below granted every cell that is not over holds;
  *     those that do are one exclusive, or all shared. From granted on nobody holds.
  *   - `granted` passes one ticket at a time: grants are in the order of tickets, and no ticket is granted twice.
- *   - A cell becomes over by its own holder, which names its request and, in a RELEASE, its ticket; or by the end
- *     of its session.
- *   - While `given` and `settled` differ only pushes get cells; a push is taken if its number is the next one.
+ *   - A cell becomes over by its own holder, which names its request and, in a RELEASE, its ticket, or says by its
+ *     `oldest` that it has none so old; or by the end of its session.
+ *   - While `given` and `settled` differ only pushes get cells; a push is taken if its number is the next one. Where no
+ *     lock server lives there are no pushes: what was given is settled.
  *   - Nothing is written but under the queue's lock. Each store makes one step true, in an order in which whoever dies
  *     in between leaves the queue before or after that step; `holding` can be counted anew.
  *   - A node's word is read under the lock before a cell is given to it, or a grant. Whoever gives its handle to
@@ -179,7 +180,8 @@ WS_INLINE void ws_end(struct ws_line *line, ws_u64 ticket)
 	ws_word_store(&line->queue->holding, others ? ws_queue_holding_with_holders(holding, others) : 0);
 }
 
-/* Whether a ticket's request is over; where its node's session is, it is from here on. */
+/* Whether a ticket's request is over; where its node's session is, or the node has no request so old any more, it is
+ * from here on. The latter is a late copy's cell, whose grant was lost: nobody else may come to remind its node. */
 WS_INLINE int ws_is_over(struct ws_line *line, ws_u64 ticket)
 {
 	struct ws_cell *cell = ws_cell_of(line->sw, line->queue, ticket);
@@ -187,7 +189,8 @@ WS_INLINE int ws_is_over(struct ws_line *line, ws_u64 ticket)
 
 	if (!cell || ws_cell_who_over(who))
 		return cell != 0;
-	if (ws_node_lives(line->sw, (ws_u16)ws_cell_who_holder(who)))
+	struct ws_node *node = ws_node_at(line->sw, (ws_u16)ws_cell_who_holder(who));
+	if (ws_is_live(ws_word_load(&node->word)) && !ws_check_age(node, ws_word_load(&cell->request), 1))
 		return 0;
 	ws_end(line, ticket);
 	return 1;
@@ -338,7 +341,7 @@ WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *l
 	return ws_to_node(turn, holder, reminds ? 0 : (ws_u16)ws_cell_who_reply_port(who));
 }
 
-/* Turns a copy into the answer of who asked: of a GRANT RELEASED or PUSHED, of RELEASED ROOM for the lock server.
+/* Turns a copy into what it tells: of a GRANT RELEASED or PUSHED for who asked, of the others ROOM for the lock server.
  * False: the packet is not one of these. */
 WS_INLINE int ws_make_answer(void *packet, const void *end)
 {
@@ -354,17 +357,23 @@ WS_INLINE int ws_make_answer(void *packet, const void *end)
 	return kind != 0;
 }
 
-/* The request is over. Where nobody is left in the queue, and the lock server has more, it hears of it too. */
-WS_INLINE enum ws_action ws_tell_released(struct ws_turn *turn, struct ws_line *line, ws_u16 server)
+/* What goes to the asker goes to the lock server too, as ROOM, where nobody is in the queue and it has more. */
+WS_INLINE enum ws_action ws_tell_room_too(struct ws_turn *turn, struct ws_line *line, ws_u16 server,
+					  enum ws_action action)
 {
-	ws_attempt_set_over(turn->entry, line->request);
-	enum ws_action action = ws_tell(turn, WS_QUEUE_RELEASED, 0);
 	if (server && ws_tail(line) == ws_head(line) && !ws_is_settled(line)) {
 		ws_header_set_source(turn->header, server);
 		ws_count(turn->sw, WS_COUNTER_copied);
 		turn->verdict.copy = server;
 	}
 	return action;
+}
+
+/* The request is over. */
+WS_INLINE enum ws_action ws_tell_released(struct ws_turn *turn, struct ws_line *line, ws_u16 server)
+{
+	ws_attempt_set_over(turn->entry, line->request);
+	return ws_tell_room_too(turn, line, server, ws_tell(turn, WS_QUEUE_RELEASED, 0));
 }
 
 /* Whether the oldest holder is there to be reminded. */
@@ -383,8 +392,11 @@ WS_INLINE enum ws_action ws_overflow(struct ws_turn *turn, struct ws_line *line,
 	/* A queue that drains may have neither holders nor waiters: who tries comes again. */
 	int is_empty = ws_drains(line) && ws_is_settled(line) && ws_head(line) == ws_tail(line);
 
-	if (ws_attempt_flags(turn->entry) & WS_QUEUE_FLAG_TRY)
-		return ws_tell_not_now(turn, WS_QUEUE_BUSY, is_empty ? WS_HEADER_FLAG_RETRY : 0);
+	if (ws_attempt_flags(turn->entry) & WS_QUEUE_FLAG_TRY) {
+		enum ws_action action = ws_tell_not_now(turn, WS_QUEUE_BUSY, is_empty ? WS_HEADER_FLAG_RETRY : 0);
+		/* If the server has nothing after all, nobody but who tries may be left for it to hear that from. */
+		return ws_tell_room_too(turn, line, server, action);
+	}
 	if (!server)
 		return ws_tell_not_now(turn, WS_QUEUE_BUSY, WS_HEADER_FLAG_RETRY);
 	ws_u64 order = ws_word_load(&line->queue->given) + 1;
@@ -454,8 +466,12 @@ WS_INLINE enum ws_say ws_on_queue_acquire(struct ws_turn *turn, struct ws_line *
 {
 	int named = ws_attempt_ticket(turn->entry) != 0;
 
-	if (!line->ticket)
-		return named ? WS_SAY_RELEASED : ws_try_to_line_up(turn, line);
+	if (!line->ticket && named)
+		return WS_SAY_RELEASED;
+	if (!line->ticket) {
+		ws_go_on(line); /* Who tries finds nobody in its way who is over. */
+		return ws_try_to_line_up(turn, line);
+	}
 	/* The thread that asks again may be another one by now. */
 	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, line->ticket);
 	if (cell)
@@ -527,6 +543,22 @@ WS_INLINE enum ws_say ws_on_settle(struct ws_turn *turn, struct ws_line *line)
 	return WS_SAY_PUSHED;
 }
 
+/* What is asked about a lock of a server that is not there. Whoever holds by it is not told that this is over: the next
+ * one will know. Who gives back is told that it is done, or would ask for ever. */
+WS_INLINE enum ws_action ws_tell_without_server(struct ws_turn *turn)
+{
+	ws_u8 kind = ws_header_kind(turn->header);
+	int tries = (ws_attempt_flags(turn->entry) & WS_QUEUE_FLAG_TRY) != 0;
+
+	if (kind == WS_QUEUE_RELEASE || kind == WS_QUEUE_CANCEL) {
+		ws_attempt_set_over(turn->entry, ws_attempt_request(turn->entry));
+		return ws_tell(turn, WS_QUEUE_RELEASED, 0);
+	}
+	if (kind == WS_QUEUE_ACQUIRE && tries && !ws_attempt_ticket(turn->entry))
+		return ws_tell_not_now(turn, WS_QUEUE_BUSY, 0);
+	return ws_drop(turn, WS_DROP_REASON_NO_SERVER);
+}
+
 /* What is asked about a lock that is its server's: where it was here before, the server hears with it from which ticket
  * on it grants, whether it knows of the move or not. */
 WS_INLINE enum ws_action ws_on_lent(struct ws_turn *turn, struct ws_line *line, ws_u16 server, int of_server)
@@ -534,7 +566,7 @@ WS_INLINE enum ws_action ws_on_lent(struct ws_turn *turn, struct ws_line *line, 
 	if (of_server)
 		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
 	if (!server)
-		return ws_drop(turn, WS_DROP_REASON_NO_SERVER);
+		return ws_tell_without_server(turn);
 	if (ws_half_load(&line->queue->stage) == WS_STAGE_HANDED)
 		ws_attempt_set_over(turn->entry, ws_tail(line));
 	return ws_pass_to_server(turn, server, 0);
@@ -558,6 +590,9 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 		return ws_on_lent(turn, line, server, of_server);
 	if (of_server && ws_attempt_order(turn->entry) > ws_word_load(&line->queue->given))
 		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
+	/* What a lock server had is lost with it; who waited there asks again. */
+	if (!server && !ws_is_settled(line))
+		ws_word_store(&line->queue->settled, ws_word_load(&line->queue->given));
 	ws_find_cell(line, of_server ? 0 : ws_attempt_ticket(turn->entry));
 	switch (kind) {
 	case WS_QUEUE_ACQUIRE:
@@ -576,7 +611,7 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 		say = ws_on_queue_release(turn, line, server);
 	}
 	/* What is not the switch's to say changes nothing here. Who holds is told just that; NEXT asks for somebody else. */
-	if (say != WS_SAY_PASS && (say != WS_SAY_AGAIN || kind == WS_QUEUE_NEXT))
+	if (say != WS_SAY_PASS && (say != WS_SAY_AGAIN || kind == WS_QUEUE_NEXT) && !line->granted)
 		ws_go_on(line);
 	return ws_answer_line(turn, line, say, server);
 }
@@ -619,7 +654,8 @@ WS_INLINE ws_u8 ws_check_ask(struct ws_turn *turn)
 	ws_attempt_set_order(attempt, 0);
 	ws_attempt_set_room(attempt, 0);
 	ws_attempt_set_cause(attempt, 0);
-	return acquires && !ws_admits(turn, 1) ? WS_DROP_REASON_OVER_BUDGET : WS_DROP_REASON_NONE;
+	/* Who names a ticket has been charged: a hold must not end because others ask for much. */
+	return acquires && !ws_attempt_ticket(attempt) && !ws_admits(turn, 1) ? WS_DROP_REASON_OVER_BUDGET : WS_DROP_REASON_NONE;
 }
 
 /* What a holder asks. */
@@ -637,7 +673,7 @@ WS_INLINE enum ws_action ws_on_ask(struct ws_turn *turn)
 		return ws_on_line(turn, queue);
 	ws_u16 server = ws_live_server_of(turn, name);
 	if (!server)
-		return ws_drop(turn, WS_DROP_REASON_NO_SERVER);
+		return ws_tell_without_server(turn);
 	return ws_pass_to_server(turn, server, 0);
 }
 

@@ -87,6 +87,7 @@ impl Background<'_> {
 
     fn look_after_session(&mut self) -> bool {
         let now = clock::now();
+        self.lifeline.close_former(now);
         let (phase, session) = self.engine.session();
         if phase != self.phase {
             self.phase = phase;
@@ -103,7 +104,7 @@ impl Background<'_> {
             }
             Phase::Enrolling => self.engine.call_newcomers(),
             Phase::Lost => {
-                self.lifeline.end();
+                self.lifeline.let_go(self.engine.promised());
                 self.engine.enrol_anew(false);
             }
             // A namespace may be made and handles may be freed: ask again from time to time.

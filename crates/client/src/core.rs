@@ -266,7 +266,7 @@ impl Core {
     /// From the agent port, so that whatever is between it and the switch lets that one's packets through. If the
     /// heartbeat before went unanswered, its answer may have found the agent port full of others: then from another.
     fn place_of_heartbeat(&mut self) -> Place {
-        let lease_end = self.node.session().map(|session| session.lease_end);
+        let lease_end = self.node.session_end();
         let was_answered = std::mem::replace(&mut self.lease_end, lease_end) != lease_end;
         if was_answered { Place::AGENT } else { Place::PULSE }
     }

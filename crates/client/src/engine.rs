@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     wakes_at: AtomicU64,
     /// Until when the session's holds are safe; 0 while there is none. Written after `incarnation`, read before it.
     lease_end: AtomicU64,
+    /// The last that was not 0.
+    promised: AtomicU64,
     /// Of the latest session.
     incarnation: AtomicU64,
     closes_at: AtomicU64,
@@ -104,6 +106,7 @@ impl Engine {
             next_timer: AtomicU64::new(u64::MAX),
             wakes_at: AtomicU64::new(0),
             lease_end: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
@@ -195,6 +198,9 @@ impl Engine {
         if self.lease_end.load(Relaxed) != end {
             self.incarnation.store(incarnation, Relaxed);
             self.lease_end.store(end, Release);
+            if end != 0 {
+                self.promised.store(end, Relaxed);
+            }
         }
     }
 
@@ -571,6 +577,11 @@ impl Engine {
         let is_its =
             self.incarnation.load(Relaxed) << INCARNATION_SHIFT == id.0 >> INCARNATION_SHIFT << INCARNATION_SHIFT;
         if is_its { Time(end) } else { Time(0) }
+    }
+
+    /// Until when guards were told last to be safe, whether the session lives or not.
+    pub(crate) fn promised(&self) -> Time {
+        Time(self.promised.load(Relaxed))
     }
 
     pub(crate) fn session(&self) -> (Phase, Option<SessionInfo>) {

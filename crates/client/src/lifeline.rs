@@ -4,9 +4,9 @@
 //! goes over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are
 //! listed by nobody, and the connection is tried again from time to time.
 //!
-//! Invariant: a lifeline is closed only when its session is over here, or by the daemon. The daemon takes its end for
-//! the end of the process and gives the session's locks away at once, long before the guards know. So nothing that a
-//! daemon writes, or does not read, makes this side close it.
+//! Invariant: a lifeline is closed only when its session is over here and no guard was told to be safe for longer, or by
+//! the daemon. The daemon takes its end for the end of the process and gives the session's locks away at once, long
+//! before the guards know. So nothing that a daemon writes, or does not read, makes this side close it.
 
 use crate::clock;
 use crate::control::{Abort, DAEMON_LINE, Greeting, Hello, ListRequest, Listing, Welcome, lifeline_text};
@@ -35,6 +35,8 @@ pub(crate) struct Lifeline {
     /// Told whether the session has a lifeline.
     held: Arc<AtomicBool>,
     stream: Option<Stream>,
+    /// Of sessions that are lost, each until the end that its guards were told last. Nothing is said there any more.
+    former: Vec<(Stream, Time)>,
     /// A TCP connection that the daemon has not accepted yet, and since when.
     accepting: Option<(TcpStream, Time)>,
     /// Incarnation of the session that the stream belongs to; 0 without one.
@@ -56,6 +58,7 @@ impl Lifeline {
         Lifeline {
             held,
             stream: None,
+            former: Vec::new(),
             accepting: None,
             incarnation: 0,
             switch: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
@@ -74,18 +77,32 @@ impl Lifeline {
     /// When [`Lifeline::keep`] wants to be called again.
     pub(crate) fn due(&self) -> Time {
         let waits = self.accepting.is_some() || !self.outgoing.is_empty();
-        match &self.stream {
+        let due = match &self.stream {
             _ if waits => clock::after(clock::now(), LOOK),
             Some(Stream::Here(_)) => Time(u64::MAX),
             _ if self.incarnation != 0 => self.next_local,
             _ => Time(u64::MAX),
-        }
+        };
+        self.former.iter().map(|(_, until)| *until).fold(due, Time::min)
     }
 
-    /// The session is over.
+    /// The session is over, and so is whatever its guards were told.
     pub(crate) fn end(&mut self) {
-        *self = Lifeline::new(self.held.clone());
+        let former = std::mem::take(&mut self.former);
+        *self = Lifeline { former, ..Lifeline::new(self.held.clone()) };
         self.held.store(false, Relaxed);
+        self.close_former(clock::now());
+    }
+
+    /// The session is lost, and its guards were told that they are safe until then.
+    pub(crate) fn let_go(&mut self, until: Time) {
+        self.former.extend(self.stream.take().map(|stream| (stream, until)));
+        self.end();
+    }
+
+    /// Closes those whose time is over.
+    pub(crate) fn close_former(&mut self, now: Time) {
+        self.former.retain(|(_, until)| now < *until);
     }
 
     /// Sees to it that the connection is there, and of this session.
@@ -237,5 +254,27 @@ impl Stream {
             Stream::Here(stream) => stream.write(bytes),
             Stream::Elsewhere(stream) => stream.write(bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_sessions_lifeline_is_kept_until_the_end_that_its_guards_were_told() {
+        let held = Arc::new(AtomicBool::new(true));
+        let mut lifeline = Lifeline::new(held.clone());
+        let (here, mut daemons) = UnixStream::pair().unwrap();
+        daemons.set_nonblocking(true).unwrap();
+        lifeline.stream = Some(Stream::Here(here));
+        let until = clock::after(clock::now(), Duration::from_secs(60));
+        lifeline.let_go(until);
+        assert!(!held.load(Relaxed) && lifeline.descriptor() == -1, "the next session's is another one");
+        lifeline.end();
+        assert_eq!(daemons.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is open");
+        assert_eq!(lifeline.due(), until);
+        lifeline.close_former(until);
+        assert_eq!(daemons.read(&mut [0]).unwrap(), 0);
     }
 }

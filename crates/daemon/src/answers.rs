@@ -200,8 +200,8 @@ pub struct Queue {
     /// Who has the lock, and who waits for it here.
     pub holders: u32,
     pub waiters: u32,
-    /// Who waits at the lock server: so many more were sent there than it has nothing of any more.
-    pub overflowed: u64,
+    /// Whether others wait at the lock server, as far as the switch knows.
+    pub overflowed: bool,
     /// Requests that were given a cell so far.
     pub asked: u64,
 }

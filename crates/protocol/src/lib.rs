@@ -35,7 +35,7 @@ mod types;
 
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
-pub use node::{Booked, Event, Hold, Node, NodeConfig, Queued, Wait};
+pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
 pub use outbox::{Ends, Outbox, Transmit};
 pub use session::SessionInfo;
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -85,6 +85,8 @@ pub enum Mutant {
     HoldForEver,
     /// Queue: its lease runs from the arrival of the grant, not from the packet that was answered.
     LeaseFromGrant,
+    /// Queue: whoever cannot be sure of what it holds leaves, long before the end that it told its owner.
+    LeaveHolds,
     /// Queue: a hold outlives the epoch of its switch.
     KeepHolds,
     /// Queue: a lock server's RELEASE takes whoever is first, whomever it names.

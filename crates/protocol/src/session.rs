@@ -152,6 +152,13 @@ impl Session {
         self.on_tick(now, 0, out)
     }
 
+    /// Nothing is sent any more: the lease ends at the controller after it has ended here.
+    pub fn fall_silent(&mut self) -> Change {
+        self.phase = Phase::Over;
+        self.due = Time(u64::MAX);
+        Change::Lost
+    }
+
     /// A census of all slots came under a later epoch: the switch has restarted, or another has taken its place, and
     /// knows this session. What was sent since the former one died was acknowledged by nobody: the next heartbeat goes
     /// at once.

@@ -39,6 +39,8 @@ pub struct Running {
     pub timer: Option<u64>,
     /// Its lease was over when last looked at.
     pub lapsed: bool,
+    /// The end of its holds that its applications were told last, by its own clock.
+    pub promised: Time,
     /// It asked to leave.
     pub leaving: bool,
     /// How often it has asked for a session.
@@ -93,7 +95,8 @@ impl Host {
         }
         self.inbox.clear();
         self.generation += 1;
-        self.running = Some(Running { node, clock, timer: None, lapsed: false, leaving: false, questions: 0 });
+        self.running =
+            Some(Running { node, clock, timer: None, lapsed: false, promised: Time(0), leaving: false, questions: 0 });
     }
 
     /// Keeps a packet for a stopped process, as far as its sockets can.
@@ -113,6 +116,11 @@ impl Running {
     /// Whether the lease runs, by its own clock.
     pub fn believes(&self, now: u64) -> bool {
         self.node.session().is_some_and(|session| self.clock.at(now) < session.lease_end)
+    }
+
+    /// When what it told its applications last to be safe ends, by its own clock. World time.
+    pub fn promised(&self) -> u64 {
+        self.clock.world(self.promised).unwrap_or(u64::MAX)
     }
 
     /// Its time.

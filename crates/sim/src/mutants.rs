@@ -96,6 +96,7 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepUnwantedTicket),
     Rule::Machine(Mutant::HoldForEver),
     Rule::Machine(Mutant::LeaseFromGrant),
+    Rule::Machine(Mutant::LeaveHolds),
     Rule::Machine(Mutant::KeepHolds),
     Rule::Machine(Mutant::ReleaseFirst),
     Rule::Machine(Mutant::HastyTerm),

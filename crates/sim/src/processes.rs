@@ -99,6 +99,9 @@ impl<S: Service> Run<S> {
         let believes = running.believes(now);
         let resurrected = running.lapsed && believes;
         running.lapsed = running.node.session().is_some() && !believes;
+        if let Some(session) = running.node.session() {
+            running.promised = session.lease_end;
+        }
         let timer = running.node.next_timer().and_then(|local| running.clock.world(local));
         if let Some(at) = timer.map(|at| at.max(now)).filter(|at| running.timer.is_none_or(|t| *at < t)) {
             running.timer = Some(at);

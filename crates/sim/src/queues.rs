@@ -68,11 +68,16 @@ impl World {
         if !order || !raised || is.tail > was.tail + 1 {
             self.fail("Q1", story("tickets"));
         }
-        if is.exclusive && is.holders > 1 {
+        let holders = self.seats[seat].switch.now().queued(header.namespace, name);
+        let (holders, alone) = holders
+            .iter()
+            .filter(|queued| queued.holds)
+            .fold((0, false), |(count, alone), queued| (count + 1, alone || queued.exclusive));
+        if (alone && holders > 1) || (holders, alone) != (is.holders, is.exclusive) {
             self.fail("Q2", story("holders"));
         }
         let is_push = header.kind == kind::queue::PUSH;
-        if is.tail > was.tail && was.given != was.settled && !is_push {
+        if is.tail > was.tail && is.given != is.settled && !is_push {
             self.fail("Q5", story("somebody was let in before those at the lock server"));
         }
         let is_in_sequence = is.pushed == was.pushed || (is_push && is.pushed == was.pushed + 1 && number == is.pushed);

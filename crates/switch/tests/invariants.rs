@@ -184,7 +184,10 @@ fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &
     assert!(is.pushed == was.pushed || kind == kind::queue::PUSH && is.pushed == was.pushed + 1 && number == is.pushed);
     let lined_up = is.tail > was.tail;
     assert!(!lined_up || kind == kind::queue::PUSH && is.pushed > was.pushed || kind == kind::queue::ACQUIRE);
-    assert!(!lined_up || kind == kind::queue::PUSH || was.given == was.settled, "Q5: others wait at the lock server");
+    let is_settled = was.given == was.settled || !has_live_server(before, was);
+    assert!(!lined_up || kind == kind::queue::PUSH || is_settled, "Q5: others wait at the lock server");
+    let settles = [kind::queue::PUSH, kind::queue::SETTLE].contains(&kind) || !has_live_server(before, was);
+    assert!(settles || is.settled == was.settled, "the lock server alone knows that it has nothing");
     let cell = |state: &State, ticket: u64| state.cells[is.left as usize + (ticket % u64::from(is.size)) as usize];
     let over = |cell: Cell| cell_who::over(cell.who) != 0;
     // Whoever was in the queue is there still, or over by a right of its own.
@@ -203,7 +206,8 @@ fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &
             && (one.request, owner) == (request, holder)
             && (ticket == ticket_of || kind == kind::queue::CANCEL && ticket == 0);
         let is_dead = NodeWord::unpack(node.word).state != NodeState::Live;
-        assert!(!over(one) && (is_own || is_dead), "Q4: ticket {ticket_of} is over by nobody's right");
+        let is_no_more = one.request.wrapping_sub(node.oldest) >= 1 << 40;
+        assert!(!over(one) && (is_own || is_dead || is_no_more), "Q4: ticket {ticket_of} is over by nobody's right");
     }
     let holders: Vec<Cell> =
         (is.head..is.granted).map(|ticket| cell(after, ticket)).filter(|cell| !over(*cell)).collect();
@@ -215,7 +219,14 @@ fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &
     let kept = Queue { lock: is.lock, holding: is.holding, ..*was };
     let kept = Queue { head: is.head, granted: is.granted, tail: is.tail, ..kept };
     assert_eq!(Queue { given: is.given, settled: is.settled, pushed: is.pushed, ..kept }, *is, "the daemon's");
-    (was.granted..is.granted).filter(|ticket| !over(cell(after, *ticket))).count() as u64
+    (was.granted.max(is.head)..is.granted).filter(|ticket| !over(cell(after, *ticket))).count() as u64
+}
+
+fn has_live_server(state: &State, queue: &Queue) -> bool {
+    let servers = &state.servers[queue.namespace as usize];
+    let at = (wayside_wire::mix(queue.name) >> 20).checked_rem(servers.count.into());
+    let server = at.and_then(|at| servers.of.get(at as usize)).copied().unwrap_or_default();
+    server != 0 && NodeWord::unpack(state.nodes[usize::from(server)].word).state == NodeState::Live
 }
 
 /// Says more when an assertion fails.

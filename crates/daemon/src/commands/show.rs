@@ -155,8 +155,9 @@ fn status_text(status: &Status) -> String {
         for queue in &namespace.queues {
             let Queue { name, cells, holders, waiters, overflowed, asked } = queue;
             let name = shown(name);
+            let more = if *overflowed { ", more at the lock server" } else { "" };
             text.push_str(&format!(
-                "queue: {name}, {cells} cells, {holders} hold, {waiters} wait, {overflowed} at the lock server, {asked} so far\n"
+                "queue: {name}, {cells} cells, {holders} hold, {waiters} wait{more}, {asked} so far\n"
             ));
         }
     }

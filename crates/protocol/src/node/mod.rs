@@ -17,8 +17,6 @@ mod held;
 mod queue;
 mod requests;
 
-pub use queue::Queued;
-
 use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
 use crate::books::{Book, Books};
@@ -314,6 +312,11 @@ impl Node {
     pub fn session(&self) -> Option<SessionInfo> {
         let info = self.session.info()?;
         Some(SessionInfo { lease_end: info.lease_end.min(self.queue.holds_end()), ..*info })
+    }
+
+    /// Until when the session itself lasts: the answer to a heartbeat moves it on, whatever is held.
+    pub fn session_end(&self) -> Option<Time> {
+        self.session.info().map(|info| info.lease_end)
     }
 
     /// Ends the session: LEAVE until LEFT. What is still held or awaited is lost at once: the controller gives it to

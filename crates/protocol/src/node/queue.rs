@@ -5,29 +5,15 @@
 
 use super::{Node, header_of};
 use crate::lock::{Acquire, AcquireError};
+use crate::mutant::Mutant;
 use crate::queue::{Link, is_for_server};
 use crate::{Handle, RequestId, Time};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, BODY, DropReason, Engine, queue_flag, service};
+use wayside_wire::{Attempt, BODY, DropReason, Engine, service};
 
 /// Low bits of an incarnation, with which its request ids begin.
 const INCARNATION_BITS: u32 = 24;
 const COUNTER_BITS: u32 = 40;
-
-/// Somebody who has to do with a lock, as its lock server knows it. For display.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queued {
-    /// Name id.
-    pub name: u64,
-    /// Handle of its node.
-    pub holder: Handle,
-    /// Which request there.
-    pub request: RequestId,
-    /// Exclusively, or shared.
-    pub exclusive: bool,
-    /// It holds; otherwise it waits.
-    pub holds: bool,
-}
 
 impl Node {
     /// Whether the locks of the session's namespace are queues.
@@ -39,26 +25,6 @@ impl Node {
     /// Whether this node is its namespace's lock server.
     pub fn serves_locks(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.serves())
-    }
-
-    /// Who holds and who waits at this node's lock server, lock by lock, in the order in which they are served.
-    pub fn served(&self) -> impl Iterator<Item = Queued> + '_ {
-        let servers = || self.server.iter();
-        let overflowed = servers().flat_map(|server| server.overflowed()).map(|attempt| Queued {
-            name: attempt.name,
-            holder: attempt.holder,
-            request: RequestId(attempt.request),
-            exclusive: attempt.flags & queue_flag::EXCLUSIVE != 0,
-            holds: false,
-        });
-        let claims = servers().flat_map(|server| server.claims()).map(|(name, claim)| Queued {
-            name,
-            holder: claim.holder,
-            request: RequestId(claim.request),
-            exclusive: claim.exclusive,
-            holds: claim.ticket != 0,
-        });
-        overflowed.chain(claims)
     }
 
     pub(super) fn queue_acquire(&mut self, now: Time, want: &Acquire) -> Result<RequestId, AcquireError> {
@@ -156,12 +122,18 @@ impl Node {
         self.tell_queue();
     }
 
-    /// What is held may be somebody else's from now on: the session ends, and the controller hears of it at once.
+    /// The session ends here, and its owner hears of it at once. Others do only if nothing is held: whoever holds was
+    /// told until when that is safe, so the controller counts the lease of one that has become silent.
     pub(super) fn lose_session(&mut self, now: Time) {
-        if self.session.info().is_some() {
-            self.is_bereft = true;
-            self.leave(now);
+        if self.session.info().is_none() {
+            return;
         }
+        if self.holds().next().is_some() && !self.config.is_broken(Mutant::LeaveHolds) {
+            let change = self.session.fall_silent();
+            return self.on_change(Some(change));
+        }
+        self.is_bereft = true;
+        self.leave(now);
     }
 
     fn at_queue<R>(&mut self, now: Time, work: impl FnOnce(&mut crate::queue::Requester, &mut Link<'_>) -> R) -> R {

@@ -160,9 +160,28 @@ impl Overflow {
         self.floor >= self.given
     }
 
-    /// CANCEL. What has its number keeps it, and is nobody's.
+    /// The switch has given so much, of which nothing has come here: it is asked what it has taken.
+    pub fn on_news(&mut self, link: &mut Link<'_>, given: u64) {
+        self.given = self.given.max(given);
+        self.go_on(link);
+    }
+
+    /// CANCEL.
     pub fn on_cancel(&mut self, link: &mut Link<'_>, holder: Handle, request: u64) {
-        let is_it = |known: &Attempt| (known.holder, known.request) == (holder, request);
+        self.take_out(|known| (known.holder, known.request) == (holder, request));
+        self.go_on(link);
+    }
+
+    /// A session is over: its requests are as cancelled. Of a lock that is being taken nothing is pushed.
+    pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool, pushes: bool) {
+        self.take_out(|known| known.holder == dead && is_its(known.request));
+        if pushes {
+            self.go_on(link);
+        }
+    }
+
+    /// What has its number keeps it, and is nobody's.
+    fn take_out(&mut self, is_it: impl Fn(&Attempt) -> bool) {
         let orders = self.waiting.iter().filter(|(_, known)| is_it(known)).map(|(order, _)| *order);
         for order in orders.collect::<alloc::vec::Vec<u64>>() {
             self.waiting.remove(&order);
@@ -175,7 +194,6 @@ impl Overflow {
         }
         self.unacknowledged.iter_mut().filter(|known| is_it(known)).for_each(|known| known.holder = 0);
         self.raise_floor();
-        self.go_on(link);
     }
 
     /// PUSHED, ROOM: what the switch has taken, has given, and has room for.

@@ -28,12 +28,12 @@ pub(super) struct Terms {
 
 /// Somebody who holds or waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub holder: Handle,
-    pub request: u64,
-    pub exclusive: bool,
+struct Claim {
+    holder: Handle,
+    request: u64,
+    exclusive: bool,
     /// Of its grant; 0: it waits.
-    pub ticket: u64,
+    ticket: u64,
     port: u16,
     /// When it was heard last, or granted.
     heard: Time,
@@ -123,11 +123,6 @@ impl Own {
         stops.min().unwrap_or(Time::NEVER).min(self.due)
     }
 
-    /// Every lock that somebody holds or waits for.
-    pub fn lines(&self) -> impl Iterator<Item = (u64, &VecDeque<Claim>)> {
-        self.lines.iter().map(|(name, line)| (*name, line))
-    }
-
     /// No ticket is left.
     pub fn is_exhausted(&self) -> bool {
         self.granted >= LAST_COUNT
@@ -135,6 +130,11 @@ impl Own {
 
     fn is_broken(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
+    }
+
+    /// Whether a ticket is of an earlier term.
+    fn is_of_before(&self, ticket: u64) -> bool {
+        ticket != 0 && ticket >> TICKET_BITS < u64::from(self.terms.term)
     }
 
     fn is_open(&self, now: Time) -> bool {
@@ -219,7 +219,12 @@ impl Own {
     pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
         let now = link.now;
         let is_open = self.grants(now, attempt.name);
+        let is_before_open = !self.is_open(now) && self.is_of_before(attempt.ticket);
         let line = self.lines.entry(attempt.name).or_default();
+        if is_before_open {
+            // It has been granted what it wished for since: the wish, a late packet, came first.
+            line.retain(|claim| claim.holds() || !claim.is_of(attempt));
+        }
         if let Some(claim) = line.iter_mut().find(|claim| claim.is_of(attempt)) {
             claim.port = attempt.reply_port;
             claim.heard = now;
@@ -254,8 +259,7 @@ impl Own {
 
     /// Somebody says that it holds, of whom nothing is known here: its server was another one.
     fn on_stranger(&mut self, link: &mut Link<'_>, attempt: &Attempt, claim: Claim) {
-        let is_of_before = attempt.ticket >> TICKET_BITS < u64::from(self.terms.term);
-        if self.is_open(link.now) || !is_of_before {
+        if self.is_open(link.now) || !self.is_of_before(attempt.ticket) {
             self.tidy(attempt.name);
             return tell_released(link, attempt);
         }

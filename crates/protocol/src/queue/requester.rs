@@ -425,7 +425,8 @@ impl Requester {
         }
         *known = Some(lease);
         self.ends.insert((lease.until, id));
-        let at = (now + lease.length / RENEWALS).min(lease.until);
+        // Of what is left: the grant may have come late, and the answer to a renewal may too.
+        let at = now + lease.until.since(now) / RENEWALS;
         set_timer(&mut self.timers, now, id, pending, at);
     }
 

@@ -5,7 +5,7 @@
 
 use super::Link;
 use super::overflow::Overflow;
-use super::own::{Claim, Own, Terms};
+use super::own::{Own, Terms};
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::{Handle, Time};
@@ -99,16 +99,6 @@ impl LockServer {
         self.own.as_ref().is_some_and(Own::is_exhausted)
     }
 
-    /// Who waits for a lock that has its queue in the switch: name, holder, request, flags.
-    pub fn overflowed(&self) -> impl Iterator<Item = &Attempt> {
-        self.overflows.values().flat_map(Overflow::waiting)
-    }
-
-    /// Who holds or waits for locks that are the server's own.
-    pub fn claims(&self) -> impl Iterator<Item = (u64, &Claim)> {
-        self.own.iter().flat_map(Own::lines).flat_map(|(name, line)| line.iter().map(move |c| (name, c)))
-    }
-
     pub fn next_timer(&self) -> Time {
         let own = self.own.as_ref().map_or(Time::NEVER, Own::due);
         let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
@@ -140,8 +130,13 @@ impl LockServer {
     /// A session is over.
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
         if let Some(own) = &mut self.own {
-            own.on_down(link, dead, is_its);
+            own.on_down(link, dead, &is_its);
         }
+        let Self { overflows, taking, .. } = self;
+        for (name, overflow) in overflows.iter_mut() {
+            overflow.on_down(link, dead, &is_its, !taking.contains_key(name));
+        }
+        self.take_what_is_whole(link);
         self.cede_what_is_left(link);
     }
 
@@ -167,6 +162,7 @@ impl LockServer {
             }
             kind::queue::RECALL if header.source == 0 => self.on_recall(link, attempt),
             kind::queue::YIELD if header.source == 0 => self.on_yield(link, attempt),
+            kind::queue::ROOM if overflow.is_none() => self.on_news(link, attempt),
             kind::queue::PUSHED | kind::queue::ROOM => {
                 if let Some(overflow) = overflow.filter(|_| !self.taking.contains_key(&attempt.name)) {
                     overflow.on_counters(link, attempt, header.kind == kind::queue::PUSHED);
@@ -201,11 +197,10 @@ impl LockServer {
 
     /// ACQUIRE with an order, of a lock that the switch has or had.
     fn on_overflow(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        let moved = self.moved.get(&attempt.name).copied().unwrap_or_default();
-        let is_taking = self.taking.contains_key(&attempt.name);
-        if moved.taken != 0 && moved.first == 0 && !is_taking {
+        if self.is_taken(attempt.name) {
             return; // It has been under way for longer than anybody waited for it.
         }
+        let is_taking = self.taking.contains_key(&attempt.name);
         let (pauses, mutant) = (self.pauses, self.mutant);
         let overflow = self.overflows.entry(attempt.name);
         let overflow = overflow.or_insert_with(|| Overflow::new(attempt.name, pauses, mutant));
@@ -214,6 +209,22 @@ impl LockServer {
             link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
         }
         self.take_what_is_whole(link);
+    }
+
+    /// ROOM of a lock of which nothing is known: what the switch gave was given to another server, or lost on its way.
+    fn on_news(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+        if self.is_taken(attempt.name) {
+            return;
+        }
+        let mut overflow = Overflow::new(attempt.name, self.pauses, self.mutant);
+        overflow.on_news(link, attempt.order);
+        self.overflows.insert(attempt.name, overflow);
+    }
+
+    /// Whether the switch has handed a lock here, and all that came before that was waited for.
+    fn is_taken(&self, name: u64) -> bool {
+        let moved = self.moved.get(&name).copied().unwrap_or_default();
+        moved.taken != 0 && moved.first == 0 && !self.taking.contains_key(&name)
     }
 
     // ---- moves ----

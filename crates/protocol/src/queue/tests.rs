@@ -221,6 +221,7 @@ fn a_lock_servers_hold_lasts_from_the_packet_that_was_answered_and_is_renewed() 
     answer(&mut requester, 60_000, kind::queue::GRANT, 4, leased(id, 8, 1_000));
     assert_eq!(requester.holds_end(), Time(1_000 + LEASE), "not from its arrival");
     let at = requester.next_timer();
+    assert_eq!(at, Time(60_000 + (LEASE - 59_000) / 4), "so often in what is left");
     let sent = tick(&mut requester, at.0);
     assert_eq!((sent[0].0, sent[0].2.ticket, sent[0].2.sent_us), (kind::queue::ACQUIRE, 8, at.0));
     answer(&mut requester, at.0 + 10, kind::queue::GRANT, 4, leased(id, 8, at.0));
@@ -367,6 +368,40 @@ fn what_is_cancelled_is_taken_out_and_what_has_its_number_is_nobodys() {
 }
 
 #[test]
+fn what_a_dead_session_asked_for_is_as_cancelled() {
+    let mut overflow = overflow();
+    for order in 2..=4 {
+        let holder = if order == 3 { 2 } else { 1 };
+        link(0, |link| overflow.on_acquire(link, &Attempt { holder, ..overflowed(order, order) }));
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 4, 1))), [(1, 1, 1)]);
+    let sent = link(20, |link| overflow.on_down(link, 1, |request| request != 4, true)).1;
+    assert_eq!(sent, [], "one has its number");
+    let sent = pushed(&mut overflow, 30, &counters(1, 4, 2));
+    assert_eq!(pushes(&sent), [(2, 3, 3), (3, 4, 4)], "of another node, and of another session");
+}
+
+#[test]
+fn a_lock_server_that_has_nothing_of_what_was_given_settles_it() {
+    let mut server = LockServer::new(&config());
+    server.start(Time(0));
+    serving(&mut server, 0, 0, 1);
+    let say = |server: &mut LockServer, now, kind| {
+        let header = Header { kind, destination: ME, ..Header::default() };
+        link(now, |link| server.on_packet(link, &header, &counters(3, 5, 4))).1
+    };
+    let sent = say(&mut server, 10, kind::queue::ROOM);
+    assert_eq!((kinds(&sent), sent[0].2.name), (vec![kind::queue::SETTLE], NAME), "what has the switch taken?");
+    say(&mut server, 20, kind::queue::PUSHED);
+    let mut sent = Vec::new();
+    for now in 1..10 {
+        sent.extend(link(now * PAUSE, |link| server.on_tick(link)).1);
+    }
+    let settles = sent.iter().find(|sent| sent.0 == kind::queue::SETTLE).expect("after a pause");
+    assert_eq!((settles.2.number, settles.2.order), (3, 5));
+}
+
+#[test]
 fn a_push_is_repeated_under_its_number_until_it_is_taken_and_room_wakes_it() {
     let mut overflow = overflow();
     assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 1, 1))), [(1, 1, 1)]);
@@ -444,7 +479,9 @@ fn a_try_never_waits() {
     assert_eq!(told(&acquire(&mut own, 0, &try_(1))), [(GRANT, 1)]);
     assert_eq!(told(&acquire(&mut own, 0, &try_(1))), [(GRANT, 1)], "again: it holds");
     assert_eq!(told(&acquire(&mut own, 0, &try_(2))), [(kind::queue::BUSY, 2)]);
-    assert_eq!(own.lines().flat_map(|(_, line)| line).count(), 1);
+    let ticket = acquire(&mut own, 0, &try_(1))[0].2.ticket;
+    let given_back = Attempt { ticket, ..wish(1, Mode::Exclusive) };
+    assert_eq!(told(&link(0, |link| own.on_release(link, &given_back, false)).1), [(RELEASED, 1)]);
 }
 
 #[test]
@@ -491,6 +528,7 @@ fn a_successor_grants_nothing_before_all_holders_of_its_predecessor_are_known() 
     assert_eq!(told(&acquire(&mut own, 10, &holds(1, ticket))), [(GRANT, 1)], "it says so, and is believed");
     assert_eq!(told(&acquire(&mut own, 20, &holds(2, ticket - 1))), [(RELEASED, 2)], "over, or 1 would not hold");
     assert_eq!(told(&acquire(&mut own, 20, &holds(2, ticket + 1))), [(GRANT, 2)], "then 1 was over");
+    assert_eq!(told(&acquire(&mut own, 20, &wish(2, Mode::Exclusive))), [(GRANT, 2)], "a late packet");
     assert_eq!(told(&acquire(&mut own, 20, &holds(4, 2 << TICKET_BITS | 1))), [(RELEASED, 4)], "nobody's ticket yet");
     let opens = own.due();
     assert_eq!(opens, Time(PATIENCE));
@@ -501,6 +539,17 @@ fn a_successor_grants_nothing_before_all_holders_of_its_predecessor_are_known() 
     assert_eq!(told(&sent), [(RELEASED, 2), (GRANT, 3)]);
     assert!(sent[1].2.ticket > ticket + 1, "above all of earlier terms");
     assert_eq!(told(&acquire(&mut own, opens.0, &holds(1, ticket))), [(RELEASED, 1)], "too late to say so");
+}
+
+#[test]
+fn who_was_granted_what_its_successor_knows_as_a_wish_still_holds() {
+    let mut own = own(2);
+    let holds = Attempt { ticket: 1 << TICKET_BITS | 6, ..wish(1, Mode::Exclusive) };
+    assert_eq!(told(&acquire(&mut own, 0, &wish(1, Mode::Exclusive))), [(QUEUED, 1)], "it was under way for long");
+    let sent = acquire(&mut own, 10, &holds);
+    assert_eq!((told(&sent), sent[0].2.ticket), (vec![(GRANT, 1)], holds.ticket));
+    acquire(&mut own, 60_000, &holds);
+    assert_eq!(link(PATIENCE, |link| own.on_tick(link)).1, [], "and nobody else is granted it, nor the same again");
 }
 
 // ---- who is the lock server ----

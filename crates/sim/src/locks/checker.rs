@@ -4,7 +4,8 @@
 //!
 //! | id | checked |
 //! | --- | --- |
-//! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode. Not where clocks are wild |
+//! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode, nor was told before its session |
+//! | | was lost that it is safe for longer. Not where clocks are wild |
 //! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one below no exclusive |
 //! | | one. Where clocks are wild, one whose session is over may believe in a lower one, which nobody takes |
 //! | S3 | at every release: the process still has every other hold it was granted and did not give back; |
@@ -58,6 +59,8 @@ struct Held {
     mode: Mode,
     token: Token,
     since: u64,
+    /// Its session is lost; its application was told before to be safe until then.
+    until: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,10 +100,11 @@ impl Checker {
             return Err(("S3", format!("{owner:?} was granted, but does not wait")));
         };
         let holds = self.holds.entry(name).or_default();
-        let conflicts =
-            |held: &&Held| (mode == Mode::Exclusive || held.mode == Mode::Exclusive) && believes(held.owner.process);
+        holds.retain(|held| held.until.is_none_or(|until| now < until));
+        let counts = |held: &Held| held.until.is_some() || believes(held.owner.process);
+        let conflicts = |held: &&Held| (mode == Mode::Exclusive || held.mode == Mode::Exclusive) && counts(held);
         let conflict = holds.iter().find(conflicts).copied().filter(|_| believes(owner.process));
-        holds.push(Held { owner, mode, token, since: now });
+        holds.push(Held { owner, mode, token, since: now, until: None });
         self.names.insert(owner, name);
         if let Some(held) = conflict {
             let (theirs, ours) = (Shown(held.owner, held.mode, held.token), Shown(owner, mode, token));
@@ -142,6 +146,17 @@ impl Checker {
         self.waits.remove(&owner);
         if let Some(name) = self.names.remove(&owner) {
             self.forget(name, owner);
+        }
+    }
+
+    /// Its session is lost. What it does until the end that it was told last is safe all the same.
+    pub fn lost(&mut self, now: u64, owner: Owner, until: u64) {
+        if until <= now || self.held(owner).is_none() {
+            return self.gave_back(owner);
+        }
+        let holds = self.names.remove(&owner).and_then(|name| self.holds.get_mut(&name));
+        for held in holds.into_iter().flatten().filter(|held| held.owner == owner) {
+            held.until = Some(until);
         }
     }
 

@@ -5,6 +5,7 @@ use wayside_wire::limits;
 
 use super::{Crew, Locks};
 use crate::dice::Dice;
+use crate::host::Running;
 use crate::schedule::Kind;
 use crate::world::{Phase, World};
 
@@ -186,8 +187,16 @@ impl Locks {
 
     /// Releases what is held of these, cancels the rest; then the task does something else.
     fn give_back(&mut self, world: &mut World, host: usize, task: usize, requests: &[RequestId]) {
+        let running = world.hosts[host].running.as_ref();
+        let is_lost = running.is_some_and(|running| running.node.session().is_none() && !running.leaving);
+        let until = running.map_or(0, Running::promised);
         for &request in requests {
-            self.checker.gave_back(Self::owner(world, host, request));
+            let owner = Self::owner(world, host, request);
+            if is_lost && world.clocks_are_good() {
+                self.checker.lost(world.now, owner, until);
+            } else {
+                self.checker.gave_back(owner);
+            }
             self.release(world, host, request);
             self.crew(world, host).askers.remove(&request);
         }

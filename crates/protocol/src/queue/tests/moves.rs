@@ -131,7 +131,8 @@ fn tickets_go_on_from_those_of_the_switch_and_what_is_late_of_the_queue_changes_
     assert_eq!(kinds(&yields(&mut server, 30, ticket, 0, 0)), [TAKEN], "said again");
     let late = Attempt { order: 4, ..wish(2, Mode::Exclusive) };
     assert_eq!(say(&mut server, 40, kind::queue::ACQUIRE, &late), []);
-    assert_eq!(server.overflowed().count(), 0);
+    let room = Attempt { name: NAME, order: 4, number: 2, room: 1, ..Attempt::default() };
+    assert_eq!(say(&mut server, 40, kind::queue::ROOM, &room), [], "nor does this");
     assert_eq!(yields(&mut server, 50, 2 << TICKET_BITS | 7, 0, 0), [], "no ticket of this term is above");
 }
 
