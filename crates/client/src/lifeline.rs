@@ -4,8 +4,8 @@
 //! goes over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are
 //! listed by nobody, and the connection is tried again from time to time.
 //!
-//! Invariant: a lifeline is closed only when its session is over here and no guard was told to be safe for longer, or by
-//! the daemon. The daemon takes its end for the end of the process and gives the session's locks away at once, long
+//! Invariant: a lifeline is closed only when its session is over here and no guard was told to be safe for longer, or
+//! by the daemon. The daemon takes its end for the end of the process and gives the session's locks away at once, long
 //! before the guards know. So nothing that a daemon writes, or does not read, makes this side close it.
 
 use crate::clock;

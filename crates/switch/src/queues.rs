@@ -4,8 +4,8 @@
 //! Invariants
 //! * A name has one queue and one place in one of its two buckets, or neither. The place is written after the queue,
 //!   and cleared before it: who finds a place finds the queue behind it, or another name's, which it recognises.
-//! * Regions of queues do not overlap, whichever locks move; `Books` know where they lie, and which queues have no name. Queue 0 is never
-//!   used: a place of 0 is free.
+//! * Regions of queues do not overlap, whichever locks move; `Books` know where they lie, and which queues have no
+//!   name. Queue 0 is never used: a place of 0 is free.
 //! * Whatever changes in a queue or its cells changes under the queue's lock.
 //! * A session that begins finds no cell of an earlier one of its handle that is not over.
 

@@ -1,9 +1,9 @@
 //! The steps of a lock's move in the switch's memory, and the regions of cells that are used again: no two that have a
 //! queue overlap, whatever was added and removed before.
 //!
-//! Left out one at a time, these rules of `src/queues.rs` fail here: a region counts as used until its queue is removed;
-//! a queue is handed over only when nobody is in it; each step goes from one stage only; what is left of a session that
-//! is over is nobody.
+//! Left out one at a time, these rules of `src/queues.rs` fail here: a region counts as used until its queue is
+//! removed; a queue is handed over only when nobody is in it; each step goes from one stage only; what is left of a
+//! session that is over is nobody.
 
 mod engine;
 mod support;

@@ -1,8 +1,8 @@
 //! Copying a group from its tail to a joiner: what both daemons do.
 //!
 //! A question brings one key, and many are under way: the range of the group's keys is divided into parts, each of
-//! which is copied from its first key to its last, with a question at a time. There is one at first; a part that goes on
-//! gives its upper half away, as long as the window has room. Keys are hashes, so halves are of one size.
+//! which is copied from its first key to its last, with a question at a time. There is one at first; a part that goes
+//! on gives its upper half away, as long as the window has room. Keys are hashes, so halves are of one size.
 //!
 //! Invariants
 //! * A group is copied from its tail, and each pass begins with nothing.

@@ -1,5 +1,5 @@
-//! A switch's daemon as the controller of chains sees it: it takes places, asks for its lease, and joins groups, which it
-//! copies (`copying.rs`).
+//! A switch's daemon as the controller of chains sees it: it takes places, asks for its lease, and joins groups, which
+//! it copies (`copying.rs`).
 //!
 //! Invariants
 //! * A place of an epoch at or below the one that a group has here, or is copied in, changes nothing.

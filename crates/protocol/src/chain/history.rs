@@ -105,7 +105,8 @@ pub(super) struct Histories {
     taken: u64,
     torn: u64,
     of_group: BTreeMap<u16, History>,
-    /// Names of keys that have been removed, of whose changes some may be in the journal yet: until it is taken to there.
+    /// Names of keys that have been removed, of whose changes some may be in the journal yet: until it is taken to
+    /// there.
     gone: BTreeMap<(u16, Key), Gone>,
     /// Namespaces whose keys are noted, and until when without another watch.
     noted: BTreeMap<u16, Time>,

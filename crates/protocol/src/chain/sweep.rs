@@ -432,7 +432,8 @@ impl<M: ItemMemory> Member<M> {
         self.say_of(self.memory.place(group).next, kind::chain::REMOVE, group, key, at, count);
     }
 
-    /// The switches behind may have removed a key at this version: if they are given it again, then with no earlier one.
+    /// The switches behind may have removed a key at this version: if they are given it again, then with no earlier
+    /// one.
     fn begin_at(&mut self, group: u16, key: Key, at: Version) {
         let same = (group, Key { check: 0, ..key })..=(group, Key { check: u64::MAX, ..key });
         for (_, named) in self.names.range_mut(same) {

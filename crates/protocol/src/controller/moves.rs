@@ -9,8 +9,8 @@
 //! Invariants
 //! * The stage in the switch's memory is the whole truth: what is here says what to repeat, and when. A controller that
 //!   starts anew goes on from the stages.
-//! * A queue is opened by a CEDED of its own move alone, of the lock server at that moment; a region is freed by a TAKEN
-//!   of the lock server at that moment, with the ticket that the queue has come to.
+//! * A queue is opened by a CEDED of its own move alone, of the lock server at that moment; a region is freed by a
+//!   TAKEN of the lock server at that moment, with the ticket that the queue has come to.
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
 
 use super::{Controller, Store};

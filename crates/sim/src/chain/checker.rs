@@ -1,5 +1,5 @@
-//! What must hold of keys, whatever the switches do: K1, K2, and of what is told of them (K6). It knows who asked what when, and what he was answered;
-//! nothing of packets.
+//! What must hold of keys, whatever the switches do: K1, K2, and of what is told of them (K6). It knows who asked what
+//! when, and what he was answered; nothing of packets.
 //!
 //! Versions put all that happens to a key in one order. An order is a linearization if nobody who asks later is put
 //! before whom was answered by then: so of every key the highest version that anybody was answered is kept (`floor`),

@@ -1,6 +1,6 @@
-//! Those who watch in a world of chains: each process has a few, of a key or of a prefix. They read what they watch when
-//! they begin, and whenever they are told that something may be missing, as `docs/kv.md` asks of whoever watches. Some
-//! look at once, others when they have time.
+//! Those who watch in a world of chains: each process has a few, of a key or of a prefix. They read what they watch
+//! when they begin, and whenever they are told that something may be missing, as `docs/kv.md` asks of whoever watches.
+//! Some look at once, others when they have time.
 
 use wayside_protocol::RequestId;
 use wayside_protocol::chain::memory::{Content, ItemMemory, JournalMemory};

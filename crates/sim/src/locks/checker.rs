@@ -4,7 +4,8 @@
 //!
 //! | id | checked |
 //! | --- | --- |
-//! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode, nor was told before its session |
+//! | S1 | at every grant: nobody else believes to hold the name in a conflicting mode, nor was told before its session
+//! |
 //! | | was lost that it is safe for longer. Not where clocks are wild |
 //! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one below no exclusive |
 //! | | one. Where clocks are wild, one whose session is over may believe in a lower one, which nobody takes |

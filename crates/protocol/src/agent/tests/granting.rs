@@ -52,8 +52,8 @@ fn each_name_has_its_own_order() {
     assert_eq!(scene.one().to, 3);
 }
 
-/// It was asked for before the agency came to this node, so that its GRANT is no news to the node (`Book::floor`): untold,
-/// it would hold the lock until it is reminded, half a second later.
+/// It was asked for before the agency came to this node, so that its GRANT is no news to the node (`Book::floor`):
+/// untold, it would hold the lock until it is reminded, half a second later.
 #[test]
 fn a_join_of_this_nodes_own_request_is_told_by_its_agent() {
     let mut scene = Scene::held(SlotState::Open, party(2, 20, NAME, SHARED));
