@@ -200,8 +200,9 @@ pub struct Queue {
     /// Who has the lock, and who waits for it here.
     pub holders: u32,
     pub waiters: u32,
-    /// Whether others wait at the lock server, as far as the switch knows.
-    pub overflowed: bool,
+    /// Whether others wait at the lock server, as far as the switch knows. Earlier daemons do not say.
+    #[serde(default)]
+    pub has_more: bool,
     /// Requests that were given a cell so far.
     pub asked: u64,
 }

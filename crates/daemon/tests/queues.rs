@@ -83,7 +83,7 @@ fn held_awaited_tried_and_shared_as_any_other_lock() {
             eventually("status shows the queue", || {
                 let queue = &world.namespace()["queues"][0];
                 (&queue["name"], &queue["holders"], &queue["waiters"]) == (&HOT.into(), &1.into(), &1.into())
-                    && queue["overflowed"] == true
+                    && queue["has_more"] == true
             });
         }
         holder.signal(libc::SIGTERM);

@@ -153,9 +153,9 @@ fn status_text(status: &Status) -> String {
         let (engine, budget) = (namespace.engine(), namespace.budget());
         text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{engine}{budget}\n"));
         for queue in &namespace.queues {
-            let Queue { name, cells, holders, waiters, overflowed, asked } = queue;
+            let Queue { name, cells, holders, waiters, has_more, asked } = queue;
             let name = shown(name);
-            let more = if *overflowed { ", more at the lock server" } else { "" };
+            let more = if *has_more { ", more at the lock server" } else { "" };
             text.push_str(&format!(
                 "queue: {name}, {cells} cells, {holders} hold, {waiters} wait{more}, {asked} so far\n"
             ));

@@ -131,7 +131,7 @@ impl Facts {
                 cells: state.size,
                 holders,
                 waiters: queued.len() as u32 - holders,
-                overflowed: state.given != state.settled,
+                has_more: state.given != state.settled,
                 asked: state.tail - 1,
             })
         };
