@@ -7,10 +7,10 @@
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -147,13 +147,17 @@ fn hand_overs(one: &Session, other: &Session) -> u64 {
     })
 }
 
-/// Ended with the test, however that ends.
-struct Ended(Child);
+/// Ended with the test, however that ends. Its output stays open: the harness in it has a say after a minute, and a
+/// pipe that nobody could read any more would be its end.
+struct Ended {
+    child: Child,
+    _output: Lines<BufReader<ChildStdout>>,
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
@@ -165,9 +169,9 @@ fn spawn_switch() -> (Ended, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix(PREFIX).map(str::to_owned));
-    (Ended(child), address.expect("the switch says where it is"))
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = output.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix(PREFIX).map(str::to_owned));
+    (Ended { child, _output: output }, address.expect("the switch says where it is"))
 }
 
 /// And the daemon that every session looks for once a second until it has one.
