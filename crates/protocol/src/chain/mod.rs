@@ -1,5 +1,6 @@
 //! The chain service's words: keys, versions, places in a chain. `docs/chain.md` is the contract.
 
+mod behind;
 mod client;
 pub mod controller;
 mod copying;
