@@ -1,5 +1,5 @@
-//! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the questions that are asked of it
-//! here, and what it tells of changes. (Its gRPC would need protoc to build, and thirty crates more.)
+//! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the questions that are asked of
+//! it here, and what it tells of changes. (Its gRPC would need protoc to build, and thirty crates more.)
 //!
 //! Invariant: any question may be asked twice. An endpoint that does not answer is left for the next one, whatever
 //! became of the question there.

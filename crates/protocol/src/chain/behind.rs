@@ -1,13 +1,13 @@
-//! Leases that are over, behind the head of a chain: only a head ends a lease (`sweep.rs`), so who has a leased value whose
-//! session is over asks the switch before for what has come after it.
+//! Leases that are over, behind the head of a chain: only a head ends a lease (`sweep.rs`), so who has a leased value
+//! whose session is over asks the switch before for what has come after it.
 //!
 //! ```text
-//!   daemon --ANSWER: unmet, this is what I have--> daemon before --APPLY, if it has something newer--> and on to the tail
+//!   daemon --ANSWER: unmet, this is what I have--> daemon before --APPLY, if it has something newer--> and on
 //! ```
 //!
 //! Invariant: a leased value whose session is over is asked about until it is overtaken here, or the place is another.
-//! A later write may have come no further than to some switch before this one, with nobody left who sends it again. That
-//! switch has something newer; a head that has not will end the lease once it knows of the end.
+//! A later write may have come no further than to some switch before this one, with nobody left who sends it again.
+//! That switch has something newer; a head that has not will end the lease once it knows of the end.
 
 use super::memory::{Content, ItemMemory, Seen};
 use super::{Key, Member, Version};

@@ -36,8 +36,8 @@ pub struct Sweeping {
     pub looks: u32,
     /// Before what was not answered is told again.
     pub retransmit: u64,
-    /// All keys are looked at again after so long, whatever happens: a late packet may have brought a leased value after
-    /// its session was over.
+    /// All keys are looked at again after so long, whatever happens: a late packet may have brought a leased value
+    /// after its session was over.
     pub look_again: u64,
 }
 
