@@ -81,6 +81,7 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepOldMemory),
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
+    Rule::Machine(Mutant::LeaveBehind),
     Rule::Machine(Mutant::RemoveUnmarked),
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),

@@ -93,6 +93,7 @@ impl Setup {
                 collect_after: u64::from(collects) * dice.magnitude(2_000, 500_000),
                 looks: dice.magnitude(1, 64) as u32,
                 retransmit: dice.between(1_000, 10_000),
+                look_again: WHILE,
             },
             leases: u64::from(dice.percent(60)) * dice.between(1, 60),
             watches: (u64::from(dice.percent(70)) * dice.between(1, 3)) as usize,
