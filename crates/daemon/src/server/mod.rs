@@ -28,6 +28,7 @@ mod keys;
 mod local;
 mod metrics;
 mod mirror;
+mod plans;
 mod records;
 mod sockets;
 mod status;
@@ -391,6 +392,8 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             name: namespace.name.clone(),
             policy: namespace.policy,
             engine: namespace.engine,
+            allocation: namespace.allocation,
+            room: namespace.room,
             lease: config.lease.as_micros() as u32,
         });
     let (first_epoch, first_incarnation) = firsts();
