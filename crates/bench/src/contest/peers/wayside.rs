@@ -1,11 +1,15 @@
 //! Wayside itself: a switch daemon, and a session for each node. Its clients are tasks, as everybody's, or threads that
-//! block, each with a reply port of its own: what a program does that wants the shortest way.
+//! block, each with a reply port of its own: what a program does that wants the shortest way. Its locks are with agents,
+//! or all with one lock server behind the switch: the papers' SrvLock, with the same clients.
 
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
-use crate::recovery::switches::Switch;
+use crate::recovery::switches::{Process, Switch, without_settings};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Error as LockError, Guard, LockRequest, Mode, Session, Wait};
@@ -17,27 +21,45 @@ const LEASE: Duration = Duration::from_secs(10);
 /// For the last releases of a run.
 const SETTLE_MOST: Duration = Duration::from_secs(5);
 
-/// What clients are.
+/// How Wayside takes part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Clients {
+enum Variety {
+    /// Clients are tasks.
     Tasks,
+    /// Clients are threads.
     Threads,
+    /// Clients are tasks, and every lock is with one lock server.
+    Server,
 }
 
-fn about(name: &str, endpoint: &str, clients: Clients) -> About {
-    let (name, client) = match clients {
-        Clients::Tasks => (name.into(), "wayside-client, async; release is sent, not waited for"),
-        Clients::Threads => {
-            (format!("{name}-threads"), "wayside-client, blocking, a thread for each client; release is not waited for")
+impl Variety {
+    /// Of its namespace.
+    fn settings(self) -> String {
+        match self {
+            Variety::Tasks | Variety::Threads => format!("slots = {SLOTS}"),
+            // None is popular: the switch sends all of them on.
+            Variety::Server => "engine = \"queue\"".into(),
         }
+    }
+}
+
+fn about(name: &str, endpoint: &str, variety: Variety) -> About {
+    let tasks = "wayside-client, async; release is sent, not waited for";
+    let threads = "wayside-client, blocking, a thread for each client; release is not waited for";
+    let rebuilt = "none: locks are rebuilt from their holders; epochs and sessions on disk";
+    let server = ", and behind it one lock server that has every lock (SrvLock)";
+    let (kind, client, behind, durability) = match variety {
+        Variety::Tasks => ("", tasks, "", rebuilt),
+        Variety::Threads => ("-threads", threads, "", rebuilt),
+        Variety::Server => ("-server", tasks, server, "none: a lock server's loss ends its holders' sessions"),
     };
     About {
-        name,
+        name: format!("{name}{kind}"),
         version: format!("Wayside {}", env!("CARGO_PKG_VERSION")),
         client: client.into(),
-        endpoint: endpoint.into(),
+        endpoint: format!("{endpoint}{behind}"),
         members: 1,
-        durability: "none: locks are rebuilt from their holders; epochs and sessions on disk".into(),
+        durability: durability.into(),
         batching: "none: a packet for each request".into(),
         modes: "shared and exclusive; queued, first come first served".into(),
     }
@@ -48,20 +70,33 @@ fn connect(endpoint: &str) -> Result<Session, Error> {
     session.patience(Duration::from_secs(10)).connect().map_err(|error| error.to_string())
 }
 
-/// Runs it with clients of this kind; `enter` brings the calling thread to a node's place.
+/// A lock server of the switch that listens there; `enter` brings it to its host.
+fn lock_server(program: &Path, endpoint: &str, enter: impl FnOnce(&mut Command)) -> Result<Process, Error> {
+    let mut command = Command::new(program);
+    command.args(["--log", "error", "node", "serve-locks", "--endpoint", endpoint]);
+    without_settings(&mut command).stdin(Stdio::null()).stdout(Stdio::piped());
+    enter(&mut command);
+    let mut process = Process::start(command)?;
+    let said = process.child().stdout.take().and_then(|out| BufReader::new(out).lines().next());
+    match said {
+        Some(Ok(_)) => Ok(process),
+        _ => Err("the lock server did not begin".into()),
+    }
+}
+
+/// Runs it; `servers`: processes of the service; `enter` brings the calling thread to a node's place.
 fn run(
-    clients: Clients,
+    variety: Variety,
     endpoint: &str,
     course: &Course<'_>,
-    server: Option<u32>,
+    servers: &[u32],
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
-    let servers: Vec<u32> = server.into_iter().collect();
-    match clients {
-        Clients::Tasks => {
-            drive(course, &servers, |node| enter(node.index), async |_| Ok(Tasks { session: connect(endpoint)? }))
+    match variety {
+        Variety::Tasks | Variety::Server => {
+            drive(course, servers, |node| enter(node.index), async |_| Ok(Tasks { session: connect(endpoint)? }))
         }
-        Clients::Threads => {
+        Variety::Threads => {
             let at_place = |node: usize| {
                 thread::scope(|scope| {
                     let connected = scope.spawn(|| {
@@ -75,8 +110,7 @@ fn run(
             // A thread for each client is a node to the driver; sessions are dealt out in turn.
             let each = Course { nodes: course.clients, ..*course };
             let of = |node: Node| node.index % sessions.len();
-            let outcome =
-                drive(&each, &servers, |node| enter(of(node)), async |node| Ok(Blocking(&sessions[of(node)])));
+            let outcome = drive(&each, servers, |node| enter(of(node)), async |node| Ok(Blocking(&sessions[of(node)])));
             sessions.iter().for_each(settle);
             outcome
         }
@@ -147,22 +181,29 @@ impl Drop for Tasks {
 /// On loopback, without privileges.
 struct Userspace {
     about: About,
-    clients: Clients,
+    variety: Variety,
+    lock_server: Option<Process>,
     switch: Switch,
 }
 
 pub(super) fn userspace(conditions: &Conditions<'_>) -> Result<Entry, Error> {
-    in_userspace(conditions, Clients::Tasks)
+    in_userspace(conditions, Variety::Tasks)
 }
 
 pub(super) fn userspace_threads(conditions: &Conditions<'_>) -> Result<Entry, Error> {
-    in_userspace(conditions, Clients::Threads)
+    in_userspace(conditions, Variety::Threads)
 }
 
-fn in_userspace(conditions: &Conditions<'_>, clients: Clients) -> Result<Entry, Error> {
-    let switch = Switch::start(conditions.wayside, SLOTS, None, "error")?;
-    let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", clients);
-    Ok(Entry::Runs(Box::new(Userspace { about, clients, switch })))
+pub(super) fn userspace_server(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+    in_userspace(conditions, Variety::Server)
+}
+
+fn in_userspace(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
+    let switch = Switch::start_with(conditions.wayside, &variety.settings(), None, "error")?;
+    let serve = || lock_server(conditions.wayside, &switch.address.to_string(), |_| {});
+    let lock_server = (variety == Variety::Server).then(serve).transpose()?;
+    let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", variety);
+    Ok(Entry::Runs(Box::new(Userspace { about, variety, lock_server, switch })))
 }
 
 impl Contestant for Userspace {
@@ -171,7 +212,9 @@ impl Contestant for Userspace {
     }
 
     fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
-        run(self.clients, &self.switch.address.to_string(), course, self.switch.id(), |_| {})
+        let servers: Vec<u32> =
+            self.switch.id().into_iter().chain(self.lock_server.as_ref().map(Process::id)).collect();
+        run(self.variety, &self.switch.address.to_string(), course, &servers, |_| {})
     }
 }
 
@@ -181,31 +224,33 @@ pub(super) fn hook(_: &Conditions<'_>) -> Result<Entry, Error> {
 }
 
 #[cfg(not(feature = "xdp"))]
-pub(super) use hook as hook_threads;
+pub(super) use {hook as hook_threads, hook as hook_server};
 
 #[cfg(feature = "xdp")]
-pub(super) use at_hook::{hook, hook_threads};
+pub(super) use at_hook::{hook, hook_server, hook_threads};
 
 #[cfg(feature = "xdp")]
 mod at_hook {
-    use super::{About, Clients, Conditions, Contestant, Course, Entry, Error, Outcome, SLOTS, about, run};
+    use super::{About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, about, lock_server, run};
     use crate::recovery::switches::{Directory, Process, await_that, without_settings};
     use std::fs;
     use std::io::{BufRead, BufReader};
+    use std::iter::once;
     use std::process::{Command, Stdio};
     use std::time::Duration;
     use wayside_hosts::{Host, Program};
 
     const PATIENCE: Duration = Duration::from_secs(5);
-    /// A switch's pins are named by where it listens: two that run at once need two ports.
-    const SWITCH: [&str; 2] = ["10.78.0.1:7620", "10.78.0.1:7630"];
+    /// A switch's pins are named by where it listens: those that run at once need a port each.
+    const SWITCH: [&str; 3] = ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640"];
     const ADMIN: &str = "10.78.0.1:7601";
 
-    /// A host for the switch and one for each node, joined by veth. On veth the switch's program runs within the
-    /// sender's own call.
+    /// A host for the switch, one for each node and one for the lock server, joined by veth. On veth the switch's
+    /// program runs within the sender's own call.
     struct AtHook {
         about: About,
-        clients: Clients,
+        variety: Variety,
+        lock_server: Option<Process>,
         process: Process,
         nodes: Vec<Host>,
         _passes: Vec<Program>,
@@ -225,18 +270,22 @@ mod at_hook {
     }
 
     pub(in super::super) fn hook(conditions: &Conditions<'_>) -> Result<Entry, Error> {
-        at_hook(conditions, Clients::Tasks)
+        at_hook(conditions, Variety::Tasks)
     }
 
     pub(in super::super) fn hook_threads(conditions: &Conditions<'_>) -> Result<Entry, Error> {
-        at_hook(conditions, Clients::Threads)
+        at_hook(conditions, Variety::Threads)
     }
 
-    fn at_hook(conditions: &Conditions<'_>, clients: Clients) -> Result<Entry, Error> {
+    pub(in super::super) fn hook_server(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+        at_hook(conditions, Variety::Server)
+    }
+
+    fn at_hook(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
         if let Some(why) = wayside_hosts::missing() {
             return Ok(Entry::LeftOut(why));
         }
-        let (switch, nodes) = hosts(conditions.nodes).map_err(|error| format!("no hosts: {error}"))?;
+        let (switch, nodes) = hosts(conditions.nodes + 1).map_err(|error| format!("no hosts: {error}"))?;
         // What a native program sends back arrives only where there is another one.
         let passes = nodes.iter().map(|node| node.pass("wayside0")).collect::<Result<Vec<_>, _>>();
         let passes = match passes {
@@ -245,9 +294,9 @@ mod at_hook {
         };
         let directory = Directory::new()?;
         let at = |name: &str| directory.path().join(name);
-        let config = format!("[[namespace]]\nname = \"default\"\nslots = {SLOTS}\n");
+        let config = format!("[[namespace]]\nname = \"default\"\n{}\n", variety.settings());
         fs::write(at("switch.toml"), config).map_err(|error| error.to_string())?;
-        let address = SWITCH[clients as usize];
+        let address = SWITCH[variety as usize];
         let interfaces: Vec<String> = (0..nodes.len()).map(|index| format!("port{index}")).collect();
         let mut command = Command::new(conditions.wayside);
         command.args(["--log", "error", "switch", "--mode", "native", "--authentication", "off"]);
@@ -263,9 +312,19 @@ mod at_hook {
             return Err(format!("the switch did not say where it is, but {said:?}"));
         }
         let endpoint = "UDP over veth between namespaces, a switch at the XDP hook (native)";
-        let about = about("wayside-hook", endpoint, clients);
-        let runs = AtHook { about, clients, process, nodes, _passes: passes, _switch: switch, _directory: directory };
-        Ok(Entry::Runs(Box::new(runs)))
+        let about = about("wayside-hook", endpoint, variety);
+        let serve = || lock_server(conditions.wayside, address, |command| nodes[conditions.nodes].enter(command));
+        let lock_server = (variety == Variety::Server).then(serve).transpose()?;
+        Ok(Entry::Runs(Box::new(AtHook {
+            about,
+            variety,
+            lock_server,
+            process,
+            nodes,
+            _passes: passes,
+            _switch: switch,
+            _directory: directory,
+        })))
     }
 
     fn hosts(count: usize) -> std::io::Result<(Host, Vec<Host>)> {
@@ -290,7 +349,8 @@ mod at_hook {
         }
 
         fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
-            run(self.clients, SWITCH[self.clients as usize], course, Some(self.process.id()), |node| {
+            let servers: Vec<u32> = once(self.process.id()).chain(self.lock_server.as_ref().map(Process::id)).collect();
+            run(self.variety, SWITCH[self.variety as usize], course, &servers, |node| {
                 self.nodes[node].move_here().expect("whoever made a host may enter it");
             })
         }
