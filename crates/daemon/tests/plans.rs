@@ -13,8 +13,7 @@ use tempfile::TempDir;
 use wayside_client::{Name, Session};
 
 /// Two locks of four cells each fill it: three who ask need that many.
-const NAMESPACE: &str =
-    "[[namespace]]\nname = 'default'\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 4\n";
+const NAMESPACE: &str = "[[namespace]]\nname = 'default'\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 4\n";
 const CLIENTS: usize = 3;
 const NAMES: usize = 300;
 /// So many at a time are asked for far more often than the others.
@@ -47,7 +46,8 @@ impl World {
     /// Names, by their number, that lie in the switch.
     fn in_switch(&self) -> Vec<usize> {
         let plan = self.plan();
-        let ids: Vec<String> = (0..NAMES).map(|name| format!("{:016x}", Name::from(&name_of(name)).id().unwrap())).collect();
+        let ids: Vec<String> =
+            (0..NAMES).map(|name| format!("{:016x}", Name::from(&name_of(name)).id().unwrap())).collect();
         let locks = plan["locks"].as_array().expect("a list").iter().filter(|lock| lock["place"] == "switch");
         let mut names: Vec<usize> =
             locks.map(|lock| ids.iter().position(|id| lock["name_id"] == **id).expect("one of ours")).collect();
@@ -132,11 +132,14 @@ fn what_is_hot_gets_into_the_switch_by_itself_and_makes_room_for_what_gets_hot()
         eventually("they are listed by name", || {
             let text = world.run(&["plan"]);
             text.starts_with("namespace default: plan knapsack, 8 of 8 cells, lock server")
-                && text.lines().any(|line| line.starts_with("orders/0 ") && line.contains(" switch ") && line.contains("requests a cell"))
+                && text.lines().any(|line| {
+                    line.starts_with("orders/0 ") && line.contains(" switch ") && line.contains("requests a cell")
+                })
         });
         eventually("and are the hottest", || {
             let text = world.run(&["locks", "--hot"]);
-            let mut hottest: Vec<&str> = text.lines().skip(1).take(HOT).map(|line| line.split(' ').next().unwrap()).collect();
+            let mut hottest: Vec<&str> =
+                text.lines().skip(1).take(HOT).map(|line| line.split(' ').next().unwrap()).collect();
             hottest.sort_unstable();
             hottest == ["orders/0", "orders/1"]
         });
@@ -175,7 +178,8 @@ fn what_is_fixed_stays_and_is_measured_all_the_same() {
         eventually("the hot ones are known", || {
             let plan = world.plan();
             let locks = plan["locks"].as_array().expect("a list");
-            let rates = locks.iter().take(HOT).all(|lock| lock["rate"].as_f64().unwrap() > 10.0 && lock["place"] == "server");
+            let rates =
+                locks.iter().take(HOT).all(|lock| lock["rate"].as_f64().unwrap() > 10.0 && lock["place"] == "server");
             locks.len() > HOT && rates && plan["plan"] == "fixed"
         });
         assert_eq!(world.in_switch(), [7]);

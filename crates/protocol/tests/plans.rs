@@ -2,7 +2,7 @@
 //! do. Whole worlds of it are the simulator's; how it chooses is tested with `controller/plan.rs`.
 //!
 //! Left out one at a time, these rules fail here: a window counts once; a report is believed of the lock server alone;
-//! a rate is of one stay in the switch; no more moves begin than are allowed; a new epoch forgets what was planned.
+//! a rate is of one stay in the switch; what comes waits until what leaves has left its cells; no more moves begin than are allowed; a new epoch forgets what was planned.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -79,8 +79,7 @@ impl Bench {
 
     fn enrol(&mut self, host: u8) -> u16 {
         let header = Header { service: service::FABRIC, kind: kind::fabric::ENROL, ..Header::default() };
-        let body =
-            Enrol { nonce: host.into(), namespace_name: padded("default").unwrap(), ..Enrol::default() };
+        let body = Enrol { nonce: host.into(), namespace_name: padded("default").unwrap(), ..Enrol::default() };
         let packet = packet(header, Enrol::BYTES, |packet| body.write(packet, BODY));
         self.controller.on_packet(self.now, address(host), &packet);
         let enrolled = self.sent().into_iter().find(|(header, _)| header.kind == kind::fabric::ENROLLED);
@@ -153,6 +152,14 @@ impl Bench {
         (come, left)
     }
 
+    /// Until whatever moves has moved.
+    fn settle(&mut self) {
+        for _ in 0..6 {
+            self.pass(2 * TICK);
+            self.answer();
+        }
+    }
+
     /// Names of the queues in the switch, and those that are not here.
     fn stages(&self) -> Vec<(u64, Stage)> {
         self.switch.lines(SPACE).into_iter().map(|line| (line.name, line.stage)).collect()
@@ -179,14 +186,12 @@ fn what_is_asked_for_most_comes_and_makes_room_for_what_is_asked_for_more() {
     // Nobody asks for these two any more. 10 is hot; 9 is not known to be.
     for _ in 0..4 {
         bench.second(&[(10, 90)]);
-        bench.answer();
-        bench.pass(5 * TICK);
-        bench.answer();
+        assert!(bench.view().used <= ROOM.cells, "{:?}", bench.stages());
+        bench.settle();
     }
-    assert_eq!(bench.stages().len(), 2);
     assert!(bench.stages().contains(&(10, Stage::Here)), "{:?}", bench.view());
     let view = bench.view();
-    assert_eq!((view.used, view.locks[0].name, view.locks[0].planned), (4, 10, Some(2)));
+    assert_eq!((view.locks[0].name, view.locks[0].planned), (10, Some(2)));
 }
 
 #[test]
@@ -227,7 +232,7 @@ fn no_more_moves_begin_at_a_time_than_are_allowed() {
     for begun in [2, 4, 6, 7] {
         assert_eq!(bench.stages().len(), begun);
         bench.answer();
-        bench.pass(TICK);
+        bench.pass(2 * TICK);
     }
     // One whose holder stays keeps others from beginning for a while only.
     let mut bench = Bench::new(Room { cells: 64, ..ROOM }, &[]);
@@ -246,9 +251,7 @@ fn a_lock_that_needs_more_leaves_and_comes_back() {
     for window in 1..6 {
         bench.asked(server, 7, window, 0, 10);
         bench.pass(SECOND);
-        bench.answer();
-        bench.pass(TICK);
-        bench.answer();
+        bench.settle();
     }
     assert_eq!(bench.switch.lines(SPACE)[0].cells, 16, "{:?}", bench.view());
     assert_eq!(bench.stages(), [(7, Stage::Here)]);
@@ -260,10 +263,7 @@ fn a_rate_is_of_one_stay() {
     let mut bench = Bench::new(ROOM, &[(7, 2)]);
     bench.second(&[]);
     bench.controller.place(SPACE, [(7, 1)]);
-    for _ in 0..4 {
-        bench.pass(TICK);
-        bench.answer();
-    }
+    bench.settle();
     assert_eq!(bench.switch.lines(SPACE)[0].ticket, FIRST, "it has left, and come back");
     bench.second(&[]);
     assert_eq!(bench.rate(7), Some(0));

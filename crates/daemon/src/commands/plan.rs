@@ -58,7 +58,13 @@ fn hot_text(hottest: &[(&Plan, &PlannedLock)]) -> String {
     }
     let heading = ["NAME", "NAMESPACE", "PLACE", "RATE", "AT A TIME"].map(String::from).to_vec();
     let lines = hottest.iter().take(HOTTEST).map(|(plan, lock)| {
-        vec![named(lock), plan.namespace.clone(), lock.place.clone(), per_second(lock.rate), lock.concurrency.to_string()]
+        vec![
+            named(lock),
+            plan.namespace.clone(),
+            lock.place.clone(),
+            per_second(lock.rate),
+            lock.concurrency.to_string(),
+        ]
     });
     let mut text = table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>());
     if hottest.len() > HOTTEST {
@@ -75,11 +81,10 @@ fn plans_text(plans: &Plans) -> String {
 }
 
 fn plan_text(plan: &Plan) -> String {
-    let server = if plan.lock_server == 0 { "no lock server".into() } else { format!("lock server {}", plan.lock_server) };
-    let mut text = format!(
-        "namespace {}: plan {}, {} of {} cells, {server}\n",
-        plan.namespace, plan.plan, plan.used, plan.room
-    );
+    let server =
+        if plan.lock_server == 0 { "no lock server".into() } else { format!("lock server {}", plan.lock_server) };
+    let mut text =
+        format!("namespace {}: plan {}, {} of {} cells, {server}\n", plan.namespace, plan.plan, plan.used, plan.room);
     if plan.locks.is_empty() {
         text.push_str("no lock was asked for lately\n");
         return text;

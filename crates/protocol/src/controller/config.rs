@@ -147,7 +147,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "namespace {name:?}: a name has 1 to {} bytes", limits::MAX_NAMESPACE_BYTES)
             }
             ConfigError::BadLeases => write!(f, "the shortest lease must be above 0 and not above the longest"),
-            ConfigError::ZeroPeriod => write!(f, "poll period, plan period, retransmission and slots per tick must be above 0"),
+            ConfigError::ZeroPeriod => {
+                write!(f, "poll period, plan period, retransmission and slots per tick must be above 0")
+            }
             ConfigError::BadDrift(ppm) => write!(f, "a clock drift of {ppm} ppm: must be below 500,000"),
         }
     }

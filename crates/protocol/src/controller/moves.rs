@@ -11,6 +11,7 @@
 //!   starts anew goes on from the stages.
 //! * A queue is opened by a CEDED of its own move alone, of the lock server at that moment; a region is freed by a
 //!   TAKEN of the lock server at that moment, with the ticket that the queue has come to.
+//! * The regions of a namespace that is planned never have more cells than it has room for, whatever moves.
 //! * No more moves begin at a time than are allowed; one that takes long keeps no other from beginning.
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
 
@@ -122,9 +123,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let missing = wanted.filter(|(name, _)| !has_queue(name));
         // Where there is no room yet there will be, once those that leave have left; for more there is none either.
         let mut no_room = u32::MAX;
+        let mut left = self.room(namespace).saturating_sub(lines.iter().map(|line| line.cells).sum());
         let begun = missing.filter(|&(&name, &cells)| {
-            let begins = cells < no_room && self.memory.step(namespace, name, Step::Await { cells });
-            if !begins {
+            let fits = cells < no_room && cells <= left;
+            let begins = fits && self.memory.step(namespace, name, Step::Await { cells });
+            if begins {
+                left -= cells;
+            } else {
                 no_room = no_room.min(cells);
             }
             begins
@@ -132,14 +137,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         begun.take(may_begin).count();
     }
 
-    fn move_on(
-        &mut self,
-        now: Time,
-        namespace: u16,
-        line: &Line,
-        server: Option<LockServer>,
-        may_begin: &mut usize,
-    ) {
+    fn move_on(&mut self, now: Time, namespace: u16, line: &Line, server: Option<LockServer>, may_begin: &mut usize) {
         let wanted = self.moves.wanted.get(&namespace);
         let is_unwanted = wanted.is_some_and(|wanted| wanted.get(&line.name) != Some(&line.cells));
         let key = (namespace, line.name);

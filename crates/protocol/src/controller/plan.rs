@@ -52,10 +52,8 @@ pub fn cells_for(concurrency: u32, room: &Room) -> u32 {
 
 /// Requests for each cell, compared without a division: more is before less, and what stays whole before what does not.
 fn by_density(one: &Item, other: &Item) -> Ordering {
-    let (left, right) = (
-        u128::from(one.rate) * u128::from(other.cells),
-        u128::from(other.rate) * u128::from(one.cells),
-    );
+    let (left, right) =
+        (u128::from(one.rate) * u128::from(other.cells), u128::from(other.rate) * u128::from(one.cells));
     right.cmp(&left).then(other.whole.cmp(&one.whole)).then(one.name.cmp(&other.name))
 }
 
@@ -185,8 +183,7 @@ mod tests {
         for seed in 0..2_000 {
             let mut number = numbers(seed);
             let count = 1 + number(5);
-            let item =
-                |name| Item { name, rate: number(20), cells: 1 + number(8) as u32, whole: false };
+            let item = |name| Item { name, rate: number(20), cells: 1 + number(8) as u32, whole: false };
             let items: Vec<Item> = (0..count).map(item).collect();
             let room = Room { cells: number(20) as u32, ..ROOM };
             let given = knapsack(items.clone(), &room);
@@ -199,8 +196,7 @@ mod tests {
     fn no_plan_is_over_its_room_and_none_gives_more_than_is_asked_for() {
         for seed in 0..3_000 {
             let mut number = numbers(seed);
-            let room =
-                Room { cells: number(300) as u32, most: 1 + number(64) as u32, queues: number(20) as u32 };
+            let room = Room { cells: number(300) as u32, most: 1 + number(64) as u32, queues: number(20) as u32 };
             let mut candidate = |name| Candidate {
                 name,
                 rate: number(3) * number(1 << 40),
@@ -278,6 +274,9 @@ mod tests {
         let in_upper_half: usize = (0..100).map(|seed| of(seed).keys().filter(|name| **name >= 32).count()).sum();
         assert!((700..900).contains(&in_upper_half), "{in_upper_half} of 1,600");
         assert_eq!(plan(Allocation::Fixed, &locks, &room, 0), None);
-        assert_eq!(vec![(1, 1)], plan(Allocation::Random, &[here(1, 0, 9, 1)], &room, 0).unwrap().into_iter().collect::<Vec<_>>());
+        assert_eq!(
+            vec![(1, 1)],
+            plan(Allocation::Random, &[here(1, 0, 9, 1)], &room, 0).unwrap().into_iter().collect::<Vec<_>>()
+        );
     }
 }

@@ -182,6 +182,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.plan(namespace, lines);
     }
 
+    /// Cells that a namespace's queues may have in the switch, where they are planned.
+    pub(super) fn room(&self, namespace: u16) -> u32 {
+        let planned = |known: &&super::Namespace| known.id == namespace && known.allocation != Allocation::Fixed;
+        self.config.namespaces.iter().find(planned).map_or(u32::MAX, |known| known.room.cells)
+    }
+
     /// Says what is to be where, by what is known now.
     fn plan(&mut self, namespace: u16, lines: &[Line]) {
         let Some(config) = self.config.namespaces.iter().find(|known| known.id == namespace) else { return };

@@ -110,8 +110,7 @@ mod tests {
             popular.ask(name, claims);
         }
         assert_eq!(told(&mut popular, LENGTH - 1, &[]), [], "the window is not over");
-        let (seven, nine) =
-            (Asked { name: 7, requests: 1, most: 1 }, Asked { name: 9, requests: 3, most: 3 });
+        let (seven, nine) = (Asked { name: 7, requests: 1, most: 1 }, Asked { name: 9, requests: 3, most: 3 });
         assert_eq!(popular.due(), Time(LENGTH));
         assert_eq!(told(&mut popular, LENGTH + 5, &[]), [(nine, 1, LENGTH + 5), (seven, 1, LENGTH + 5)]);
         popular.ask(7, 1);
