@@ -1,7 +1,4 @@
 //! What lies in the switch follows what is asked for, with real processes: docs/queue.md, "The plan".
-//!
-//! Left out, these rules fail here: an ASKED is heard; the plan is done (`Controller::place`); what is in the switch is
-//! measured; an epoch begins without what was measured before.
 
 mod support;
 

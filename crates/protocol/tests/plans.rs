@@ -2,7 +2,8 @@
 //! do. Whole worlds of it are the simulator's; how it chooses is tested with `controller/plan.rs`.
 //!
 //! Left out one at a time, these rules fail here: a window counts once; a report is believed of the lock server alone;
-//! a rate is of one stay in the switch; what comes waits until what leaves has left its cells; no more moves begin than are allowed; a new epoch forgets what was planned.
+//! a rate is of one stay in the switch; what comes waits until what leaves has left its cells; no more moves begin than
+//! are allowed.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;

@@ -16,8 +16,8 @@ use wayside_wire::mix;
 
 /// A lock that is asked for less, in requests in 1,000 seconds, stays with its lock server.
 pub const LEAST_RATE: u64 = 1_000;
-/// One that has its queue in the switch is taken to be asked for so much more, in hundredths, than it is: who would take
-/// its place must be worth the two moves.
+/// One that has its queue in the switch is taken to be asked for so much more, in hundredths, than it is: who would
+/// take its place must be worth the two moves.
 const STAYS: u64 = 125;
 
 /// A lock, as it was measured.

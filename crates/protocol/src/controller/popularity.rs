@@ -1,5 +1,5 @@
-//! How often each lock of the queue engine is asked for, and by how many at a time; and what follows from that: the plan
-//! of what lies in the switch. docs/queue.md, "The plan".
+//! How often each lock of the queue engine is asked for, and by how many at a time; and what follows from that: the
+//! plan of what lies in the switch. docs/queue.md, "The plan".
 //!
 //! ```text
 //!   queue in the switch ──tickets, cells used, at every tick──┐
