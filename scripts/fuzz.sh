@@ -6,6 +6,7 @@
 #   FUZZ_SEED=1 scripts/fuzz.sh        the same inputs again
 #   scripts/fuzz.sh minimise TARGET    the corpus, with what was found, as few files as cover the same
 #   scripts/fuzz.sh one TARGET FILE    one input again
+#   scripts/fuzz.sh run TARGET INPUTS  without a build
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -99,6 +100,9 @@ one)
 	build "$2"
 	program "$2" "$3"
 	;;
+run)
+	fuzz "$2" "$3"
+	;;
 *)
 	# A number alone is the count.
 	case ${1:-} in
@@ -108,8 +112,8 @@ one)
 	esac
 	case $targets in native | native\ *) build_native ;; esac
 	[ "$targets" = native ] || build_rust
-	for target in $targets; do
-		fuzz "$target" "$inputs"
-	done
+	# One on each processor: the others' output is in files.
+	for target in $targets; do echo "$target"; done |
+		xargs -P "$(getconf _NPROCESSORS_ONLN)" -I TARGET scripts/fuzz.sh run TARGET "$inputs"
 	;;
 esac

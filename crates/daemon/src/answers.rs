@@ -79,6 +79,9 @@ pub struct Keys {
     pub keys: Vec<KeyLine>,
     /// As many more there are.
     pub more: usize,
+    /// Keys of the switch, of whatever namespace, whose names it does not know.
+    #[serde(default)]
+    pub unnamed: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -132,6 +132,20 @@ fn futures_and_time_outs() {
     assert_eq!(ended.unwrap_err(), Error::Closed);
 }
 
+/// 16 groups, so 16 watches each; a session may have 256.
+#[test]
+fn a_loop_of_short_watches_does_not_use_up_what_a_session_may_have() {
+    let daemon = Daemon::start(&[]);
+    let session = session(&daemon);
+    let begun = Instant::now();
+    for round in 0..40 {
+        let watch = session.store().wait(Duration::from_secs(10)).watch_prefix("key/");
+        let watch = watch.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert_eq!(watch.wait(Duration::from_millis(5)).next().unwrap_err(), Error::TimedOut, "round {round}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
 #[test]
 fn no_tenant_sees_anothers_keys() {
     let directory = tempfile::tempdir().unwrap();

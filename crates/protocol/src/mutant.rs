@@ -137,6 +137,8 @@ pub enum Mutant {
     EndLivingLeases,
     /// Chain: who becomes a head does not look for leases that are over.
     ForgetLeases,
+    /// Chain: who has a leased value behind the head whose session is over asks nobody for something newer.
+    LeaveBehind,
     /// Chain: a head does not mark what it removes, and may write it meanwhile.
     RemoveUnmarked,
     /// Chain: a switch removes a key whatever it has.

@@ -118,13 +118,22 @@ impl World {
         self.with(|client, link| client.on_packet(link, &header, &packet));
     }
 
+    fn wait(&mut self, micros: u64) {
+        self.now = self.now + micros;
+        self.with(|client, link| client.on_tick(link));
+    }
+
+    fn glance(&mut self, id: WatchId) -> Glance {
+        let mut glance = Glance::Waiting;
+        self.with(|client, link| glance = client.look(link, id));
+        glance
+    }
+
     /// All that a watch has seen: versions, and 0 where everything is to be read again.
     fn seen(&mut self, id: WatchId) -> Vec<u64> {
         let mut seen = Vec::new();
         loop {
-            let mut glance = Glance::Waiting;
-            self.with(|client, link| glance = client.look(link, id));
-            match glance {
+            match self.glance(id) {
                 Glance::Seen(Seen::Change(change)) => seen.push(change.version.sequence),
                 Glance::Seen(Seen::Reread) => seen.push(0),
                 _ => return seen,
@@ -311,4 +320,38 @@ fn a_request_whose_group_nobody_keeps_yet_asks_until_somebody_does() {
     assert!(world.sent().iter().any(|(kind, _)| *kind == kind::chain::MAP));
     world.tell(1, BEFORE);
     assert_eq!(world.sent(), [(kind::chain::READ, Some(BEFORE))]);
+}
+
+#[test]
+fn a_switch_without_room_is_asked_again_while_watches_that_were_ended_may_be_in_the_way() {
+    let mut world = World::new();
+    let (id, _) = watching(&mut world);
+    world.client.unwatch(id);
+    let next = world.watch();
+    let begun = world.now;
+    let mut refused = 0;
+    while world.glance(next) == Glance::Waiting {
+        for asked in world.asked() {
+            world.event(&asked, Outcome::Full, 0, None);
+            refused += 1;
+        }
+        world.wait(20_000);
+        assert!(world.now < begun + 10_000_000, "for ever");
+    }
+    assert_eq!(world.glance(next), Glance::Refused, "somebody else has them");
+    assert!(world.now >= begun + 2_000_000 && (10..100).contains(&refused), "{refused}");
+
+    // As soon as there is room it goes on.
+    world.client.unwatch(next);
+    let last = world.watch();
+    for asked in world.asked() {
+        world.event(&asked, Outcome::Full, 0, None);
+    }
+    while !world.client.is_watching(last) {
+        world.wait(20_000);
+        for asked in world.asked().iter().filter(|asked| asked.history == 0) {
+            world.event(asked, Outcome::Done, 1, None);
+        }
+    }
+    assert_eq!(world.glance(last), Glance::Waiting);
 }

@@ -4,16 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::shrink::{Shrunk, shrink};
-use crate::{BATCH, COMMIT, Counts, Filter, Marks, Options, Outcome, Scale, ServiceKind, run};
+use crate::{BATCH, COMMIT, Counts, Filter, Marks, Options, Outcome, Scale, ServiceKind, processors, run_all};
 
 /// Arguments of `wayside sim`.
 #[derive(Debug, Args)]
@@ -130,8 +127,7 @@ fn run_seeds(arguments: &Seeds) -> bool {
     let filter = Filter { only: arguments.only.clone(), without };
     let options = Options { chart: arguments.trace, service: arguments.service, filter, scale, ..Options::default() };
     let count = seeds.end - seeds.start;
-    let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let jobs = if arguments.trace { 1 } else { arguments.jobs.unwrap_or(processors) }.min(count);
+    let jobs = if arguments.trace { 1 } else { arguments.jobs.unwrap_or_else(processors) }.min(count);
     let progress = bar(count, arguments.trace, "{bar:40} {pos}/{len} seeds, {eta} left{msg}");
     let started = Instant::now();
     let mut total = Outcome { service: options.service, ..Outcome::default() };
@@ -191,33 +187,6 @@ fn told(outcome: &Outcome, shrunk: &Shrunk) -> String {
         text += &format!(" --only {only}");
     }
     text + " --trace"
-}
-
-/// Runs every seed, `jobs` at a time, and shows each outcome when it is there, until `goes_on` says no.
-fn run_all(seeds: Range<u64>, options: &Options, jobs: u64, mut goes_on: impl FnMut(Outcome) -> bool) {
-    let next = AtomicU64::new(seeds.start);
-    let (done, outcomes) = mpsc::sync_channel(64);
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            let (next, done) = (&next, done.clone());
-            scope.spawn(move || {
-                loop {
-                    let seed = next.fetch_add(1, Relaxed);
-                    if seed >= seeds.end || done.send(run(seed, options)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(done);
-        // Those who still run a seed after this end with it: nobody listens to them any more.
-        for outcome in outcomes {
-            if !goes_on(outcome) {
-                next.store(u64::MAX / 2, Relaxed);
-                return;
-            }
-        }
-    });
 }
 
 /// A bar on a terminal, nothing in a pipe.

@@ -7,6 +7,7 @@
 
 mod agenda;
 mod attacker;
+mod batch;
 mod chain;
 mod clock;
 pub mod command;
@@ -34,6 +35,7 @@ mod tally;
 mod tamper;
 mod world;
 
+pub use batch::{processors, run_all};
 use clap::ValueEnum;
 pub use report::{BATCH, Counts, Failure, Outcome};
 pub use schedule::{Filter, Kind, Mark, Marks};

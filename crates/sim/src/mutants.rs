@@ -5,7 +5,7 @@ use std::thread;
 
 use wayside_protocol::Mutant;
 
-use crate::{CoreMutant, Failure, Options, ServiceKind, run};
+use crate::{CoreMutant, Failure, Options, ServiceKind, processors, run};
 
 /// A rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,7 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepOldMemory),
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
+    Rule::Machine(Mutant::LeaveBehind),
     Rule::Machine(Mutant::RemoveUnmarked),
     Rule::Machine(Mutant::RemoveAnything),
     Rule::Machine(Mutant::AnyInstall),
@@ -160,7 +161,6 @@ impl Rule {
 
 /// The first of so many seeds that fails, as many at a time as there are processors.
 pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
-    let jobs = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let (next, first) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     thread::scope(|scope| {
         let work = || {
@@ -176,7 +176,7 @@ pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
                 }
             }
         };
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..processors()).map(|_| scope.spawn(work)).collect();
         let found = workers.into_iter().filter_map(|worker| worker.join().expect("a world does not panic"));
         found.min_by_key(|(seed, _)| *seed)
     })

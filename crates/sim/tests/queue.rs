@@ -1,6 +1,6 @@
 //! The queue service: a few hundred seeds for every change, and rules that must be missed when they are left out.
 
-use wayside_sim::{Options, Outcome, ServiceKind, run};
+use wayside_sim::{Options, Outcome, ServiceKind, processors, run, run_all};
 
 fn options() -> Options {
     Options { service: ServiceKind::Queue, ..Options::default() }
@@ -10,13 +10,13 @@ fn options() -> Options {
 fn seeds_keep_every_invariant_and_reach_everything() {
     const SEEDS: u64 = 300;
     let mut total = Outcome { service: ServiceKind::Queue, ..Outcome::default() };
-    for seed in 0..SEEDS {
-        let outcome = run(seed, &options());
+    run_all(0..SEEDS, &options(), processors(), |outcome| {
         if let Some(failure) = &outcome.failure {
-            panic!("seed {seed}: {failure}\n{} (commit {})", outcome.replay(), wayside_sim::COMMIT);
+            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
         }
         total.add(&outcome);
-    }
+        true
+    });
     assert_eq!(total.missing(SEEDS), [""; 0], "a batch that does not reach these proves little");
 }
 

@@ -1,18 +1,18 @@
 //! A few hundred seeds for every change; `wayside sim --seeds` runs as many as there is time for.
 
-use wayside_sim::{Filter, Marks, Options, Outcome, run};
+use wayside_sim::{Filter, Marks, Options, Outcome, processors, run, run_all};
 
 #[test]
 fn seeds_keep_every_invariant_and_reach_everything() {
     const SEEDS: u64 = 400;
     let mut total = Outcome::default();
-    for seed in 0..SEEDS {
-        let outcome = run(seed, &Options::default());
+    run_all(0..SEEDS, &Options::default(), processors(), |outcome| {
         if let Some(failure) = &outcome.failure {
-            panic!("seed {seed}: {failure}\n{} (commit {})", outcome.replay(), wayside_sim::COMMIT);
+            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
         }
         total.add(&outcome);
-    }
+        true
+    });
     assert_eq!(total.missing(SEEDS), [""; 0], "a batch that does not reach these proves little");
 }
 

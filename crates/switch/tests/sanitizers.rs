@@ -13,7 +13,7 @@ use engine::{Engine, Native, State};
 const SEEDS: u64 = 100;
 const PACKETS_OF_A_SEED: u64 = 1_000;
 const FLAGS: [&str; 6] =
-    ["-std=gnu11", "-g", "-O1", "-Wall", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    ["-std=gnu11", "-g1", "-O1", "-Wall", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// Where builds of this run go.
 fn built(name: &str) -> PathBuf {

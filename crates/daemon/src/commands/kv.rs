@@ -167,16 +167,21 @@ fn listed(endpoint: &EndpointArgs, namespace: &str, prefix: &str) -> Result<(Key
 /// Each switch knows the keys of its own groups. Of a key that several have, the latest version.
 fn merged(answers: Vec<Keys>) -> Keys {
     let more = answers.iter().map(|keys| keys.more).max().unwrap_or(0);
+    let unnamed = answers.iter().map(|keys| keys.unnamed).sum();
     let version = |line: &KeyLine| line.version.parse::<Version>().ok();
     let mut keys: Vec<KeyLine> = answers.into_iter().flat_map(|keys| keys.keys).collect();
     keys.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| version(b).cmp(&version(a))));
     keys.dedup_by(|later, first| later.name == first.name);
-    Keys { keys, more }
+    Keys { keys, more, unnamed }
 }
 
 fn list_text(answer: &Keys) -> String {
+    let unnamed = match answer.unnamed {
+        0 => String::new(),
+        count => format!("the names of {count} keys are not known: they were lost in a restart\n"),
+    };
     if answer.keys.is_empty() {
-        return "no such key\n".into();
+        return "no such key\n".to_owned() + &unnamed;
     }
     let heading = ["NAME", "VERSION", "BYTES"].map(String::from).to_vec();
     let lines = answer.keys.iter().map(|key| {
@@ -187,7 +192,7 @@ fn list_text(answer: &Keys) -> String {
     if answer.more > 0 {
         text.push_str(&format!("and {} more: name a longer prefix\n", answer.more));
     }
-    text
+    text + &unnamed
 }
 
 /// Says what became of a write.

@@ -63,7 +63,7 @@ pub struct Chains {
     records: BTreeMap<u32, Vec<u8>>,
     rotations: BTreeMap<Handle, Period>,
     has_post: bool,
-    /// Last that etcd told what has changed, be it nothing.
+    /// Last that all was known that had changed in etcd.
     heard: Time,
     /// So long it may say nothing. Microseconds.
     deaf_most: u64,
@@ -141,7 +141,9 @@ impl Chains {
 
     /// What has changed in etcd.
     pub fn on_changes(&mut self, now: Time, changes: Changes, member: &mut Member<Arc<Switch>>) {
-        self.heard = now;
+        if changes.is_all {
+            self.heard = now;
+        }
         for listed in changes.switches {
             let handle = switch_handle(listed.number);
             let weight = listed.share;

@@ -1,5 +1,5 @@
-//! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the two questions that are asked
-//! of it here. (Its gRPC would need protoc to build, and thirty crates more.)
+//! etcd's API as JSON over HTTP, which every etcd since 3.4 serves at its client port: the questions that are asked of it
+//! here, and what it tells of changes. (Its gRPC would need protoc to build, and thirty crates more.)
 //!
 //! Invariant: any question may be asked twice. An endpoint that does not answer is left for the next one, whatever
 //! became of the question there.
@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,6 +19,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +73,9 @@ pub struct Keys {
     /// Only those that were written at this revision or later.
     #[serde(with = "number")]
     pub min_mod_revision: u64,
+    /// As they were then; 0: as they are.
+    #[serde(with = "number")]
+    pub revision: u64,
 }
 
 impl Keys {
@@ -178,6 +182,81 @@ struct Seen {
     response_range: Range,
 }
 
+/// A line of what is told.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    result: Happened,
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Happened {
+    canceled: bool,
+    cancel_reason: String,
+    #[serde(with = "number")]
+    compact_revision: u64,
+    events: Vec<Change>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Change {
+    /// Missing: it was written.
+    #[serde(rename = "type")]
+    kind: String,
+    kv: Entry,
+}
+
+/// What etcd tells of keys as they change, in order.
+pub struct Watching {
+    body: Incoming,
+    /// What has come of the next line, or more.
+    buffer: Vec<u8>,
+    /// So much of it has no end of a line.
+    scanned: usize,
+}
+
+impl Watching {
+    /// The next keys that were written, each with what was written; none: something was deleted, or etcd had to say
+    /// something else. Whoever gives up waiting loses nothing.
+    ///
+    /// # Errors
+    /// If etcd tells no more: what changes from now on is not known, nor, maybe, what has changed.
+    pub async fn next(&mut self) -> Result<Vec<Entry>, String> {
+        loop {
+            if let Some(end) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=self.scanned + end).collect();
+                self.scanned = 0;
+                return written(&line);
+            }
+            self.scanned = self.buffer.len();
+            if self.scanned > LONGEST {
+                return Err("etcd tells more at once than it may".into());
+            }
+            let frame = self.body.frame().await.ok_or("etcd tells no more")?.map_err(|error| reasons(&error))?;
+            if let Ok(bytes) = frame.into_data() {
+                self.buffer.extend_from_slice(&bytes);
+            }
+        }
+    }
+}
+
+/// The keys that a line tells of.
+fn written(line: &[u8]) -> Result<Vec<Entry>, String> {
+    let told: Told = serde_json::from_slice(line).map_err(|error| format!("a line that is none of etcd's: {error}"))?;
+    if let Some(error) = told.error {
+        return Err(error.to_string());
+    }
+    let Happened { canceled, cancel_reason, compact_revision, events } = told.result;
+    if canceled || compact_revision != 0 {
+        return Err(format!("etcd has ended the watch: {cancel_reason} (forgotten before {compact_revision})"));
+    }
+    let is_write = |change: &Change| change.kind != "DELETE";
+    Ok(events.into_iter().filter(is_write).map(|change| change.kv).collect())
+}
+
 impl Gateway {
     /// Asks nothing yet.
     ///
@@ -256,13 +335,42 @@ impl Gateway {
         self.ask::<serde::de::IgnoredAny>("compaction", &revision).await.map(|_| ())
     }
 
+    /// Has these keys' changes told from this revision on.
+    ///
+    /// # Errors
+    /// As [`Gateway::range`].
+    pub async fn watch(&self, keys: &Keys, from: u64) -> Result<Watching, String> {
+        let (key, range_end) = (BASE64_STANDARD.encode(&keys.key), BASE64_STANDARD.encode(&keys.range_end));
+        let asked = serde_json::json!({ "key": key, "range_end": range_end, "start_revision": from.to_string() });
+        let question = Bytes::from(serde_json::json!({ "create_request": asked }).to_string());
+        self.somewhere(|endpoint| {
+            let question = question.clone();
+            async move {
+                let answer = self.post(format!("{endpoint}/v3/watch"), question).await?;
+                let mut watching = Watching { body: answer.into_body(), buffer: Vec::new(), scanned: 0 };
+                // It says first that it will.
+                watching.next().await?;
+                Ok(watching)
+            }
+        })
+        .await
+    }
+
     async fn ask<A: for<'a> Deserialize<'a>>(&self, what: &str, question: &impl Serialize) -> Result<A, String> {
         let question: Bytes = serde_json::to_vec(question).map_err(|error| error.to_string())?.into();
+        self.somewhere(|endpoint| self.ask_at(endpoint, what, question.clone())).await
+    }
+
+    /// Asks one endpoint after the other, the one that answered last first.
+    async fn somewhere<'a, A, F>(&'a self, ask: impl Fn(&'a str) -> F) -> Result<A, String>
+    where
+        F: Future<Output = Result<A, String>>,
+    {
         let mut failure = String::new();
         let first = self.good.load(Ordering::Relaxed);
         for at in (first..first + self.endpoints.len()).map(|at| at % self.endpoints.len()) {
             let endpoint = &self.endpoints[at];
-            match timeout(self.attempt, self.ask_at(endpoint, what, question.clone())).await {
+            match timeout(self.attempt, ask(endpoint)).await {
                 Ok(Ok(answer)) => {
                     self.good.store(at, Ordering::Relaxed);
                     return Ok(answer);
@@ -280,17 +388,28 @@ impl Gateway {
         what: &str,
         question: Bytes,
     ) -> Result<A, String> {
-        let request = Request::builder().method(Method::POST).uri(format!("{endpoint}/v3/kv/{what}"));
+        let answer = self.post(format!("{endpoint}/v3/kv/{what}"), question).await?;
+        let body = whole(answer).await?;
+        serde_json::from_slice(&body).map_err(|error| format!("an answer that is none of etcd's: {error}"))
+    }
+
+    /// What comes back begins well.
+    async fn post(&self, uri: String, question: Bytes) -> Result<Response<Incoming>, String> {
+        let request = Request::builder().method(Method::POST).uri(uri);
         let request = request.body(Full::new(question)).map_err(|error| error.to_string())?;
         let answer = self.client.request(request).await.map_err(|error| reasons(&error))?;
         let status = answer.status();
-        let body = http_body_util::Limited::new(answer.into_body(), LONGEST);
-        let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
         if !status.is_success() {
+            let body = whole(answer).await?;
             return Err(format!("{status}: {}", String::from_utf8_lossy(&body[..body.len().min(200)])));
         }
-        serde_json::from_slice(&body).map_err(|error| format!("an answer that is none of etcd's: {error}"))
+        Ok(answer)
     }
+}
+
+async fn whole(answer: Response<Incoming>) -> Result<Bytes, String> {
+    let body = http_body_util::Limited::new(answer.into_body(), LONGEST);
+    Ok(body.collect().await.map_err(|error| error.to_string())?.to_bytes())
 }
 
 /// An error with what is behind it: the outermost says no more than that there was one.
@@ -373,7 +492,8 @@ mod tests {
         let expected = serde_json::json!({
             "compare": [{ "target": "MOD", "key": "YQ==", "mod_revision": "7" }],
             "success": [{ "request_put": { "key": "YQ==", "value": "Yg==" } }],
-            "failure": [{ "request_range": { "key": "YQ==", "range_end": "", "limit": 0, "min_mod_revision": "0" } }],
+            "failure": [{ "request_range": { "key": "YQ==", "range_end": "", "limit": 0, "min_mod_revision": "0",
+                "revision": "0" } }],
         });
         assert_eq!(serde_json::to_value(&transaction).unwrap(), expected);
         let answer = r#"{"header":{"cluster_id":"1","revision":"9"},"responses":[{"response_range":
@@ -383,5 +503,19 @@ mod tests {
         assert!(!done.succeeded && done.header.revision == 9);
         let entry = &done.responses[0].response_range.kvs[0];
         assert_eq!((&entry.key[..], &entry.value[..], entry.mod_revision), (&b"a"[..], &b"b"[..], 8));
+    }
+
+    #[test]
+    fn lines_of_a_watch_are_as_etcd_writes_them() {
+        let line = br#"{"result":{"header":{"revision":"9"},"events":[{"kv":{"key":"YQ==","mod_revision":"8",
+            "value":"Yg=="}},{"type":"DELETE","kv":{"key":"Yg==","mod_revision":"9"}}]}}"#;
+        let all = written(line).unwrap();
+        assert_eq!(all.len(), 1, "what is deleted is told to nobody");
+        assert_eq!((&all[0].key[..], &all[0].value[..], all[0].mod_revision), (&b"a"[..], &b"b"[..], 8));
+        assert!(written(br#"{"result":{"header":{"revision":"9"},"created":true}}"#).unwrap().is_empty());
+        let forgotten = written(br#"{"result":{"canceled":true,"compact_revision":"7"}}"#).unwrap_err();
+        assert!(forgotten.contains("before 7"), "{forgotten}");
+        assert!(written(br#"{"error":{"grpc_code":14,"message":"no leader"}}"#).unwrap_err().contains("no leader"));
+        assert!(written(b"{").is_err());
     }
 }

@@ -98,6 +98,11 @@ impl Home {
         self.hook.as_ref().is_some_and(Hook::resumed)
     }
 
+    /// Whether the memory may outlive this daemon.
+    pub fn is_at_hook(&self) -> bool {
+        self.hook.is_some()
+    }
+
     /// For the ready line, `status` and the metrics.
     pub fn residence(&self) -> Residence {
         match &self.hook {

@@ -6,9 +6,11 @@
 use super::chains::{Chains, Joining};
 use super::clock;
 use super::metrics::KeyNumbers;
+use super::names::{Lost, Names};
 use crate::answers::{Chains as ChainsAnswer, KeyLine, Keys as KeyList};
 use crate::config::Config;
 use std::net::{SocketAddrV4, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{GroupRoute, Groups, Member, Place, Sweeping, is_between_switches};
@@ -32,6 +34,8 @@ pub struct Keys {
     epoch: u32,
     /// Unless the switch is alone.
     pub chains: Option<Chains>,
+    /// Where names are written down, if the memory may outlive this daemon.
+    names: Option<Names>,
 }
 
 impl Keys {
@@ -57,7 +61,46 @@ impl Keys {
                 (member, Some(chains))
             }
         };
-        Keys { switch, member: member.seeded(life).sweeping(sweeping), groups, listen, epoch: 0, chains }
+        Keys { switch, member: member.seeded(life).sweeping(sweeping), groups, listen, epoch: 0, chains, names: None }
+    }
+
+    /// Keeps keys' names in this directory, as the memory may outlive this daemon; and knows those of keys that have
+    /// outlived an earlier one. Not a switch of several, whose every start is one with an empty memory.
+    pub fn keep_names(&mut self, directory: &Path) {
+        if self.chains.is_some() {
+            return;
+        }
+        let member = &mut self.member;
+        self.names = Some(Names::open(directory, |namespace, name| {
+            member.learn_name(namespace, name);
+        }));
+        member.keep_names();
+        let (names, unnamed) = (self.member.known_names(), self.unnamed());
+        if unnamed > 0 {
+            tracing::warn!(
+                names,
+                unnamed,
+                "keys without a name: they work as ever, but lists and watches of prefixes can't tell which they are"
+            );
+        } else if names > 0 {
+            tracing::info!(names, "keys are known by name");
+        }
+    }
+
+    /// Keys of this switch whose names nobody knows.
+    fn unnamed(&self) -> u64 {
+        u64::from(self.switch.keys().0).saturating_sub(self.member.known_names())
+    }
+
+    /// Writes down what was made, and a piece of the file if it has too much in it.
+    fn write_names(&mut self) {
+        let Some(names) = &mut self.names else { return };
+        while let Some((namespace, name)) = self.member.made() {
+            names.add(namespace, &name);
+        }
+        if names.is_untidy(self.member.known_names()) {
+            names.tidy(|at, most, tell| self.member.tell_names(at, most, tell));
+        }
     }
 
     /// The switch serves under this epoch.
@@ -117,12 +160,13 @@ impl Keys {
         found.sort_unstable();
         let more = found.len().saturating_sub(MOST_LISTED);
         found.truncate(MOST_LISTED);
+        let unnamed = self.unnamed();
         let line = |(name, group, key): (&[u8], u16, _)| {
             let content = self.switch.content(group, key)?;
             let name = String::from_utf8_lossy(name).into_owned();
             Some(KeyLine { name, version: content.version.to_string(), bytes: content.length })
         };
-        KeyList { keys: found.into_iter().filter_map(line).collect(), more }
+        KeyList { keys: found.into_iter().filter_map(line).collect(), more, unnamed }
     }
 
     /// Places, watches and copyings, for a scrape.
@@ -140,11 +184,17 @@ impl Keys {
             places[role].1 += 1;
         }
         let (copying, copied) = self.member.copying();
-        KeyNumbers { places, changes: self.member.places_changed(), copying, copied, watched: self.member.watched() }
+        let lost = self.names.as_ref().map_or_else(Lost::default, Names::lost);
+        let unnamed = self.unnamed();
+        let (changes, watched) = (self.member.places_changed(), self.member.watched());
+        KeyNumbers { places, changes, copying, copied, watched, unnamed, lost }
     }
 
     /// When [`Keys::settle`] is wanted.
     pub fn next_timer(&self) -> Time {
+        if self.names.as_ref().is_some_and(|names| names.is_untidy(self.member.known_names())) {
+            return Time(0);
+        }
         self.chains.as_ref().map_or_else(|| self.member.next_timer(), |chains| chains.next_timer(&self.member))
     }
 
@@ -175,6 +225,7 @@ impl Keys {
         if self.member.next_timer() <= now {
             self.member.on_tick(now);
         }
+        self.write_names();
         while let Some(sent) = self.member.transmit() {
             self.send(sent, socket);
         }

@@ -28,6 +28,7 @@ mod keys;
 mod local;
 mod metrics;
 mod mirror;
+mod names;
 mod plans;
 mod records;
 mod sockets;
@@ -209,7 +210,10 @@ impl Server {
                 (Seat::sharing(clock::now(), control_of, memory, records, serving), Some(shard))
             }
         };
-        let keys = Keys::new(Arc::clone(&switch), config, &numbers, listen, joining, random_number()?);
+        let mut keys = Keys::new(Arc::clone(&switch), config, &numbers, listen, joining, random_number()?);
+        if home.is_at_hook() {
+            keys.keep_names(&state_dir);
+        }
         let watched = shard.clone();
         let (mut desk, inbox) = Desk::new(seat, keys, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
         if let Some(shard) = watched {

@@ -24,15 +24,19 @@
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
+//! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or goes
+//!   (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes, however many
+//!   groups there are.
+
+mod telling;
 
 use super::Sent;
 use crate::controller::{Record, Store};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use wayside_wire::{BODY, Header, Placement, Renewal, Role, check, kind, limits, mix, service};
+use wayside_wire::{BODY, Placement, Renewal, Role, check, kind, limits, mix, service};
 
 /// A switch that chains may go over.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +148,16 @@ struct Group {
     say_at: Time,
 }
 
+/// What of a switch concerns groups: a group may have something to do when one of these changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    handle: Handle,
+    boot: u64,
+    weight: u32,
+    is_up: bool,
+    has_room: bool,
+}
+
 struct Switch {
     fellow: Fellow,
     /// Its latest beginning; 0: never heard of.
@@ -163,6 +177,20 @@ pub struct Controller<S> {
     store: S,
     switches: BTreeMap<Handle, Switch>,
     groups: Vec<Group>,
+    /// Places in `groups`, by number.
+    places: BTreeMap<u16, usize>,
+    /// Groups that something has happened to: looked at before anything else.
+    touched: BTreeSet<usize>,
+    /// Groups that wait for somebody: looked at again and again.
+    busy: BTreeSet<usize>,
+    /// The next of these that is told anything.
+    turn: usize,
+    /// Groups that somebody is to join.
+    wishing: BTreeSet<usize>,
+    /// Groups that somebody joins.
+    joined: BTreeSet<usize>,
+    seen: Vec<Seen>,
+    looks: u64,
     /// Of the post: nothing is said or decided from then on.
     active_until: Time,
     /// When it got the post.
@@ -177,6 +205,9 @@ pub struct Controller<S> {
 
 /// Key of a switch's record; a group's is its number.
 const SWITCHES: u32 = 1 << 16;
+/// Groups of which is told at a time, with a packet to each of their switches: a burst has to fit into sockets' queues
+/// and the daemons'.
+const TOLD_MOST: usize = 128;
 
 impl<S: Store> Controller<S> {
     /// One that has not the post.
@@ -188,6 +219,14 @@ impl<S: Store> Controller<S> {
         Controller {
             switches: fellows.iter().map(switch).collect(),
             groups: Vec::new(),
+            places: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            turn: 0,
+            wishing: BTreeSet::new(),
+            joined: BTreeSet::new(),
+            seen: Vec::new(),
+            looks: 0,
             config,
             store,
             active_until: Time(0),
@@ -248,8 +287,8 @@ impl<S: Store> Controller<S> {
     /// Lets a group whose last switch has lost its memory begin anew, empty. False: it is not lost.
     pub fn begin_lost(&mut self, now: Time, number: u16) -> bool {
         let length = self.config.length;
-        let lost = |group: &Group| group.number == number && group.stage == Stage::Lost;
-        let Some(index) = self.groups.iter().position(lost) else { return false };
+        let index = self.places.get(&number).copied().filter(|index| self.groups[*index].stage == Stage::Lost);
+        let Some(index) = index else { return false };
         let mut wanted = self.wanted(now, number);
         wanted.retain(|handle| !self.groups[index].owing.contains(handle));
         wanted.truncate(length);
@@ -278,7 +317,7 @@ impl<S: Store> Controller<S> {
 
     /// The chain of a group, head first, if it serves.
     pub fn chain(&self, group: u16) -> Option<&[Handle]> {
-        let group = self.groups.iter().find(|known| known.number == group)?;
+        let group = &self.groups[*self.places.get(&group)?];
         matches!(group.stage, Stage::Active | Stage::Load).then_some(&group.chain)
     }
 
@@ -286,6 +325,11 @@ impl<S: Store> Controller<S> {
     pub fn is_settled(&self, now: Time) -> bool {
         !self.groups.is_empty()
             && self.groups.iter().all(|group| group.stage == Stage::Active && self.next_joiner(now, group).is_none())
+    }
+
+    /// How often it has looked at some group, whether there is something to do: so much has it worked.
+    pub fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// The next packet to send.
@@ -319,7 +363,12 @@ impl<S: Store> Controller<S> {
         let Ok(records) = self.store.load() else { return false };
         self.unsaved.clear();
         self.groups.clear();
-        self.began = now;
+        self.places = self.config.groups.iter().copied().zip(0..).collect();
+        for groups in [&mut self.busy, &mut self.wishing, &mut self.joined] {
+            groups.clear();
+        }
+        self.touched = (0..self.config.groups.len()).collect();
+        (self.began, self.next) = (now, now);
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
             (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
@@ -360,7 +409,8 @@ impl<S: Store> Controller<S> {
             switch.boot = value.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
             return true;
         }
-        let Some(group) = self.groups.iter_mut().find(|group| u32::from(group.number) == key) else { return true };
+        let Some(&index) = u16::try_from(key).ok().and_then(|number| self.places.get(&number)) else { return true };
+        let group = &mut self.groups[index];
         let number = |bytes: &[u8]| bytes.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
         let Some((epoch, rest)) = value.split_at_checked(4) else { return true };
         let Some((&length, handles)) = rest.split_first() else { return true };
@@ -502,7 +552,9 @@ impl<S: Store> Controller<S> {
             let rest: Vec<Handle> = group.chain.iter().copied().filter(|known| *known != handle).collect();
             if rest.is_empty() {
                 self.notices.push_back(Notice::Lost(group.number));
-                (self.groups[index].stage, self.groups[index].chain) = (Stage::Lost, rest);
+                self.joined.remove(&index);
+                let group = &mut self.groups[index];
+                (group.stage, group.chain, group.joiner) = (Stage::Lost, rest, 0);
                 self.write_group(index);
             } else {
                 self.notices.push_back(Notice::Excluded(group.number, handle));
@@ -515,6 +567,8 @@ impl<S: Store> Controller<S> {
 
     /// A new configuration: a higher epoch, and those who go with it.
     fn configure(&mut self, index: usize, chain: Vec<Handle>, leave: &[Handle]) {
+        self.touched.insert(index);
+        self.joined.remove(&index);
         let group = &mut self.groups[index];
         group.epoch += 1;
         group.chain = chain;
@@ -530,6 +584,8 @@ impl<S: Store> Controller<S> {
     fn abandon(&mut self, index: usize) {
         let group = &mut self.groups[index];
         if group.stage == Stage::Load {
+            self.touched.insert(index);
+            self.joined.remove(&index);
             // It has to hear that nobody waits for it, and to forget what it has.
             group.placed.remove(&group.joiner);
             (group.stage, group.joiner, group.say_at) = (Stage::Active, 0, Time(0));
@@ -546,28 +602,88 @@ impl<S: Store> Controller<S> {
             self.out.clear();
             return;
         }
-        for index in 0..self.groups.len() {
-            // A stage may follow at once.
+        let seen = self.see(now);
+        if seen != self.seen {
+            self.seen = seen;
+            self.touched.extend(0..self.groups.len());
+        }
+        if self.next <= now {
+            self.next = now + self.config.retransmit;
+            let turns = self.next_turns();
+            self.touched.extend(turns);
+        }
+        let mut stepped: BTreeSet<usize> = BTreeSet::new();
+        while let Some(index) = self.touched.pop_first().or_else(|| self.next_wish()) {
+            // A stage may follow at once; if it goes on and on, others have their turn.
+            let mut goes_on = true;
             for _ in 0..4 {
                 let before = (self.groups[index].stage, self.groups[index].epoch);
                 self.step(now, index);
-                if before == (self.groups[index].stage, self.groups[index].epoch) {
+                self.touched.remove(&index);
+                goes_on = before != (self.groups[index].stage, self.groups[index].epoch);
+                if !goes_on {
                     break;
                 }
             }
+            if goes_on {
+                self.busy.insert(index);
+            }
+            stepped.insert(index);
         }
-        if self.save() {
-            for index in 0..self.groups.len() {
-                if self.groups[index].say_at <= now {
-                    self.groups[index].say_at = now + self.config.retransmit;
-                    self.tell(now, index);
-                }
+        self.tell_all(now, stepped);
+    }
+
+    /// Busy groups, as many as are told of at a time: each has its turn.
+    fn next_turns(&mut self) -> Vec<usize> {
+        let turns = self.busy.range(self.turn..).chain(self.busy.range(..self.turn)).copied();
+        let turns: Vec<usize> = turns.take(TOLD_MOST).collect();
+        self.turn = turns.last().map_or(0, |last| last + 1);
+        turns.iter().for_each(|index| {
+            self.busy.remove(index);
+        });
+        turns
+    }
+
+    fn see(&self, now: Time) -> Vec<Seen> {
+        let of = |switch: &Switch| Seen {
+            handle: switch.fellow.handle,
+            boot: switch.boot,
+            weight: switch.fellow.weight,
+            is_up: self.is_up(now, switch.fellow.handle),
+            has_room: switch.full_until <= now,
+        };
+        self.switches.values().map(of).collect()
+    }
+
+    /// A group that somebody may join now.
+    fn next_wish(&mut self) -> Option<usize> {
+        if self.joined.len() < self.config.loads_most { self.wishing.pop_first() } else { None }
+    }
+
+    /// Says what is due of these groups, once all that was decided is in the store; and finds those that go on waiting.
+    fn tell_all(&mut self, now: Time, mut groups: BTreeSet<usize>) {
+        if !self.save() {
+            return self.busy.append(&mut groups);
+        }
+        let mut told = 0;
+        for index in groups {
+            let untold = self.untold(now, index);
+            let is_due = self.groups[index].say_at <= now;
+            if is_due && !untold.is_empty() && told < TOLD_MOST {
+                told += 1;
+                self.groups[index].say_at = now + self.config.retransmit;
+                self.tell(index, &untold);
+            }
+            let rests =
+                self.groups[index].epoch != 0 && matches!(self.groups[index].stage, Stage::Active | Stage::Lost);
+            if !rests || !untold.is_empty() {
+                self.busy.insert(index);
             }
         }
-        self.next = now + self.config.retransmit;
     }
 
     fn step(&mut self, now: Time, index: usize) {
+        self.looks += 1;
         if self.groups[index].epoch == 0 {
             return self.begin_group(now, index);
         }
@@ -632,16 +748,19 @@ impl<S: Store> Controller<S> {
 
     /// Lets somebody join, or leave.
     fn improve(&mut self, now: Time, index: usize) {
-        let loads = self.groups.iter().filter(|group| group.joiner != 0).count();
         let group = &self.groups[index];
         if let Some(leaver) = self.next_leaver(now, group) {
             let rest = group.chain.iter().copied().filter(|handle| *handle != leaver).collect();
             return self.configure(index, rest, &[leaver]);
         }
-        let Some(joiner) = self.next_joiner(now, group).filter(|_| loads < self.config.loads_most) else { return };
-        if group.chain.len() >= limits::MAX_CHAIN {
+        let Some(joiner) = self.next_joiner(now, group).filter(|_| group.chain.len() < limits::MAX_CHAIN) else {
+            return;
+        };
+        if self.joined.len() >= self.config.loads_most {
+            self.wishing.insert(index);
             return;
         }
+        self.joined.insert(index);
         self.passes += 1;
         let pass = now.0 << 16 | self.passes & 0xffff;
         let group = &mut self.groups[index];
@@ -665,7 +784,7 @@ impl<S: Store> Controller<S> {
     }
 
     fn on_placed(&mut self, now: Time, handle: Handle, told: &Placement) {
-        let Some(index) = self.groups.iter().position(|group| group.number == told.group) else { return };
+        let Some(&index) = self.places.get(&told.group) else { return };
         let boot = self.switches.get(&handle).map_or(0, |switch| switch.boot);
         let group = &mut self.groups[index];
         if told.boot != boot || told.epoch != group.epoch {
@@ -682,6 +801,7 @@ impl<S: Store> Controller<S> {
                 self.write_group(index);
             }
         }
+        self.touched.insert(index);
         self.on_tick(now);
     }
 
@@ -712,75 +832,5 @@ impl<S: Store> Controller<S> {
             }
             _ => {}
         }
-    }
-
-    /// Says to everybody what he has not acknowledged.
-    fn tell(&mut self, now: Time, index: usize) {
-        let group = &self.groups[index];
-        let (stage, chain) = (group.stage, group.chain.clone());
-        let last = chain.len().saturating_sub(1);
-        let mut told: Vec<(Handle, Role, usize)> = group.owing.iter().map(|&handle| (handle, Role::None, 0)).collect();
-        match stage {
-            Stage::Fence | Stage::Lost => {}
-            Stage::Fill => {
-                told.extend(chain[..last].iter().enumerate().map(|(at, &handle)| (handle, Role::Member, at)))
-            }
-            Stage::Crown => told.push((chain[last], Role::Member, last)),
-            Stage::Active | Stage::Load => {
-                // Everybody answers clients who ask where groups are.
-                let others = self.switches.keys().filter(|handle| !chain.contains(handle));
-                told.extend(
-                    others.filter(|handle| !group.owing.contains(handle)).map(|&handle| (handle, Role::None, 0)),
-                );
-            }
-            Stage::Quiet => told.push((chain[last], Role::Quiet, last)),
-            Stage::Rest => {}
-        }
-        told.retain(|(handle, ..)| !group.placed.contains(handle) && *handle != group.joiner);
-        if matches!(stage, Stage::Load | Stage::Rest) {
-            told.push((group.joiner, Role::Joiner, 0));
-        }
-        told.retain(|(handle, ..)| self.is_up(now, *handle));
-        for (handle, role, at) in told {
-            let placement = self.placement(index, handle, role, at);
-            let epoch = placement.epoch;
-            self.say(handle, kind::chain::PLACE, epoch, |packet| placement.write(packet, BODY));
-        }
-    }
-
-    fn placement(&self, index: usize, handle: Handle, role: Role, at: usize) -> Placement {
-        let group = &self.groups[index];
-        let address = |handle: Option<&Handle>| {
-            let switch = handle.and_then(|handle| self.switches.get(handle));
-            switch.map_or((0, 0), |switch| ((*switch.fellow.address.ip()).into(), switch.fellow.address.port()))
-        };
-        let ((head_address, head_port), (tail_address, tail_port)) =
-            (address(group.chain.first()), address(group.chain.last()));
-        let is_member = role == Role::Member;
-        let neighbour = |at: Option<usize>| at.filter(|_| is_member).and_then(|at| group.chain.get(at)).copied();
-        Placement {
-            boot: self.switches.get(&handle).map_or(0, |switch| switch.boot),
-            pass: if matches!(role, Role::Joiner | Role::None) { group.pass } else { 0 },
-            epoch: group.epoch,
-            group: group.number,
-            previous: neighbour(at.checked_sub(1)).unwrap_or(0),
-            next: neighbour(Some(at + 1)).unwrap_or(0),
-            source: group.chain.last().copied().unwrap_or(0),
-            role: role as u8,
-            refused: 0,
-            head_port,
-            head_address,
-            tail_address,
-            tail_port,
-        }
-    }
-
-    fn say(&mut self, to: Handle, kind: u8, epoch: u32, body: impl FnOnce(&mut [u8])) {
-        let mut packet = vec![0; BODY + Placement::BYTES];
-        let own = self.config.own;
-        let header = Header { service: service::CHAIN, kind, epoch, source: own, destination: to, ..Header::default() };
-        header.write(&mut packet);
-        body(&mut packet);
-        self.out.push_back(Sent { to, port: 0, packet });
     }
 }

@@ -18,6 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use core::ops::Bound;
 use wayside_wire::{BODY, Effect, Header, Operation, Outcome, Route, Routes, blocks, check, kind, limits, service};
 
 /// A namespace's groups.
@@ -55,6 +56,10 @@ pub struct Sent {
     pub packet: Vec<u8>,
 }
 
+/// How far somebody has come who goes through all names, piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(Option<(u16, Key)>);
+
 /// What a daemon knows of a key besides the memory.
 pub(super) struct Named {
     pub(super) name: Arc<[u8]>,
@@ -73,6 +78,8 @@ pub struct Member<M> {
     pub(super) follower: Follower,
     pub(super) histories: Histories,
     pub(super) sweeper: Sweeper,
+    /// Names since the last call of [`Member::made`], where somebody keeps them.
+    made: Option<VecDeque<(u16, Arc<[u8]>)>>,
     refused: u64,
     places_changed: u64,
 }
@@ -94,6 +101,7 @@ impl<M: ItemMemory> Member<M> {
             follower: Follower::default(),
             histories: Histories::new(u64::from(own)),
             sweeper: Sweeper::default(),
+            made: None,
             refused: 0,
             places_changed: 0,
         }
@@ -180,6 +188,46 @@ impl<M: ItemMemory> Member<M> {
         self.names.contains_key(&(group, key))
     }
 
+    /// From now on somebody keeps the names of keys that are made: [`Member::made`] tells them.
+    pub fn keep_names(&mut self) {
+        self.made.get_or_insert_default();
+    }
+
+    /// Namespace and name of a key that was made.
+    pub fn made(&mut self) -> Option<(u16, Arc<[u8]>)> {
+        self.made.as_mut()?.pop_front()
+    }
+
+    /// A name from before this daemon. False: the memory has no such key, or it is named already.
+    pub fn learn_name(&mut self, namespace: u16, name: &[u8]) -> bool {
+        let Some(groups) = self.namespaces.iter().find(|groups| groups.namespace == namespace && groups.count > 0)
+        else {
+            return false;
+        };
+        let Ok(key) = Key::of(&groups.name, name) else { return false };
+        let group = groups.group_of(key);
+        let is_new = !self.is_named(group, key) && self.memory.content(group, key).is_some();
+        is_new && self.insert(group, key, name, None, self.memory.place(group)).is_ok()
+    }
+
+    /// How many names it knows.
+    pub fn known_names(&self) -> u64 {
+        self.names.len() as u64
+    }
+
+    /// Tells names with their namespaces' numbers, as many as this at most. Where to go on; `None`: that was all.
+    pub fn tell_names(&self, from: Cursor, most: usize, tell: &mut dyn FnMut(u16, &[u8])) -> Option<Cursor> {
+        let after = from.0.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = from;
+        for (&(group, key), named) in self.names.range((after, Bound::Unbounded)).take(most) {
+            if let Some(groups) = self.namespaces.iter().find(|groups| groups.has(group)) {
+                tell(groups.namespace, &named.name);
+            }
+            last = Cursor(Some((group, key)));
+        }
+        (last != from).then_some(last)
+    }
+
     /// Names of a namespace's keys that begin so, in no order, with what they have: for people.
     pub fn names(&self, namespace: u16) -> impl Iterator<Item = (&[u8], u16, Key)> {
         let groups = self.namespaces.iter().find(move |groups| groups.namespace == namespace && groups.count > 0);
@@ -241,7 +289,13 @@ impl<M: ItemMemory> Member<M> {
         match self.memory.insert(group, key, first) {
             Ok(is_new) => {
                 let first = if is_new { first } else { self.before(group, key).unwrap_or(first) };
-                self.names.insert((group, key), Named { name: name.into(), first });
+                let name: Arc<[u8]> = name.into();
+                if let Some(made) = &mut self.made
+                    && let Some(groups) = self.namespaces.iter().find(|groups| groups.has(group))
+                {
+                    made.push_back((groups.namespace, Arc::clone(&name)));
+                }
+                self.names.insert((group, key), Named { name, first });
                 Ok(first)
             }
             Err(Unmade::Collision) => Err(Outcome::Collision),

@@ -1,5 +1,6 @@
 //! The chain service's words: keys, versions, places in a chain. `docs/chain.md` is the contract.
 
+mod behind;
 mod client;
 pub mod controller;
 mod copying;
@@ -13,7 +14,7 @@ mod watching;
 pub use client::{Client, Link, Told};
 pub use follow::{Following, Lease};
 pub use history::Watched;
-pub use member::{GroupRoute, Groups, Member, Sent};
+pub use member::{Cursor, GroupRoute, Groups, Member, Sent};
 pub use sweep::{EndedLease, RemovedKey, Sweeping};
 pub use watching::{Change, Glance, Scope, Seen, WatchId, Watching};
 

@@ -1,4 +1,4 @@
-//! What a head's daemon does of itself: it ends leases whose sessions are over, and removes keys that have had no value
+//! What daemons do of themselves: a head's ends leases whose sessions are over, and removes keys that have had no value
 //! for a while from all switches of their chain.
 //!
 //! ```text
@@ -11,12 +11,14 @@
 //! * A lease is ended by a version of its own, made by the head under the item's lock if the key still has the leased
 //!   one: to clients and to the other switches it is a write like any other. It is told until the tail has answered, by
 //!   every head of every epoch anew: nobody else asks for it.
+//! * Behind the head nobody ends a lease (`behind.rs`).
 //! * A key is removed by the tail first and by the head last, by each at the version that the head told and without a
 //!   value. From before the first of them until after the last the head writes nothing to it, and nobody makes it.
 //! * A switch that has removed a key makes none of the group by an INSTALL that was sent before: it may be of the key's
 //!   earlier life.
 //! * The mark is the epoch's: with another place the key stays.
 
+use super::behind::Behind;
 use super::memory::{Content, ItemMemory, Seen};
 use super::{Key, Member, Place, Sent, Version};
 use crate::{Handle, Time};
@@ -34,19 +36,22 @@ pub struct Sweeping {
     pub looks: u32,
     /// Before what was not answered is told again.
     pub retransmit: u64,
+    /// All keys are looked at again after so long, whatever happens: a late packet may have brought a leased value after
+    /// its session was over.
+    pub look_again: u64,
 }
 
 impl Default for Sweeping {
     fn default() -> Sweeping {
         // 512 places take some 50 us.
-        Sweeping { collect_after: 60_000_000, looks: 512, retransmit: 20_000 }
+        Sweeping { collect_after: 60_000_000, looks: 512, retransmit: 20_000, look_again: 30_000_000 }
     }
 }
 
-/// What the daemon of a head has in hand.
+/// What a daemon has in hand.
 #[derive(Default)]
 pub(super) struct Sweeper {
-    config: Sweeping,
+    pub(super) config: Sweeping,
     /// Where the pass goes on that is under way.
     at: Option<u32>,
     /// Ends of sessions that the latest pass knew of.
@@ -61,6 +66,8 @@ pub(super) struct Sweeper {
     /// Ends of leases, or what came after, that the tail has not answered.
     telling: BTreeMap<(u16, Key), Telling>,
     leaving: BTreeMap<(u16, Key), Leaving>,
+    /// Behind the head: leased values whose sessions are over.
+    pub(super) behind: BTreeMap<(u16, Key), Behind>,
     /// By group: the latest count of a head at which a key was removed here.
     pub(super) removed: BTreeMap<u16, Version>,
     /// What has been done, for whoever asks.
@@ -133,9 +140,9 @@ impl<M: ItemMemory> Member<M> {
 
     /// Whether all that this switch knows of has been looked at, and answered for.
     pub fn is_swept(&self) -> bool {
-        let Sweeper { at, is_asked, again, heard, telling, leaving, .. } = &self.sweeper;
+        let Sweeper { at, is_asked, again, heard, telling, leaving, behind, .. } = &self.sweeper;
         let is_looking = at.is_some() && *is_asked || *again || *heard != self.memory.ends();
-        !is_looking && telling.is_empty() && leaving.is_empty()
+        !is_looking && telling.is_empty() && leaving.is_empty() && behind.is_empty()
     }
 
     pub(super) fn next_sweep(&self) -> Time {
@@ -144,24 +151,27 @@ impl<M: ItemMemory> Member<M> {
             return Time(0);
         }
         let telling = sweeper.telling.values().map(|telling| telling.due);
-        let due = telling.chain(sweeper.leaving.values().map(|leaving| leaving.due)).min().unwrap_or(Time::NEVER);
-        if sweeper.config.collect_after == 0 { due } else { due.min(sweeper.pass_at) }
+        let others = sweeper.leaving.values().map(|leaving| leaving.due);
+        let others = others.chain(sweeper.behind.values().map(|behind| behind.due));
+        telling.chain(others).min().unwrap_or(Time::NEVER).min(sweeper.pass_at)
     }
 
     pub(super) fn sweep(&mut self, now: Time) {
         self.tell_again(now);
         self.remove_again(now);
+        self.ask_again(now);
         if self.sweeper.at.is_none() {
             let ends = self.memory.ends();
-            let is_due = self.sweeper.config.collect_after > 0 && self.sweeper.pass_at <= now;
-            if !is_due && !self.sweeper.again && ends == self.sweeper.heard {
+            if self.sweeper.pass_at > now && !self.sweeper.again && ends == self.sweeper.heard {
                 return;
             }
             self.sweeper.is_asked = self.sweeper.again || ends != self.sweeper.heard;
             self.sweeper.again = false;
             self.sweeper.heard = ends;
             self.sweeper.at = Some(0);
-            self.sweeper.pass_at = now + (self.sweeper.config.collect_after / 2).max(1);
+            let Sweeping { collect_after, look_again, .. } = self.sweeper.config;
+            let pause = if collect_after == 0 { look_again } else { look_again.min(collect_after / 2) };
+            self.sweeper.pass_at = now + pause.max(1);
         }
         let mut seen = Vec::new();
         let from = self.sweeper.at.unwrap_or(0);
@@ -180,9 +190,10 @@ impl<M: ItemMemory> Member<M> {
             self.memory.stay(group, key);
         }
         self.sweeper.telling.retain(|(of, _), _| *of != group);
+        self.sweeper.behind.retain(|(of, _), _| *of != group);
         self.sweeper.idle.retain(|(of, _), _| *of != group);
         self.sweeper.removed.remove(&group);
-        self.sweeper.again |= !self.is_broken(crate::Mutant::ForgetLeases);
+        self.sweeper.again = true;
     }
 
     /// Whether nobody makes this key now.
@@ -197,10 +208,11 @@ impl<M: ItemMemory> Member<M> {
 
     fn consider(&mut self, now: Time, item: Seen) {
         let (group, key) = (item.group, item.key);
-        let Some(place) = self.head(group) else { return };
+        let Some(place) = self.head(group) else { return self.note_behind(now, item) };
         if item.is_present {
             self.sweeper.idle.remove(&(group, key));
-            if let Some(owner) = item.lease
+            let is_forgotten = self.is_broken(crate::Mutant::ForgetLeases) && item.version.epoch != place.epoch;
+            if let Some(owner) = item.lease.filter(|_| !is_forgotten)
                 && (self.memory.is_over(owner) || self.is_broken(crate::Mutant::EndLivingLeases))
                 && let Some(content) = self.memory.end_lease(group, key, item.version, place.epoch)
             {
@@ -252,7 +264,7 @@ impl<M: ItemMemory> Member<M> {
     }
 
     /// What the key has goes down the chain, for nobody's request: as a write's version does.
-    fn apply(&mut self, group: u16, key: Key) {
+    pub(super) fn apply(&mut self, group: u16, key: Key) {
         let (place, Some(content)) = (self.memory.place(group), self.memory.content(group, key)) else { return };
         let Some(namespace) = self.namespaces.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace)
         else {
@@ -294,8 +306,11 @@ impl<M: ItemMemory> Member<M> {
         self.out.push_back(Sent { to: place.next, port: 0, packet });
     }
 
-    /// ANSWER: the tail has what it was told of a key, or some switch has no such key.
+    /// ANSWER: the tail has what it was told of a key, or some switch has no such key; or the next switch wants more.
     pub(super) fn on_answer(&mut self, header: &Header, effect: &Effect) {
+        if effect.outcome == Outcome::Unmet as u8 {
+            return self.on_behind(header, effect);
+        }
         let group = effect.group;
         let place = self.memory.place(group);
         let same = |check| Key { high: effect.key_high, low: effect.key_low, check };

@@ -28,6 +28,10 @@ use wayside_wire::{
 
 /// Longest pause before a question is asked again, in microseconds: a switch forgets one after four of them.
 const PAUSE_MOST: u64 = 500_000;
+/// In which a switch, that has no room otherwise, forgets a watch that has been ended here: twice what it takes.
+const FORGETTING: u64 = 2_000_000;
+/// Before a switch is asked again whether it has.
+const ROOM_PAUSE: u64 = 100_000;
 /// What may wait to be taken before a watch asks no further.
 const SEEN_MOST: usize = 1_024;
 
@@ -125,6 +129,10 @@ pub struct Watching {
     /// When somebody has waited long enough.
     until: Time,
     told: VecDeque<WatchId>,
+    /// A watch was ended of which a switch may know.
+    has_ended: bool,
+    /// By then switches have forgotten those: one that has no room may have some.
+    forgotten_at: Time,
 }
 
 impl Default for Watching {
@@ -136,6 +144,8 @@ impl Default for Watching {
             due: Time::NEVER,
             until: Time::NEVER,
             told: VecDeque::new(),
+            has_ended: false,
+            forgotten_at: Time(0),
         }
     }
 }
@@ -167,6 +177,12 @@ impl Watching {
         for (id, watch) in &mut self.watches {
             watch.end = Some(Glance::NoStore);
             self.told.push_back(*id);
+        }
+    }
+
+    fn note_ended(&mut self, now: Time) {
+        if core::mem::take(&mut self.has_ended) {
+            self.forgotten_at = now + FORGETTING;
         }
     }
 
@@ -260,7 +276,8 @@ impl Client {
 
     /// Ends a watch.
     pub fn unwatch(&mut self, id: WatchId) {
-        self.watching.watches.remove(&id);
+        let watch = self.watching.watches.remove(&id);
+        self.watching.has_ended |= watch.is_some_and(|watch| !watch.strands.is_empty());
         self.watching.asked.retain(|_, (of, _)| *of != id);
         self.watching.note_next();
     }
@@ -284,6 +301,7 @@ impl Client {
 
     /// Asks whatever is due, as far as it fits into the outbox.
     pub(super) fn ask_watches(&mut self, link: &mut Link<'_>) {
+        self.watching.note_ended(link.now);
         let groups = self.groups();
         let ids: Vec<WatchId> = self.watching.watches.keys().copied().collect();
         for id in ids {
@@ -399,7 +417,8 @@ impl Client {
     /// EVENT.
     pub(super) fn on_event(&mut self, link: &mut Link<'_>, event: &Packet, blocks: &[u8]) {
         let Some(&of) = self.watching.asked.get(&event.request) else { return };
-        let pause = self.pause_first;
+        self.watching.note_ended(link.now);
+        let (pause, forgotten_at) = (self.pause_first, self.watching.forgotten_at);
         let Some(watch) = self.watching.watches.get_mut(&of.0) else { return };
         let Some(strand) = watch.strands.iter_mut().find(|strand| strand.group == of.1) else { return };
         let begins = strand.history == 0;
@@ -435,6 +454,12 @@ impl Client {
                 (strand.history, strand.number) = (event.history, event.number);
                 strand.name.clear();
                 watch.see(Seen::Reread);
+            }
+            // Those that were ended here may be in the way.
+            Ok(Outcome::Full) if link.now < forgotten_at => {
+                (strand.request, strand.pause, strand.due) = (0, pause, link.now + ROOM_PAUSE);
+                self.watching.asked.remove(&event.request);
+                return self.watching.note_next();
             }
             Ok(Outcome::Full) => watch.end = Some(Glance::Refused),
             _ => return,

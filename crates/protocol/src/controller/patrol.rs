@@ -29,9 +29,18 @@ pub(super) struct Patrol {
     slot: u32,
     /// Somebody waits for this pass.
     hurry_to: u64,
-    /// Held slots, as they were and since when: some at a time, each in its turn. By namespace and slot, in one number:
-    /// every held slot is looked for in every pass.
-    watched: IdMap<u64, (SlotWord, Time)>,
+    /// Held slots: some at a time, each in its turn. By namespace and slot, in one number: every held slot is looked for
+    /// in every pass. Most slots are not held, and cost no more than a look at their word.
+    watched: IdMap<u64, Watched>,
+}
+
+/// A held slot.
+struct Watched {
+    word: SlotWord,
+    /// Since when it is so.
+    since: Time,
+    /// The pass that saw it last.
+    pass: u64,
 }
 
 impl Patrol {
@@ -58,22 +67,38 @@ impl Patrol {
     }
 
     /// True once a held slot has stayed as it is for `patience`. Then it makes room for another.
+    #[inline]
     fn watch(&mut self, now: Time, namespace: u16, slot: u32, word: SlotWord, patience: u64) -> bool {
-        let key = u64::from(namespace) << 32 | u64::from(slot);
-        match self.watched.get(&key) {
-            Some((was, since)) if word.held() && *was == word => {
-                now.since(*since) >= patience && self.watched.remove(&key).is_some()
+        word.held() && self.watch_held(now, u64::from(namespace) << 32 | u64::from(slot), word, patience)
+    }
+
+    fn watch_held(&mut self, now: Time, key: u64, word: SlotWord, patience: u64) -> bool {
+        let pass = self.passes;
+        match self.watched.get_mut(&key) {
+            Some(watched) if watched.word == word => {
+                watched.pass = pass;
+                let is_due = now.since(watched.since) >= patience;
+                is_due && self.watched.remove(&key).is_some()
             }
-            known => {
-                if known.is_some() {
-                    self.watched.remove(&key);
-                }
-                if word.held() && self.watched.len() < WATCHED_MOST {
-                    self.watched.insert(key, (word, now));
+            Some(watched) => {
+                *watched = Watched { word, since: now, pass };
+                false
+            }
+            None => {
+                if self.watched.len() < WATCHED_MOST {
+                    self.watched.insert(key, Watched { word, since: now, pass });
                 }
                 false
             }
         }
+    }
+
+    /// Every slot has been looked at.
+    fn end_pass(&mut self) {
+        let pass = self.passes;
+        self.watched.retain(|_, watched| watched.pass == pass);
+        self.passes += 1;
+        self.restart();
     }
 }
 
@@ -87,8 +112,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let mut idle: BTreeMap<(u16, Handle), Vec<Entry>> = BTreeMap::new();
         while budget > 0 {
             let Some(namespace) = self.config.namespaces.get(self.patrol.namespace) else {
-                self.patrol.restart();
-                self.patrol.passes += 1;
+                self.patrol.end_pass();
                 break;
             };
             let id = namespace.id;

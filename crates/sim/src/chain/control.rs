@@ -95,6 +95,12 @@ impl Keeping {
             window: dice.between(1, 8) as usize,
         }
     }
+
+    /// Chains change as fast as they can.
+    pub(super) fn hurry(&mut self, dice: &mut Dice) {
+        self.lease = dice.between(20_000, 50_000);
+        self.patience = dice.between(self.lease / 3, self.lease);
+    }
 }
 
 /// Controllers of a world that has any.

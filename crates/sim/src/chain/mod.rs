@@ -226,7 +226,10 @@ impl World {
             }
             Phase::Calm => {
                 self.now > self.ends
-                    || (self.crews.iter().all(Crew::is_calm) && self.is_settled() && self.behind().is_none())
+                    || (self.crews.iter().all(Crew::is_calm)
+                        && self.is_settled()
+                        && self.behind().is_none()
+                        && self.overdue().is_none())
             }
         }
     }
@@ -304,26 +307,14 @@ impl World {
         if let Some(story) = self.behind() {
             return self.fail("L3", story);
         }
+        if let Some(story) = self.overdue() {
+            return self.fail("K5", story);
+        }
         let is_made = |(_, version): &(Key, Version)| *version != Version::default();
         for (key, floor) in self.checker.floors().filter(is_made).collect::<Vec<_>>() {
             let group = self.group_of(key);
-            // A later write came no further than the head, and who asked for it is gone: it has ended the lease there.
-            let at_head = self.chain_of(group).first().and_then(|seat| self.seats[*seat].version(group, key));
-            let written = at_head.filter(|version| self.checker.is_written(group, *version));
             for seat in self.chain_of(group) {
-                let content = self.seats[seat].switch.content(group, key);
-                let present = content.filter(|content| content.length.is_some());
-                let owner = present.and_then(|content| self.checker.lease_of(group, content.version));
-                let version = content.map_or(Version::default(), |content| content.version);
-                if let Some(owner) = owner.filter(|owner| self.hosts[owner.host].process() != *owner)
-                    && written.is_none_or(|written| written <= version)
-                {
-                    let has = |seat: usize| (seat, self.seats[seat].version(group, key));
-                    let chain: Vec<_> = self.chain_of(group).into_iter().map(has).collect();
-                    let story = format!("switch {seat} has {key:?} of {owner:?}, whose session is over; {chain:?}");
-                    return self.fail("K5", story);
-                }
-                let has = content.map(|content| content.version);
+                let has = self.seats[seat].version(group, key);
                 if has.is_none() && self.checker.removed_at(key) >= floor {
                     continue;
                 }
@@ -336,6 +327,22 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A leased value whose session is over, at whatever switch of its chain.
+    fn overdue(&self) -> Option<String> {
+        self.checker.floors().find_map(|(key, _)| {
+            let group = self.group_of(key);
+            let chain = self.chain_of(group);
+            chain.iter().find_map(|&seat| {
+                let content = self.seats[seat].switch.content(group, key)?;
+                let owner = self.checker.lease_of(group, content.version).filter(|_| content.length.is_some())?;
+                (self.hosts[owner.host].process() != owner).then(|| {
+                    let has: Vec<_> = chain.iter().map(|seat| (*seat, self.seats[*seat].version(group, key))).collect();
+                    format!("switch {seat} has {key:?} of {owner:?}, whose session is over; {has:?}")
+                })
+            })
+        })
     }
 
     // ---- what all of it needs ----

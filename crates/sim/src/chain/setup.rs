@@ -57,6 +57,7 @@ pub struct Setup {
 
 /// Purposes of dice.
 const SETUP: u64 = 40;
+const CONCENTRATES: u64 = 47;
 
 impl Setup {
     /// A seed's own.
@@ -67,7 +68,7 @@ impl Setup {
         let switches = dice.between(1, 7) as usize;
         let length = dice.between(1, 5).min(switches as u64) as usize;
         let condition = |dice: &mut Dice, kind, percent| dice.percent(percent) && schedule.allows(kind);
-        let keys = dice.magnitude(1, 40);
+        let keys = dice.magnitude(1, KEYS);
         let tight = condition(&mut dice, Kind::Tight, 20);
         let aged = mix.tenures_left > 0;
         // A key of another name is copied by nobody who keeps names.
@@ -93,6 +94,7 @@ impl Setup {
                 collect_after: u64::from(collects) * dice.magnitude(2_000, 500_000),
                 looks: dice.magnitude(1, 64) as u32,
                 retransmit: dice.between(1_000, 10_000),
+                look_again: WHILE,
             },
             leases: u64::from(dice.percent(60)) * dice.between(1, 60),
             watches: (u64::from(dice.percent(70)) * dice.between(1, 3)) as usize,
@@ -115,6 +117,38 @@ impl Setup {
             node,
             mix,
         }
+        .concentrated(&mut Dice::of(seed, &[CONCENTRATES]))
+    }
+
+    /// Of the seeds with controllers a third concentrates on what a plain mix reaches rarely.
+    fn concentrated(mut self, dice: &mut Dice) -> Setup {
+        let Some(keeping) = &mut self.keeping else { return self };
+        let mix = &mut self.mix;
+        match dice.below(6) {
+            // Packets of former chains, which arrive when the switches of a group are others, and in another order.
+            0 => {
+                keeping.hurry(dice);
+                mix.rates.retain(|(kind, _)| matches!(kind, Kind::Overlap | Kind::Lost));
+                mix.rates.push((Kind::Late, Rate::millionths(dice.between(50_000, 300_000))));
+                mix.late_by = dice.between(2, 10) * keeping.lease;
+                for kind in [Kind::Switch, Kind::Drain] {
+                    mix.rates.push((kind, Rate::once_in(dice.between(100, 400))));
+                }
+            }
+            // Sessions that end while the head of their keys stands still, until it is left out. There are many keys,
+            // little is asked, and nothing else looks for leases: what the next head leaves stays to the end.
+            1 => {
+                keeping.hurry(dice);
+                mix.rates.retain(|(kind, _)| matches!(kind, Kind::Overlap | Kind::Lost));
+                mix.rates.push((Kind::Crash, Rate::once_in(dice.between(200, 1_000))));
+                mix.rates.push((Kind::Stall, Rate::once_in(dice.between(100, 500))));
+                mix.pause_for = 8 * keeping.lease;
+                (self.clients, self.tasks, self.think) = (2, 1, 20_000);
+                (self.keys, self.leases, self.sweeping.collect_after) = (KEYS, 60, 0);
+            }
+            _ => {}
+        }
+        self
     }
 
     /// The switches of a group's first chain.
@@ -123,6 +157,9 @@ impl Setup {
         (0..self.length).map(|place| (first + place) % self.switches).collect()
     }
 }
+
+/// Keys that are asked for at most.
+const KEYS: u64 = 40;
 
 /// Percent of seeds that have it, and how often then: in a million packets, at least and at most.
 const PACKET_FAULTS: &[(Kind, u32, u64, u64)] = &[

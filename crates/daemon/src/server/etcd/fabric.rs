@@ -12,14 +12,15 @@ use super::{CHAINS, Error, Latest, PAGE, Shard, holder_of};
 use crate::failure::Failure;
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wayside_protocol::chain::MOST_SWITCHES;
 use wayside_protocol::controller::Record;
 use wayside_protocol::seal::{Period, Secret};
 
-/// Between two looks at what has changed: so long a session that has just begun may find a switch that does not know it
-/// yet, and one that is over one that still does.
+/// Between two questions whether all was told; and before etcd is asked again to tell.
 const LOOK: Duration = Duration::from_millis(100);
+/// What is known to have changed is told by then, or the connection is none.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 /// To tell of a session's new keys: a minute of them.
 const ATTEMPTS: u32 = 600;
@@ -36,12 +37,14 @@ pub struct Listed {
     pub share: u32,
 }
 
-/// What has changed since the last look.
-#[derive(Debug, Default)]
+/// What has changed.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub records: Vec<Record>,
     pub rotations: Vec<(u16, Period)>,
     pub switches: Vec<Listed>,
+    /// Nothing is missing that was written before the post was renewed last.
+    pub is_all: bool,
 }
 
 impl Shard {
@@ -127,43 +130,97 @@ impl Shard {
     }
 
     /// Tells what changes, from the beginning on. For ever.
-    pub async fn watch(self, told: impl Fn(Changes) + Send + 'static) {
+    pub async fn watch(self, told: impl Fn(Changes) + Send + Sync + 'static) {
         let mut since = 0;
         loop {
-            match self.changes(since).await {
-                Ok((changes, revision)) => {
-                    since = revision;
-                    told(changes);
-                }
-                Err(error) => tracing::debug!(%error, "what has changed at the other switches is not known"),
+            if let Err(error) = self.follow(&mut since, &told).await {
+                tracing::debug!(%error, "what changes at the other switches is not told, and will be read");
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// What was written after a revision, and the one until which nothing is missing.
-    async fn changes(&self, since: u64) -> Result<(Changes, u64), Error> {
-        let all = Keys::beginning_with(&self.prefix);
-        let mut page = Keys { limit: PAGE, min_mod_revision: since + 1, ..all };
-        let mut changes = Changes::default();
-        let mut revision = None;
+    /// Reads what has changed since a revision, and tells from then on what etcd tells: it reads all that there is for
+    /// the one, and nothing for the other.
+    ///
+    /// A connection that tells nothing may be none. Whoever has the post renews it four times a lease, which is told
+    /// like all else: who asks for the post, and has been told of its latest renewal, has been told of all before.
+    async fn follow(&self, since: &mut u64, told: &(impl Fn(Changes) + Sync)) -> Result<(), Error> {
+        let (changes, revision) = self.changes(*since).await?;
+        self.commits.note_read();
+        *since = revision;
+        told(changes);
+        let mut watching = self.etcd.watch(&Keys::beginning_with(&self.prefix), revision + 1).await?;
+        // A revision that is still to be told of, and since when.
+        let mut awaited: Option<(u64, Instant)> = None;
+        let mut look = Box::pin(self.renewed());
         loop {
-            let found = self.etcd.range(&page).await?;
-            let until = *revision.get_or_insert(found.header.revision);
-            for entry in found.kvs {
-                if let Err(error) = self.sort(&entry, &mut changes) {
-                    tracing::warn!(%error, "passed over");
+            let mut changes = Changes::default();
+            tokio::select! {
+                written = watching.next() => {
+                    for entry in written? {
+                        // All that one transaction has written comes at once.
+                        *since = entry.mod_revision.max(*since);
+                        self.sort(&entry, &mut changes);
+                    }
+                    changes.is_all = awaited.take_if(|(revision, _)| *revision <= *since).is_some();
                 }
-                page.key = entry.key;
-                page.key.push(0);
+                renewed = &mut look => {
+                    look.set(self.renewed());
+                    match renewed {
+                        Ok(revision) if revision <= *since => changes.is_all = true,
+                        Ok(revision) => {
+                            awaited.get_or_insert((revision, Instant::now()));
+                        }
+                        Err(error) => tracing::debug!(%error, "whether all was told is not known"),
+                    }
+                    if awaited.is_some_and(|(_, begun)| begun.elapsed() > SILENCE) {
+                        return Err(Error::Silent(SILENCE));
+                    }
+                }
             }
-            if !found.more {
-                return Ok((changes, until));
+            if changes != Changes::default() {
+                told(changes);
             }
         }
     }
 
-    fn sort(&self, entry: &Entry, changes: &mut Changes) -> Result<(), Error> {
+    /// At which revision the post was written last, a while from now.
+    async fn renewed(&self) -> Result<u64, Error> {
+        tokio::time::sleep(LOOK).await;
+        let found = self.etcd.range(&Keys::one(&self.key("post"))).await?;
+        Ok(found.kvs.first().map_or(0, |entry| entry.mod_revision))
+    }
+
+    /// What was written after a revision, and the one until which nothing is missing, nor anything there that came
+    /// later: who is told of that goes on from here.
+    async fn changes(&self, since: u64) -> Result<(Changes, u64), Error> {
+        let all = Keys::beginning_with(&self.prefix);
+        let mut page = Keys { limit: PAGE, min_mod_revision: since + 1, ..all };
+        let mut changes = Changes { is_all: true, ..Changes::default() };
+        loop {
+            let found = self.etcd.range(&page).await?;
+            if page.revision == 0 {
+                page.revision = found.header.revision;
+            }
+            for entry in found.kvs {
+                self.sort(&entry, &mut changes);
+                page.key = entry.key;
+                page.key.push(0);
+            }
+            if !found.more {
+                return Ok((changes, page.revision));
+            }
+        }
+    }
+
+    fn sort(&self, entry: &Entry, changes: &mut Changes) {
+        if let Err(error) = self.try_sort(entry, changes) {
+            tracing::warn!(%error, "passed over");
+        }
+    }
+
+    fn try_sort(&self, entry: &Entry, changes: &mut Changes) -> Result<(), Error> {
         let damaged = || Error::Damaged(String::from_utf8_lossy(&entry.key).into_owned());
         let name = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let Some((kind, number)) = name.and_then(|name| name.split_once('/')) else { return Ok(()) };

@@ -25,17 +25,23 @@ fn census_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 18))
 }
 
-/// Commits of the state directory.
+/// What becomes of the records, in the state directory or in etcd.
 #[derive(Clone, Debug)]
 pub struct Commits {
     seconds: Histogram,
     failures: Counter,
+    reads: Counter,
     failed: Arc<AtomicBool>,
 }
 
 impl Default for Commits {
     fn default() -> Commits {
-        Commits { seconds: commit_buckets(), failures: Counter::default(), failed: Arc::default() }
+        Commits {
+            seconds: commit_buckets(),
+            failures: Counter::default(),
+            reads: Counter::default(),
+            failed: Arc::default(),
+        }
     }
 }
 
@@ -47,6 +53,17 @@ impl Commits {
             self.failures.inc();
         }
         self.failed.store(!success, Ordering::Relaxed);
+    }
+
+    /// All of a shard's records were read, since what has changed was not told.
+    pub fn note_read(&self) {
+        self.reads.inc();
+    }
+
+    /// How often they were.
+    #[cfg(test)]
+    pub fn reads(&self) -> u64 {
+        self.reads.get()
     }
 
     /// Whether the latest did.
@@ -210,6 +227,8 @@ impl Ledger {
         registry.register("wayside_store_commit_seconds", commits, self.commits.seconds.clone());
         let failures = "Transactions of the controller's records that failed";
         registry.register("wayside_store_failures", failures, self.commits.failures.clone());
+        let reads = "Times that all of the shard's records were read from etcd, as what had changed was not told";
+        registry.register("wayside_shard_reads", reads, self.commits.reads.clone());
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -8,6 +8,7 @@
 mod ledger;
 mod tally;
 
+use super::names::Lost;
 use super::status::Facts;
 pub use ledger::{Commits, Ledger};
 use prometheus_client::collector::Collector;
@@ -50,6 +51,9 @@ pub struct KeyNumbers {
     pub copying: u64,
     pub copied: u64,
     pub watched: Watched,
+    /// Keys whose names nobody knows, and names that were lost.
+    pub unnamed: u64,
+    pub lost: Lost,
 }
 
 /// Nodes that greeted and are connected.
@@ -151,6 +155,9 @@ fn about_keys(keys: KeyNumbers) -> Vec<Family> {
         counter("wayside_chain_places", "Places that the switch was given, each of a group's new epoch", keys.changes),
         gauge("wayside_chain_copying", "Groups that are being copied to this switch", keys.copying),
         counter("wayside_chain_keys_copied", "Keys that have come with groups that were copied", keys.copied),
+        gauge("wayside_keys_unnamed", "Keys of this switch whose names it does not know", keys.unnamed),
+        by("why", [("damaged", keys.lost.damaged), ("unwritten", keys.lost.unwritten)])
+            .counter("wayside_key_names_lost", "Names of keys that could not be written down, or read again"),
         gauge("wayside_watches", "Watches that wait at this switch, each of one group", waiting),
         counter("wayside_watch_events", "Changes that were told to a watch", told),
         counter("wayside_watch_rereads", "Watches that were told that something may be missing", resets),

@@ -1,0 +1,280 @@
+//! Records in a real etcd, which the tests start.
+
+use super::fabric::{Changes, SILENCE};
+use super::*;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use tempfile::TempDir;
+
+/// A real one, which ends with its test.
+struct Server {
+    child: Child,
+    url: String,
+    peers: String,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Dies, and comes back with what it knew.
+    fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = started(&self.url, &self.peers, self.directory.path()).unwrap();
+    }
+}
+
+fn started(url: &str, peers: &str, directory: &Path) -> std::io::Result<Child> {
+    let mut command = Command::new("etcd");
+    command.arg("--data-dir").arg(directory).args(["--log-level", "fatal", "--logger", "zap"]);
+    command.args(["--listen-client-urls", url, "--advertise-client-urls", url]);
+    command.args(["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]);
+    command.arg("--initial-cluster").arg(format!("default={peers}"));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn server() -> Option<Server> {
+    use std::os::unix::fs::PermissionsExt;
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+    let (url, peers) = (format!("http://{}", free()), format!("http://{}", free()));
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    match started(&url, &peers, directory.path()) {
+        Ok(child) => Some(Server { child, url, peers, directory }),
+        Err(_) => {
+            println!("skipped: records in etcd: it is not installed (Debian: etcd-server)");
+            None
+        }
+    }
+}
+
+/// The switch with number 1, as this process of it.
+fn shard(server: &Server, process: u64) -> Shard {
+    shard_at(&server.url, process)
+}
+
+fn shard_at(url: &str, process: u64) -> Shard {
+    let sharing = Sharing {
+        etcd: vec![url.into()],
+        shard: "main".into(),
+        serving_lease: Duration::from_secs(5),
+        chain_length: 3,
+        history: Duration::ZERO,
+        ca: None,
+        certificate: None,
+        key: None,
+    };
+    Shard::connect(&sharing, 1, process, "127.0.0.1:7600".parse().unwrap()).unwrap()
+}
+
+fn take_post(shard: &Shard) {
+    let asking = shard.clone();
+    let (answer, _) = shard.within(async move { asking.asked(Question::Take(0)).await }).unwrap();
+    assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+}
+
+fn records(shard: &mut Shard) -> Vec<Record> {
+    shard.load().unwrap()
+}
+
+/// What a shard is told from now on.
+fn watch(shard: &Shard) -> mpsc::Receiver<Changes> {
+    let (told, changes) = mpsc::channel();
+    // The test may have ended.
+    shard.spawn(shard.clone().watch(move |changes| drop(told.send(changes))));
+    changes
+}
+
+/// Waits for somebody to be told of a record, and of nothing before it that is not expected.
+fn await_record(changes: &mpsc::Receiver<Changes>, record: &Record) {
+    let begun = Instant::now();
+    loop {
+        let told = changes.recv_timeout(Duration::from_secs(10)).expect("something is told");
+        match told.records.last() {
+            None => assert!(begun.elapsed() < Duration::from_secs(20), "{record:?} is not told"),
+            Some(last) => return assert_eq!(last, record),
+        }
+    }
+}
+
+fn await_all(changes: &mpsc::Receiver<Changes>) {
+    while !changes.recv_timeout(Duration::from_secs(10)).expect("all is known").is_all {}
+}
+
+#[test]
+fn what_changes_is_told_and_all_is_read_only_after_a_connection_was_lost() {
+    let Some(mut server) = server() else { return };
+    let mut writer = shard(&server, 1);
+    take_post(&writer);
+    records(&mut writer);
+    writer.commit(&[(0, vec![0]), (1, vec![0])]).unwrap();
+    let reader = shard(&server, 2);
+    let changes = watch(&reader);
+    let first = changes.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!((first.records, first.is_all), (vec![(0, vec![0]), (1, vec![0])], true));
+    for value in 1..=20 {
+        writer.commit(&[(1, vec![value])]).unwrap();
+        await_record(&changes, &(1, vec![value]));
+    }
+    // What etcd has forgotten meanwhile was told.
+    let (etcd, revision) = (writer.etcd.clone(), writer.latest().revision);
+    writer.within(async move { Ok(etcd.compact(revision).await?) }).unwrap();
+    writer.commit(&[(2, vec![1])]).unwrap();
+    await_record(&changes, &(2, vec![1]));
+    await_all(&changes);
+    assert_eq!(reader.commits.reads(), 1, "once, at the beginning");
+    server.restart();
+    let begun = Instant::now();
+    while let Err(error) = writer.commit(&[(2, vec![2])]) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
+    }
+    await_record(&changes, &(2, vec![2]));
+    writer.commit(&[(2, vec![3])]).unwrap();
+    await_record(&changes, &(2, vec![3]));
+    await_all(&changes);
+    let reads = reader.commits.reads();
+    assert!((2..20).contains(&reads), "{reads}: once for each connection");
+}
+
+#[test]
+fn what_was_forgotten_is_not_told_but_read() {
+    let Some(server) = server() else { return };
+    let mut writer = shard(&server, 1);
+    take_post(&writer);
+    records(&mut writer);
+    for value in 1..=3 {
+        writer.commit(&[(0, vec![value])]).unwrap();
+    }
+    let (etcd, revision) = (writer.etcd.clone(), writer.latest().revision);
+    let error = writer.within(async move {
+        etcd.compact(revision).await?;
+        let mut watching = etcd.watch(&Keys::beginning_with("/wayside/"), 1).await?;
+        watching.next().await?;
+        Ok(())
+    });
+    assert!(error.unwrap_err().to_string().contains("forgotten"));
+}
+
+/// Carries bytes between a client and etcd. What etcd tells of changes stays here while `stops`.
+fn relay(server: &Server, stops: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, to) = (format!("http://{}", listener.local_addr().unwrap()), server.url.replace("http://", ""));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(etcd)) = (client, TcpStream::connect(&to)) else { continue };
+            let (is_watch, stops) = (Arc::new(AtomicBool::new(false)), Arc::clone(&stops));
+            let (mut from, mut into) = (client.try_clone().unwrap(), etcd.try_clone().unwrap());
+            let asks = Arc::clone(&is_watch);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(length @ 1..) = from.read(&mut bytes) {
+                    if bytes[..length].windows(9).any(|part| part == b"/v3/watch") {
+                        asks.store(true, SeqCst);
+                    }
+                    if into.write_all(&bytes[..length]).is_err() {
+                        return;
+                    }
+                }
+                let _ = into.shutdown(Shutdown::Both);
+            });
+            let (mut from, mut into) = (etcd, client);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(length @ 1..) = from.read(&mut bytes) {
+                    if !(is_watch.load(SeqCst) && stops.load(SeqCst)) && into.write_all(&bytes[..length]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_connection_that_tells_nothing_is_noticed_and_says_nothing_of_being_up_to_date() {
+    let Some(server) = server() else { return };
+    let mut writer = shard(&server, 1);
+    take_post(&writer);
+    records(&mut writer);
+    let stops = Arc::new(AtomicBool::new(false));
+    let reader = shard_at(&relay(&server, Arc::clone(&stops)), 2);
+    let changes = watch(&reader);
+    writer.commit(&[(0, vec![1])]).unwrap();
+    await_record(&changes, &(0, vec![1]));
+    await_all(&changes);
+    stops.store(true, SeqCst);
+    writer.commit(&[(0, vec![2])]).unwrap();
+    let renewing = writer.clone();
+    writer.within(async move { renewing.asked(Question::Renew).await }).unwrap();
+    // Somebody may have asked for the post before it was renewed.
+    std::thread::sleep(SILENCE / 4);
+    while let Ok(told) = changes.try_recv() {
+        assert_eq!(told.records, []);
+    }
+    loop {
+        let told = changes.recv_timeout(Duration::from_secs(20)).expect("all is read again");
+        if told.records == [(0, vec![2])] {
+            break;
+        }
+        assert!(!told.is_all && told.records.is_empty(), "the renewal was not told: {told:?}");
+    }
+    stops.store(false, SeqCst);
+    writer.commit(&[(0, vec![3])]).unwrap();
+    await_record(&changes, &(0, vec![3]));
+    await_all(&changes);
+    assert!(reader.commits.reads() > 1);
+}
+
+#[test]
+fn a_commit_that_is_applied_late_is_refused() {
+    let Some(server) = server() else { return };
+    let mut first = shard(&server, 1);
+    assert!(matches!(first.commit(&[(0, vec![1])]), Err(Error::Deposed)), "nobody has the post");
+    take_post(&first);
+    assert_eq!(records(&mut first), []);
+    // Given up while a member of etcd was paused, and made again at another one.
+    let late = {
+        let conditions = vec![first.is_own(), at_revision(&first.key(SESSIONS.order), first.latest().revision)];
+        (conditions, vec![Put::new(&first.key("record/00000000"), [1])])
+    };
+    first.commit(&[(0, vec![1])]).unwrap();
+    // Started anew, and further.
+    let mut again = shard(&server, 2);
+    assert_eq!(records(&mut again), [(0, vec![1])]);
+    again.commit(&[(0, vec![2]), (7, vec![7])]).unwrap();
+    let etcd = again.etcd.clone();
+    let outcome = again.within(async move { Ok(etcd.write_if(late.0, late.1, None).await?) }).unwrap();
+    assert!(matches!(outcome, Outcome::Not(_)));
+    assert_eq!(records(&mut again), [(0, vec![2]), (7, vec![7])]);
+    // The former process knows nothing of what came since.
+    assert!(matches!(first.commit(&[(0, vec![9])]), Err(Error::Deposed)));
+    assert_eq!(records(&mut first), [(0, vec![2]), (7, vec![7])]);
+    first.commit(&[(0, vec![3])]).unwrap();
+}
+
+#[test]
+fn what_this_process_gave_up_and_was_done_after_all_hinders_nothing() {
+    let Some(server) = server() else { return };
+    let mut shard = shard(&server, 1);
+    take_post(&shard);
+    records(&mut shard);
+    shard.commit(&[(0, vec![1])]).unwrap();
+    // As if the answer to the next one had not come.
+    let (etcd, order) = (shard.etcd.clone(), shard.key(SESSIONS.order));
+    let process = shard.latest().process.clone();
+    shard.latest().commits += 1;
+    let value = format!("{process} 2").into_bytes();
+    shard.within(async move { Ok(etcd.write(&order, Some(value)).await?) }).unwrap();
+    shard.commit(&[(0, vec![2])]).unwrap();
+    assert_eq!(records(&mut shard), [(0, vec![2])]);
+}

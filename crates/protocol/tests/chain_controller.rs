@@ -1,0 +1,161 @@
+//! What the controller of chains does for many groups is by what changes: looks at groups are counted, not time
+//! (docs/chain.md).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use wayside_protocol::chain::controller::{Config, Controller, Fellow, State};
+use wayside_protocol::controller::{Record, Store};
+use wayside_protocol::{Handle, Time};
+use wayside_wire::{BODY, Header, Placement, Renewal, check, kind, service};
+
+const GROUPS: u16 = 4096;
+/// Microseconds.
+const TICK: u64 = 20_000;
+const LEASE: u64 = 600_000;
+/// Stages of a group's change, and some.
+const LOOKS: u64 = 24;
+
+#[derive(Clone, Default)]
+struct Disk(Rc<RefCell<BTreeMap<u32, Vec<u8>>>>);
+
+impl Store for Disk {
+    type Error = String;
+
+    fn load(&mut self) -> Result<Vec<Record>, String> {
+        Ok(self.0.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
+    }
+
+    fn commit(&mut self, batch: &[Record]) -> Result<(), String> {
+        self.0.borrow_mut().extend(batch.iter().cloned());
+        Ok(())
+    }
+}
+
+/// A controller, and switches that do as they are told.
+struct World {
+    controller: Controller<Disk>,
+    now: u64,
+    up: BTreeSet<Handle>,
+    /// Longest burst that a tick has said.
+    burst: usize,
+}
+
+fn address(handle: Handle) -> std::net::SocketAddrV4 {
+    format!("10.0.0.{handle}:7600").parse().expect("an address")
+}
+
+fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
+    let config = Config {
+        own: 1,
+        groups: (0..GROUPS).collect(),
+        length: 3,
+        lease: LEASE,
+        drift_ppm: 1000,
+        patience: LEASE,
+        retransmit: TICK,
+        full_pause: 60_000_000,
+        loads_most: 4,
+        mutant: None,
+    };
+    let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
+    let mut controller = Controller::new(config, &fellows, disk.clone());
+    controller.take_post(Time(now), Time(u64::MAX));
+    World { controller, now, up: up.iter().copied().collect(), burst: 0 }
+}
+
+fn fellow(handle: Handle) -> Fellow {
+    Fellow { handle, address: address(handle), weight: 1 }
+}
+
+impl World {
+    fn say(&mut self, from: Handle, kind: u8, body: impl FnOnce(&mut [u8])) {
+        let mut packet = vec![0; BODY + Placement::BYTES];
+        let header = Header { service: service::CHAIN, kind, source: from, destination: 1, ..Header::default() };
+        header.write(&mut packet);
+        body(&mut packet);
+        self.controller.on_packet(Time(self.now), &packet);
+    }
+
+    /// A tick, four of which renew a lease, and whatever is answered at once.
+    fn tick(&mut self) {
+        self.now += TICK;
+        if self.now.is_multiple_of(4 * TICK) {
+            for handle in self.up.clone() {
+                let renewal = Renewal { boot: 7, sent_us: self.now, ..Renewal::default() };
+                self.say(handle, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
+            }
+        }
+        self.controller.on_tick(Time(self.now));
+        let mut said: VecDeque<_> = std::iter::from_fn(|| self.controller.transmit()).collect();
+        self.burst = self.burst.max(said.len());
+        while let Some(sent) = said.pop_front() {
+            if self.up.contains(&sent.to) && check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
+                let told = Placement::read(&sent.packet, BODY);
+                self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
+                said.extend(std::iter::from_fn(|| self.controller.transmit()));
+            }
+        }
+        while self.controller.notice().is_some() {}
+    }
+
+    /// Ticks until all chains are as they should be. Looks that it took.
+    fn settle(&mut self) -> u64 {
+        let before = self.controller.looks();
+        for _ in 0..10_000 {
+            self.tick();
+            if self.controller.is_settled(Time(self.now)) {
+                return self.controller.looks() - before;
+            }
+        }
+        panic!("it never settles");
+    }
+
+    fn chains_have(&self, handle: Handle) -> usize {
+        self.controller.groups().filter(|group| group.chain.contains(&handle)).count()
+    }
+}
+
+#[test]
+fn work_is_by_what_changes_and_not_by_how_many_groups_there_are() {
+    let disk = Disk::default();
+    let mut world = begun(&disk, &[1, 2, 3], 0);
+    let most = LOOKS * u64::from(GROUPS);
+    let looks = world.settle();
+    assert!(looks < most, "all chains begin: {looks}");
+    assert!(world.controller.groups().all(|group| group.chain.len() == 3 && group.state == State::Serving));
+
+    // Others have to hear where clients find a group; then there is nothing to do.
+    (0..GROUPS / 64).for_each(|_| world.tick());
+    let before = world.controller.looks();
+    (0..200).for_each(|_| world.tick());
+    assert_eq!(world.controller.looks(), before, "nothing has changed in four seconds");
+
+    let epochs: Vec<u32> = world.controller.groups().map(|group| group.epoch).collect();
+    let mut world = begun(&disk, &[1, 2, 3], world.now);
+    let looks = world.settle();
+    assert!(looks < most, "another post: {looks}");
+    assert!(world.controller.groups().zip(epochs).all(|(group, before)| group.epoch > before));
+
+    world.controller.set_fellow(Time(world.now), fellow(4));
+    world.up.insert(4);
+    let before = world.controller.looks();
+    // It is heard of.
+    (0..8).for_each(|_| world.tick());
+    world.settle();
+    let looks = world.controller.looks() - before;
+    assert!(looks < 2 * most, "a switch comes, copies, and others leave: {looks}");
+    let has = world.chains_have(4);
+    assert!(has > usize::from(GROUPS) / 2, "{has}");
+
+    world.up.remove(&2);
+    let silent = (0..1_000).find(|_| {
+        world.tick();
+        world.chains_have(2) == 0
+    });
+    assert!(silent.is_some(), "it is left out");
+    let looks = world.settle();
+    assert!(looks < 2 * most, "a switch is left out, and another copies what it had: {looks}");
+    assert!(world.burst <= 4 * 128, "a tick says no more than queues take: {}", world.burst);
+}
