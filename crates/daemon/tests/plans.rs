@@ -88,7 +88,7 @@ impl Load {
         while !self.ends.load(Relaxed) {
             turn += 1;
             let hot = self.hot.load(Relaxed) + turn % HOT;
-            let name = if turn % 10 == 0 { turn / 10 * 7 % NAMES } else { hot };
+            let name = if turn.is_multiple_of(10) { turn / 10 * 7 % NAMES } else { hot };
             let guard = session.lock(name_of(name).as_str()).acquire().expect("a grant");
             let before = self.tokens[name].swap(guard.token().0, SeqCst);
             assert!(guard.token().0 > before, "{name}: token {} after {before}", guard.token().0);
