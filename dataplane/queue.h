@@ -724,6 +724,7 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	case WS_QUEUE_SERVE:
 	case WS_QUEUE_CEDED:
 	case WS_QUEUE_TAKEN:
+	case WS_QUEUE_ASKED:
 		return ws_to_controller(turn);
 	default: /* RECOVERING, PUSHED, ROOM are the switch's, SERVING, RECALL and YIELD the controller's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 6                           /* any is accepted */
-#define WS_VERSION 0x16                      /* major << 4 | minor */
+#define WS_MINOR 7                           /* any is accepted */
+#define WS_VERSION 0x17                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -149,6 +149,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_QUEUE_CEDED 17                    /* lock server to controller: nobody holds it, and nobody is granted it here any more */
 #define WS_QUEUE_YIELD 18                    /* controller to lock server: this lock is yours from now on */
 #define WS_QUEUE_TAKEN 19                    /* lock server to controller: I know that it is mine */
+#define WS_QUEUE_ASKED 20                    /* lock server to controller: how often this lock was asked for */
 
 /* Kinds of the chain service. */
 #define WS_CHAIN_READ 1                      /* client to tail */
@@ -720,12 +721,12 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 #define WS_ATTEMPT_NAME_AT 0                 /* name id */
 #define WS_ATTEMPT_REQUEST_AT 8              /* request id */
 #define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet */
-#define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD */
-#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken */
-#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left */
+#define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds */
+#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window */
+#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window */
 #define WS_ATTEMPT_HOLDER_AT 48              /* handle of the requester */
 #define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
-#define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue */
+#define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server */
 #define WS_ATTEMPT_FLAGS_AT 54               /* queue flags */
 #define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it */
 #define WS_ATTEMPT_SENT_US_AT 56             /* us: of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last */
@@ -954,6 +955,7 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_QUEUE_CEDED:
 		case WS_QUEUE_YIELD:
 		case WS_QUEUE_TAKEN:
+		case WS_QUEUE_ASKED:
 			return WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
 		default:
 			return 0;
@@ -1075,6 +1077,7 @@ WS_INLINE const char *ws_queue_kind_name(ws_u8 queue_kind)
 	case WS_QUEUE_CEDED: return "ceded";
 	case WS_QUEUE_YIELD: return "yield";
 	case WS_QUEUE_TAKEN: return "taken";
+	case WS_QUEUE_ASKED: return "asked";
 	default: return "unknown";
 	}
 }

@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 6;
+pub const MINOR: u8 = 7;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -323,6 +323,9 @@ pub mod kind {
 
         /// Lock server to controller: I know that it is mine.
         pub const TAKEN: u8 = 19;
+
+        /// Lock server to controller: how often this lock was asked for.
+        pub const ASKED: u8 = 20;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -625,11 +628,13 @@ pub enum QueueKind {
     Yield = 18,
     /// Lock server to controller: I know that it is mine.
     Taken = 19,
+    /// Lock server to controller: how often this lock was asked for.
+    Asked = 20,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 19] = [
+    pub const ALL: [QueueKind; 20] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -649,6 +654,7 @@ impl QueueKind {
         QueueKind::Ceded,
         QueueKind::Yield,
         QueueKind::Taken,
+        QueueKind::Asked,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -673,6 +679,7 @@ impl QueueKind {
             QueueKind::Ceded => "ceded",
             QueueKind::Yield => "yield",
             QueueKind::Taken => "taken",
+            QueueKind::Asked => "asked",
         }
     }
 }
@@ -701,6 +708,7 @@ impl TryFrom<u8> for QueueKind {
             17 => Ok(QueueKind::Ceded),
             18 => Ok(QueueKind::Yield),
             19 => Ok(QueueKind::Taken),
+            20 => Ok(QueueKind::Asked),
             _ => Err(Unknown(number)),
         }
     }
@@ -2506,17 +2514,17 @@ pub struct Attempt {
     pub request: u64,
     /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet.
     pub ticket: u64,
-    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD.
+    /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,
     /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
     pub reply_port: u16,
-    /// Of the switch: free cells of the queue.
+    /// Of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server.
     pub room: u16,
     /// Queue flags.
     pub flags: u8,

@@ -13,6 +13,8 @@ pub enum Query {
     Status,
     /// Answered by [`Locks`].
     Locks,
+    /// Answered by [`Plans`].
+    Plan,
     /// Answered by [`Deadlocks`].
     Deadlocks,
     /// Answered by [`Keys`], or by [`Refused`] if there is no such namespace.
@@ -181,7 +183,13 @@ pub struct Namespace {
     /// Who keeps its locks; empty from a daemon that knows but one engine.
     #[serde(default)]
     pub engine: String,
-    /// Locks that have their queue in the switch.
+    /// Who decides which locks have their queue in the switch; empty from an earlier daemon.
+    #[serde(default)]
+    pub plan: String,
+    /// How many have.
+    #[serde(default)]
+    pub in_switch: usize,
+    /// Of these, those that the configuration names.
     #[serde(default)]
     pub queues: Vec<Queue>,
     /// Handle of the node that is the lock server; 0: none.
@@ -213,9 +221,11 @@ pub struct Queue {
 impl Namespace {
     /// Its engine, for people.
     pub fn engine(&self) -> String {
+        let queues = self.in_switch.max(self.queues.len());
+        let plan = if matches!(self.plan.as_str(), "" | "fixed") { String::new() } else { format!(" ({})", self.plan) };
         match (self.engine.as_str(), self.lock_server) {
-            ("queue", 0) => format!(", {} queues, no lock server", self.queues.len()),
-            ("queue", server) => format!(", {} queues, lock server {server}", self.queues.len()),
+            ("queue", 0) => format!(", {queues} queues{plan}, no lock server"),
+            ("queue", server) => format!(", {queues} queues{plan}, lock server {server}"),
             _ => String::new(),
         }
     }
@@ -272,6 +282,49 @@ pub struct Lock {
     /// Fencing token of a hold, empty for a wait.
     pub token: String,
     pub owner: Owner,
+}
+
+/// Of the namespaces whose locks are queues: which have theirs in the switch, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plans {
+    pub namespaces: Vec<Plan>,
+}
+
+/// Of one namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub namespace: String,
+    /// `fixed`, `knapsack` or `random`.
+    pub plan: String,
+    /// Cells of its queues in the switch: that there are to give, and that are given.
+    pub room: u32,
+    pub used: u32,
+    /// Handle of the node that is the lock server; 0: none.
+    pub lock_server: u16,
+    /// Those in the switch and those that are known to be asked for, first the ones that are asked for most.
+    pub locks: Vec<PlannedLock>,
+}
+
+/// A lock, where it lies, what was measured of it, and what follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedLock {
+    /// Empty where nobody who is connected holds or awaits it, and no configuration names it.
+    pub name: String,
+    pub name_id: String,
+    /// `switch` or `server`.
+    pub place: String,
+    /// Requests a second.
+    pub rate: f64,
+    /// Holders and waiters at a time.
+    pub concurrency: u32,
+    /// Of its queue in the switch; 0: it has none.
+    pub cells: u32,
+    /// Requests a second for each cell that it needs.
+    pub density: f64,
+    /// What is going to change: `to switch`, `to server`, `resize`, or nothing.
+    pub moves: String,
+    /// Why it is to be where it is to be.
+    pub why: String,
 }
 
 /// Tasks that wait for each other in a circle.
@@ -377,6 +430,7 @@ mod tests {
         for (query, line) in [
             (Query::Status, r#"{"query":"status"}"#),
             (Query::Locks, r#"{"query":"locks"}"#),
+            (Query::Plan, r#"{"query":"plan"}"#),
             (Query::Deadlocks, r#"{"query":"deadlocks"}"#),
             (Query::Node { handle: 7 }, r#"{"query":"node","handle":7}"#),
         ] {

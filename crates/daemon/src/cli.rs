@@ -60,7 +60,9 @@ pub enum Command {
     #[command(subcommand)]
     Chain(Chain),
     /// List the locks that are held and awaited, by whom and since when
-    Locks(QueryArgs),
+    Locks(LocksArgs),
+    /// Show which locks have their queue in the switch and which are the lock server's, why, and which are to move
+    Plan(QueryArgs),
     /// Look for deadlocks: tasks that wait for each other's locks in a circle
     Deadlocks(QueryArgs),
     /// Show the switch, its sessions and its packet counters
@@ -618,6 +620,16 @@ pub struct QueryArgs {
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct LocksArgs {
+    /// List instead the locks that are asked for most, where locks are queues
+    #[arg(long)]
+    pub hot: bool,
+
+    #[command(flatten)]
+    pub query: QueryArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -51,6 +51,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Switch(args) => commands::switch::switch(*args).map(|()| 0),
         Command::Lock(args) => commands::lock::lock(&args),
         Command::Locks(args) => commands::show::locks(&args).map(|()| 0),
+        Command::Plan(args) => commands::plan::plan(&args).map(|()| 0),
         Command::Deadlocks(args) => commands::show::deadlocks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Config, Controller, Namespace, Notice, Record, Store};
+use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Notice, Record, Room, Store};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
 use wayside_switch::{Action, Switch, SwitchConfig};
@@ -71,6 +71,8 @@ impl Desk {
                 name: "default".into(),
                 policy: Policy::Fair,
                 engine: Engine::Fission,
+                allocation: Allocation::Fixed,
+                room: Room::default(),
                 lease: 100_000,
             }],
             quarantine: 1_000_000,

@@ -137,6 +137,8 @@ pub struct Line {
     pub stage: Stage,
     /// The first ticket that is not used yet.
     pub ticket: u64,
+    /// Cells that are used: by who holds or waits, or has left behind somebody who stays.
+    pub used: u32,
     /// Requests that the lock server was given, and up to which of them it has nothing more.
     pub given: u64,
     /// As said at `given`.

@@ -169,6 +169,7 @@ impl Mix {
             kind::queue::ROOM,
             kind::queue::SERVE,
             kind::queue::SERVING,
+            kind::queue::ASKED,
         ];
         self.chosen = (service::QUEUE, dice.pick(&kinds), dice.magnitude(1, 100));
         (self.crowd, self.tenures_left) = (false, 0);
@@ -190,6 +191,14 @@ impl Mix {
                 // Who goes before whom is plain at every moment of a move only where nobody overtakes.
                 self.jitter = 0;
             }
+        }
+    }
+
+    /// The same where it is planned which locks move.
+    pub fn for_plans(&mut self, calm: bool) {
+        self.rates.retain(|(kind, _)| *kind != Kind::Move);
+        if calm {
+            self.jitter = 0; // As above.
         }
     }
 

@@ -181,6 +181,8 @@ pub const OUTCOMES: &[&str] = &[
     "epoch raised",
     "lock server appointed",
     "served in order",
+    "plan moved a lock to the switch",
+    "plan moved a lock to its server",
     "promoted",
     "demoted",
 ];

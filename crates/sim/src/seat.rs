@@ -15,6 +15,7 @@ use wayside_wire::Policy;
 use crate::clock::Clock;
 use crate::network::Flight;
 use crate::report::Counts;
+use crate::setup::SPARE_CELLS;
 
 /// Slots with rules of their own.
 #[derive(Clone, Debug)]
@@ -209,7 +210,7 @@ fn fresh(
     spare: u32,
 ) -> Switch {
     let slots = namespaces.iter().map(|namespace| namespace.slots).sum();
-    let cells = queues.iter().map(|(_, _, cells)| cells).sum::<u32>() + 16 * spare;
+    let cells = queues.iter().map(|(_, _, cells)| cells).sum::<u32>() + SPARE_CELLS * spare;
     let config = QueueConfig { queues: queues.len() as u32 + spare, cells, seed: 1 };
     let switch = Switch::new(SwitchConfig { slots, max_handle }).with_queues(config);
     switch.set_authenticated(authenticated);

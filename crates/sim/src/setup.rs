@@ -1,7 +1,7 @@
 //! Everything that a seed decides beforehand: how large a world is, and what its parts are told when they start.
 
 use wayside_protocol::NodeConfig;
-use wayside_protocol::controller::{Config, Counters, Namespace as Rules};
+use wayside_protocol::controller::{Allocation, Config, Counters, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
 use wayside_switch::Budget;
 use wayside_wire::{Engine, Policy, limits, padded};
@@ -36,6 +36,8 @@ pub struct Setup {
     pub queues: Vec<(u16, u64, u32)>,
     /// Queues of the switch without a name, for locks that move.
     pub spare_queues: u32,
+    /// Which locks have one is planned by what is asked for, and that moves.
+    pub planned: bool,
     /// The first host that is a lock server, where there are queues.
     pub first_server: usize,
     /// Nothing goes wrong: whoever comes first is served first.
@@ -66,6 +68,13 @@ impl Setup {
         if has_queues {
             mix.for_queues(queue_dice, lease, calm);
             hosts += namespaces.len() * queue_dice.between(1, 2) as usize;
+        }
+        let plan_dice = &mut Dice::of(seed, &[PLANS]);
+        let planned = has_queues && scale.is_none() && plan_dice.percent(40);
+        let mut plan = (Allocation::Fixed, Room::default());
+        if planned {
+            plan = draw_plan(plan_dice, &queues, spare_queues, namespaces.len() as u32);
+            mix.for_plans(calm);
         }
         if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd && !has_queues {
             limit_one(&mut Dice::of(seed, &[BUDGETS]), &mut namespaces, &mut mix);
@@ -107,6 +116,7 @@ impl Setup {
             scanned_most: if tight { dice.below(4) as usize } else { NodeConfig::new(0).scanned_most },
             page_entries: if tight { dice.between(1, 3) as usize } else { NodeConfig::new(0).page_entries },
             requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
+            asked_us: if planned { plan_dice.magnitude(5_000, 100_000) } else { NodeConfig::new(0).asked_us },
             mutant: options.mutant,
             ..NodeConfig::new(0)
         };
@@ -115,6 +125,8 @@ impl Setup {
             name: name(namespace.id),
             policy: namespace.policy,
             engine: if has_queues { Engine::Queue } else { Engine::Fission },
+            allocation: plan.0,
+            room: plan.1,
             lease: lease as u32,
         };
         let config = Config {
@@ -123,6 +135,8 @@ impl Setup {
             poll_period: dice.between(1_000, 10_000),
             retransmit: dice.between(5_000, 50_000),
             quarantine: if few_handles { dice.magnitude(10_000, 1_000_000) } else { Config::default().quarantine },
+            plan_period: if planned { plan_dice.magnitude(20_000, 200_000) } else { Config::default().plan_period },
+            moves_at_once: if planned { plan_dice.between(1, 4) as usize } else { Config::default().moves_at_once },
             secret: dice.any(),
             root: authenticated.then(|| secret(&mut dice)),
             rotation_period: if authenticated { dice.between(50_000, 600_000) } else { 0 },
@@ -136,6 +150,7 @@ impl Setup {
         Setup {
             queues,
             spare_queues,
+            planned,
             first_server,
             calm,
             standby: standby.filter(|_| !calm),
@@ -195,6 +210,16 @@ fn queues(dice: &mut Dice, namespaces: &[Namespace]) -> Vec<(u16, u64, u32)> {
     queues
 }
 
+/// By what is planned, and how much of the switch's memory each namespace has for it.
+fn draw_plan(dice: &mut Dice, queues: &[(u16, u64, u32)], spare: u32, namespaces: u32) -> (Allocation, Room) {
+    let allocation = if dice.percent(80) { Allocation::Knapsack } else { Allocation::Random };
+    let cells = queues.iter().map(|(_, _, cells)| cells).sum::<u32>() + SPARE_CELLS * spare;
+    // Sometimes less than there is: more has to leave.
+    let cells = (cells / namespaces).min(dice.magnitude(2, 256) as u32).max(1);
+    let queues = (queues.len() as u32 + spare) / namespaces;
+    (allocation, Room { cells, most: dice.pick(&[2, 4, 8, 16]), queues: queues.max(1) })
+}
+
 /// Which of a namespace's names are to have their queue in the switch from now on.
 pub fn wanted_queues(dice: &mut Dice) -> Vec<(u64, u32)> {
     let names = (0..6).map(name_of).filter(|_| dice.percent(40)).collect::<Vec<u64>>();
@@ -224,8 +249,12 @@ fn secret(dice: &mut Dice) -> Secret {
     Secret(bytes)
 }
 
+/// Cells for each queue that has no name at first.
+pub const SPARE_CELLS: u32 = 16;
+
 /// Purposes of dice.
 const SETUP: u64 = 3;
 const BUDGETS: u64 = 13;
 const MUTES: u64 = 17;
 const QUEUES: u64 = 19;
+const PLANS: u64 = 23;

@@ -233,11 +233,14 @@ fn begin(queue: &Queue, epoch: u32, start: Start) {
 
 /// Words of a queue, each as it is when it is read: of what moves none changes but by whoever reads them.
 fn line_of(queue: &Queue) -> Line {
+    let head = queue.head.load(Acquire);
+    let ticket = queue.tail.load(Acquire);
     Line {
         name: queue.name.load(Acquire),
         cells: queue.size.load(Acquire),
         stage: stage_of(queue),
-        ticket: queue.tail.load(Acquire),
+        ticket,
+        used: ticket.saturating_sub(head).min(MAX_CELLS.into()) as u32,
         given: queue.given.load(Acquire),
         settled: queue.settled.load(Acquire),
         pushed: queue.pushed.load(Acquire),

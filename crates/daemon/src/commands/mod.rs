@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod kv;
 pub mod lock;
 pub mod node;
+pub mod plan;
 mod query;
 pub mod recipes;
 pub mod show;

@@ -103,7 +103,7 @@ fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure>
 
 /// One line out, one line back: over a Unix socket of a daemon on this host, otherwise over its admin port.
 fn exchange(switch: SocketAddrV4, query: &Query) -> Result<String, Unanswered> {
-    let patience = if matches!(query, Query::Locks | Query::Deadlocks) { LISTING } else { PATIENCE };
+    let patience = if matches!(query, Query::Locks | Query::Plan | Query::Deadlocks) { LISTING } else { PATIENCE };
     if let Ok(daemon) = connect_here(switch) {
         let prepare = || {
             daemon.stream.set_nonblocking(false)?;

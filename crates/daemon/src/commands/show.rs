@@ -1,15 +1,20 @@
 //! `wayside locks`, `wayside deadlocks` and `wayside status`.
 
+use super::plan;
 use super::query::ask;
 use super::text::{lasted, say, shown, table};
 use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Queue, Role, Status};
-use crate::cli::{Output, QueryArgs};
+use crate::cli::{LocksArgs, Output, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
 use std::time::Duration;
 
 /// `wayside locks`.
-pub fn locks(args: &QueryArgs) -> Result<(), Failure> {
+pub fn locks(args: &LocksArgs) -> Result<(), Failure> {
+    let LocksArgs { hot, query: args } = args;
+    if *hot {
+        return plan::hot(args);
+    }
     let (line, locks) = ask::<Locks>(&args.endpoint, &Query::Locks)?;
     match args.output {
         Output::Json => say(&line),

@@ -9,6 +9,7 @@ use crate::server;
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
+use wayside_protocol::controller::Allocation;
 use wayside_wire::Engine;
 
 /// `wayside switch`.
@@ -107,7 +108,13 @@ fn shown(config: &Config) -> String {
             namespace.budget.map(|budget| format!(", {} requests a second, {} at once", budget.rate, budget.burst));
         let engine = match namespace.engine {
             Engine::Fission => String::new(),
-            Engine::Queue => format!(", {} queues of {} cells", namespace.queues.len(), namespace.cells),
+            Engine::Queue if namespace.allocation == Allocation::Fixed => {
+                format!(", {} queues of {} cells", namespace.queues.len(), namespace.cells)
+            }
+            Engine::Queue => {
+                let (plan, room) = (namespace.plan_word(), namespace.room);
+                format!(", queues as planned ({plan}), {} cells, {} of each at most", room.cells, room.most)
+            }
         };
         text.push_str(&format!("namespace {name}, {slots} slots, {policy}{engine}{}\n", budget.unwrap_or_default()));
     }

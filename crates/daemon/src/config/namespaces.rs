@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use serde::Deserialize;
 use std::collections::HashSet;
 use wayside_client::Name;
+use wayside_protocol::controller::{Allocation, Room};
 use wayside_switch::Budget;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 use wayside_wire::{Engine, Policy};
@@ -29,6 +30,13 @@ const POLICIES: [(&str, Policy); 3] = [
 ];
 
 const ENGINES: [(&str, Engine); 2] = [("fission", Engine::Fission), ("queue", Engine::Queue)];
+const ALLOCATIONS: [(&str, Allocation); 3] =
+    [("fixed", Allocation::Fixed), ("knapsack", Allocation::Knapsack), ("random", Allocation::Random)];
+/// Cells of a namespace whose queues are planned: 64 KiB, and as much again for the queues.
+const DEFAULT_ROOM: i64 = 4_096;
+const MOST_ROOM: i64 = 1 << 16;
+/// Queues of such a namespace: the controller looks at all of them 100 times a second.
+const MOST_QUEUES: u32 = 4_096;
 /// Cells of all queues together: 16 MiB.
 const MAX_CELLS: i64 = 1 << 20;
 /// Holders and waiters of a lock at a time; more are at the lock server.
@@ -43,6 +51,8 @@ pub struct NamespaceSettings {
     engine: Option<String>,
     queues: Option<Vec<String>>,
     cells: Option<i64>,
+    plan: Option<String>,
+    room: Option<i64>,
     keys: Option<i64>,
     groups: Option<i64>,
     rate: Option<i64>,
@@ -57,10 +67,14 @@ pub struct Namespace {
     pub policy: Policy,
     /// Who keeps its locks.
     pub engine: Engine,
-    /// Of the second engine: locks that have their queue in the switch.
+    /// Of the second engine: locks that have their queue in the switch when it begins.
     pub queues: Vec<String>,
     /// Cells of each of these.
     pub cells: u32,
+    /// Who decides which locks have one,
+    pub allocation: Allocation,
+    /// and how much of the switch's memory is theirs.
+    pub room: Room,
     /// Keys of the store that the switch has room for; those of all namespaces share it. 0: there is none.
     pub keys: u32,
     /// Virtual groups that its keys are spread over.
@@ -80,6 +94,11 @@ impl Namespace {
         word_of(&ENGINES, self.engine)
     }
 
+    /// What a file has for who decides which locks have a queue in the switch.
+    pub fn plan_word(&self) -> &'static str {
+        word_of(&ALLOCATIONS, self.allocation)
+    }
+
     /// Name ids of the locks that have their queue in the switch.
     pub fn queue_ids(&self) -> impl Iterator<Item = u64> {
         self.queues.iter().filter_map(|name| Name::from(name).id().ok())
@@ -96,6 +115,8 @@ impl Layers<'_> {
                 engine: Engine::Fission,
                 queues: Vec::new(),
                 cells: 0,
+                allocation: Allocation::Fixed,
+                room: Room::default(),
                 keys: DEFAULT_KEYS,
                 groups: DEFAULT_GROUPS,
                 budget: None,
@@ -123,6 +144,7 @@ impl Layers<'_> {
             let groups = self.number("namespace.groups", groups, false, 1, 4_096)? as u16;
             let budget = self.budget(*rate, *burst)?;
             let (engine, queues, cells) = self.engine(settings)?;
+            let (allocation, room) = self.plan(settings, engine, queues.len() as u32, cells)?;
             namespaces.push(Namespace {
                 name: name.clone(),
                 slots,
@@ -130,6 +152,8 @@ impl Layers<'_> {
                 engine,
                 queues,
                 cells,
+                allocation,
+                room,
                 keys,
                 groups,
                 budget,
@@ -144,7 +168,7 @@ impl Layers<'_> {
         self.number("namespace.keys of all namespaces", total, false, 0, MAX_KEYS)?;
         let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.groups)).sum();
         self.number("namespace.groups of all namespaces", total, false, 1, MAX_GROUPS)?;
-        let total = namespaces.iter().map(|namespace| namespace.queues.len() as i64 * i64::from(namespace.cells)).sum();
+        let total = namespaces.iter().map(|namespace| i64::from(namespace.room.cells)).sum();
         self.number("namespace.cells of all queues", total, false, 0, MAX_CELLS)?;
         Ok(namespaces)
     }
@@ -172,6 +196,41 @@ impl Layers<'_> {
         }
         let cells = self.number("namespace.cells", cells.unwrap_or(DEFAULT_CELLS), false, 1, 1_024)? as u32;
         Ok((engine, queues, cells))
+    }
+
+    /// Who decides what is in the switch, and how much that may be: what the configuration puts there, or what it
+    /// leaves to a plan.
+    fn plan(
+        &self,
+        settings: &NamespaceSettings,
+        engine: Engine,
+        queues: u32,
+        cells: u32,
+    ) -> Result<(Allocation, Room), Failure> {
+        let plan = settings.plan.as_deref().unwrap_or("fixed");
+        let wrong = |rule: &str| self.wrong("namespace.plan", &format_args!("{plan:?}"), false, rule);
+        let allocation = value_of(&ALLOCATIONS, plan).map_err(|rule| wrong(&rule))?;
+        if settings.plan.is_some() && engine != Engine::Queue {
+            return Err(wrong("goes with engine = \"queue\""));
+        }
+        let fixed = if engine == Engine::Queue { i64::from(queues) * i64::from(cells) } else { 0 };
+        self.number("namespace.cells of all queues", fixed, false, 0, MAX_CELLS)?;
+        if allocation == Allocation::Fixed {
+            let lonely = settings.room.map(|room| {
+                let rule = "goes with plan = \"knapsack\" or \"random\": otherwise `queues` and `cells` say it";
+                self.wrong("namespace.room", &room, false, rule)
+            });
+            let room = Room { cells: fixed as u32, most: cells, queues };
+            return lonely.map_or(Ok((allocation, room)), Err);
+        }
+        let least = fixed.max(cells.into());
+        let room = settings.room.unwrap_or(DEFAULT_ROOM.max(least));
+        if room < least {
+            let rule = format!("must be at least {least}: `cells`, for each of the `queues`");
+            return Err(self.wrong("namespace.room", &room, false, &rule));
+        }
+        let room = self.number("namespace.room", room, false, 1, MOST_ROOM)? as u32;
+        Ok((allocation, Room { cells: room, most: cells, queues: room.min(MOST_QUEUES) }))
     }
 
     fn budget(&self, rate: Option<i64>, burst: Option<i64>) -> Result<Option<Budget>, Failure> {

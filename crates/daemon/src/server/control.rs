@@ -16,6 +16,7 @@ use super::deadlocks::{self, Tally};
 use super::etcd::fabric::MOST_SHARE;
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
+use super::plans;
 use super::status::Facts;
 use crate::answers::{Changed, Deadlocks, Hold, Lock, Locks, Query, Refused, Role, Session};
 use futures_util::{SinkExt, StreamExt};
@@ -337,6 +338,10 @@ impl Control {
                 json(&self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed()))
             }
             Query::Locks => json(&self.locks().await),
+            Query::Plan => match plans::plans(self, self.inbox.plans().await).await {
+                Ok(plans) => json(&plans),
+                Err(why) => refusal(&why),
+            },
             Query::Deadlocks => {
                 let search = deadlocks::search(self).await;
                 json(&Deadlocks {

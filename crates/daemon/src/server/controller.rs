@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Answer, Controller, Inquiry, Notice, Seat, SessionView};
+use wayside_protocol::controller::{Answer, Controller, Inquiry, Notice, PlanView, Seat, SessionView};
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -61,6 +61,8 @@ enum Request {
     },
     Sessions(oneshot::Sender<Vec<Session>>),
     Numbers(oneshot::Sender<Numbers>),
+    /// Answered by nothing if another switch serves.
+    Plans(oneshot::Sender<Vec<PlanView>>),
     Enrol {
         address: SocketAddrV4,
         admission: u64,
@@ -206,6 +208,13 @@ impl Inbox {
         let (answer, listed) = oneshot::channel();
         self.request(Request::Listed(address, answer));
         listed.await.ok().flatten()
+    }
+
+    /// Which locks have their queue in the switch, and why, of all namespaces whose locks are queues.
+    pub async fn plans(&self) -> Vec<PlanView> {
+        let (plans, answer) = oneshot::channel();
+        self.request(Request::Plans(plans));
+        answer.await.unwrap_or_default()
     }
 
     /// For a scrape; None once the thread has ended.
@@ -416,6 +425,9 @@ impl Desk {
             Request::Numbers(answer) => {
                 let _ = answer.send(self.numbers());
             }
+            Request::Plans(answer) => {
+                let _ = answer.send(self.seat.records().map(Controller::plans).unwrap_or_default());
+            }
             Request::Enrol { address, admission, body, answer } => {
                 let enrolment = match self.seat.controller(now) {
                     Some(controller) => controller.enrol(now, address, admission, &body),
@@ -583,6 +595,9 @@ impl Desk {
                 )
             }
             Notice::Rotated(handle) => tracing::debug!(handle, "new keys"),
+            Notice::Moved(namespace, name, to_switch) => {
+                tracing::debug!(namespace, name, to_switch, "lock moved")
+            }
             Notice::Serves(namespace, handle) => tracing::info!(namespace, handle, "lock server"),
             Notice::Frozen(namespace, slot) => tracing::debug!(namespace, slot, "slot frozen for a census"),
             Notice::Recovered(namespace, slot, agent) => {

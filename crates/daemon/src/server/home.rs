@@ -153,8 +153,8 @@ fn store_config(config: &Config) -> Result<StoreConfig, Failure> {
 }
 
 fn queue_config(config: &Config) -> Result<QueueConfig, Failure> {
-    let queues = config.namespaces.iter().map(|namespace| namespace.queues.len() as u32).sum();
-    let cells = config.namespaces.iter().map(|namespace| namespace.queues.len() as u32 * namespace.cells).sum();
+    let queues = config.namespaces.iter().map(|namespace| namespace.room.queues).sum();
+    let cells = config.namespaces.iter().map(|namespace| namespace.room.cells).sum();
     Ok(QueueConfig { queues, cells, seed: super::random_number()? })
 }
 

@@ -29,6 +29,7 @@ mod local;
 mod metrics;
 mod mirror;
 mod names;
+mod plans;
 mod records;
 mod sockets;
 mod status;
@@ -395,6 +396,8 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             name: namespace.name.clone(),
             policy: namespace.policy,
             engine: namespace.engine,
+            allocation: namespace.allocation,
+            room: namespace.room,
             lease: config.lease.as_micros() as u32,
         });
     let (first_epoch, first_incarnation) = firsts();

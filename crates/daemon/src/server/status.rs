@@ -14,7 +14,7 @@ use std::time::Instant;
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::Switch;
-use wayside_wire::{DropReason, NodeState};
+use wayside_wire::{DropReason, Engine, NodeState};
 
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
@@ -110,6 +110,8 @@ impl Facts {
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
                 engine: namespace.engine_word().into(),
+                plan: if namespace.engine == Engine::Queue { namespace.plan_word() } else { "" }.into(),
+                in_switch: self.switch.lines(number).len(),
                 queues: self.queues(namespace, number),
                 lock_server: self.lock_server(number),
                 rate: namespace.budget.map(|budget| budget.rate),
@@ -139,7 +141,7 @@ impl Facts {
     }
 
     /// Of a namespace; 0: it has none that lives.
-    fn lock_server(&self, number: u16) -> u16 {
+    pub fn lock_server(&self, number: u16) -> u16 {
         let handle = self.switch.lock_server(number).handle;
         if self.switch.node_word(handle).state == NodeState::Live { handle } else { 0 }
     }

@@ -167,6 +167,7 @@ impl Store for StateDir {
 mod tests {
     use super::*;
     use crate::failure::exit;
+    use wayside_protocol::controller::{Allocation, Room};
     use wayside_wire::{Engine, Policy};
 
     fn namespace(name: &str, slots: u32) -> Namespace {
@@ -177,6 +178,8 @@ mod tests {
             engine: Engine::Fission,
             queues: Vec::new(),
             cells: 0,
+            allocation: Allocation::Fixed,
+            room: Room::default(),
             keys: 0,
             groups: 1,
             budget: None,

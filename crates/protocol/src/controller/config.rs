@@ -14,6 +14,29 @@ pub(super) const BUSY_PERIOD: u64 = 1_000;
 /// waited for. Microseconds.
 pub(super) const STORE_PAUSE: u64 = 500_000;
 
+/// Who decides which locks have their queue in the switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// The operator: all stays as it is.
+    #[default]
+    Fixed,
+    /// What was measured: those that are asked for most for each cell that they need.
+    Knapsack,
+    /// Chance, to compare.
+    Random,
+}
+
+/// What a namespace's queues may take of the switch's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Cells of all queues.
+    pub cells: u32,
+    /// Cells of one.
+    pub most: u32,
+    /// How many there may be.
+    pub queues: u32,
+}
+
 /// A set of slots with rules of its own; a session belongs to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -25,6 +48,10 @@ pub struct Namespace {
     pub policy: Policy,
     /// Who keeps its locks.
     pub engine: Engine,
+    /// Of the queue engine: who decides what is in the switch,
+    pub allocation: Allocation,
+    /// and how much that may be.
+    pub room: Room,
     /// Lease of a session that asks for none, in microseconds.
     pub lease: u32,
 }
@@ -48,6 +75,10 @@ pub struct Config {
     pub retransmit: u64,
     /// How long a handle rests before it is given again.
     pub quarantine: u64,
+    /// How often it is planned which locks have their queue in the switch, by what was measured since.
+    pub plan_period: u64,
+    /// Locks of a namespace that begin to move at a time.
+    pub moves_at_once: usize,
     /// Slots that a tick looks at: 65,536 take about 100 us.
     pub slots_per_tick: u32,
     /// Random: lifelines are made from it.
@@ -77,6 +108,8 @@ impl Default for Config {
             poll_period: 10_000,
             retransmit: 50_000,
             quarantine: 60_000_000,
+            plan_period: 1_000_000,
+            moves_at_once: 16,
             slots_per_tick: 65_536,
             secret: 0,
             root: None,
@@ -114,7 +147,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "namespace {name:?}: a name has 1 to {} bytes", limits::MAX_NAMESPACE_BYTES)
             }
             ConfigError::BadLeases => write!(f, "the shortest lease must be above 0 and not above the longest"),
-            ConfigError::ZeroPeriod => write!(f, "poll period, retransmission and slots per tick must be above 0"),
+            ConfigError::ZeroPeriod => {
+                write!(f, "poll period, plan period, retransmission and slots per tick must be above 0")
+            }
             ConfigError::BadDrift(ppm) => write!(f, "a clock drift of {ppm} ppm: must be below 500,000"),
         }
     }
@@ -140,7 +175,7 @@ impl Config {
         if self.shortest_lease == 0 || self.shortest_lease > self.longest_lease {
             return Err(ConfigError::BadLeases);
         }
-        if self.poll_period == 0 || self.retransmit == 0 || self.slots_per_tick == 0 {
+        if [self.poll_period, self.retransmit, self.slots_per_tick.into(), self.plan_period].contains(&0) {
             return Err(ConfigError::ZeroPeriod);
         }
         if self.drift_ppm >= 500_000 {

@@ -26,6 +26,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             kind::queue::SERVE => self.on_serve(header, attempt),
             kind::queue::CEDED => self.on_ceded(header, attempt),
             kind::queue::TAKEN => self.on_taken(header, attempt),
+            kind::queue::ASKED => self.on_asked(header, attempt),
             _ => {}
         }
     }

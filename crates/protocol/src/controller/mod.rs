@@ -21,6 +21,8 @@ mod lock_servers;
 mod moves;
 mod pages;
 mod patrol;
+mod plan;
+mod popularity;
 mod rebuild;
 mod recovery;
 mod roster;
@@ -44,7 +46,8 @@ use wayside_wire::{
     entry_at, limits, service,
 };
 
-pub use config::{Config, ConfigError, Namespace};
+pub use config::{Allocation, Config, ConfigError, Namespace, Room};
+pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
 pub use seat::Seat;
 pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
@@ -53,6 +56,7 @@ pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, Sto
 
 use moves::Moves;
 use patrol::Patrol;
+use popularity::Popularity;
 use recovery::Recovery;
 use sessions::Sessions;
 
@@ -73,6 +77,8 @@ pub enum Notice {
     Ended(Handle, Ending),
     /// A node is a namespace's lock server from now on.
     Serves(u16, Handle),
+    /// A lock of a namespace has moved: to the switch, or (false) to its lock server.
+    Moved(u16, u64, bool),
     /// A session's packets are signed with new keys.
     Rotated(Handle),
     /// A session's keys were wiped: it ends with its lease.
@@ -100,6 +106,7 @@ pub struct Controller<M, S> {
     patrol: Patrol,
     recovery: Recovery,
     moves: Moves,
+    popularity: Popularity,
     ids_given: u32,
     /// Records of ends that the store did not take, and when it is asked again.
     unwritten: BTreeMap<u32, Vec<u8>>,
@@ -139,6 +146,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             patrol: Patrol::default(),
             recovery: Recovery::default(),
             moves: Moves::default(),
+            popularity: Popularity::default(),
             ids_given: 0,
             unwritten: BTreeMap::new(),
             write_again: Time(0),
@@ -299,6 +307,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.recovery = Recovery::of_everything();
         self.patrol.restart();
         self.moves.begin_epoch();
+        self.forget_popularity();
         self.adopt_words(now);
         self.recover_everything(now);
         true

@@ -11,9 +11,11 @@
 //!   starts anew goes on from the stages.
 //! * A queue is opened by a CEDED of its own move alone, of the lock server at that moment; a region is freed by a
 //!   TAKEN of the lock server at that moment, with the ticket that the queue has come to.
+//! * The regions of a namespace that is planned never have more cells than it has room for, whatever moves.
+//! * No more moves begin at a time than are allowed; one that takes long keeps no other from beginning.
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
 
-use super::{Controller, Store};
+use super::{Controller, Notice, Store};
 use crate::memory::{Line, LockServer, Stage, Step, SwitchMemory};
 use crate::queue::{CEDED_ORDERS, TICKET_BITS, first_number};
 use crate::{Handle, Mutant, Time};
@@ -25,6 +27,9 @@ use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, service};
 /// where others could hold beside him, and rests for so many times as long.
 const DRAIN_PAUSES: u64 = 20;
 const RESTS: u64 = 5;
+
+/// A move that has lasted for so many retransmission pauses waits for somebody who holds: others may begin meanwhile.
+const MOVE_PAUSES: u64 = 2 * DRAIN_PAUSES;
 
 /// A lock's move.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +56,11 @@ impl Moves {
         self.under_way.clear();
     }
 
+    /// All of a namespace stays where it is.
+    pub fn forget_wishes(&mut self, namespace: u16) {
+        self.wanted.remove(&namespace);
+    }
+
     /// What a lock server can do.
     pub fn heard(&mut self, handle: Handle, moves: bool) {
         if moves {
@@ -63,7 +73,8 @@ impl Moves {
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// From now on these names of a namespace are to have their queue in the switch, of so many cells each, and no
-    /// others. Those that have to move do so as soon as they can.
+    /// others. Those that have to move do so as soon as they can; one that has a queue of another size leaves, and
+    /// comes back.
     pub fn place(&mut self, namespace: u16, wanted: impl IntoIterator<Item = (u64, u32)>) {
         self.moves.wanted.insert(namespace, wanted.into_iter().collect());
     }
@@ -77,11 +88,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         for namespace in queued.map(|namespace| namespace.id).collect::<Vec<u16>>() {
             let server = self.mover(namespace);
             let lines = self.memory.lines(namespace);
+            self.measure(now, namespace, &lines);
+            let mut may_begin = self.may_begin(now, namespace, &lines);
             for line in &lines {
-                self.move_on(now, namespace, line, server);
+                self.move_on(now, namespace, line, server, &mut may_begin);
             }
             if server.is_some() {
-                self.await_wanted(namespace, &lines);
+                self.await_wanted(namespace, &lines, may_begin);
             }
         }
     }
@@ -93,18 +106,40 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         (lives && self.moves.able.contains(&server.handle)).then_some(server)
     }
 
-    fn await_wanted(&mut self, namespace: u16, lines: &[Line]) {
-        let wanted = self.moves.wanted.get(&namespace).into_iter().flatten();
-        let missing = wanted.filter(|(name, _)| lines.iter().all(|line| line.name != **name));
-        // Where there is no room yet there will be, once those that leave have left.
-        for (&name, &cells) in missing {
-            self.memory.step(namespace, name, Step::Await { cells });
-        }
+    /// How many moves may begin now.
+    fn may_begin(&self, now: Time, namespace: u16, lines: &[Line]) -> usize {
+        let patience = MOVE_PAUSES * self.config.retransmit;
+        let moves = |line: &&Line| {
+            let known = self.moves.under_way.get(&(namespace, line.name));
+            line.stage != Stage::Here && known.is_none_or(|known| now.since(known.since) <= patience)
+        };
+        self.config.moves_at_once.saturating_sub(lines.iter().filter(moves).count())
     }
 
-    fn move_on(&mut self, now: Time, namespace: u16, line: &Line, server: Option<LockServer>) {
+    fn await_wanted(&mut self, namespace: u16, lines: &[Line], may_begin: usize) {
+        let wanted = self.moves.wanted.get(&namespace).into_iter().flatten();
+        // They are in order.
+        let has_queue = |name: &u64| lines.binary_search_by_key(name, |line| line.name).is_ok();
+        let missing = wanted.filter(|(name, _)| !has_queue(name));
+        // Where there is no room yet there will be, once those that leave have left; for more there is none either.
+        let mut no_room = u32::MAX;
+        let mut left = self.room(namespace).saturating_sub(lines.iter().map(|line| line.cells).sum());
+        let begun = missing.filter(|&(&name, &cells)| {
+            let fits = cells < no_room && cells <= left;
+            let begins = fits && self.memory.step(namespace, name, Step::Await { cells });
+            if begins {
+                left -= cells;
+            } else {
+                no_room = no_room.min(cells);
+            }
+            begins
+        });
+        begun.take(may_begin).count();
+    }
+
+    fn move_on(&mut self, now: Time, namespace: u16, line: &Line, server: Option<LockServer>, may_begin: &mut usize) {
         let wanted = self.moves.wanted.get(&namespace);
-        let is_unwanted = wanted.is_some_and(|wanted| !wanted.contains_key(&line.name));
+        let is_unwanted = wanted.is_some_and(|wanted| wanted.get(&line.name) != Some(&line.cells));
         let key = (namespace, line.name);
         let Some(server) = server else {
             // Nobody would have it: it serves on.
@@ -119,8 +154,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 self.moves.under_way.remove(&key);
             }
             Stage::Here => {
-                if fits && known.is_none_or(|known| known.due <= now) && self.memory.step(namespace, key.1, Step::Drain)
-                {
+                let may = fits && *may_begin > 0 && known.is_none_or(|known| known.due <= now);
+                if may && self.memory.step(namespace, key.1, Step::Drain) {
+                    *may_begin -= 1;
                     self.moves.under_way.insert(key, Move { id: 0, since: now, due: now });
                 }
             }
@@ -187,6 +223,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let given = pushed + CEDED_ORDERS;
         if self.memory.step(header.namespace, name, Step::Open { first, pushed, given }) {
             self.moves.under_way.remove(&key);
+            self.note_move(header.namespace, name, true);
             // It would ask by itself, a moment later.
             let line = self.memory.lines(header.namespace).into_iter().find(|line| line.name == name);
             let room = line.map_or(0, |line| line.cells as u16);
@@ -203,7 +240,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if is_handed && self.memory.lock_server(header.namespace).handle == header.source {
             self.memory.step(header.namespace, attempt.name, Step::Remove);
             self.moves.under_way.remove(&(header.namespace, attempt.name));
+            self.note_move(header.namespace, attempt.name, false);
         }
+    }
+
+    fn note_move(&mut self, namespace: u16, name: u64, to_switch: bool) {
+        self.popularity.moved(namespace, name);
+        self.notices.push_back(Notice::Moved(namespace, name, to_switch));
     }
 
     pub(super) fn tell_server(&mut self, namespace: u16, handle: Handle, kind: QueueKind, body: &Attempt) {

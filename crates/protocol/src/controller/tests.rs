@@ -282,8 +282,15 @@ impl Bench {
 }
 
 pub(super) fn config() -> Config {
-    let namespace =
-        Namespace { id: 1, name: "default".to_string(), policy: Policy::Fair, engine: Engine::Fission, lease: LEASE };
+    let namespace = Namespace {
+        id: 1,
+        name: "default".to_string(),
+        policy: Policy::Fair,
+        engine: Engine::Fission,
+        allocation: Allocation::Fixed,
+        room: Room::default(),
+        lease: LEASE,
+    };
     Config { namespaces: vec![namespace], secret: 42, ..Config::default() }
 }
 

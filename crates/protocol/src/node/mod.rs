@@ -72,6 +72,8 @@ pub struct NodeConfig {
     pub retired_most: usize,
     /// Where its namespace's locks are queues: it offers itself as their lock server.
     pub lock_server: bool,
+    /// As one, it tells so often what it is asked for most. Microseconds.
+    pub asked_us: u64,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -97,6 +99,7 @@ impl NodeConfig {
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
             lock_server: false,
+            asked_us: 1_000_000,
             mutant: None,
         }
     }

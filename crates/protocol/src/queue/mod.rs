@@ -2,10 +2,12 @@
 //! contract; what a switch decides is `dataplane/queue.h`.
 //!
 //! * [`Requester`]: the requests of one node, from ACQUIRE to RELEASED.
-//! * [`LockServer`]: for queues in the switch what did not fit there (`overflow.rs`), and locks of its own (`own.rs`).
+//! * [`LockServer`]: for queues in the switch what did not fit there (`overflow.rs`), and locks of its own (`own.rs`),
+//!   of which it tells what is asked for most (`popular.rs`).
 
 mod overflow;
 mod own;
+mod popular;
 mod requester;
 mod server;
 

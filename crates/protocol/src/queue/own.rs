@@ -215,8 +215,9 @@ impl Own {
 
     // ---- messages ----
 
-    /// ACQUIRE with order 0: a wish, again or for the first time; of whoever holds, a renewal.
-    pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+    /// ACQUIRE with order 0: a wish, again or for the first time; of whoever holds, a renewal. How many hold the lock
+    /// or wait for it with this one, if it is a new wish.
+    pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> Option<usize> {
         let now = link.now;
         let is_open = self.grants(now, attempt.name);
         let is_before_open = !self.is_open(now) && self.is_of_before(attempt.ticket);
@@ -231,30 +232,34 @@ impl Own {
             claim.sent_us = claim.sent_us.max(attempt.sent_us);
             let claim = *claim;
             if attempt.ticket != 0 && attempt.ticket != claim.ticket {
-                return tell_released(link, attempt);
-            }
-            return if claim.holds() {
-                self.tell_granted(link, attempt.name, &claim)
+                tell_released(link, attempt);
+            } else if claim.holds() {
+                self.tell_granted(link, attempt.name, &claim);
             } else {
-                self.tell_queued(link, attempt)
-            };
+                self.tell_queued(link, attempt);
+            }
+            return None;
         }
         let mut claim = Claim::of(attempt, now);
         if attempt.ticket != 0 {
             claim.ticket = attempt.ticket;
-            return self.on_stranger(link, attempt, claim);
+            self.on_stranger(link, attempt, claim);
+            return None;
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
         let may_hold = is_open && line.iter().all(|other| other.holds() && !other.conflicts(&claim));
+        let claims = line.len() + 1;
         if tries && !may_hold {
             let flags = if is_open { 0 } else { wayside_wire::header_flag::RETRY };
-            return self.tell_busy(link, attempt, flags);
+            self.tell_busy(link, attempt, flags);
+            return Some(claims);
         }
         line.push_back(claim);
         if !may_hold {
             self.tell_queued(link, attempt);
         }
         self.serve(link, attempt.name);
+        Some(claims)
     }
 
     /// Somebody says that it holds, of whom nothing is known here: its server was another one.

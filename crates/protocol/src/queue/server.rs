@@ -6,6 +6,7 @@
 use super::Link;
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
+use super::popular::Popular;
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::{Handle, Time};
@@ -45,10 +46,14 @@ pub(crate) struct LockServer {
     taking: BTreeMap<u64, Time>,
     /// None: somebody else is the lock server, or nobody.
     own: Option<Own>,
+    /// What it is asked for most.
+    popular: Popular,
     /// When the controller is asked again.
     due: Time,
     /// Pauses between two questions: without an answer, and with one.
     pauses: (u64, u64),
+    /// Length of the windows in which requests are counted.
+    window: u64,
     mutant: Option<Mutant>,
 }
 
@@ -68,7 +73,9 @@ impl LockServer {
             moved: BTreeMap::new(),
             taking: BTreeMap::new(),
             own: None,
+            popular: Popular::new(Time(0), config.asked_us),
             due: Time::NEVER,
+            window: config.asked_us,
             pauses: (config.retransmit_us, config.retransmit_most_us),
             mutant: config.mutant.filter(|_| cfg!(feature = "mutants")),
         }
@@ -100,7 +107,7 @@ impl LockServer {
     }
 
     pub fn next_timer(&self) -> Time {
-        let own = self.own.as_ref().map_or(Time::NEVER, Own::due);
+        let own = self.own.as_ref().map_or(Time::NEVER, |own| own.due().min(self.popular.due()));
         let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
         let pushing = self.overflows.iter().filter(|(name, _)| !self.taking.contains_key(name));
         let overflows = pushing.map(|(_, overflow)| overflow.due()).min().unwrap_or(Time::NEVER);
@@ -124,6 +131,29 @@ impl LockServer {
                 return;
             }
             overflow.on_tick(link);
+        }
+        self.tell_what_is_asked(link);
+    }
+
+    /// ASKED, of the locks that are asked for most. One that is lost is of a window that is over.
+    fn tell_what_is_asked(&mut self, link: &mut Link<'_>) {
+        if self.own.is_none() {
+            return;
+        }
+        let queued = self.overflows.iter().map(|(name, overflow)| (*name, overflow.waiting().count()));
+        self.popular.end_window(link.now, queued.filter(|(_, waiters)| *waiters > 0));
+        while !link.out.is_full() {
+            let Some((asked, window, length)) = self.popular.next() else { break };
+            let body = Attempt {
+                name: asked.name,
+                number: window,
+                order: asked.requests,
+                over: length,
+                room: asked.most.min(u16::MAX.into()) as u16,
+                holder: link.me(),
+                ..Attempt::default()
+            };
+            link.send(0, kind::queue::ASKED, 0, &body);
         }
     }
 
@@ -185,7 +215,10 @@ impl LockServer {
         }
         let moved = self.moved.get(&attempt.name).copied().unwrap_or_default();
         if !moved.is_away() || self.mutant == Some(Mutant::GrantCeded) {
-            return own.on_acquire(link, attempt);
+            if let Some(claims) = own.on_acquire(link, attempt) {
+                self.popular.ask(attempt.name, claims);
+            }
+            return;
         }
         let overflow = self.overflows.get_mut(&attempt.name);
         // Who tries asks again, and is told by the switch.
@@ -306,6 +339,7 @@ impl LockServer {
         // Once it is, it is until its session or the epoch is over: whatever says otherwise is older.
         if terms.term != 0 && self.own.is_none() {
             self.own = Some(Own::new(link.now, terms, self.pauses.1, self.mutant));
+            self.popular = Popular::new(link.now, self.window);
         }
     }
 }

@@ -21,6 +21,7 @@ const INCARNATION: u64 = 9;
 const LEASE: u64 = 100_000;
 const PATIENCE: u64 = 110_000;
 const PAUSE: u64 = 1_000;
+const WINDOW: u64 = 20_000;
 
 /// What was sent: kind, to whom, and what.
 type Sent = Vec<(u8, Handle, Attempt)>;
@@ -38,7 +39,7 @@ fn link<R>(now: u64, work: impl FnOnce(&mut Link<'_>) -> R) -> (R, Sent) {
 }
 
 fn config() -> NodeConfig {
-    NodeConfig { retransmit_us: PAUSE, retransmit_most_us: 8 * PAUSE, ..NodeConfig::new(1) }
+    NodeConfig { retransmit_us: PAUSE, retransmit_most_us: 8 * PAUSE, asked_us: WINDOW, ..NodeConfig::new(1) }
 }
 
 // ---- the requester ----

@@ -26,6 +26,8 @@ pub struct Habits {
     /// Exclusive holds that become shared.
     pub downgrades: u32,
     names: Names,
+    /// After so long another name is the one that half of the requests are for; 0: never.
+    hot_for: u64,
     /// Slots of each namespace.
     slots: Vec<u32>,
     shared: u32,
@@ -37,7 +39,7 @@ pub struct Habits {
 
 #[derive(Clone, Debug)]
 enum Names {
-    /// Of each namespace. Half of the requests go to the first.
+    /// Of each namespace. Half of the requests go to the first, or to each for a while.
     Few(Vec<Vec<u64>>),
     /// 0 to this, all alike.
     Many(u64),
@@ -69,6 +71,7 @@ impl Habits {
             cancels,
             downgrades,
             names,
+            hot_for: 0,
             slots,
             shared,
             tries,
@@ -78,6 +81,9 @@ impl Habits {
         if world.options.service == ServiceKind::Queue && dice.percent(50) {
             // Who holds for long has something to lose.
             habits.stuck = habits.stuck.max(10);
+        }
+        if world.setup.planned {
+            habits.hot_for = dice.magnitude(100_000, 1_000_000);
         }
         if world.mix.crowd {
             (habits.shared, habits.many, habits.tries, habits.cancels, habits.stuck) = (100, 0, 0, 0, 5);
@@ -99,7 +105,7 @@ impl Habits {
     /// Draws the next wish: one or several names, in an order in which nobody can wait for each other.
     pub fn wishes(&self, dice: &mut Dice, space: usize, port: u16, clock: &Clock, now: u64) -> Vec<Acquire> {
         let count = if dice.percent(self.many) { dice.between(2, 5) } else { 1 };
-        let mut names: Vec<u64> = (0..count).map(|_| self.name(dice, space)).collect();
+        let mut names: Vec<u64> = (0..count).map(|_| self.name(dice, space, now)).collect();
         let slots = self.slots[space];
         names.sort_unstable_by_key(|name| (slot_of(*name, slots), *name));
         names.dedup();
@@ -116,12 +122,13 @@ impl Habits {
         names.into_iter().map(&mut wish).collect()
     }
 
-    fn name(&self, dice: &mut Dice, space: usize) -> u64 {
+    fn name(&self, dice: &mut Dice, space: usize, now: u64) -> u64 {
         match &self.names {
             Names::Many(names) => dice.below(*names),
             Names::Few(names) => {
                 let names = &names[space];
-                let index = if dice.percent(50) { 0 } else { dice.below(names.len() as u64) };
+                let hot = now.checked_div(self.hot_for).unwrap_or(0) % names.len() as u64;
+                let index = if dice.percent(50) { hot } else { dice.below(names.len() as u64) };
                 names[index as usize]
             }
         }

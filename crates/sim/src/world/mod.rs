@@ -439,6 +439,9 @@ impl World {
                     self.watch.appointed += 1;
                     self.count("lock server appointed");
                 }
+                Notice::Moved(_, _, true) if self.setup.planned => self.count("plan moved a lock to the switch"),
+                Notice::Moved(_, _, false) if self.setup.planned => self.count("plan moved a lock to its server"),
+                Notice::Moved(..) => {}
                 Notice::CutOff(_) => self.count("cut off"),
                 Notice::Dismissed(_) => self.count("dismissed"),
                 Notice::Frozen(..) => self.count("slot frozen"),

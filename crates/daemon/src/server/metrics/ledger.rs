@@ -87,6 +87,7 @@ pub struct Ledger {
     keys_removed: Counter,
     ended: Family<One, Counter>,
     recovered: Family<Two, Counter>,
+    moved: Family<Two, Counter>,
     census: Family<One, Histogram, fn() -> Histogram>,
     open: Mutex<Open>,
 }
@@ -114,6 +115,7 @@ impl Ledger {
             keys_removed: Counter::default(),
             ended: Family::default(),
             recovered: Family::default(),
+            moved: Family::default(),
             census: Family::new_with_constructor(census_buckets),
             open: Mutex::default(),
         };
@@ -126,6 +128,7 @@ impl Ledger {
         }
         for (namespace, agent) in ledger.namespaces.keys().flat_map(|number| [(*number, None), (*number, Some(1))]) {
             drop(ledger.recovered.get_or_create(&ledger.of_recovery(namespace, agent)));
+            drop(ledger.moved.get_or_create(&ledger.of_move(namespace, agent.is_some())));
         }
         Arc::new(ledger)
     }
@@ -158,6 +161,9 @@ impl Ledger {
                 self.recovered.get_or_create(&self.of_recovery(*namespace, *agent)).inc();
                 let frozen = self.open().frozen.remove(&(*namespace, *slot));
                 self.observe("slot", frozen);
+            }
+            Notice::Moved(namespace, _, to_switch) => {
+                self.moved.get_or_create(&self.of_move(*namespace, *to_switch)).inc();
             }
             Notice::Promoted => {
                 self.promoted.inc();
@@ -213,6 +219,8 @@ impl Ledger {
         registry.register("wayside_keys_removed", keys_removed, self.keys_removed.clone());
         let recovered = "Slots that a census was held for, by what they are now: kept by an agent, or unheld";
         registry.register("wayside_recoveries", recovered, self.recovered.clone());
+        let moved = "Locks whose queue came to the switch, or left it for their lock server";
+        registry.register("wayside_lock_moves", moved, self.moved.clone());
         let census = "From freezing a slot, or from a new epoch of the switch, to the moment it worked again";
         registry.register("wayside_census_seconds", census, self.census.clone());
         let commits = "What a transaction of the controller's records took, in the state directory or in etcd";
@@ -233,9 +241,16 @@ impl Ledger {
         }
     }
 
+    fn of_move(&self, namespace: u16, to_switch: bool) -> Two {
+        [("namespace", self.name_of(namespace)), ("to", if to_switch { "switch" } else { "server" }.into())]
+    }
+
+    fn name_of(&self, namespace: u16) -> String {
+        self.namespaces.get(&namespace).cloned().unwrap_or_else(|| namespace.to_string())
+    }
+
     fn of_recovery(&self, namespace: u16, agent: Option<u16>) -> Two {
-        let name = self.namespaces.get(&namespace).cloned().unwrap_or_else(|| namespace.to_string());
-        [("namespace", name), ("result", if agent.is_some() { "agent" } else { "unheld" }.into())]
+        [("namespace", self.name_of(namespace)), ("result", if agent.is_some() { "agent" } else { "unheld" }.into())]
     }
 }
 
@@ -280,6 +295,16 @@ mod tests {
         assert!(text.contains("wayside_recoveries_total{namespace=\"other\",result=\"agent\"} 1"), "{text}");
         assert!(text.contains("wayside_recoveries_total{namespace=\"other\",result=\"unheld\"} 0"), "{text}");
         assert!(text.contains("wayside_census_seconds_count{scope=\"slot\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn moves_are_counted_by_where_they_go() {
+        let ledger = ledger();
+        [true, true, false].into_iter().for_each(|to_switch| ledger.note(&Notice::Moved(3, 77, to_switch)));
+        let text = text(&ledger);
+        assert!(text.contains("wayside_lock_moves_total{namespace=\"other\",to=\"switch\"} 2"), "{text}");
+        assert!(text.contains("wayside_lock_moves_total{namespace=\"other\",to=\"server\"} 1"), "{text}");
+        assert!(text.contains("wayside_lock_moves_total{namespace=\"default\",to=\"server\"} 0"), "{text}");
     }
 
     #[test]

@@ -153,3 +153,25 @@ fn a_server_that_does_not_know_yet_who_holds_cedes_nothing() {
     assert_eq!(recall(&mut server, 10, 9), []);
     assert_eq!(kinds(&recall(&mut server, PATIENCE, 9)), [CEDED]);
 }
+
+#[test]
+fn a_lock_server_tells_in_each_window_what_it_is_asked_for_and_who_waits_for_the_switch() {
+    let mut server = server();
+    let asked = |server: &mut LockServer, now| {
+        let sent = link(now, |link| server.on_tick(link)).1;
+        let of = |(_, _, attempt): &(u8, Handle, Attempt)| (attempt.name, attempt.number, attempt.order, attempt.room);
+        sent.iter().filter(|(kind, ..)| *kind == kind::queue::ASKED).map(of).collect::<Vec<_>>()
+    };
+    let held = asks(&mut server, 10, 1, Mode::Exclusive)[0].2.ticket;
+    asks(&mut server, 20, 2, Mode::Exclusive);
+    // Again, and a renewal.
+    asks(&mut server, 30, 2, Mode::Exclusive);
+    say(&mut server, 40, kind::queue::ACQUIRE, &Attempt { ticket: held, ..wish(1, Mode::Exclusive) });
+    assert_eq!(asked(&mut server, WINDOW - 1), []);
+    assert_eq!(asked(&mut server, WINDOW), [(NAME, 1, 2, 2)], "two asked, both at a time");
+    assert_eq!(asked(&mut server, 2 * WINDOW), [], "nobody asked");
+    // In the third window the lock is ceded, with who waits for it.
+    recall(&mut server, 2 * WINDOW + 10, 9);
+    releases(&mut server, 2 * WINDOW + 20, 1, held);
+    assert_eq!(asked(&mut server, 3 * WINDOW), [(NAME, 3, 0, 1)]);
+}

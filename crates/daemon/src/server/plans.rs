@@ -1,0 +1,147 @@
+//! What `wayside plan` and `wayside locks --hot` say: what the controller has measured and planned, with the names that
+//! people know. The switch knows ids alone: names are in the configuration, and with who holds or awaits a lock now.
+
+use super::control::Control;
+use crate::answers::{Plan, PlannedLock, Plans, Role};
+use std::collections::HashMap;
+use wayside_protocol::controller::{Allocation, LockView, PlanView};
+use wayside_protocol::memory::Stage;
+
+/// Names by namespace and id.
+type Names = HashMap<(String, String), String>;
+
+/// What lies where, of all namespaces whose locks are queues. Err: who knows.
+pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, String> {
+    if let Role::Standby { serving } = control.role() {
+        let who = serving.map_or_else(|| "no switch of the shard serves".into(), |at| format!("{at} knows: it serves"));
+        return Err(who);
+    }
+    let names = names(control, &views).await;
+    let facts = control.facts();
+    let plan = |view: &PlanView| {
+        let at = facts.numbers.iter().position(|number| *number == view.namespace)?;
+        let namespace = &facts.config.namespaces[at];
+        let locks = view.locks.iter().map(|lock| planned(&namespace.name, view, lock, &names)).collect();
+        Some(Plan {
+            namespace: namespace.name.clone(),
+            plan: namespace.plan_word().into(),
+            room: view.room.cells,
+            used: view.used,
+            lock_server: facts.lock_server(view.namespace),
+            locks,
+        })
+    };
+    Ok(Plans { namespaces: views.iter().filter_map(plan).collect() })
+}
+
+fn id(name: u64) -> String {
+    format!("{name:016x}")
+}
+
+async fn names(control: &Control, views: &[PlanView]) -> Names {
+    let facts = control.facts();
+    let mut names = Names::new();
+    for namespace in &facts.config.namespaces {
+        let ids = namespace.queues.iter().zip(namespace.queue_ids());
+        names.extend(ids.map(|(name, number)| ((namespace.name.clone(), id(number)), name.clone())));
+    }
+    let count: usize = views.iter().map(|view| view.locks.len()).sum();
+    if count > names.len() || names.is_empty() {
+        for (session, listing) in control.listings(None).await {
+            let entries = listing.into_iter().flat_map(|listing| listing.entries);
+            names.extend(entries.map(|entry| ((session.namespace.clone(), entry.name_id), entry.name)));
+        }
+    }
+    names
+}
+
+fn planned(namespace: &str, view: &PlanView, lock: &LockView, names: &Names) -> PlannedLock {
+    let name_id = id(lock.name);
+    let rate = lock.rate as f64 / 1_000.0;
+    let at_server = matches!(lock.stage, None | Some(Stage::Awaited | Stage::Handed));
+    PlannedLock {
+        name: names.get(&(namespace.to_owned(), name_id.clone())).cloned().unwrap_or_default(),
+        name_id,
+        place: if at_server { "server" } else { "switch" }.into(),
+        rate,
+        concurrency: lock.concurrency,
+        cells: lock.cells,
+        density: rate / f64::from(lock.needed.max(1)),
+        moves: moves(lock).into(),
+        why: why(view, lock).into(),
+    }
+}
+
+/// What is under way, or is to be.
+fn moves(lock: &LockView) -> &'static str {
+    match (lock.stage, lock.planned) {
+        (Some(Stage::Awaited), _) => "to switch",
+        (Some(Stage::Handed | Stage::Drains), Some(0)) => "to server",
+        (Some(Stage::Handed | Stage::Drains), Some(_)) => "resize",
+        (Some(Stage::Handed | Stage::Drains), None) => "to server",
+        (Some(Stage::Here), Some(0)) => "to server",
+        (Some(Stage::Here), Some(cells)) if cells != lock.cells => "resize",
+        (None, Some(1..)) => "to switch",
+        (Some(Stage::Here), _) | (None, _) => "",
+    }
+}
+
+fn why(view: &PlanView, lock: &LockView) -> &'static str {
+    match (view.allocation, lock.planned) {
+        (Allocation::Fixed, _) if lock.stage.is_some() => "configured",
+        (Allocation::Fixed, _) => "not configured",
+        (_, None) => "not planned yet",
+        (Allocation::Knapsack, Some(0)) if !lock.is_asked_for() => "rarely asked for",
+        (Allocation::Knapsack, Some(0)) => "others have more requests a cell",
+        (Allocation::Knapsack, Some(_)) if !lock.is_asked_for() => "nobody needs its cells",
+        (Allocation::Knapsack, Some(cells)) if cells < lock.needed => "the cells that are left",
+        (Allocation::Knapsack, Some(_)) => "requests a cell",
+        (Allocation::Random, Some(0)) if !lock.is_asked_for() => "rarely asked for",
+        (Allocation::Random, Some(_)) => "by chance",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wayside_protocol::controller::Room;
+
+    fn lock(stage: Option<Stage>, cells: u32, planned: Option<u32>) -> LockView {
+        LockView { name: 1, stage, rate: 5_000, concurrency: 2, cells, needed: 4, planned }
+    }
+
+    #[test]
+    fn what_moves_is_what_lies_elsewhere_than_planned() {
+        for (stage, cells, planned, wanted) in [
+            (None, 0, None, ""),
+            (None, 0, Some(0), ""),
+            (None, 0, Some(4), "to switch"),
+            (Some(Stage::Awaited), 4, Some(4), "to switch"),
+            (Some(Stage::Here), 4, Some(4), ""),
+            (Some(Stage::Here), 4, None, ""),
+            (Some(Stage::Here), 4, Some(8), "resize"),
+            (Some(Stage::Here), 4, Some(0), "to server"),
+            (Some(Stage::Drains), 4, Some(0), "to server"),
+            (Some(Stage::Handed), 4, Some(16), "resize"),
+        ] {
+            assert_eq!(moves(&lock(stage, cells, planned)), wanted, "{stage:?} {cells} {planned:?}");
+        }
+    }
+
+    #[test]
+    fn each_place_has_a_reason() {
+        let view = |allocation| PlanView { namespace: 0, allocation, room: Room::default(), used: 0, locks: vec![] };
+        let rare = LockView { rate: 10, ..lock(None, 0, Some(0)) };
+        for (allocation, lock, wanted) in [
+            (Allocation::Fixed, lock(Some(Stage::Here), 4, None), "configured"),
+            (Allocation::Knapsack, lock(None, 0, None), "not planned yet"),
+            (Allocation::Knapsack, lock(None, 0, Some(0)), "others have more requests a cell"),
+            (Allocation::Knapsack, rare, "rarely asked for"),
+            (Allocation::Knapsack, lock(None, 0, Some(2)), "the cells that are left"),
+            (Allocation::Knapsack, lock(None, 0, Some(4)), "requests a cell"),
+            (Allocation::Random, lock(None, 0, Some(4)), "by chance"),
+        ] {
+            assert_eq!(why(&view(allocation), &lock), wanted);
+        }
+    }
+}

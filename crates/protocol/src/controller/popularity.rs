@@ -1,0 +1,279 @@
+//! How often each lock of the queue engine is asked for, and by how many at a time; and what follows from that: the
+//! plan of what lies in the switch. docs/queue.md, "The plan".
+//!
+//! ```text
+//!   queue in the switch ──tickets, cells used, at every tick──┐
+//!                                                             ├──► known ──every period──► plan ──► place
+//!   lock server ──ASKED: requests of a window──────────────────┘
+//! ```
+//!
+//! Invariants
+//! * All of it may be lost at any time: a lock that is not known stays where it is, and nothing is planned before every
+//!   queue in the switch was measured for a whole period.
+//! * A rate is of tickets of one stay in the switch: those of the next begin elsewhere.
+//! * A window counts once: an ASKED of one that is not later than the last is a copy.
+//! * What is not heard of is forgotten by halves, so there are never more locks known than some dozen windows can tell.
+
+use super::config::{Allocation, Room};
+use super::plan::{Candidate, LEAST_RATE, cells_for, plan};
+use super::{Controller, Store};
+use crate::Time;
+use crate::memory::{Line, LockServer, Stage, SwitchMemory};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wayside_wire::{Attempt, Engine, Header};
+
+/// What is known of a lock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Requests in 1,000 seconds.
+    rate: u64,
+    /// Holders and waiters at a time.
+    concurrency: u32,
+    /// Of a queue in the switch: those who wait at the lock server.
+    behind: u32,
+    /// The window in which the lock server was asked for it last.
+    window: u64,
+    /// Heard of since the last plan.
+    is_fresh: bool,
+}
+
+impl Known {
+    /// As it was measured now: half of it is what was known. Who was there at a time is forgotten more slowly than it
+    /// is learned, since a region that is too small costs more than one that is too large.
+    fn learn(&mut self, rate: u64, concurrency: u32) {
+        self.rate = if self.rate == 0 { rate } else { self.rate.midpoint(rate) };
+        self.concurrency = concurrency.max(self.concurrency - self.concurrency.div_ceil(4));
+        self.is_fresh = true;
+    }
+}
+
+/// A queue in the switch, since it was looked at last.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    since: Time,
+    /// The first ticket that was not used then.
+    ticket: u64,
+    /// Cells used at a time, the most so far.
+    most: u32,
+}
+
+/// Of a namespace.
+#[derive(Default)]
+struct Space {
+    /// Whose reports are believed.
+    server: LockServer,
+    known: BTreeMap<u64, Known>,
+    samples: BTreeMap<u64, Sample>,
+    next: Option<Time>,
+    /// Of the last plan.
+    planned: Option<BTreeMap<u64, u32>>,
+}
+
+#[derive(Default)]
+pub(super) struct Popularity(BTreeMap<u16, Space>);
+
+impl Popularity {
+    /// The tickets of a lock's queue begin anew, or are nobody's.
+    pub fn moved(&mut self, namespace: u16, name: u64) {
+        if let Some(space) = self.0.get_mut(&namespace) {
+            space.samples.remove(&name);
+        }
+    }
+}
+
+/// A namespace's locks, where they lie and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanView {
+    /// Its number in packets.
+    pub namespace: u16,
+    /// Who decides.
+    pub allocation: Allocation,
+    /// What there is to give.
+    pub room: Room,
+    /// Cells of all regions now.
+    pub used: u32,
+    /// Those that have or are to have a queue in the switch, and those that are known to be asked for; first those that
+    /// are asked for most.
+    pub locks: Vec<LockView>,
+}
+
+/// A lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockView {
+    /// Name id.
+    pub name: u64,
+    /// Where its move is; None: it is its lock server's.
+    pub stage: Option<Stage>,
+    /// Requests in 1,000 seconds.
+    pub rate: u64,
+    /// Holders and waiters at a time.
+    pub concurrency: u32,
+    /// Cells of its region; 0: it has none.
+    pub cells: u32,
+    /// Cells that it would need.
+    pub needed: u32,
+    /// Cells that it is to have, 0 at its lock server. None: nothing is planned, all stays.
+    pub planned: Option<u32>,
+}
+
+/// Requests in 1,000 seconds.
+fn rate_of(requests: u64, micros: u64) -> u64 {
+    let rate = u128::from(requests) * 1_000_000_000 / u128::from(micros.max(1));
+    rate.min(u64::MAX.into()) as u64
+}
+
+impl<M: SwitchMemory, S: Store> Controller<M, S> {
+    /// Every queue begins anew, and so does what is known: what was planned is not done before it is planned again.
+    pub(super) fn forget_popularity(&mut self) {
+        self.popularity.0.clear();
+        let planned = self.config.namespaces.iter().filter(|known| known.allocation != Allocation::Fixed);
+        planned.for_each(|known| self.moves.forget_wishes(known.id));
+    }
+
+    /// Looks at a namespace's queues in the switch; plans if it is time to.
+    pub(super) fn measure(&mut self, now: Time, namespace: u16, lines: &[Line]) {
+        let server = self.memory.lock_server(namespace);
+        let space = self.popularity.0.entry(namespace).or_default();
+        if space.server != server {
+            // Another one counts its windows from the first.
+            space.server = server;
+            space.known.values_mut().for_each(|known| known.window = 0);
+        }
+        let is_here = |line: &&Line| matches!(line.stage, Stage::Here | Stage::Drains);
+        for line in lines.iter().filter(is_here) {
+            let fresh = Sample { since: now, ticket: line.ticket, most: line.used };
+            let sample = space.samples.entry(line.name).or_insert(fresh);
+            if line.ticket < sample.ticket {
+                *sample = fresh;
+            }
+            sample.most = sample.most.max(line.used);
+        }
+        let period = self.config.plan_period;
+        // The first plan needs a whole period of all queues.
+        let next = *space.next.get_or_insert(now + period);
+        if now < next {
+            return;
+        }
+        space.next = Some(now + period);
+        let here: BTreeMap<u64, &Line> = lines.iter().filter(is_here).map(|line| (line.name, line)).collect();
+        space.samples.retain(|name, _| here.contains_key(name));
+        for (name, sample) in &mut space.samples {
+            let line = here[name];
+            let age = now.since(sample.since);
+            // One that has just come has a rate from its lock server.
+            if age >= period / 2 {
+                let known = space.known.entry(*name).or_default();
+                let behind = known.behind;
+                known.learn(rate_of(line.ticket - sample.ticket, age), sample.most.saturating_add(behind));
+                known.behind = behind / 2;
+                *sample = Sample { since: now, ticket: line.ticket, most: line.used };
+            } else if let Some(known) = space.known.get_mut(name) {
+                known.is_fresh = true;
+            }
+        }
+        space.known.retain(|name, known| {
+            if !core::mem::take(&mut known.is_fresh) {
+                known.rate /= 2;
+                known.concurrency -= known.concurrency.div_ceil(4);
+            }
+            known.rate > 0 || here.contains_key(name)
+        });
+        self.plan(namespace, lines);
+    }
+
+    /// Cells that a namespace's queues may have in the switch, where they are planned.
+    pub(super) fn room(&self, namespace: u16) -> u32 {
+        let planned = |known: &&super::Namespace| known.id == namespace && known.allocation != Allocation::Fixed;
+        self.config.namespaces.iter().find(planned).map_or(u32::MAX, |known| known.room.cells)
+    }
+
+    /// Says what is to be where, by what is known now.
+    fn plan(&mut self, namespace: u16, lines: &[Line]) {
+        let Some(config) = self.config.namespaces.iter().find(|known| known.id == namespace) else { return };
+        let Some(space) = self.popularity.0.get_mut(&namespace) else { return };
+        let regions: BTreeMap<u64, u32> = lines.iter().map(|line| (line.name, line.cells)).collect();
+        let names: BTreeSet<u64> = regions.keys().chain(space.known.keys()).copied().collect();
+        let candidates: Vec<Candidate> = names
+            .into_iter()
+            .map(|name| {
+                let Known { rate, concurrency, .. } = space.known.get(&name).copied().unwrap_or_default();
+                Candidate { name, rate, concurrency, region: regions.get(&name).copied() }
+            })
+            .collect();
+        space.planned = plan(config.allocation, &candidates, &config.room, self.config.secret);
+        if let Some(wanted) = space.planned.clone() {
+            self.place(namespace, wanted);
+        }
+    }
+
+    /// ASKED: what a lock server was asked for in a window. Of a lock that has its queue in the switch it says who
+    /// waits there besides.
+    pub(super) fn on_asked(&mut self, header: &Header, attempt: &Attempt) {
+        let Attempt { name, number: window, order: requests, over: micros, room: most, .. } = *attempt;
+        let server = self.memory.lock_server(header.namespace);
+        if server.handle != header.source || window == 0 || micros == 0 {
+            return;
+        }
+        let Some(space) = self.popularity.0.get_mut(&header.namespace).filter(|space| space.server == server) else {
+            return; // It is known from the next tick on.
+        };
+        let has_queue = space.samples.contains_key(&name);
+        if !has_queue && requests == 0 {
+            return;
+        }
+        let known = space.known.entry(name).or_default();
+        if window <= known.window {
+            return;
+        }
+        known.window = window;
+        if has_queue {
+            known.behind = known.behind.max(most.into());
+        } else {
+            known.learn(rate_of(requests, micros), most.into());
+        }
+    }
+
+    /// What lies where, and why, of all namespaces whose locks are queues.
+    pub fn plans(&self) -> Vec<PlanView> {
+        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
+        let view = |config: &super::Namespace| {
+            let lines = self.memory.lines(config.id);
+            let space = self.popularity.0.get(&config.id);
+            let planned = space.and_then(|space| space.planned.as_ref());
+            let lines: BTreeMap<u64, Line> = lines.into_iter().map(|line| (line.name, line)).collect();
+            let known = space.into_iter().flat_map(|space| space.known.keys());
+            let names: BTreeSet<u64> = lines.keys().chain(known).copied().collect();
+            let lock = |name| {
+                let known = space.and_then(|space| space.known.get(&name)).copied().unwrap_or_default();
+                let line = lines.get(&name);
+                LockView {
+                    name,
+                    stage: line.map(|line| line.stage),
+                    rate: known.rate,
+                    concurrency: known.concurrency,
+                    cells: line.map_or(0, |line| line.cells),
+                    needed: cells_for(known.concurrency, &config.room),
+                    planned: planned.map(|planned| planned.get(&name).copied().unwrap_or(0)),
+                }
+            };
+            let mut locks: Vec<LockView> = names.into_iter().map(lock).collect();
+            locks.sort_by_key(|lock| (core::cmp::Reverse(lock.rate), lock.name));
+            PlanView {
+                namespace: config.id,
+                allocation: config.allocation,
+                room: config.room,
+                used: lines.values().map(|line| line.cells).sum(),
+                locks,
+            }
+        };
+        queued.map(view).collect()
+    }
+}
+
+impl LockView {
+    /// Whether it is asked for often enough to be worth a queue in the switch.
+    pub fn is_asked_for(&self) -> bool {
+        self.rate >= LEAST_RATE
+    }
+}
