@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use wayside_client::{Builder, Session};
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Config, Controller, Namespace, Record, Store};
+use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Record, Room, Store};
 use wayside_switch::{Action, Switch, SwitchConfig};
 use wayside_wire::{Engine, Policy};
 
@@ -89,7 +89,15 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
     let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: 1_000 }));
     switch.add_namespace(1, SLOTS, Policy::Fair).expect("a first namespace");
     let lease = LEASE.as_micros() as u32;
-    let namespace = Namespace { id: 1, name: "default".into(), policy: Policy::Fair, engine: Engine::Fission, lease };
+    let namespace = Namespace {
+        id: 1,
+        name: "default".into(),
+        policy: Policy::Fair,
+        engine: Engine::Fission,
+        allocation: Allocation::Fixed,
+        room: Room::default(),
+        lease,
+    };
     let config = Config { namespaces: vec![namespace], secret: 5, ..Config::default() };
     let mut controller = Controller::new(config, switch.clone(), Memory::default()).expect("an empty store");
     let begin = Instant::now();

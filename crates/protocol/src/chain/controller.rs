@@ -25,8 +25,8 @@
 //!   as any may.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 //! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or
-//!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes, however
-//!   many groups there are.
+//!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes,
+//!   however many groups there are.
 
 mod telling;
 

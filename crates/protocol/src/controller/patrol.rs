@@ -29,8 +29,8 @@ pub(super) struct Patrol {
     slot: u32,
     /// Somebody waits for this pass.
     hurry_to: u64,
-    /// Held slots: some at a time, each in its turn. By namespace and slot, in one number: every held slot is looked for
-    /// in every pass. Most slots are not held, and cost no more than a look at their word.
+    /// Held slots: some at a time, each in its turn. By namespace and slot, in one number: every held slot is looked
+    /// for in every pass. Most slots are not held, and cost no more than a look at their word.
     watched: IdMap<u64, Watched>,
 }
 

@@ -1,6 +1,6 @@
 //! Wayside itself: a switch daemon, and a session for each node. Its clients are tasks, as everybody's, or threads that
-//! block, each with a reply port of its own: what a program does that wants the shortest way. Its locks are with agents,
-//! or all with one lock server behind the switch: the papers' SrvLock, with the same clients.
+//! block, each with a reply port of its own: what a program does that wants the shortest way. Its locks are with
+//! agents, or all with one lock server behind the switch: the papers' SrvLock, with the same clients.
 
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
