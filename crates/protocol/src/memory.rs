@@ -6,7 +6,7 @@ use crate::seal::Keys;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use wayside_wire::{NodeState, SlotState};
+use wayside_wire::{NodeState, SlotState, limits};
 
 /// w0 of a slot, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl SlotWord {
             joins: (word >> 32) as u16 & 0xfff,
             tenure: word as u32,
         }
+    }
+
+    /// Whether a slot with this word is UNHELD, and not at its last tenure: nobody has anything to do with it.
+    #[inline]
+    pub const fn rests(word: u64) -> bool {
+        word >> 62 == SlotState::Unheld as u64 && word as u32 != limits::MAX_TENURE
     }
 
     /// Whether some node is its agent: OPEN or MANAGED.
@@ -204,6 +210,12 @@ pub trait SwitchMemory {
     fn slot_count(&self, namespace: u16) -> u32;
     /// w0 of a slot.
     fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord;
+    /// The first of these slots that does not [rest](SlotWord::rests); `end`, if all do. Who looks at millions of slots
+    /// finds most of them at rest.
+    fn next_busy(&self, namespace: u16, from: u32, end: u32) -> u32 {
+        let is_busy = |&slot: &u32| !SlotWord::rests(self.load_slot(namespace, slot).pack());
+        (from..end).find(is_busy).unwrap_or(end)
+    }
     /// w0 := `new` if it is `expected`; whether it was.
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool;
     /// Handles go from 1 to this.

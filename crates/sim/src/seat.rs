@@ -256,6 +256,9 @@ impl SwitchMemory for SharedSwitch {
     fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord {
         self.with(|switch| switch.load_slot(namespace, slot))
     }
+    fn next_busy(&self, namespace: u16, from: u32, end: u32) -> u32 {
+        self.with(|switch| switch.next_busy(namespace, from, end))
+    }
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
         self.with(|switch| switch.cas_slot(namespace, slot, expected, new))
     }

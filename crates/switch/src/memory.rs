@@ -175,6 +175,15 @@ impl Memory {
         assert!(slot < region.count.load(Acquire), "namespace {namespace} has no slot {slot}");
         &self.slots[(region.base.load(Acquire) + slot) as usize]
     }
+
+    /// # Panics
+    /// If the namespace does not have all of these.
+    fn slots_of(&self, namespace: u16, from: u32, end: u32) -> &[Slot] {
+        let region = &self.regions[usize::from(namespace)];
+        assert!(end <= region.count.load(Acquire), "namespace {namespace} has no slot {end} - 1");
+        let base = region.base.load(Acquire);
+        &self.slots[(base + from) as usize..(base + end) as usize]
+    }
 }
 
 impl Keys {
@@ -319,6 +328,12 @@ impl SwitchMemory for Switch {
 
     fn load_slot(&self, namespace: u16, slot: u32) -> SlotWord {
         SlotWord::unpack(self.memory.slot(namespace, slot).w0.load(SeqCst))
+    }
+
+    fn next_busy(&self, namespace: u16, from: u32, end: u32) -> u32 {
+        let slots = self.memory.slots_of(namespace, from, end);
+        let found = slots.iter().position(|slot| !SlotWord::rests(slot.w0.load(SeqCst)));
+        found.map_or(end, |at| from + at as u32)
     }
 
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {

@@ -6,7 +6,7 @@ use support::{EPOCH, NAMESPACE, expire, from, heartbeat, lock_packet, request};
 use wayside_protocol::Time;
 use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
 use wayside_switch::{Action, RegionError, Switch, SwitchConfig};
-use wayside_wire::{DropReason, Entry, Header, NodeState, Policy, SlotState, header_flag, kind};
+use wayside_wire::{DropReason, Entry, Header, NodeState, Policy, SlotState, header_flag, kind, limits};
 
 #[test]
 fn a_lease_ends_when_it_was_said_to_and_not_before() {
@@ -48,6 +48,32 @@ fn namespaces_get_slots_of_their_own_until_none_are_left() {
     assert!(!switch.cas_slot(u16::MAX, 0, SlotWord::unheld(0), held), "it is another one by now");
     assert_eq!(switch.load_slot(u16::MAX, 0), held);
     assert!((0..6).all(|slot| switch.load_slot(1, slot) == SlotWord::unheld(0)));
+}
+
+/// Whoever looks for slots to work at must see every one that is not at rest, in its own namespace alone.
+#[test]
+fn busy_slots_are_found_one_after_the_other() {
+    let switch = Switch::new(SwitchConfig { slots: 20, max_handle: 5 });
+    switch.add_namespace(1, 4, Policy::Fair).unwrap();
+    switch.add_namespace(2, 12, Policy::Fair).unwrap();
+    switch.add_namespace(3, 4, Policy::Fair).unwrap();
+    let word = |state, tenure| SlotWord { state, ..SlotWord::unheld(tenure) };
+    let busy = [
+        (0, word(SlotState::Open, 0)),
+        (3, word(SlotState::Managed, 9)),
+        (4, word(SlotState::Frozen, 1)),
+        (9, SlotWord::unheld(limits::MAX_TENURE)),
+        (11, word(SlotState::Managed, limits::MAX_TENURE)),
+    ];
+    let others = [(1, 3), (3, 0)].map(|(namespace, slot)| (namespace, slot, word(SlotState::Open, 1)));
+    let at_rest = [(2, 5, SlotWord::unheld(limits::MAX_TENURE - 1)), (2, 10, SlotWord::unheld(1))];
+    for (namespace, slot, word) in busy.map(|(slot, word)| (2, slot, word)).into_iter().chain(others).chain(at_rest) {
+        assert!(switch.cas_slot(namespace, slot, SlotWord::unheld(0), word));
+    }
+    for (from, end) in (0..=12).flat_map(|from| (from..=12).map(move |end| (from, end))) {
+        let first = busy.iter().map(|(slot, _)| *slot).find(|slot| (from..end).contains(slot));
+        assert_eq!(switch.next_busy(2, from, end), first.unwrap_or(end), "{from}..{end}");
+    }
 }
 
 #[test]

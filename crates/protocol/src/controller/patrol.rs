@@ -30,7 +30,7 @@ pub(super) struct Patrol {
     /// Somebody waits for this pass.
     hurry_to: u64,
     /// Held slots: some at a time, each in its turn. By namespace and slot, in one number: every held slot is looked
-    /// for in every pass. Most slots are not held, and cost no more than a look at their word.
+    /// for in every pass.
     watched: IdMap<u64, Watched>,
 }
 
@@ -118,7 +118,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let id = namespace.id;
             let end = self.memory.slot_count(id);
             let last = end.min(self.patrol.slot.saturating_add(budget));
-            for slot in self.patrol.slot..last {
+            let mut next = self.patrol.slot;
+            loop {
+                let slot = self.memory.next_busy(id, next, last);
+                if slot >= last {
+                    break;
+                }
+                next = slot + 1;
                 let word = self.memory.load_slot(id, slot);
                 if self.needs_census(id, slot, word) {
                     self.recovery.queue(id, slot);

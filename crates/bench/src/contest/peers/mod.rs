@@ -70,9 +70,11 @@ pub(super) struct Conditions<'c> {
 const ALL: &[(&str, Start)] = &[
     ("wayside-userspace", wayside::userspace),
     ("wayside-userspace-threads", wayside::userspace_threads),
+    ("wayside-userspace-queues", wayside::userspace_queues),
     ("wayside-userspace-server", wayside::userspace_server),
     ("wayside-hook", wayside::hook),
     ("wayside-hook-threads", wayside::hook_threads),
+    ("wayside-hook-queues", wayside::hook_queues),
     ("wayside-hook-server", wayside::hook_server),
     #[cfg(feature = "peers")]
     ("redis", redis::single),

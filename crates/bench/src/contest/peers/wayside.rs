@@ -1,6 +1,7 @@
 //! Wayside itself: a switch daemon, and a session for each node. Its clients are tasks, as everybody's, or threads that
 //! block, each with a reply port of its own: what a program does that wants the shortest way. Its locks are with
-//! agents, or all with one lock server behind the switch: the papers' SrvLock, with the same clients.
+//! agents; or they are queues, the most asked for in the switch by a plan (NetLock) and the rest with one lock server
+//! behind it; or all with that lock server (SrvLock).
 
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
@@ -28,15 +29,25 @@ enum Variety {
     Tasks,
     /// Clients are threads.
     Threads,
+    /// Clients are tasks, and locks are queues: in the switch, or with one lock server.
+    Queues,
     /// Clients are tasks, and every lock is with one lock server.
     Server,
 }
 
+/// Of a run whose locks are queues, before it counts: a plan follows what is asked for within some seconds.
+const LEARNING: Duration = Duration::from_secs(4);
+
 impl Variety {
+    fn has_server(self) -> bool {
+        matches!(self, Variety::Queues | Variety::Server)
+    }
+
     /// Of its namespace.
     fn settings(self) -> String {
         match self {
             Variety::Tasks | Variety::Threads => format!("slots = {SLOTS}"),
+            Variety::Queues => "engine = \"queue\"\nplan = \"knapsack\"\nroom = 65536\ncells = 256".into(),
             // None is popular: the switch sends all of them on.
             Variety::Server => "engine = \"queue\"".into(),
         }
@@ -47,11 +58,15 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
     let tasks = "wayside-client, async; release is sent, not waited for";
     let threads = "wayside-client, blocking, a thread for each client; release is not waited for";
     let rebuilt = "none: locks are rebuilt from their holders; epochs and sessions on disk";
+    let ends = "none: a lock server's loss ends its holders' sessions";
+    let queues = "; queues of what is asked for most in its memory by a plan, 65,536 cells, the rest with one lock server \
+                  (NetLock)";
     let server = ", and behind it one lock server that has every lock (SrvLock)";
     let (kind, client, behind, durability) = match variety {
         Variety::Tasks => ("", tasks, "", rebuilt),
         Variety::Threads => ("-threads", threads, "", rebuilt),
-        Variety::Server => ("-server", tasks, server, "none: a lock server's loss ends its holders' sessions"),
+        Variety::Queues => ("-queues", tasks, queues, ends),
+        Variety::Server => ("-server", tasks, server, ends),
     };
     About {
         name: format!("{name}{kind}"),
@@ -93,8 +108,14 @@ fn run(
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
     match variety {
-        Variety::Tasks | Variety::Server => {
-            drive(course, servers, |node| enter(node.index), async |_| Ok(Tasks { session: connect(endpoint)? }))
+        Variety::Tasks | Variety::Queues | Variety::Server => {
+            let warm_up = if variety == Variety::Queues { LEARNING.max(course.warm_up) } else { course.warm_up };
+            drive(
+                &Course { warm_up, ..*course },
+                servers,
+                |node| enter(node.index),
+                async |_| Ok(Tasks { session: connect(endpoint)? }),
+            )
         }
         Variety::Threads => {
             let at_place = |node: usize| {
@@ -194,6 +215,10 @@ pub(super) fn userspace_threads(conditions: &Conditions<'_>) -> Result<Entry, Er
     in_userspace(conditions, Variety::Threads)
 }
 
+pub(super) fn userspace_queues(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+    in_userspace(conditions, Variety::Queues)
+}
+
 pub(super) fn userspace_server(conditions: &Conditions<'_>) -> Result<Entry, Error> {
     in_userspace(conditions, Variety::Server)
 }
@@ -201,7 +226,7 @@ pub(super) fn userspace_server(conditions: &Conditions<'_>) -> Result<Entry, Err
 fn in_userspace(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
     let switch = Switch::start_with(conditions.wayside, &variety.settings(), None, "error")?;
     let serve = || lock_server(conditions.wayside, &switch.address.to_string(), |_| {});
-    let lock_server = (variety == Variety::Server).then(serve).transpose()?;
+    let lock_server = variety.has_server().then(serve).transpose()?;
     let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", variety);
     Ok(Entry::Runs(Box::new(Userspace { about, variety, lock_server, switch })))
 }
@@ -224,10 +249,10 @@ pub(super) fn hook(_: &Conditions<'_>) -> Result<Entry, Error> {
 }
 
 #[cfg(not(feature = "xdp"))]
-pub(super) use {hook as hook_threads, hook as hook_server};
+pub(super) use {hook as hook_queues, hook as hook_server, hook as hook_threads};
 
 #[cfg(feature = "xdp")]
-pub(super) use at_hook::{hook, hook_server, hook_threads};
+pub(super) use at_hook::{hook, hook_queues, hook_server, hook_threads};
 
 #[cfg(feature = "xdp")]
 mod at_hook {
@@ -242,7 +267,7 @@ mod at_hook {
 
     const PATIENCE: Duration = Duration::from_secs(5);
     /// A switch's pins are named by where it listens: those that run at once need a port each.
-    const SWITCH: [&str; 3] = ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640"];
+    const SWITCH: [&str; 4] = ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650"];
     const ADMIN: &str = "10.78.0.1:7601";
 
     /// A host for the switch, one for each node and one for the lock server, joined by veth. On veth the switch's
@@ -275,6 +300,10 @@ mod at_hook {
 
     pub(in super::super) fn hook_threads(conditions: &Conditions<'_>) -> Result<Entry, Error> {
         at_hook(conditions, Variety::Threads)
+    }
+
+    pub(in super::super) fn hook_queues(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+        at_hook(conditions, Variety::Queues)
     }
 
     pub(in super::super) fn hook_server(conditions: &Conditions<'_>) -> Result<Entry, Error> {
@@ -314,7 +343,7 @@ mod at_hook {
         let endpoint = "UDP over veth between namespaces, a switch at the XDP hook (native)";
         let about = about("wayside-hook", endpoint, variety);
         let serve = || lock_server(conditions.wayside, address, |command| nodes[conditions.nodes].enter(command));
-        let lock_server = (variety == Variety::Server).then(serve).transpose()?;
+        let lock_server = variety.has_server().then(serve).transpose()?;
         Ok(Entry::Runs(Box::new(AtHook {
             about,
             variety,
