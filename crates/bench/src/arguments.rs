@@ -13,7 +13,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
-  --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: twenty minutes
+  --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: an hour or more
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              some minutes

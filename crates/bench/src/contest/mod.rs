@@ -73,7 +73,7 @@ impl Game {
 const CLIENTS: usize = 160;
 
 impl ContestOptions {
-    /// Every service, five rounds: twenty minutes.
+    /// Every service, five rounds: an hour or more. Two rounds took more than 25 minutes on two slow processors.
     #[must_use]
     pub fn whole(wayside: PathBuf) -> ContestOptions {
         let workloads = [
