@@ -20,6 +20,9 @@ use wayside_wire::{BODY, Copied, Part, Placement, kind, limits, value_flag};
 /// Keys that a part has brought before it is divided: a small group is not worth more questions.
 const DIVIDES: u32 = 4;
 
+/// Of the pause before a question is asked again.
+const DOUBLED_MOST: u32 = 6;
+
 /// A group that is copied.
 pub(super) struct Loading {
     pub(super) told: Placement,
@@ -40,6 +43,9 @@ struct Stretch {
     name: Option<(Key, Version, Vec<u8>)>,
     value: Option<(Key, Content)>,
     due: Time,
+    /// The pause before it is asked again has been doubled so often. An answer to an earlier asking is of another moment,
+    /// and not taken: so a pause that is shorter than the way there and back would go on for ever.
+    doubled: u32,
     /// Keys since it was divided.
     brought: u32,
 }
@@ -118,7 +124,8 @@ impl<M: ItemMemory> Member<M> {
         let (nonce, retransmit) = (self.follower.nonce, self.follower.config.retransmit);
         let Some(loading) = self.follower.loading.get_mut(&group) else { return };
         let stretch = &mut loading.stretches[index];
-        (stretch.nonce, stretch.due) = (nonce, now + retransmit);
+        (stretch.nonce, stretch.due) = (nonce, now + (retransmit << stretch.doubled));
+        stretch.doubled = (stretch.doubled + 1).min(DOUBLED_MOST);
         (stretch.name, stretch.value) = (None, None);
         let mut question = Copied { nonce, group, ..Copied::default() };
         if let Some(key) = stretch.after {
@@ -209,6 +216,8 @@ impl<M: ItemMemory> Member<M> {
         let stretch = &mut loading.stretches[index];
         stretch.after = Some(key);
         stretch.brought += 1;
+        // As long as it took, about, with a try at less.
+        stretch.doubled = stretch.doubled.saturating_sub(2);
         let upper = if has_room { stretch.divide(last) } else { None };
         let at = loading.stretches.len();
         let is_divided = upper.is_some();
