@@ -133,6 +133,8 @@ pub enum Mutant {
     ForgetNames,
     /// Chain: who leaves a group forgets nothing, and comes back as it is.
     KeepOldMemory,
+    /// Chain: a controller keeps the epochs that it finds, whoever was to join in them.
+    KeepEpochs,
     /// Chain: a lease is ended whether its session is over or not.
     EndLivingLeases,
     /// Chain: who becomes a head does not look for leases that are over.

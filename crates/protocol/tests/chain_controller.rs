@@ -8,7 +8,7 @@ use std::rc::Rc;
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, State};
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::{Handle, Time};
-use wayside_wire::{BODY, Header, Placement, Renewal, check, kind, service};
+use wayside_wire::{BODY, Header, Placement, Renewal, Role, check, kind, service};
 
 const GROUPS: u16 = 4096;
 /// Microseconds.
@@ -38,6 +38,8 @@ struct World {
     controller: Controller<Disk>,
     now: u64,
     up: BTreeSet<Handle>,
+    /// Joiners have all at once that they copy; otherwise they never do.
+    copies: bool,
     /// Longest burst that a tick has said.
     burst: usize,
 }
@@ -62,7 +64,7 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
     let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
     let mut controller = Controller::new(config, &fellows, disk.clone());
     controller.take_post(Time(now), Time(u64::MAX));
-    World { controller, now, up: up.iter().copied().collect(), burst: 0 }
+    World { controller, now, up: up.iter().copied().collect(), copies: true, burst: 0 }
 }
 
 fn fellow(handle: Handle) -> Fellow {
@@ -93,6 +95,9 @@ impl World {
         while let Some(sent) = said.pop_front() {
             if self.up.contains(&sent.to) && check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
                 let told = Placement::read(&sent.packet, BODY);
+                if told.role == Role::Joiner as u8 && !self.copies {
+                    continue;
+                }
                 self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
                 said.extend(std::iter::from_fn(|| self.controller.transmit()));
             }
@@ -136,7 +141,7 @@ fn work_is_by_what_changes_and_not_by_how_many_groups_there_are() {
     let mut world = begun(&disk, &[1, 2, 3], world.now);
     let looks = world.settle();
     assert!(looks < most, "another post: {looks}");
-    assert!(world.controller.groups().zip(epochs).all(|(group, before)| group.epoch > before));
+    assert!(world.controller.groups().zip(epochs).all(|(group, before)| group.epoch == before), "as they were");
 
     world.controller.set_fellow(Time(world.now), fellow(4));
     world.up.insert(4);
@@ -158,4 +163,74 @@ fn work_is_by_what_changes_and_not_by_how_many_groups_there_are() {
     let looks = world.settle();
     assert!(looks < 2 * most, "a switch is left out, and another copies what it had: {looks}");
     assert!(world.burst <= 4 * 128, "a tick says no more than queues take: {}", world.burst);
+}
+
+/// Chains of three of a few switches, and the records of them.
+fn kept() -> (Disk, World) {
+    let disk = Disk::default();
+    let mut world = begun(&disk, &[1, 2, 3], 0);
+    world.settle();
+    (disk, world)
+}
+
+fn epochs(world: &World) -> BTreeMap<u16, u32> {
+    world.controller.groups().map(|group| (group.number, group.epoch)).collect()
+}
+
+impl World {
+    /// A switch comes that copies for ever. The groups that it is to join first.
+    fn is_joined(&mut self) -> BTreeSet<u16> {
+        self.controller.set_fellow(Time(self.now), fellow(4));
+        self.up.insert(4);
+        self.copies = false;
+        for _ in 0..100 {
+            self.tick();
+        }
+        let copying = self.controller.groups().filter(|group| group.state == State::Copying(4));
+        copying.map(|group| group.number).collect()
+    }
+}
+
+#[test]
+fn another_post_gives_new_epochs_to_those_alone_that_somebody_was_to_join() {
+    let (disk, mut world) = kept();
+    let joined = world.is_joined();
+    assert_eq!(joined.len(), 4);
+    let before = epochs(&world);
+    let after = epochs(&begun(&disk, &[1, 2, 3, 4], world.now));
+    for (number, epoch) in before {
+        assert_eq!(after[&number] > epoch, joined.contains(&number), "group {number}");
+    }
+}
+
+/// It may still copy, and not have heard that nobody waits for it, when the next controller begins.
+#[test]
+fn a_group_whose_joiner_was_given_up_is_one_that_somebody_was_to_join() {
+    let (disk, mut world) = kept();
+    let joined = world.is_joined();
+    world.up.remove(&4);
+    for _ in 0..100 {
+        world.tick();
+    }
+    assert!(world.controller.groups().all(|group| group.state == State::Serving), "it is given up");
+    let (before, after) = (epochs(&world), epochs(&begun(&disk, &[1, 2, 3, 4], world.now)));
+    assert!(joined.iter().all(|number| after[number] > before[number]));
+}
+
+/// Records of whoever does not know of `JOINED`, and changes of them by such a one.
+#[test]
+fn records_of_an_earlier_version_give_new_epochs_to_all() {
+    for forgets in [true, false] {
+        let (disk, world) = kept();
+        let before = epochs(&world);
+        if forgets {
+            disk.0.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
+        } else {
+            let mut records = disk.0.borrow_mut();
+            let epoch = records.get_mut(&7).and_then(|value| value.get_mut(3)).expect("group 7 has an epoch");
+            *epoch += 1;
+        }
+        let after = epochs(&begun(&disk, &[1, 2, 3], world.now));
+        assert!(before.iter().all(|(number, epoch)| after[number] > *epoch), "forgets: {forgets}");
+    }
 }

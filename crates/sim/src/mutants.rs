@@ -79,6 +79,7 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::NoLastPass),
     Rule::Machine(Mutant::ForgetNames),
     Rule::Machine(Mutant::KeepOldMemory),
+    Rule::Machine(Mutant::KeepEpochs),
     Rule::Machine(Mutant::EndLivingLeases),
     Rule::Machine(Mutant::ForgetLeases),
     Rule::Machine(Mutant::LeaveBehind),

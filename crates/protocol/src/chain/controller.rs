@@ -22,16 +22,18 @@
 //! * A group whose last switch has lost its memory has an empty chain in the store, and begins again only when it is
 //!   told to.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
-//!   as any may.
+//!   as any may. A group keeps its epoch, and is told of it again, unless somebody was to join in it: a joiner may still
+//!   copy, or the tail be quiet. Then, and where the store does not know (`records.rs`), it gets another one.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 //! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or
 //!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes,
 //!   however many groups there are.
 
+mod records;
 mod telling;
 
 use super::Sent;
-use crate::controller::{Record, Store};
+use crate::controller::Store;
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -144,6 +146,8 @@ struct Group {
     /// Who has taken his place of this epoch.
     placed: BTreeSet<Handle>,
     joiner: Handle,
+    /// In this epoch somebody was to join.
+    was_joined: bool,
     pass: u64,
     say_at: Time,
 }
@@ -203,8 +207,6 @@ pub struct Controller<S> {
     next: Time,
 }
 
-/// Key of a switch's record; a group's is its number.
-const SWITCHES: u32 = 1 << 16;
 /// Groups of which is told at a time, with a packet to each of their switches: a burst has to fit into sockets' queues
 /// and the daemons'.
 const TOLD_MOST: usize = 128;
@@ -356,98 +358,6 @@ impl<S: Store> Controller<S> {
         self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1
     }
 
-    // ---- records ----
-
-    /// Reads what there is, and has every group take up a new epoch: nobody knows how far the last one came.
-    fn begin(&mut self, now: Time) -> bool {
-        let Ok(records) = self.store.load() else { return false };
-        self.unsaved.clear();
-        self.groups.clear();
-        self.places = self.config.groups.iter().copied().zip(0..).collect();
-        for groups in [&mut self.busy, &mut self.wishing, &mut self.joined] {
-            groups.clear();
-        }
-        self.touched = (0..self.config.groups.len()).collect();
-        (self.began, self.next) = (now, now);
-        let longest = self.longest_lease();
-        for switch in self.switches.values_mut() {
-            (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
-            // It may have begun anew since, by another clock.
-            switch.asked = 0;
-        }
-        for &number in &self.config.groups {
-            self.groups.push(Group {
-                number,
-                epoch: 0,
-                chain: Vec::new(),
-                owing: BTreeSet::new(),
-                stage: Stage::Fence,
-                placed: BTreeSet::new(),
-                joiner: 0,
-                pass: 0,
-                say_at: now,
-            });
-        }
-        if !records.iter().all(|(key, value)| self.read(*key, value)) {
-            return false;
-        }
-        for index in 0..self.groups.len() {
-            let chain = self.groups[index].chain.clone();
-            if self.groups[index].epoch > 0 && chain.is_empty() {
-                self.groups[index].stage = Stage::Lost;
-            } else if self.groups[index].epoch > 0 {
-                self.configure(index, chain, &[]);
-            }
-        }
-        true
-    }
-
-    /// False: it tells of a switch that is not known yet.
-    fn read(&mut self, key: u32, value: &[u8]) -> bool {
-        if key >= SWITCHES {
-            let Some(switch) = self.switches.get_mut(&(key as u16)) else { return false };
-            switch.boot = value.iter().fold(0, |boot, byte| boot << 8 | u64::from(*byte));
-            return true;
-        }
-        let Some(&index) = u16::try_from(key).ok().and_then(|number| self.places.get(&number)) else { return true };
-        let group = &mut self.groups[index];
-        let number = |bytes: &[u8]| bytes.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
-        let Some((epoch, rest)) = value.split_at_checked(4) else { return true };
-        let Some((&length, handles)) = rest.split_first() else { return true };
-        let handles: Vec<Handle> = handles.chunks(2).map(|bytes| number(bytes) as Handle).collect();
-        let (chain, owing) = handles.split_at(usize::from(length).min(handles.len()));
-        group.epoch = number(epoch);
-        (group.chain, group.owing) = (chain.to_vec(), owing.iter().copied().collect());
-        group.chain.iter().chain(&group.owing).all(|handle| self.switches.contains_key(handle))
-    }
-
-    fn write_group(&mut self, index: usize) {
-        let group = &self.groups[index];
-        let mut value = group.epoch.to_be_bytes().to_vec();
-        value.push(group.chain.len() as u8);
-        group.chain.iter().chain(&group.owing).for_each(|handle| value.extend(handle.to_be_bytes()));
-        self.unsaved.insert(group.number.into(), value);
-    }
-
-    fn write_switch(&mut self, handle: Handle) {
-        let Some(switch) = self.switches.get(&handle) else { return };
-        self.unsaved.insert(SWITCHES + u32::from(handle), switch.boot.to_be_bytes().to_vec());
-    }
-
-    /// Whether all that was decided is in the store.
-    fn save(&mut self) -> bool {
-        if self.unsaved.is_empty() {
-            return true;
-        }
-        let batch: Vec<Record> = self.unsaved.iter().map(|(key, value)| (*key, value.clone())).collect();
-        if self.store.commit(&batch).is_err() {
-            self.notices.push_back(Notice::StoreFailed);
-            return false;
-        }
-        self.unsaved.clear();
-        true
-    }
-
     // ---- switches ----
 
     fn is_up(&self, now: Time, handle: Handle) -> bool {
@@ -574,7 +484,7 @@ impl<S: Store> Controller<S> {
         group.chain = chain;
         group.owing.extend(leave);
         group.placed.clear();
-        group.joiner = 0;
+        (group.joiner, group.was_joined) = (0, false);
         group.stage = Stage::Fence;
         group.say_at = Time(0);
         self.write_group(index);
@@ -765,7 +675,10 @@ impl<S: Store> Controller<S> {
         let pass = now.0 << 16 | self.passes & 0xffff;
         let group = &mut self.groups[index];
         (group.stage, group.joiner, group.pass, group.say_at) = (Stage::Load, joiner, pass, now);
+        group.was_joined = true;
         self.notices.push_back(Notice::Joining(group.number, joiner));
+        // The store is to know of it before the joiner does.
+        self.write_group(index);
     }
 
     // ---- packets ----
