@@ -9,6 +9,7 @@ use crate::errands;
 use crate::lifeline::Lifeline;
 use crate::listing::{abort, listing};
 use crate::socket::poll;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Background<'_> {
             [
                 self.engine.pulse().socket.descriptor(),
                 self.engine.agent().socket.descriptor(),
-                self.engine.reactor().socket.descriptor(),
+                self.reactor(),
                 self.engine.agent().alarm.descriptor(),
                 self.lifeline.descriptor(),
                 self.engine.agent().ears().map_or(-1, Ears::descriptor),
@@ -115,6 +116,11 @@ impl Background<'_> {
             Phase::Closed => return false,
         }
         now < self.engine.closes_at()
+    }
+
+    /// What is answered to tasks, unless somebody else reads that.
+    fn reactor(&self) -> RawFd {
+        if self.engine.seat.is_taken() { -1 } else { self.engine.reactor().socket.descriptor() }
     }
 
     fn patience(&self) -> Duration {

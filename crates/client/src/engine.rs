@@ -15,6 +15,7 @@
 //!   no longer than `wakes_at`. Whoever leaves and is not going to wait rings it if something is due before.
 
 use crate::core::{Core, Grants, Phase};
+use crate::driver::Seat;
 use crate::ears::Ears;
 use crate::endpoint::Endpoint;
 use crate::entry::{Admission, Way};
@@ -42,6 +43,8 @@ use wayside_wire::{Header, kind, padded, service};
 
 /// Packets that a sweep reads of a port: a socket with the usual room has 280 of one entry.
 const SWEPT: u32 = 512;
+/// Packets that are worked on under one lock: a few microseconds of others' time at most.
+const READ_AT_ONCE: usize = 16;
 /// Requests that are given up under one lock: of a million, others and the heartbeats would wait for seconds.
 const GIVEN_UP_AT_ONCE: usize = 256;
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
@@ -71,6 +74,8 @@ pub(crate) struct Engine {
     closes_at: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
+    /// Of who reads for the tasks instead of the background thread.
+    pub(crate) seat: Seat,
     /// Which of the endpoints is in use, and where it leads. One more than there are: where the session has moved.
     switch: Mutex<(usize, SocketAddrV4)>,
     /// The switch that announced itself last, if one did.
@@ -110,6 +115,7 @@ impl Engine {
             incarnation: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
+            seat: Seat::default(),
             switch: Mutex::new((0, switch)),
             moved: Mutex::new(None),
             complaint: Mutex::new(None),
@@ -188,6 +194,7 @@ impl Engine {
         if errands.run(&self.ports) {
             self.phase_changed.notify_all();
             self.agent().alarm.ring();
+            self.seat.call();
         }
         seen
     }
@@ -259,19 +266,39 @@ impl Engine {
         self.ports.another(open).map_err(system)
     }
 
-    /// Reads what has come to `socket`, at most `most` packets.
-    pub(crate) fn drain(&self, socket: &Socket, most: u32) {
-        let mut buffer = Buffer::new();
-        for _ in 0..most {
-            match socket.receive(&mut buffer) {
+    /// Reads what has come to `socket`, at most `most` packets. Whether that was all.
+    pub(crate) fn drain(&self, socket: &Socket, most: u32) -> bool {
+        for _ in 0..most.div_ceil(READ_AT_ONCE as u32) {
+            if self.read_some(socket) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads a few packets, and works on them in one visit. Whether there were no more.
+    fn read_some(&self, socket: &Socket) -> bool {
+        let mut buffers = [const { Buffer::new() }; READ_AT_ONCE];
+        let mut packets = [&[][..]; READ_AT_ONCE];
+        let (mut count, mut is_all) = (0, false);
+        for buffer in &mut buffers {
+            match socket.receive(buffer) {
                 Received::Packet(packet) => {
                     self.config.observer.received(packet);
-                    self.visit(|core, now, _| core.node.on_packet(now, packet));
+                    packets[count] = packet;
+                    count += 1;
                 }
-                Received::Nothing => return,
+                Received::Nothing => {
+                    is_all = true;
+                    break;
+                }
                 Received::Error(error) => self.complain(&error),
             }
         }
+        if count > 0 {
+            self.visit(|core, now, _| packets[..count].iter().for_each(|packet| core.node.on_packet(now, packet)));
+        }
+        is_all
     }
 
     /// Reads the ports that no thread reads now: answers to releases arrive there. Of each no more than fills it, or
@@ -279,6 +306,9 @@ impl Engine {
     pub(crate) fn sweep(&self) {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
+        }
+        if self.seat.is_taken() {
+            self.drain(&self.reactor().socket, SWEPT);
         }
         for port in self.ports.each().filter(|port| !port.is_taken()) {
             self.drain(&port.socket, SWEPT);
@@ -587,6 +617,10 @@ impl Engine {
     pub(crate) fn session(&self) -> (Phase, Option<SessionInfo>) {
         let core = self.core.lock();
         (core.phase, core.info())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.core.lock().phase == Phase::Closed
     }
 
     pub(crate) fn patience(&self) -> Duration {

@@ -29,9 +29,9 @@
 //! ```
 //!
 //! Inside: `session.rs` and `lock.rs` are the calls; `engine.rs` is the protocol node with its sockets and the lock
-//! around it; `background.rs` is the one thread of its own; `xsk/` is AF_XDP, with the feature `afxdp`; `entry.rs`
-//! decides how a session begins, `secure.rs` is TLS, with the feature `tls`. The protocol
-//! itself is `wayside-protocol`.
+//! around it; `background.rs` is the one thread of its own, `driver.rs` reads for tasks instead of it, with the feature
+//! `tokio`; `xsk/` is AF_XDP, with the feature `afxdp`; `entry.rs` decides how a session begins, `secure.rs` is TLS, with
+//! the feature `tls`. The protocol itself is `wayside-protocol`.
 
 mod background;
 mod book;
@@ -40,6 +40,7 @@ pub mod control;
 mod core;
 pub mod credentials;
 pub mod daemon;
+mod driver;
 mod ears;
 mod endpoint;
 mod engine;
@@ -76,6 +77,8 @@ mod xsk;
 
 pub use crate::core::Grants;
 pub use daemon::SOCKET_VARIABLE;
+#[cfg(feature = "tokio")]
+pub use driver::Driver;
 pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 pub use entry::renew;
 pub use error::Error;

@@ -8,6 +8,8 @@ use crate::xsk::{Flow, Reach};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+#[cfg(feature = "tokio")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -75,6 +77,12 @@ impl Socket {
 
     pub(crate) fn descriptor(&self) -> RawFd {
         self.udp.as_raw_fd()
+    }
+
+    /// For whoever has it watched, and not read.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.udp.as_fd()
     }
 
     /// What [`poll`] is to wait for besides [`Socket::descriptor`]; negative where there is nothing.
@@ -213,7 +221,7 @@ pub(crate) struct Buffer([MaybeUninit<u8>; RECEIVE_BYTES]);
 
 impl Buffer {
     #[inline]
-    pub(crate) fn new() -> Buffer {
+    pub(crate) const fn new() -> Buffer {
         Buffer([MaybeUninit::uninit(); RECEIVE_BYTES])
     }
 

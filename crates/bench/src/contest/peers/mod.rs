@@ -74,6 +74,7 @@ const ALL: &[(&str, Start)] = &[
     ("wayside-userspace-server", wayside::userspace_server),
     ("wayside-hook", wayside::hook),
     ("wayside-hook-threads", wayside::hook_threads),
+    ("wayside-hook-undriven", wayside::hook_undriven),
     ("wayside-hook-queues", wayside::hook_queues),
     ("wayside-hook-server", wayside::hook_server),
     #[cfg(feature = "peers")]

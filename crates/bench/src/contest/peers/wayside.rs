@@ -25,8 +25,10 @@ const SETTLE_MOST: Duration = Duration::from_secs(5);
 /// How Wayside takes part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Variety {
-    /// Clients are tasks.
+    /// Clients are tasks, whose runtime reads for them.
     Tasks,
+    /// Clients are tasks, for whom their session's own thread reads.
+    Undriven,
     /// Clients are threads.
     Threads,
     /// Clients are tasks, and locks are queues: in the switch, or with one lock server.
@@ -46,7 +48,7 @@ impl Variety {
     /// Of its namespace.
     fn settings(self) -> String {
         match self {
-            Variety::Tasks | Variety::Threads => format!("slots = {SLOTS}"),
+            Variety::Tasks | Variety::Undriven | Variety::Threads => format!("slots = {SLOTS}"),
             Variety::Queues => "engine = \"queue\"\nplan = \"knapsack\"\nroom = 65536\ncells = 256".into(),
             // None is popular: the switch sends all of them on.
             Variety::Server => "engine = \"queue\"".into(),
@@ -55,7 +57,8 @@ impl Variety {
 }
 
 fn about(name: &str, endpoint: &str, variety: Variety) -> About {
-    let tasks = "wayside-client, async; release is sent, not waited for";
+    let tasks = "wayside-client, async, with a driver on Tokio; release is sent, not waited for";
+    let undriven = "wayside-client, async; release is sent, not waited for";
     let threads = "wayside-client, blocking, a thread for each client; release is not waited for";
     let rebuilt = "none: locks are rebuilt from their holders; epochs and sessions on disk";
     let ends = "none: a lock server's loss ends its holders' sessions";
@@ -64,6 +67,7 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
     let server = ", and behind it one lock server that has every lock (SrvLock)";
     let (kind, client, behind, durability) = match variety {
         Variety::Tasks => ("", tasks, "", rebuilt),
+        Variety::Undriven => ("-undriven", undriven, "", rebuilt),
         Variety::Threads => ("-threads", threads, "", rebuilt),
         Variety::Queues => ("-queues", tasks, queues, ends),
         Variety::Server => ("-server", tasks, server, ends),
@@ -108,13 +112,19 @@ fn run(
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
     match variety {
-        Variety::Tasks | Variety::Queues | Variety::Server => {
+        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server => {
             let warm_up = if variety == Variety::Queues { LEARNING.max(course.warm_up) } else { course.warm_up };
             drive(
                 &Course { warm_up, ..*course },
                 servers,
                 |node| enter(node.index),
-                async |_| Ok(Tasks { session: connect(endpoint)? }),
+                async |_| {
+                    let session = connect(endpoint)?;
+                    if variety != Variety::Undriven {
+                        tokio::spawn(session.driver());
+                    }
+                    Ok(Tasks { session })
+                },
             )
         }
         Variety::Threads => {
@@ -249,10 +259,10 @@ pub(super) fn hook(_: &Conditions<'_>) -> Result<Entry, Error> {
 }
 
 #[cfg(not(feature = "xdp"))]
-pub(super) use {hook as hook_queues, hook as hook_server, hook as hook_threads};
+pub(super) use {hook as hook_queues, hook as hook_server, hook as hook_threads, hook as hook_undriven};
 
 #[cfg(feature = "xdp")]
-pub(super) use at_hook::{hook, hook_queues, hook_server, hook_threads};
+pub(super) use at_hook::{hook, hook_queues, hook_server, hook_threads, hook_undriven};
 
 #[cfg(feature = "xdp")]
 mod at_hook {
@@ -267,7 +277,8 @@ mod at_hook {
 
     const PATIENCE: Duration = Duration::from_secs(5);
     /// A switch's pins are named by where it listens: those that run at once need a port each.
-    const SWITCH: [&str; 4] = ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650"];
+    const SWITCH: [&str; 5] =
+        ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650", "10.78.0.1:7660"];
     const ADMIN: &str = "10.78.0.1:7601";
 
     /// A host for the switch, one for each node and one for the lock server, joined by veth. On veth the switch's
@@ -300,6 +311,10 @@ mod at_hook {
 
     pub(in super::super) fn hook_threads(conditions: &Conditions<'_>) -> Result<Entry, Error> {
         at_hook(conditions, Variety::Threads)
+    }
+
+    pub(in super::super) fn hook_undriven(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+        at_hook(conditions, Variety::Undriven)
     }
 
     pub(in super::super) fn hook_queues(conditions: &Conditions<'_>) -> Result<Entry, Error> {
