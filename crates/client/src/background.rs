@@ -47,11 +47,13 @@ impl Background<'_> {
     /// Sleeps until there is something to do, and does it. False: the session is closed.
     fn turn(&mut self) -> bool {
         let next = self.engine.next_wake_up().min(self.lifeline.due()).min(self.looks_again());
-        let [pulse, agent, reactor, rung, line, heard] = poll(
+        let [answers, others] = self.reactor();
+        let [pulse, agent, reactor, overheard, rung, line, heard] = poll(
             [
                 self.engine.pulse().socket.descriptor(),
                 self.engine.agent().socket.descriptor(),
-                self.reactor(),
+                answers,
+                others,
                 self.engine.agent().alarm.descriptor(),
                 self.lifeline.descriptor(),
                 self.engine.agent().ears().map_or(-1, Ears::descriptor),
@@ -74,6 +76,9 @@ impl Background<'_> {
         }
         if reactor {
             self.engine.drain(&self.engine.reactor().socket, TURN);
+        }
+        if overheard {
+            self.engine.listen_at(self.engine.reactor(), TURN);
         }
         if self.engine.timers_are_due() {
             // What lies unread in a reply port may be the very answer that is about to be asked for again.
@@ -118,9 +123,11 @@ impl Background<'_> {
         now < self.engine.closes_at()
     }
 
-    /// What is answered to tasks, unless somebody else reads that.
-    fn reactor(&self) -> RawFd {
-        if self.engine.seat.is_taken() { -1 } else { self.engine.reactor().socket.descriptor() }
+    /// What is answered to tasks, by the session's switch and by others, unless somebody else reads that.
+    fn reactor(&self) -> [RawFd; 2] {
+        let reactor = self.engine.reactor();
+        let ears = || reactor.ears().map_or(-1, Ears::descriptor);
+        if self.engine.seat.is_taken() { [-1; 2] } else { [reactor.socket.descriptor(), ears()] }
     }
 
     fn patience(&self) -> Duration {

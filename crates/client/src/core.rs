@@ -6,6 +6,7 @@
 
 use crate::book::Book;
 use crate::errands::Errands;
+use crate::links::Others;
 use crate::name::Named;
 use crate::observe::{Loss, Observer};
 use crate::port::{Numbers, Place};
@@ -18,7 +19,7 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
-use wayside_protocol::{Acquire, AcquireError, Ends, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
+use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
 use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service, slot_of};
 
 /// How far the session is.
@@ -244,11 +245,10 @@ impl Core {
             self.on_event(now, event, errands);
         }
         while let Some(out) = self.node.transmit() {
-            let is_home = |to: &Ends| to.asked == self.switch && to.answers == self.switch;
-            let to = out.to.filter(|to| !is_home(to)).map(|to| to.asked);
+            let other = |to: SocketAddrV4| Some(to).filter(|to| *to != self.switch);
+            let to = out.to.map(|to| Others { asked: other(to.asked), answers: other(to.answers) });
+            let to = to.filter(|to| to.asked.is_some() || to.answers.is_some());
             let place = match self.ports.place(out.port) {
-                // Other switches are heard at one port of those that the background thread reads.
-                Some(Place::REACTOR) if to.is_some() => Place::AGENT,
                 Some(place) => place,
                 None => continue,
             };

@@ -9,6 +9,8 @@
 use crate::socket::{Buffer, Socket};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+#[cfg(feature = "tokio")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
@@ -46,14 +48,20 @@ impl Ears {
         self.udp.as_raw_fd()
     }
 
+    /// For whoever has it watched, and not read.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.udp.as_fd()
+    }
+
     /// The next packet and who sent it, if there is one.
     pub(crate) fn receive<'b>(&self, buffer: &'b mut Buffer) -> Option<(&'b [u8], SocketAddrV4)> {
         buffer.receive_from(&self.udp)
     }
 }
 
-/// A socket that has the port of another one too, and is not connected.
-fn bound_beside(socket: &Socket, number: u16) -> io::Result<UdpSocket> {
+/// A socket that has the port of another one too, and is not connected yet.
+pub(crate) fn bound_beside(socket: &Socket, number: u16) -> io::Result<UdpSocket> {
     may_share(socket.descriptor())?;
     // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.
     let udp = unsafe {

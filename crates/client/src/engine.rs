@@ -99,7 +99,9 @@ impl Engine {
             core.ports.insert(ports.at(place).socket.number(), place);
         }
         // Where it can't, a switch that takes another one's place is found once the session is lost.
-        ports.at(Place::AGENT).hear_others();
+        for place in [Place::AGENT, Place::REACTOR] {
+            ports.at(place).hear_others();
+        }
         let known = addresses(&config.endpoints);
         Ok(Engine {
             config,
@@ -132,7 +134,7 @@ impl Engine {
         self.ports.at(Place::AGENT)
     }
 
-    /// Answers to tasks arrive there.
+    /// Answers to tasks arrive there, other switches' by its ears.
     pub(crate) fn reactor(&self) -> &Port {
         self.ports.at(Place::REACTOR)
     }
@@ -257,7 +259,7 @@ impl Engine {
         let open = || {
             // Held until the port is known, so that a switch that moves meanwhile takes it along.
             let switch = self.switch.lock();
-            let port = Port::open(switch.1, self.reach.as_ref())?;
+            let port = Port::open_for_thread(switch.1, self.reach.as_ref())?;
             let number = port.socket.number();
             let place = self.ports.add(port)?;
             self.core.lock().ports.insert(number, place);
@@ -309,6 +311,7 @@ impl Engine {
         }
         if self.seat.is_taken() {
             self.drain(&self.reactor().socket, SWEPT);
+            self.listen_at(self.reactor(), SWEPT);
         }
         for port in self.ports.each().filter(|port| !port.is_taken()) {
             self.drain(&port.socket, SWEPT);
@@ -351,11 +354,13 @@ impl Engine {
                 now = clock::now();
                 spins = now < spins_until;
             }
-            if (!spins || port.has_asked_others())
-                && let Some(ears) = port.ears()
-                && let Some((packet, from)) = ears.receive(&mut buffer)
-            {
-                match self.hear(packet, from, Some(now), reader, &mut look_if_told) {
+            let heard = match spins {
+                false => port.hear(&mut buffer),
+                true if port.has_asked_others() => port.overhear(looks, &mut buffer),
+                true => None,
+            };
+            if let Some((bytes, from)) = heard {
+                match self.hear(buffer.filled(bytes), from, Some(now), reader, &mut look_if_told) {
                     Some(seen) => break seen,
                     None => continue,
                 }
@@ -403,8 +408,10 @@ impl Engine {
         port.asleep.store(true, SeqCst);
         if !port.has_news() && !socket.has_arrivals() {
             let most = clock::until(Time(self.next_timer.load(Relaxed)));
-            let sockets = [socket.descriptor(), socket.second_descriptor(), port.ears().map_or(-1, Ears::descriptor)];
-            let [_, _, _, rung] = poll([sockets[0], sockets[1], sockets[2], port.alarm.descriptor()], most);
+            let ears = port.ears().map_or(-1, Ears::descriptor);
+            let [a, b, c, d, e, f] = port.links();
+            let own = [port.alarm.descriptor(), socket.descriptor(), socket.second_descriptor(), ears];
+            let [rung, ..] = poll([own[0], own[1], own[2], own[3], a, b, c, d, e, f], most);
             if rung {
                 port.alarm.silence();
             }
@@ -500,7 +507,9 @@ impl Engine {
             core.switch = address;
             self.set_out(core, now, &way);
         });
-        self.agent().hear_others();
+        for port in [self.agent(), self.reactor()] {
+            port.hear_others();
+        }
         *self.known.lock() = addresses(endpoints);
         drop(switch);
         if !next_endpoint {
@@ -521,13 +530,14 @@ impl Engine {
         self.known.lock().clone()
     }
 
-    /// Hears what other switches have said to a port, at most `most` packets.
-    pub(crate) fn listen_at(&self, port: &Port, most: u32) {
+    /// Hears what other switches have said to a port, at most `most` packets. Whether that was all.
+    pub(crate) fn listen_at(&self, port: &Port, most: u32) -> bool {
         let mut buffer = Buffer::new();
         for _ in 0..most {
-            let Some((packet, from)) = port.ears().and_then(|ears| ears.receive(&mut buffer)) else { return };
-            self.hear(packet, from, None, None, |_, _, ()| ());
+            let Some((bytes, from)) = port.hear(&mut buffer) else { return true };
+            self.hear(buffer.filled(bytes), from, None, None, |_, _, ()| ());
         }
+        false
     }
 
     /// Another switch than the session's answers about keys, or announces that it serves now: then the session goes on
@@ -575,8 +585,8 @@ impl Engine {
         }
         *switch = (self.config.endpoints.len(), to);
         *self.moved.lock() = Some(to);
-        for socket in self.ports.each().map(|port| &port.socket) {
-            if let Err(error) = socket.redirect(to) {
+        for port in self.ports.each() {
+            if let Err(error) = port.redirect(to) {
                 self.complain(&error);
             }
         }

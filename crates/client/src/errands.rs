@@ -5,9 +5,9 @@
 //! times. A task that is woken may run at once, in
 //! [`Errands::run`], and call Wayside again: then that call gets lists of its own.
 
+use crate::links::Others;
 use crate::port::{Place, Ports};
 use std::cell::Cell;
-use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
@@ -39,7 +39,7 @@ struct Packet {
     /// To send it from.
     port: Place,
     /// The switch, where that or the one that answers is not the session's.
-    to: Option<SocketAddrV4>,
+    to: Option<Others>,
     end: usize,
 }
 
@@ -56,7 +56,7 @@ impl Errands {
 
     /// `to`: a switch, where that or the one that answers is not the session's.
     #[inline]
-    pub(crate) fn send(&mut self, port: Place, to: Option<SocketAddrV4>, packet: &[u8]) {
+    pub(crate) fn send(&mut self, port: Place, to: Option<Others>, packet: &[u8]) {
         if self.first.is_none()
             && self.rest.is_none()
             && to.is_none()

@@ -52,6 +52,7 @@ mod guard;
 mod leased;
 mod leases;
 mod lifeline;
+mod links;
 mod listing;
 mod lock;
 mod many;

@@ -7,12 +7,14 @@
 
 use crate::ears::Ears;
 use crate::errands;
-use crate::socket::{Alarm, Socket};
+use crate::links::{LINKS_MOST, Links, Others};
+use crate::socket::{Alarm, Buffer, Socket};
 use crate::xsk::Reach;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -20,11 +22,16 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock, Weak};
 use wayside_protocol::map::IdMap;
 
+/// Looks of who spins between two at the ears, where only what comes from a switch without a link is heard.
+const LOOKS_AT_EARS: u64 = 4;
+
 /// A socket, and the alarm of the thread that waits for it.
 pub(crate) struct Port {
     pub(crate) socket: Socket,
     /// From the first packet on that went to another switch than the session's; the agent's from the beginning.
     ears: OnceLock<Ears>,
+    /// Of a thread's port.
+    links: Option<Links>,
     /// A packet has gone to another switch since its thread waited last.
     has_asked_others: AtomicBool,
     pub(crate) alarm: Alarm,
@@ -43,12 +50,18 @@ impl Port {
         Ok(Port {
             socket: Socket::open(switch, reach)?,
             ears: OnceLock::new(),
+            links: None,
             has_asked_others: AtomicBool::new(false),
             alarm: Alarm::new()?,
             news: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         })
+    }
+
+    /// For a thread, which asks other switches too.
+    pub(crate) fn open_for_thread(switch: SocketAddrV4, reach: Option<&Arc<Reach>>) -> io::Result<Port> {
+        Ok(Port { links: Some(Links::default()), ..Port::open(switch, reach)? })
     }
 
     /// Hears other switches from now on, if it can. Its reader is woken, which sleeps on what there was before.
@@ -69,10 +82,59 @@ impl Port {
         self.ears.get()
     }
 
-    /// Sends to another switch than the session's. Lost where it cannot be sent.
-    pub(crate) fn send_to(&self, packet: &[u8], to: SocketAddrV4) {
+    /// Sends what other switches than the session's see to. Lost where it cannot be sent.
+    pub(crate) fn send_to(&self, packet: &[u8], others: Others) {
         self.has_asked_others.store(true, Relaxed);
-        self.socket.send_to(packet, to);
+        let is_sent = |links: &Links| links.send(&self.socket, packet, others);
+        if self.links.as_ref().is_some_and(is_sent) {
+            return;
+        }
+        match others.asked {
+            Some(to) => self.socket.send_to(packet, to),
+            None => self.socket.send(packet),
+        }
+        self.link(others);
+    }
+
+    /// Has links to these switches from now on, if it can.
+    #[cold]
+    fn link(&self, others: Others) {
+        let Some(links) = &self.links else { return };
+        let to = [others.asked, others.answers].into_iter().flatten();
+        // Without one it is heard by the ears.
+        if to.filter(|to| links.open(&self.socket, *to).unwrap_or(false)).count() > 0 {
+            self.alarm.ring();
+        }
+    }
+
+    /// Goes on at one of the other switches, by its own socket.
+    pub(crate) fn redirect(&self, switch: SocketAddrV4) -> io::Result<()> {
+        self.links.iter().for_each(Links::drop_all);
+        self.socket.redirect(switch)
+    }
+
+    /// To sleep on besides its own sockets and its ears.
+    pub(crate) fn links(&self) -> [RawFd; LINKS_MOST] {
+        self.links.as_ref().map_or([-1; LINKS_MOST], Links::descriptors)
+    }
+
+    /// What another switch has said, if it is there: its length, and who.
+    pub(crate) fn hear(&self, buffer: &mut Buffer) -> Option<(usize, SocketAddrV4)> {
+        let by_link = self.links.as_ref().and_then(|links| links.receive(buffer));
+        by_link.or_else(|| self.hear_strangers(buffer))
+    }
+
+    /// As [`Port::hear`], for who looks again and again: mostly by one look.
+    #[inline]
+    pub(crate) fn overhear(&self, look: u64, buffer: &mut Buffer) -> Option<(usize, SocketAddrV4)> {
+        match &self.links {
+            Some(links) if look % LOOKS_AT_EARS != 0 => links.glance(buffer),
+            _ => self.hear_strangers(buffer),
+        }
+    }
+
+    fn hear_strangers(&self, buffer: &mut Buffer) -> Option<(usize, SocketAddrV4)> {
+        self.ears.get()?.receive(buffer).map(|(packet, from)| (packet.len(), from))
     }
 
     /// For who looks again and again, and has no time for what cannot be: whether something may come by the ears.

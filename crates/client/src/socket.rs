@@ -133,18 +133,9 @@ impl Socket {
         let _ = self.udp.send_to(packet, to);
     }
 
+    #[inline]
     fn send_by_udp(&self, packet: &[u8]) {
-        let send = || {
-            let no_address = (std::ptr::null::<libc::sockaddr>(), 0usize);
-            // SAFETY: as many readable bytes as it is told; no address.
-            unsafe {
-                let (fd, flags) = (self.descriptor(), libc::MSG_NOSIGNAL);
-                libc::syscall(libc::SYS_sendto, fd, packet.as_ptr(), packet.len(), flags, no_address.0, no_address.1)
-            }
-        };
-        if send() < 0 {
-            send();
-        }
+        send(self.descriptor(), packet);
     }
 
     fn send_batch_by_udp(&self, packets: &[&[u8]]) {
@@ -198,21 +189,16 @@ impl Socket {
 
     #[inline]
     fn receive_by_udp<'b>(&self, buffer: &'b mut Buffer) -> Received<'b> {
-        let no_address = (std::ptr::null::<libc::sockaddr>(), std::ptr::null::<libc::socklen_t>());
-        // SAFETY: as many writable bytes as it is told; no address is asked for.
-        let bytes = unsafe {
-            let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
-            let start = buffer.0.as_mut_ptr();
-            libc::syscall(libc::SYS_recvfrom, fd, start, RECEIVE_BYTES, flags, no_address.0, no_address.1)
-        };
-        if let Ok(bytes) = usize::try_from(bytes) {
-            if let Some(flow) = &self.flow {
-                flow.count_stray();
+        match buffer.receive(self.descriptor()) {
+            Ok(packet) => {
+                if let Some(flow) = &self.flow {
+                    flow.count_stray();
+                }
+                Received::Packet(packet)
             }
-            return Received::Packet(buffer.filled(bytes));
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) => Received::Error(error),
         }
-        let error = io::Error::last_os_error();
-        if error.kind() == io::ErrorKind::WouldBlock { Received::Nothing } else { Received::Error(error) }
     }
 }
 
@@ -227,11 +213,24 @@ impl Buffer {
 
     /// Its first bytes, which were written last.
     #[inline]
-    fn filled(&self, bytes: usize) -> &[u8] {
+    pub(crate) fn filled(&self, bytes: usize) -> &[u8] {
         let filled = &self.0[..bytes];
-        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive_by_udp` and `receive_from`,
+        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive` and `receive_from`,
         // `Flow::receive` by `fill`.
         unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
+    }
+
+    /// The next datagram of a connected socket; an error of kind `WouldBlock`: there is none.
+    #[inline]
+    pub(crate) fn receive(&mut self, socket: RawFd) -> io::Result<&[u8]> {
+        let no_address = (std::ptr::null::<libc::sockaddr>(), std::ptr::null::<libc::socklen_t>());
+        // SAFETY: as many writable bytes as it is told; no address is asked for.
+        let bytes = unsafe {
+            let (start, flags) = (self.0.as_mut_ptr(), libc::MSG_DONTWAIT);
+            libc::syscall(libc::SYS_recvfrom, socket, start, RECEIVE_BYTES, flags, no_address.0, no_address.1)
+        };
+        let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
+        Ok(self.filled(bytes))
     }
 
     /// The next datagram and who sent it, if there is one.
@@ -256,6 +255,22 @@ impl Buffer {
         let length = packet.len().min(RECEIVE_BYTES);
         self.0[..length].write_copy_of_slice(&packet[..length]);
         length
+    }
+}
+
+/// Sends by a connected socket, or loses the packet. An error that an earlier one met is told to this one: once more.
+#[inline]
+pub(crate) fn send(socket: RawFd, packet: &[u8]) {
+    let send = || {
+        let no_address = (std::ptr::null::<libc::sockaddr>(), 0usize);
+        // SAFETY: as many readable bytes as it is told; no address.
+        unsafe {
+            let (start, flags) = (packet.as_ptr(), libc::MSG_NOSIGNAL);
+            libc::syscall(libc::SYS_sendto, socket, start, packet.len(), flags, no_address.0, no_address.1)
+        }
+    };
+    if send() < 0 {
+        send();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::engine::Engine;
 use std::future::Future;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,8 +11,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Packets read before other tasks have their turn.
-const TURN: u32 = 64;
+/// Packets read of a socket before the other one has its turn, and turns before other tasks have theirs.
+const TURN: u32 = 32;
+const TURNS: u32 = 4;
 
 /// Reads what is answered to a session's tasks, on the runtime that polls it: [`Session::driver`](crate::Session::driver).
 #[must_use = "a driver reads while it is polled: spawn it"]
@@ -21,11 +23,12 @@ pub struct Driver {
     watched: Option<Watched>,
 }
 
-/// The reactor port's socket, known to the runtime: by a descriptor of its own, which stays this socket's when the port
-/// gets another one.
+/// The reactor port's sockets, known to the runtime: by descriptors of its own, which stay these sockets' when the port
+/// gets others.
 struct Watched {
     number: u16,
     socket: AsyncFd<OwnedFd>,
+    ears: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Driver {
@@ -33,21 +36,35 @@ impl Driver {
         Driver { engine, is_seated: false, watched: None }
     }
 
-    /// Has the runtime watch the socket that the port has by now.
-    fn watched(&mut self) -> std::io::Result<&Watched> {
-        let socket = &self.engine.reactor().socket;
-        let number = socket.number();
+    /// Has the runtime watch the sockets that the port has by now.
+    fn watched(&mut self) -> io::Result<&Watched> {
+        let port = self.engine.reactor();
+        let number = port.socket.number();
         let watched = match self.watched.take().filter(|watched| watched.number == number) {
             Some(watched) => watched,
             None => {
-                let own = socket.as_fd().try_clone_to_owned()?;
-                // SAFETY: the descriptor is open and nobody else's for as long as it is watched.
-                let socket = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
-                Watched { number, socket }
+                let ears = port.ears().map(|ears| watched(ears.as_fd())).transpose()?;
+                Watched { number, socket: watched(port.socket.as_fd())?, ears }
             }
         };
         Ok(self.watched.insert(watched))
     }
+}
+
+fn watched(socket: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    let own = socket.try_clone_to_owned()?;
+    // SAFETY: the descriptor is open and nobody else's for as long as it is watched.
+    Ok(unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?)
+}
+
+/// Reads what is there, by `read`, which says whether that was all. Pending: nothing is there any more; an error: the
+/// runtime is ending.
+fn drained(socket: &AsyncFd<OwnedFd>, context: &mut Context<'_>, read: impl FnOnce() -> bool) -> Poll<io::Result<()>> {
+    let mut readable = ready!(socket.poll_read_ready(context))?;
+    if read() {
+        readable.clear_ready();
+    }
+    Poll::Ready(Ok(()))
 }
 
 impl Future for Driver {
@@ -65,6 +82,7 @@ impl Future for Driver {
         }
         // First, so that whatever changes after it was looked at calls this task.
         engine.seat.waker.lock().replace(context.waker().clone());
+        let mut turns = 0;
         loop {
             if engine.is_closed() {
                 return Poll::Ready(());
@@ -76,13 +94,19 @@ impl Future for Driver {
                     return Poll::Ready(());
                 }
             };
-            // An error: the runtime is ending.
-            let Ok(mut readable) = ready!(watched.socket.poll_read_ready(context)) else { return Poll::Ready(()) };
-            if !engine.drain(&engine.reactor().socket, TURN) {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
+            let port = engine.reactor();
+            let answers = drained(&watched.socket, context, || engine.drain(&port.socket, TURN));
+            let heard = || engine.listen_at(port, TURN);
+            let others = watched.ears.as_ref().map_or(Poll::Pending, |ears| drained(ears, context, heard));
+            match (answers, others) {
+                (Poll::Pending, Poll::Pending) => return Poll::Pending,
+                (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
+                _ if turns == TURNS => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                _ => turns += 1,
             }
-            readable.clear_ready();
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn about(name: String, endpoint: &str, switches: usize) -> About {
     About {
         name,
         version: format!("Wayside {}", env!("CARGO_PKG_VERSION")),
-        client: "wayside-client; one client blocks, many are async".into(),
+        client: "wayside-client; one client blocks, many are async with a driver on Tokio".into(),
         endpoint: endpoint.into(),
         members: switches as u32,
         durability: durability.into(),
@@ -40,9 +40,13 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Within the runtime of its clients.
     pub(super) fn connect(endpoint: &str, keys: usize, is_alone: bool) -> Result<Keys, Error> {
         let session = Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).lease(LEASE);
         let session = session.patience(Duration::from_secs(10)).connect().map_err(|error| error.to_string())?;
+        if !is_alone {
+            tokio::spawn(session.driver());
+        }
         Ok(Keys { session, names: (0..keys).map(|key| format!("keys/{key}")).collect(), is_alone })
     }
 }
