@@ -7,7 +7,7 @@
 //! Invariants
 //! * What comes from a switch that there is no link to comes in at the port's ears (`ears.rs`), so links may be opened
 //!   and dropped at any time.
-//! * A link has the number that its port has; one with another number is replaced before anything is sent by it.
+//! * Nothing is sent by a link of another number than its port has: the port had it before.
 
 use crate::ears::bound_beside;
 use crate::socket::{Buffer, Socket, send};
@@ -69,17 +69,13 @@ impl Links {
     pub(crate) fn open(&self, socket: &Socket, to: SocketAddrV4) -> io::Result<bool> {
         let number = socket.number();
         let mut all = self.all.write();
-        let known = all.iter().position(|link| link.to == to);
-        if known.is_some_and(|index| all[index].number == number) || (known.is_none() && all.len() == LINKS_MOST) {
+        all.retain(|link| link.number == number);
+        if all.len() == LINKS_MOST || all.iter().any(|link| link.to == to) {
             return Ok(false);
         }
         let udp = bound_beside(socket, number)?;
         udp.connect(to)?;
-        let link = Link { to, number, udp };
-        match known {
-            Some(index) => all[index] = link,
-            None => all.push(link),
-        }
+        all.push(Link { to, number, udp });
         Ok(true)
     }
 
