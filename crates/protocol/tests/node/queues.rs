@@ -2,9 +2,7 @@
 
 use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
-use wayside_wire::{
-    Attempt, BODY, Engine, Entry, Header, QueueKind, check, kind, limits, padded, queue_flag, service,
-};
+use wayside_wire::{Attempt, BODY, Engine, Entry, Header, QueueKind, check, kind, limits, padded, queue_flag, service};
 
 const HANDLE: u16 = 3;
 const EPOCH: u32 = 7;
@@ -66,8 +64,7 @@ fn answers_a_census(node: &mut Node) -> bool {
         namespace: 1,
         ..Header::default()
     };
-    let about =
-        Entry { request: 77, slot: limits::ALL_SLOTS, sequence: Engine::Queue as u8, ..Entry::default() };
+    let about = Entry { request: 77, slot: limits::ALL_SLOTS, sequence: Engine::Queue as u8, ..Entry::default() };
     let mut packet = vec![0; BODY + Entry::BYTES];
     header.write(&mut packet);
     about.write(&mut packet, BODY);
