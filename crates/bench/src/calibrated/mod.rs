@@ -48,7 +48,7 @@ pub struct CalibratedOptions {
 }
 
 impl CalibratedOptions {
-    /// Everything, in a quarter of an hour.
+    /// Everything, in eight minutes on two cores.
     #[must_use]
     pub fn whole() -> CalibratedOptions {
         CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3 }

@@ -154,7 +154,7 @@ fn digits(value: f64) -> String {
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
-    let space = if matches!(unit, "x" | "%") { "" } else { " " };
+    let space = if matches!(unit, "" | "x" | "%") { "" } else { " " };
     format!("{}{space}{unit}", digits(value))
 }
 
