@@ -17,8 +17,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              eight minutes
-  --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once: within
-                             half a minute
+  --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once:
+                             within half a minute
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each

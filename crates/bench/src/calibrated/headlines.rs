@@ -292,7 +292,7 @@ fn n10(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     let mut figures = Vec::new();
     for (peer, name) in [(NETLOCK_PEER, "queues"), (Peer::FairFission, "fission")] {
         for outage in [AWAY, BLINK] {
-            // Leases, if they are waited for, and a while; it begins to be measured after a quarter of what is measured.
+            // Leases, if they are waited for, and a while. Measuring begins after a quarter of what is measured.
             let until = outage.end() + u64::from(outage.lease) * 1_000 + 80 * MILLISECOND;
             let run = Run::of(Testbed::NetLock(10, 2), peer, LOW, 20);
             let outcome = lab.run(Run { sorted: true, outage: Some(outage), lasts: until * 4 / 5, ..run })?;

@@ -22,6 +22,8 @@ const BEGINNING: u64 = 20_000_000;
 const TAKEN_IN: u64 = 20_000;
 /// How long the switch is away: what is on its way to it is lost.
 const AWAY: u64 = 10_000_000;
+/// Ten leases, in nanoseconds: what does not serve by then never does, though nodes go on asking.
+const PATIENCE: u64 = 10 * LEASE as u64 * 1_000;
 
 /// Nanoseconds from the switch's beginning until it serves, with so many locks held; one of the nodes may die with it.
 pub fn rebuild(costs: Costs, locks: u64, one_dies: bool) -> Result<u64, Error> {
@@ -64,6 +66,9 @@ pub fn rebuild(costs: Costs, locks: u64, one_dies: bool) -> Result<u64, Error> {
         if fabric.now >= outage.from && !killed && one_dies {
             killed = true;
             engine.kill(NODES - 1);
+        }
+        if fabric.now > outage.end() + PATIENCE {
+            break;
         }
         if fabric.now > outage.end() && engine.serves() {
             return match (taken.iter().sum::<u64>() == all, fabric.expired.is_empty()) {

@@ -161,8 +161,8 @@ mod tests {
         }
     }
 
-    /// Of a million locks, by Zipf's law with 0.9, 256 have 26 % of all requests at most. A second of 16,000 requests is
-    /// enough to find nearly as much; with a quarter of the names, or of those that are told, it is not.
+    /// Of a million locks, by Zipf's law with 0.9, 256 have 26 % of all requests at most. A second of 16,000 requests
+    /// is enough to find nearly as much; with a quarter of the names, or of those that are told, it is not.
     #[test]
     fn most_of_what_is_worth_a_queue_is_told_in_a_window() {
         const LOCKS: usize = 1_000_000;
