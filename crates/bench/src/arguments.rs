@@ -16,9 +16,9 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: an hour or more
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
-                             some minutes
-  --short                    shorter runs, and no sensitivity; or with 10,000 locks, or 16 clients, once: within
-                             half a minute
+                             eight minutes
+  --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once:
+                             within half a minute
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each

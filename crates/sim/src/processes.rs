@@ -154,6 +154,8 @@ impl<S: Service> Run<S> {
         match over {
             Some(why) => {
                 world.count(why);
+                // What the node had to say before that leaves, as from a real one, whose owner hears of it first.
+                self.take_packets(host);
                 self.end_process(host);
             }
             None => service.told(world, host, event),

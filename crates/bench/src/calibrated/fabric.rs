@@ -28,6 +28,8 @@ pub enum Job<M> {
     Client(usize),
     /// A client hears from another core that it has what it waits for: its so-many-th request.
     Granted(usize, u64),
+    /// The store has done what a client's transaction is for: its alarm of this number.
+    Stored(usize, u64),
 }
 
 #[derive(Debug)]
@@ -180,6 +182,19 @@ impl<M> Fabric<M> {
 
     pub fn alarm(&mut self, at: u64, client: usize, number: u64) {
         self.plan(at, Event::Alarm(client, number));
+    }
+
+    /// A client's packet to a store that takes so long there, with whatever comes together with it.
+    pub fn ask_store(&mut self, core: usize, nanos: u64, client: usize, number: u64) {
+        self.spent += self.cost(Cost::Packet);
+        let at = self.now + self.spent + 2 * self.cost(Cost::Hop) + self.cost(Cost::Pipeline);
+        self.plan(at, Event::AtCore(core, nanos, Job::Stored(client, number)));
+    }
+
+    /// The store's answer is at its client.
+    pub fn answer_of_store(&mut self, client: usize, number: u64) {
+        let at = self.now + 2 * self.cost(Cost::Hop) + self.cost(Cost::Pipeline);
+        self.alarm(at, client, number);
     }
 
     pub fn timer(&mut self, at: u64, who: usize, number: u64) {

@@ -4,10 +4,14 @@
 //! `why` says of a difference was written after the figures, which were not changed for it.
 
 use super::costs::Cost;
-use super::lab::{CELLS, Lab, Peer, QUEUES, Run, SLOTS, Testbed};
+use super::engines::Outage;
+use super::lab::{CELLS, FIRST_TENANT, Lab, MACHINES, Peer, QUEUES, Run, SLOTS, Testbed};
+use super::reasons::*;
+use super::rebuild::{LEASE, rebuild};
 use super::world::Outcome;
 use crate::Error;
 use std::rc::Rc;
+use wayside_wire::{BODY, ChainKind, limits};
 
 /// One figure of a headline.
 #[derive(Clone, Debug)]
@@ -60,6 +64,9 @@ const NETLOCK: &[Cost] = &[
     Cost::DrtmLease,
     Cost::Retry,
 ];
+const RECOVERY: &[Cost] = &[Cost::Hop, Cost::Packet, Cost::Manager];
+const BANKING: &[Cost] =
+    &[Cost::Hop, Cost::Packet, Cost::FissLockClient, Cost::Command, Cost::Pipelined, Cost::RedlockRetry];
 const NETCHAIN: &[Cost] = &[Cost::Hop, Cost::Pipeline, Cost::Packet];
 
 fn x(name: impl Into<String>, paper: f64, ours: f64) -> Figure {
@@ -90,8 +97,8 @@ pub fn all() -> Vec<Headline> {
         ),
         simulated("N7", "requests, knapsack over random allocation, 3,000 cells", n7, NETLOCK, WHY_N7),
         simulated("N8", "requests against cells and think time", n8, &[], WHY_N8),
-        elsewhere("N9", "service differentiation and isolation", WHERE_N9),
-        elsewhere("N10", "switch failure and reactivation", WHERE_RECOVERY),
+        simulated("N9", "isolation of two tenants, seven machines and three", n9, &[], WHY_N9),
+        simulated("N10", "switch failure and reactivation", n10, &[], WHY_N10),
         simulated(
             "F1",
             "share of the time to a grant in a transaction's median, read-mostly, uniform",
@@ -113,8 +120,8 @@ pub fn all() -> Vec<Headline> {
         simulated("F7", "requests to a hot spot that moves", f7, FISSLOCK, WHY_F7),
         simulated("F8", "time to a grant, 10 M locks, under ParLock's", f8, FISSLOCK, WHY_F8),
         simulated("F9", "peak of requests over granularities of 10 M objects, over NetLock's", f9, &[], WHY_F9),
-        elsewhere("F10", "recovery time of a switch and a server", WHERE_RECOVERY),
-        elsewhere("F11", "mobile banking over RedLock", WHERE_F11),
+        simulated("F10", "recovery time of a switch and a server", f10, RECOVERY, WHY_F10),
+        simulated("F11", "mobile banking over RedLock", f11, BANKING, WHY_F11),
         Headline { id: "C1", what: "queries of 4 clients", how: How::Computed(c1), why: WHY_C1, varied: NETCHAIN },
         Headline {
             id: "C2",
@@ -123,7 +130,13 @@ pub fn all() -> Vec<Headline> {
             why: WHY_C2,
             varied: NETCHAIN,
         },
-        elsewhere("C3", "throughput against value size and store size", WHERE_C3),
+        Headline {
+            id: "C3",
+            what: "queries of 4 clients against the size of values",
+            how: How::Computed(c3),
+            why: WHY_C3,
+            varied: NETCHAIN,
+        },
         elsewhere("C4", "failover and recovery with 1 and 100 virtual groups", WHERE_C4),
     ]
 }
@@ -142,17 +155,8 @@ fn netlock(
     workload: &'static str,
     execution: u64,
 ) -> Result<Rc<Outcome>, Error> {
-    let testbed = Testbed::NetLock(hosts, 12 - hosts);
-    lab.run(Run {
-        testbed,
-        peer,
-        workload,
-        clients: hosts * CLIENTS,
-        execution,
-        sorted: true,
-        moved: false,
-        traced: false,
-    })
+    let run = Run::of(Testbed::NetLock(hosts, 12 - hosts), peer, workload, hosts * CLIENTS);
+    lab.run(Run { execution, sorted: true, ..run })
 }
 
 /// NetLock's transactions over those of a peer.
@@ -232,6 +236,78 @@ fn n8(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     Ok(figures)
 }
 
+/// Grants a second of the clients on the first tenant's machines, and on the second's, in millions.
+fn of_tenants(outcome: &Outcome) -> (f64, f64) {
+    let of = |is_first: bool| {
+        let clients = outcome.of_clients.iter().enumerate();
+        let ours = clients.filter(|(client, _)| (client % MACHINES < FIRST_TENANT) == is_first);
+        ours.map(|(_, requests)| *requests).sum::<u64>() as f64 * 1e3 / outcome.lasted as f64
+    };
+    (of(true), of(false))
+}
+
+fn n9(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
+    let mut run = |budget| {
+        let run = Run::of(Testbed::Tenants, Peer::Tenants(budget), "exclusive-55k", 4 * MACHINES);
+        // Twenty times the shortest pause of who was refused.
+        Ok::<_, Error>(of_tenants(&*lab.run(Run { lasts: 100_000_000, ..run })?))
+    };
+    let (first, second) = run(None)?;
+    let half = (first + second) / 2.0;
+    let (bounded, freed) = run(Some((half * 1e6) as u32))?;
+    Ok(vec![
+        figure("first tenant over second, without budgets", None, first / second, "x"),
+        x("first tenant over second, each with half as its budget", 1.0, bounded / freed),
+        figure("second tenant with budgets, over without", None, freed / second, "x"),
+        figure("both with budgets, over without", None, (bounded + freed) / (first + second), "x"),
+    ])
+}
+
+/// A millisecond of a timeline, in virtual nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
+/// The switch of N10 stops then, so that sessions outlive it: as long as their clients try, and for less than that.
+const AWAY: Outage = Outage { from: 60 * MILLISECOND, lasts: 100 * MILLISECOND, lease: 300_000 };
+const BLINK: Outage = Outage { lasts: 5 * MILLISECOND, ..AWAY };
+/// What is looked at before it stops, and once it is back. Milliseconds.
+const LOOKED_AT: usize = 30;
+/// So many milliseconds in a row, for a throughput that is back.
+const IN_A_ROW: usize = 5;
+
+/// Throughput while the switch is away and once it is back, over that before; and how many milliseconds after its
+/// reactivation it is back, which is nine tenths of before.
+fn around(outage: Outage, timeline: &[u32]) -> Result<(f64, f64, f64), Error> {
+    let mean = |part: &[u32]| part.iter().map(|&grants| f64::from(grants)).sum::<f64>() / part.len() as f64;
+    let [from, end] = [outage.from, outage.end()].map(|at| (at / MILLISECOND) as usize);
+    let before = mean(&timeline[from - LOOKED_AT..from]);
+    // What was under way in the last millisecond arrives in the first one without a switch.
+    let away = mean(&timeline[from + 1..end]) / before;
+    let is_back = |part: &[u32]| mean(part) >= 0.9 * before;
+    let later = timeline.get(end..).unwrap_or_default();
+    let back = later.windows(IN_A_ROW).position(is_back).ok_or("the throughput of before never came back")?;
+    let after = later.get(back..back + LOOKED_AT).ok_or("the run has ended too early")?;
+    Ok((away, mean(after) / before, back as f64))
+}
+
+fn n10(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
+    let mut figures = Vec::new();
+    for (peer, name) in [(NETLOCK_PEER, "queues"), (Peer::FairFission, "fission")] {
+        for outage in [AWAY, BLINK] {
+            // Leases, if they are waited for, and a while. Measuring begins after a quarter of what is measured.
+            let until = outage.end() + u64::from(outage.lease) * 1_000 + 80 * MILLISECOND;
+            let run = Run::of(Testbed::NetLock(10, 2), peer, LOW, 20);
+            let outcome = lab.run(Run { sorted: true, outage: Some(outage), lasts: until * 4 / 5, ..run })?;
+            let (away, after, back) = around(outage, &outcome.timeline)?;
+            let name = format!("{name}, {} ms away", outage.lasts / MILLISECOND);
+            let paper = |value| (outage == AWAY).then_some(value);
+            figures.push(figure(format!("{name}: meanwhile, over before"), paper(0.0), away, "x"));
+            figures.push(figure(format!("{name}: once it is back, over before"), paper(1.0), after, "x"));
+            figures.push(figure(format!("{name}: back so long after the reactivation"), None, back, "ms"));
+            figures.push(figure(format!("{name}: holds lost"), None, outcome.note("holds lost"), "locks"));
+        }
+    }
+    Ok(figures)
+}
+
 // ---- FissLock ----
 
 const FISSLOCK_NETLOCK: Peer = Peer::NetLock { cells: CELLS, queues: QUEUES, random: false };
@@ -255,16 +331,7 @@ fn fisslock(
     clients: usize,
     execution: u64,
 ) -> Result<Rc<Outcome>, Error> {
-    lab.run(Run {
-        testbed: Testbed::FissLock,
-        peer,
-        workload,
-        clients,
-        execution,
-        sorted: false,
-        moved: false,
-        traced: false,
-    })
+    lab.run(Run { execution, ..Run::of(Testbed::FissLock, peer, workload, clients) })
 }
 
 /// Microseconds until a grant.
@@ -390,16 +457,7 @@ fn f6(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
 
 fn f7(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     let before = micro(lab, FISSLOCK_NETLOCK, "hot-spot", 0)?;
-    let moved = lab.run(Run {
-        testbed: Testbed::FissLock,
-        peer: FISSLOCK_NETLOCK,
-        workload: "hot-spot",
-        clients: 160,
-        execution: 0,
-        sorted: false,
-        moved: true,
-        traced: false,
-    })?;
+    let moved = lab.run(Run { moved: true, ..Run::of(Testbed::FissLock, FISSLOCK_NETLOCK, "hot-spot", 160) })?;
     Ok(vec![
         figure("fission, before and after", Some(6.0), micro(lab, Peer::Fission, "hot-spot", 0)?.requests_m(), "M/s"),
         figure("NetLock, the hot spot in the switch", Some(4.58), before.requests_m(), "M/s"),
@@ -441,6 +499,37 @@ fn f9(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     Ok(figures)
 }
 
+fn f10(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
+    let milliseconds = |locks, one_dies| Ok::<f64, Error>(rebuild(lab.costs, locks, one_dies)? as f64 / 1e6);
+    let [none, tenth, whole] = [8, 10_000, 100_000].map(|locks| milliseconds(locks, false));
+    let (none, tenth, whole) = (none?, tenth?, whole?);
+    let (few, many) = (tenth - none, whole - none);
+    let mut figures = vec![figure("power of the locks by which it grows", Some(1.0), (many / few).log10(), "")];
+    for (locks, took) in [("8", none), ("10,000", tenth), ("100,000", whole)] {
+        figures.push(figure(format!("the switch alone, {locks} locks held"), None, took, "ms"));
+    }
+    let dead = milliseconds(10_000, true)? - f64::from(LEASE) / 1e3;
+    figures.push(figure("a node dies with it, 10,000 locks, beyond its lease", None, dead, "ms"));
+    Ok(figures)
+}
+
+fn f11(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
+    let mut of = |peer| {
+        let run = Run::of(Testbed::Banking, peer, "banking", 160);
+        // In order, as nobody gives up what it waits for.
+        lab.run(Run { sorted: true, ..run })
+    };
+    let (ours, theirs) = (of(Peer::Fission)?, of(Peer::RedLock)?);
+    let thousands = |of: &Outcome| of.transactions_m() * 1e3;
+    let median = |of: &Outcome| of.latencies.value_at_quantile(0.5) as f64;
+    Ok(vec![
+        x("operations", 825.4 / 24.8, thousands(&ours) / thousands(&theirs)),
+        figure("fission", Some(825.4), thousands(&ours), "k/s"),
+        figure("RedLock", Some(24.8), thousands(&theirs), "k/s"),
+        figure("RedLock's median over fission's", None, median(&theirs) / median(&ours), "x"),
+    ])
+}
+
 // ---- NetChain ----
 
 fn c1(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
@@ -456,71 +545,17 @@ fn c2(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     Ok(vec![figure("read, one switch", Some(9.7), read, "us"), figure("write, three switches", Some(9.7), write, "us")])
 }
 
-const WHY_N: &str = "the order of the peers is the paper's, its distances are not. Our TPC-C has FissLock's \
-    121 locks a warehouse (80 warehouses at low contention, 8 at high), where NetLock's \
-    traces have rows: far more transactions wait for each other whoever grants, so that \
-    one waiting time dominates all services alike, most at high contention. In the \
-    programs' own order these locks deadlock all the time; here they are taken in the \
-    order of their numbers. The model's NICs do atomics at their published rate and its \
-    peers back off as their papers say: nothing in it lets DSLR fall to the 0.1 M \
-    transactions/s that the paper's ratios imply, and the sensitivity shows that no \
-    constant does. 160 clients are Little's law for the paper's own figures, not told \
-    there. Cells are the artifact's 130,000: the switch grants nearly all. At 6 + 6 \
-    machines 96 clients are what limits.";
-const WHY_N7: &str = "the paper tells neither the cells nor the warehouses' rows. Our lock server has the 16 \
-    cores of both machines and answers what the switch does not, so a bad allocation costs \
-    less; and a lock of which the run's clients want more than its cells leads requests to \
-    the server with the knapsack, too.";
-const WHY_N8: &str = "the knee is softer and lower: clients take 9.3 us and 8.6 locks a transaction wait for \
-    each other. With 100 us of think time our overflow goes on at the lock server, and 160 \
-    transactions under way are what limits; the paper's 0.60 M/s is less than so many \
-    clients would make without any switch.";
-const WHERE_N9: &str = "priorities are not in our queue engine (docs/queue.md has what is absent). What a \
-    flooding tenant does to another one is measured on packets: docs/isolation.md.";
-const WHERE_RECOVERY: &str = "the model has no controller and nothing fails in it. Measured on packets: \
-    docs/recovery.md.";
-const WHY_F1: &str = "the text has no numbers for its figure 3. That the share is large, falls with the \
-    execution time and is smaller where the switch grants is as there.";
-const WHY_F2: &str = "arithmetic: 8 of 12 stages of 560 KB. 18 bits would give 1.99 M, stages are filled in \
-    whole fields, hence 1.68 M. A slot of ours has 128 bits, which hold what the mended \
-    protocol needs (tenure, joins, 16 bits of node, hints); it was made for hosts, where a \
-    million take 16 MB.";
-const WHY_F3: &str = "close. A manager of SrvLock and ParLock has its load from the figure by which its cost \
-    was set; medians and tails are the model's own. Fission's p90 is what two clients that \
-    share a core do to each other, not the network: it takes 2.8 us alone.";
-const WHY_F4: &str = "\"up to\" is over ParLock by Zipf's law with readers, where three quarters of all \
-    locks asked for are at one of eight servers (the paper has 57 %; with locks dealt out \
-    by number, not in ranges, there would be no such load at all); the others are uniform. \
-    Fission is bound by its clients, 5.5 M/s, as SrvLock is by its server, 2.9 M/s: their \
-    ratio is that of FissLock's own figures for 7.5, 6 M/s over 3 M/s. What the paper's \
-    4.8 over SrvLock rests on its text does not tell. Ours sends an answer to each release \
-    and has a lock server's answers, too: one packet more than the papers' protocols. By \
-    Zipf's law with half writes the hottest lock is the limit of all services, and \
-    NetLock's queue in the switch is the fastest: its hand-over has no node in between.";
-const WHY_F5: &str = "ParLock has 43 % of its requests at one server here, since tables are ranges. \
-    NetLock's share at the switch is larger than the paper's (10,000 locks where the paper \
-    had 0.09 % of them, 600), and so is what it gains by that. Over SrvLock: the two \
-    bounds of F4.";
-const WHY_F6: &str = "close. Locks of a node's warehouses are at its own ParLock server. Ours is fission \
-    without any locality, which the paper has below FissLock-Local; its 1.08 is the \
-    latter's.";
-const WHY_F7: &str = "close. Fission's 5.5 M/s against 6 is a packet more for each request; that its \
-    clients' cost was set by this very figure makes the absolute value no prediction. \
-    NetLock's, before and after, are.";
-const WHY_F8: &str = "FissLock sends what is beyond its 1.68 M locks to ParLock. Here a slot is a bucket of \
-    names: 10 M names over as many slots are granted by the switch like 1 M, two names \
-    hardly ever meeting in a slot. So there is nothing that approaches ParLock's.";
-const WHY_F9: &str = "with 1,000 or 10,000 locks all of them have a queue in NetLock's switch here, and \
-    readers, nine in ten, do not wait for each other long enough: both engines are bound \
-    by their clients, NetLock with one decision of an agent less. The paper has it at 5.65 \
-    M/s, as we do, and fission at twice that, 11 M/s, which its own figure of 6 M/s for \
-    7.5 does not allow with the same clients.";
-const WHERE_F11: &str = "not modelled: the figure is Redis' and RedLock's pauses. RedLock beside Wayside on \
-    real Redis: docs/figures.md.";
-const WHY_C1: &str = "no prediction: the packet's cost comes from this client. The switches are not the \
-    limit; 2,000 M/s is what the paper computes from their packet rate.";
-const WHY_C2: &str = "a sum of constants without any waiting. The paper's 9.7 us are mostly its client's \
-    (DPDK batches), which the model does not have. What our chains take on packets, beside \
-    etcd and ZooKeeper: docs/kv.md.";
-const WHERE_C3: &str = "a model would give what it assumes. On packets: docs/kv.md.";
-const WHERE_C4: &str = "the model has no controller. A switch that dies in a chain, on packets: docs/kv.md.";
+/// Slide 29: the clients' NICs have 25 or 40 Gbit/s, here all have the larger.
+const NIC: f64 = 40.0;
+/// Of a packet on the wire, around its payload: Ethernet with preamble and gap, IPv4, UDP.
+const AROUND: usize = 38 + 20 + 8;
+
+fn c3(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
+    let by_cores = c1(lab)?[0].ours;
+    let with = |value: usize| {
+        let payload = BODY + ChainKind::Write.body().bytes(value.div_ceil(limits::BLOCK_BYTES) as u8);
+        by_cores.min(4.0 * NIC * 1e3 / (8 * (AROUND + payload)) as f64)
+    };
+    let of = |value| figure(format!("values of {value} bytes"), Some(82.0), with(value), "M/s");
+    Ok([32, 64, 96, 128].map(of).to_vec())
+}

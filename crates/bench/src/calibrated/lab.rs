@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
+use wayside_switch::Budget;
 use wayside_wire::Policy;
 
 use super::costs::{Cost, Costs};
-use super::engines::{Bed, Drtm, Dslr, Engine, Kind, Managers, TestAndSet, Wayside};
+use super::engines::{Bed, Drtm, Dslr, Engine, Kind, Managers, Outage, Redlock, TestAndSet, Wayside};
 use super::fabric::Fabric;
 use super::world::{Outcome, Plan, run};
 use crate::Error;
-use crate::workloads::{Transaction, Workload};
+use crate::workloads::{Generator, Transaction, Workload};
 
 /// Hosts as a paper has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +23,17 @@ pub enum Testbed {
     FissLock,
     /// NetLock 6.3: so many machines with clients, and so many with lock servers or memory. 8 cores each.
     NetLock(usize, usize),
+    /// NetLock 6.3, isolation: ten machines with clients, of which one tenant has seven; the lock servers of both share
+    /// two more. A quarter of their cores, since such a run has to be long.
+    Tenants,
+    /// FissLock 7.9: as above, besides a core of a Redis with the accounts, and where Redis has the locks, another one.
+    Banking,
 }
+
+/// Of [`Testbed::Tenants`].
+pub const MACHINES: usize = 10;
+/// Those of the first tenant.
+pub const FIRST_TENANT: usize = 7;
 
 /// Lock services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,11 +51,14 @@ pub enum Peer {
     },
     /// Ours: the lock server alone.
     Server,
+    /// Ours: two tenants, each with a lock server alone, and each with so many requests a second at most.
+    Tenants(Option<u32>),
     SrvLock,
     ParLock,
     Dslr,
     Drtm,
     NetChain,
+    RedLock,
 }
 
 /// What is run.
@@ -61,6 +76,55 @@ pub struct Run {
     pub moved: bool,
     /// The trace before it, with requests of another seed: locks' popularity is known then, not the requests to come.
     pub traced: bool,
+    /// The switch fails.
+    pub outage: Option<Outage>,
+    /// Virtual nanoseconds that are measured, after a quarter as many; 0: as many as the lab's requests take.
+    pub lasts: u64,
+}
+
+impl Run {
+    /// Without execution time, and with nothing particular.
+    pub fn of(testbed: Testbed, peer: Peer, workload: &'static str, clients: usize) -> Run {
+        Run {
+            testbed,
+            peer,
+            workload,
+            clients,
+            execution: 0,
+            sorted: false,
+            moved: false,
+            traced: false,
+            outage: None,
+            lasts: 0,
+        }
+    }
+}
+
+/// Locks of clients of the second tenant are others.
+struct Apart<'w>(&'w dyn Workload);
+
+struct Moved<'w> {
+    generator: Box<dyn Generator + 'w>,
+    by: u64,
+}
+
+impl Workload for Apart<'_> {
+    fn locks(&self) -> u64 {
+        2 * self.0.locks()
+    }
+
+    fn generator(&self, seed: u64, client: u64) -> Box<dyn Generator + '_> {
+        let is_first = client as usize % MACHINES < FIRST_TENANT;
+        let by = if is_first { 0 } else { self.0.locks() };
+        Box::new(Moved { generator: self.0.generator(seed, client), by })
+    }
+}
+
+impl Generator for Moved<'_> {
+    fn next(&mut self, at: Duration, into: &mut Transaction) {
+        self.generator.next(at, into);
+        into.requests.iter_mut().for_each(|request| request.lock += self.by);
+    }
 }
 
 /// Whoever measures: the costs, how long, and what is known already.
@@ -68,6 +132,8 @@ pub struct Lab {
     pub costs: Costs,
     /// Requests for locks that a run measures, about.
     pub requests: u64,
+    /// Of workloads and of pauses: a number from 1.
+    pub seed: u64,
     workloads: HashMap<&'static str, Rc<Box<dyn Workload>>>,
     known: HashMap<Run, Rc<Outcome>>,
 }
@@ -88,8 +154,8 @@ const MOVED: u64 = 400_000_000;
 const MOST: u64 = 400_000_000;
 
 impl Lab {
-    pub fn new(costs: Costs, requests: u64) -> Lab {
-        Lab { costs, requests, workloads: HashMap::new(), known: HashMap::new() }
+    pub fn new(costs: Costs, requests: u64, seed: u64) -> Lab {
+        Lab { costs, requests, seed, workloads: HashMap::new(), known: HashMap::new() }
     }
 
     fn workload(&mut self, name: &'static str) -> Result<Rc<Box<dyn Workload>>, Error> {
@@ -116,29 +182,36 @@ impl Lab {
 
     /// What a run by a lock server alone shows of each lock: NetLock traces its workload before.
     fn demand(&mut self, what: Run) -> Result<Rc<Outcome>, Error> {
-        self.run(Run { peer: Peer::SrvLock, moved: false, traced: true, ..what })
+        self.run(Run { peer: Peer::SrvLock, moved: false, traced: true, outage: None, lasts: 0, ..what })
     }
 
     fn play(&mut self, what: Run, workload: &dyn Workload) -> Result<Outcome, Error> {
         let Run { testbed, peer, clients, execution, .. } = what;
         let bed = bed(testbed, peer, clients);
+        let bed = if what.outage.is_some() { bed.with_office() } else { bed };
         let locks_of_one = locks_of_one(workload);
         let plan = Plan {
-            seed: if what.traced { 2 } else { 1 },
+            // A trace is of other requests than any run.
+            seed: 2 * self.seed - u64::from(!what.traced),
             execution,
-            abort: (locks_of_one > 1.0).then_some(ABORT),
+            store: (testbed == Testbed::Banking).then(|| bed.hosts.iter().sum::<usize>() - 1),
+            // Who waits for RedLock has pauses of its own, longer than this.
+            abort: (locks_of_one > 1.0 && testbed != Testbed::Banking).then_some(ABORT),
             later: if what.moved { MOVED } else { 0 },
             sorted: what.sorted,
             client: match testbed {
-                Testbed::FissLock => Cost::FissLockClient,
-                Testbed::NetLock(..) => Cost::NetLockClient,
+                Testbed::FissLock | Testbed::Banking => Cost::FissLockClient,
+                Testbed::NetLock(..) | Testbed::Tenants => Cost::NetLockClient,
             },
-            transactions: (self.requests as f64 / locks_of_one) as u64 * if what.traced { TRACE } else { 1 },
-            most: MOST,
+            transactions: match what.lasts {
+                0 => (self.requests as f64 / locks_of_one) as u64 * if what.traced { TRACE } else { 1 },
+                _ => u64::MAX,
+            },
+            most: if what.lasts == 0 { MOST } else { what.lasts },
         };
         let locks = workload.locks();
         let slots = locks.min(SLOTS.into()) as u32;
-        let ours = |kind: &Kind| Wayside::new(&bed, kind);
+        let ours = |kind: &Kind| Wayside::new(&bed, kind, what.outage);
         match peer {
             Peer::Fission => self.over(&bed, ours(&Kind::Fission(Policy::ReadPreferring, slots))?, workload, plan),
             Peer::FairFission => self.over(&bed, ours(&Kind::Fission(Policy::Fair, slots))?, workload, plan),
@@ -148,9 +221,14 @@ impl Lab {
                 self.over(&bed, ours(&Kind::Queue(chosen))?, workload, plan)
             }
             Peer::Server => self.over(&bed, ours(&Kind::Queue(Vec::new()))?, workload, plan),
+            Peer::Tenants(rate) => {
+                let budget = rate.map(|rate| Budget { rate, burst: rate / 100 });
+                self.over(&bed, ours(&Kind::Tenants(FIRST_TENANT, budget))?, &Apart(workload), plan)
+            }
             Peer::SrvLock | Peer::ParLock => self.over(&bed, Managers::new(&bed, locks), workload, plan),
             Peer::Dslr => self.over(&bed, Dslr::new(&bed), workload, plan),
             Peer::Drtm => self.over(&bed, Drtm::new(&bed, plan.seed), workload, plan),
+            Peer::RedLock => self.over(&bed, Redlock::new(&bed, plan.seed), workload, plan),
             Peer::NetChain => self.over(&bed, TestAndSet::new(&bed, plan.seed), workload, plan),
         }
     }
@@ -168,6 +246,10 @@ fn bed(testbed: Testbed, peer: Peer, clients: usize) -> Bed {
         // Our lock server is one node: it has the cores of all of them.
         Testbed::NetLock(hosts, servers) if has_server => Bed::new(&vec![8; hosts], clients, 0, &[8 * servers]),
         Testbed::NetLock(hosts, servers) => Bed::new(&vec![8; hosts], clients, 0, &vec![8; servers]),
+        // The last core is the store's.
+        Testbed::Banking if peer == Peer::RedLock => Bed::new(&[10; 8], clients, 0, &[1, 1]),
+        Testbed::Banking => Bed::new(&[10; 8], clients, 1, &[1]),
+        Testbed::Tenants => Bed::new(&[2; MACHINES], clients, 0, &[4]).with_second_manager(),
     }
 }
 
@@ -178,7 +260,7 @@ fn locks_of_one(workload: &dyn Workload) -> f64 {
     let mut one = Transaction::empty();
     let mut locks = 0;
     for _ in 0..SAMPLES {
-        generator.next(std::time::Duration::ZERO, &mut one);
+        generator.next(Duration::ZERO, &mut one);
         locks += one.requests.len();
     }
     locks as f64 / SAMPLES as f64

@@ -9,6 +9,7 @@ use super::headlines::{Figure, Headline, How};
 use crate::Error;
 use crate::figures::put_between;
 use crate::knobs::Machine;
+use crate::recovery::summary::Spread;
 
 /// All that a run of the model has given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,6 +17,8 @@ pub struct Calibrated {
     pub(super) machine: Machine,
     /// Requests that each run has measured, about; and each with other costs.
     pub(super) requests: [u64; 2],
+    /// Runs of each figure.
+    pub(super) seeds: u64,
     /// Real time.
     pub(super) seconds: f64,
     pub(super) constants: Vec<Constant>,
@@ -55,9 +58,12 @@ pub(super) struct Row {
 pub(super) struct Cell {
     name: String,
     paper: Option<f64>,
-    pub(super) ours: f64,
+    /// Of every seed.
+    pub(super) ours: Vec<f64>,
     unit: String,
-    /// With a constant halved, and doubled.
+    /// The same in runs that are as short as those with other costs. None: there are no such.
+    pub(super) short: Vec<f64>,
+    /// With a constant halved, and doubled: the first seed.
     pub(super) varied: Vec<Varied>,
 }
 
@@ -69,13 +75,24 @@ pub(super) struct Varied {
     pub(super) double: f64,
 }
 
+/// Figure `index` of every seed.
+fn of_seeds(seeds: &[Vec<Figure>], index: usize) -> Vec<f64> {
+    seeds.iter().map(|figures| figures[index].ours).collect()
+}
+
+fn spread(values: &[f64]) -> Spread {
+    Spread::of(values.to_vec()).expect("every figure is of a seed at least")
+}
+
 impl Row {
-    pub(super) fn new(headline: &Headline, figures: &[Figure]) -> Row {
-        let cell = |figure: &Figure| Cell {
+    /// `seeds`: of each, the figures.
+    pub(super) fn new(headline: &Headline, seeds: &[Vec<Figure>]) -> Row {
+        let cell = |(index, figure): (usize, &Figure)| Cell {
             name: figure.name.clone(),
             paper: figure.paper,
-            ours: figure.ours,
+            ours: of_seeds(seeds, index),
             unit: figure.unit.into(),
+            short: Vec::new(),
             varied: Vec::new(),
         };
         let (how, why) = match headline.how {
@@ -87,9 +104,43 @@ impl Row {
             id: headline.id.into(),
             what: headline.what.into(),
             how: how.into(),
-            figures: figures.iter().map(cell).collect(),
+            figures: seeds.first().into_iter().flatten().enumerate().map(cell).collect(),
             why: why.into(),
         }
+    }
+
+    /// What runs with other costs are to be compared with: of each seed, the figures.
+    pub(super) fn compare_with(&mut self, seeds: &[Vec<Figure>]) {
+        let cells = self.figures.iter_mut().enumerate();
+        cells.for_each(|(index, cell)| cell.short = of_seeds(seeds, index));
+    }
+
+    /// The figures with another cost.
+    pub(super) fn vary(&mut self, constant: &str, half: &[Figure], double: &[Figure]) {
+        for (index, cell) in self.figures.iter_mut().enumerate() {
+            let (half, double) = (half[index].ours, double[index].ours);
+            cell.varied.push(Varied { constant: constant.into(), half, double });
+        }
+    }
+}
+
+impl Cell {
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Median, and least to most of all seeds.
+    fn shown(&self) -> String {
+        shown(&self.ours, &self.unit)
+    }
+
+    /// The constants that matter: with which the figure is further by a twentieth than any seed without them.
+    fn matters(&self) -> impl Iterator<Item = &Varied> {
+        let Spread { least, median, most } = spread(&self.short);
+        let far = 0.05 * median.abs();
+        let is_far = move |value: f64| value < least - far || value > most + far;
+        self.varied.iter().filter(move |one| is_far(one.half) || is_far(one.double))
     }
 }
 
@@ -103,8 +154,16 @@ fn digits(value: f64) -> String {
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
-    let space = if matches!(unit, "x" | "%") { "" } else { " " };
+    let space = if matches!(unit, "" | "x" | "%") { "" } else { " " };
     format!("{}{space}{unit}", digits(value))
+}
+
+/// Median, and least to most where they differ in what is shown.
+fn shown(values: &[f64], unit: &str) -> String {
+    let Spread { least, median, most } = spread(values);
+    let [least, most] = [least, most].map(digits);
+    let range = if least == most { String::new() } else { format!(" ({least} to {most})") };
+    format!("{}{range}", with_unit(median, unit))
 }
 
 impl fmt::Display for Calibrated {
@@ -113,15 +172,10 @@ impl fmt::Display for Calibrated {
             writeln!(f, "{:<4}{} ({})", row.id, row.what, if row.how.is_empty() { "not here" } else { &row.how })?;
             for cell in &row.figures {
                 let paper = cell.paper.map_or_else(|| "-".into(), |paper| with_unit(paper, &cell.unit));
-                writeln!(
-                    f,
-                    "      {:<52} paper {paper:>11}   ours {:>11}",
-                    cell.name,
-                    with_unit(cell.ours, &cell.unit)
-                )?;
+                writeln!(f, "      {:<52} paper {paper:>11}   ours {}", cell.name, cell.shown())?;
             }
         }
-        writeln!(f, "{:.0} s; about {} requests a run", self.seconds, self.requests[0])
+        writeln!(f, "{:.0} s; about {} requests a run, {} seeds", self.seconds, self.requests[0], self.seeds)
     }
 }
 
@@ -148,10 +202,10 @@ impl Calibrated {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// Ours of a headline's figure.
+    /// Ours of a headline's figure: the median of all seeds.
     pub fn ours(&self, id: &str, name: &str) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.id == id)?;
-        row.figures.iter().find(|cell| cell.name == name).map(|cell| cell.ours)
+        row.figures.iter().find(|cell| cell.name == name).map(|cell| spread(&cell.ours).median)
     }
 
     fn table(&self) -> String {
@@ -161,7 +215,7 @@ impl Calibrated {
             let _ = writeln!(text, "| **{}** | **{}** | | | {how} |", row.id, row.what);
             for cell in &row.figures {
                 let paper = cell.paper.map_or_else(String::new, |paper| with_unit(paper, &cell.unit));
-                let _ = writeln!(text, "| | {} | {paper} | {} | |", cell.name, with_unit(cell.ours, &cell.unit));
+                let _ = writeln!(text, "| | {} | {paper} | {} | |", cell.name, cell.shown());
             }
         }
         text
@@ -179,21 +233,17 @@ impl Calibrated {
         said.iter().map(|(why, ids)| format!("* **{}**: {why}\n", ids.join(", "))).collect()
     }
 
-    /// Figures of which a paper has a number, with each constant halved and doubled.
+    /// Figures of which a paper has a number, with each constant halved and doubled, beside runs as short as those.
     fn sensitivity(&self) -> String {
-        let mut text = String::from("| id | figure | ours | constant: halved, doubled |\n| --- | --- | --- | --- |\n");
+        let mut text =
+            String::from("| id | figure | as short | constant: halved, doubled |\n| --- | --- | --- | --- |\n");
         for row in &self.rows {
             for cell in row.figures.iter().filter(|cell| cell.paper.is_some() && !cell.varied.is_empty()) {
                 let one = |one: &Varied| format!("{}: {}, {}", one.constant, digits(one.half), digits(one.double));
-                // What changes nothing is not worth its place.
-                let matters = |one: &&Varied| {
-                    let far = |value: f64| (value - cell.ours).abs() > 0.05 * cell.ours.abs();
-                    far(one.half) || far(one.double)
-                };
-                let varied: Vec<String> = cell.varied.iter().filter(matters).map(one).collect();
-                let varied = if varied.is_empty() { "none by a twentieth".into() } else { varied.join("; ") };
-                let _ =
-                    writeln!(text, "| {} | {} | {} | {varied} |", row.id, cell.name, with_unit(cell.ours, &cell.unit));
+                let varied: Vec<String> = cell.matters().map(one).collect();
+                let varied = if varied.is_empty() { "none".into() } else { varied.join("; ") };
+                let short = shown(&cell.short, &cell.unit);
+                let _ = writeln!(text, "| {} | {} | {short} | {varied} |", row.id, cell.name);
             }
         }
         text
@@ -216,11 +266,15 @@ pub fn put_calibrated(page: &str, record: &Calibrated, name: &str) -> Result<Str
     let Machine { command, date, commit, .. } = &record.machine;
     let [base, varied] = record.requests;
     let figures = format!(
-        "`{command}`, {date}, commit {commit}, about {base} requests a run ({varied} with other costs), {:.0} s in \
-         all:\n\
-         [{name}](../{name}).\n\n{}\n## Why they differ\n\n{}\n## What they depend on\n\n\
-         Each constant halved and doubled, where that changes the figure by a twentieth or more.\n\n{}\n\
+        "`{command}`, {date}, commit {commit}, {} seeds, about {base} requests a run ({varied} with other costs), {:.0} s \
+         in all:\n\
+         [{name}](../{name}). Medians of the seeds, and in brackets the least and the most.\n\n{}\n\
+         ## Why they differ\n\n{}\n## What they depend on\n\n\
+         Each constant halved and doubled, in runs of {varied} requests; *as short* is what such runs give with the \
+         constants as they are.\nA constant is named where the figure with it is further by a twentieth than that of any \
+         seed without it.\n\n{}\n\
          ## The constants\n\n{}",
+        record.seeds,
         record.seconds,
         record.table(),
         record.reasons(),
@@ -228,4 +282,25 @@ pub fn put_calibrated(page: &str, record: &Calibrated, name: &str) -> Result<Str
         record.constants(),
     );
     put_between(page, &figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_matters_that_changes_more_than_seeds_do() {
+        let varied = |constant: &str, half, double| Varied { constant: constant.into(), half, double };
+        let cell = Cell {
+            name: "one".into(),
+            paper: Some(1.0),
+            ours: vec![5.0, 7.0, 6.0],
+            unit: "x".into(),
+            short: vec![2.0, 2.4, 2.2],
+            varied: vec![varied("within the seeds", 2.0, 2.4), varied("far", 2.2, 2.6), varied("near", 1.9, 2.5)],
+        };
+        let names: Vec<&str> = cell.matters().map(|one| one.constant.as_str()).collect();
+        assert_eq!(names, ["far"]);
+        assert_eq!(cell.shown(), "6.00x (5.00 to 7.00)");
+    }
 }

@@ -32,6 +32,8 @@ pub struct Plan {
     pub seed: u64,
     /// How long all locks of a transaction are held. Nanoseconds.
     pub execution: u64,
+    /// Or as long as it takes this core to read what is locked, and to write what is locked exclusively.
+    pub store: Option<usize>,
     /// What takes longer is given up and tried again. Nanoseconds.
     pub abort: Option<u64>,
     /// How much later than it is the workload takes it to be. Nanoseconds.
@@ -62,6 +64,10 @@ pub struct Outcome {
     pub busiest: f64,
     /// Of each lock: requests, and most clients that held it or waited for it at a time. From the very beginning.
     pub demand: HashMap<u64, (u32, u32)>,
+    /// Requests of each client.
+    pub of_clients: Vec<u64>,
+    /// Grants in each millisecond. From the very beginning.
+    pub timeline: Vec<u32>,
 }
 
 impl Outcome {
@@ -175,6 +181,8 @@ pub fn run<E: Engine>(
         notes: Vec::new(),
         busiest: 0.0,
         demand: HashMap::new(),
+        of_clients: vec![0; cores.len()],
+        timeline: Vec::new(),
     };
     let mut world = World {
         fabric,
@@ -253,6 +261,7 @@ impl<E: Engine> World<'_, E> {
                     Some(Job::Message(message)) => self.engine.on_message(&mut self.fabric, Place::Core(core), message),
                     Some(Job::Client(client)) => self.on_work(client)?,
                     Some(Job::Granted(client, ask)) if self.clients[client].asks == ask => self.on_granted(client)?,
+                    Some(Job::Stored(client, number)) => self.fabric.answer_of_store(client, number),
                     Some(Job::Granted(..)) | None => {}
                 }
                 self.settle()?;
@@ -425,8 +434,12 @@ impl<E: Engine> World<'_, E> {
         let Request { lock, mode } = one.transaction.requests[index];
         one.held = index + 1;
         one.asks += 1;
+        let millisecond = (self.fabric.now / 1_000_000) as usize;
+        self.outcome.timeline.resize(self.outcome.timeline.len().max(millisecond + 1), 0);
+        self.outcome.timeline[millisecond] += 1;
         if self.measuring {
             self.outcome.requests += 1;
+            self.outcome.of_clients[client] += 1;
             self.outcome.grants.saturating_record((self.fabric.now - one.asked).max(1));
         }
         let is_last = index + 1 == one.transaction.requests.len();
@@ -442,6 +455,11 @@ impl<E: Engine> World<'_, E> {
         }
         if !is_last {
             self.own_work(client);
+        } else if let Some(core) = self.plan.store {
+            let commands = |request: &Request| if request.mode == Mode::Exclusive { 2 } else { 1 };
+            let commands: u64 = self.clients[client].transaction.requests.iter().map(commands).sum();
+            let nanos = commands * self.fabric.costs.get(Cost::Pipelined);
+            self.fabric.ask_store(core, nanos, client, number);
         } else if self.plan.execution > 0 {
             self.fabric.alarm(self.fabric.now + self.plan.execution, client, number);
         } else {
@@ -503,6 +521,7 @@ mod tests {
         let plan = Plan {
             seed: 1,
             execution: 0,
+            store: None,
             abort: None,
             later: 0,
             sorted: false,

@@ -1,6 +1,7 @@
 //! The workloads by their names.
 
 use super::Workload;
+use super::banking::Banking;
 use super::hot_spot::HotSpot;
 use super::micro::{Micro, Popularity};
 use super::smallbank::SmallBank;
@@ -40,6 +41,7 @@ enum Kind {
     Tpcc(Tpcc),
     SmallBank(SmallBank),
     YcsbT(YcsbT),
+    Banking(Banking),
 }
 
 impl Named {
@@ -53,6 +55,7 @@ impl Named {
             Kind::Tpcc(tpcc) => Box::new(tpcc),
             Kind::SmallBank(bank) => Box::new(bank),
             Kind::YcsbT(ycsb) => Box::new(ycsb),
+            Kind::Banking(banking) => Box::new(banking),
         }
     }
 }
@@ -125,6 +128,14 @@ pub fn all() -> Vec<Named> {
         ),
         smallbank("smallbank", "SmallBank, 24 M accounts, 4 % hot; DINT", 24 * MILLION),
         smallbank("smallbank-1m", "SmallBank, 1 M accounts, 4 % hot", MILLION),
+        Named {
+            name: "banking",
+            about: "mobile banking, 1 M accounts, a tenth transfers; FissLock 7.9",
+            clients: 160,
+            execution: Duration::ZERO,
+            abort: None,
+            kind: Kind::Banking(Banking { accounts: MILLION }),
+        },
         ycsb("ycsb-t-0.80", "8 columns of 24 on 8 servers, Zipf 0.80; SwitchTx 5.1", 0.80),
         ycsb("ycsb-t-0.99", "8 columns of 24 on 8 servers, Zipf 0.99; SwitchTx 5.1", 0.99),
     ]

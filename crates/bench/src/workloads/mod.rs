@@ -7,12 +7,13 @@
 //!
 //! * `catalogue.rs` has the names, and with each the paper's number of clients, execution time and time-out.
 //! * `micro.rs`: single locks; uniform, Zipf, objects over locks. `hot_spot.rs`: a hot spot that moves.
-//! * `tatp.rs`, `tpcc.rs`, `smallbank.rs`, `ycsb.rs`: transactions.
+//! * `tatp.rs`, `tpcc.rs`, `smallbank.rs`, `ycsb.rs`, `banking.rs`: transactions.
 //!
 //! Invariants
 //! * A transaction asks for no lock twice: where a table's rows share a lock, the stronger mode is asked for once.
 //! * Its requests are in the order in which its program needs them, which may deadlock. Who takes it may sort them.
 
+mod banking;
 mod catalogue;
 mod hot_spot;
 mod micro;

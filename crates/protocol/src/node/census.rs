@@ -115,6 +115,10 @@ impl Node {
             }
             if self.is_queued() {
                 self.begin_queue_epoch(now);
+                // Who held something has become silent: an answer would say that nobody relies on it any more.
+                if !self.session.is_live() {
+                    return Ok(());
+                }
             }
         }
         if all {

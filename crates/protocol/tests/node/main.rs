@@ -3,5 +3,6 @@
 mod bench;
 mod chaos;
 mod mends;
+mod queues;
 mod recovery;
 mod workflows;

@@ -1,16 +1,21 @@
 //! Lock services, driven in virtual time.
 //!
 //! * `wayside.rs`: this repository's own nodes and the switch's own core, as fission, as queues, and as a lock server.
+//!   `office.rs`: their controller, where the switch fails.
 //! * `managers.rs`: lock managers on servers: SrvLock and ParLock. `memory.rs`: words of remote memory that clients
-//!   change by themselves: DSLR and DrTM. `test_and_set.rs`: NetChain's locks.
+//!   change by themselves: DSLR and DrTM. `test_and_set.rs`: NetChain's locks. `redlock.rs`: Redis.
 
 mod managers;
 mod memory;
+mod office;
+mod redlock;
 mod test_and_set;
 mod wayside;
 
 pub use managers::Managers;
 pub use memory::{Drtm, Dslr};
+pub use office::Outage;
+pub use redlock::Redlock;
 pub use test_and_set::TestAndSet;
 pub use wayside::{Kind, Wayside};
 
@@ -50,6 +55,8 @@ pub struct Bed {
     pub clients: Vec<usize>,
     /// Of each host, the cores that keep locks' books; none where it has clients alone.
     pub managers: Vec<Vec<usize>>,
+    /// The core of a controller, on the last host, where there is one.
+    pub office: Option<usize>,
 }
 
 impl Bed {
@@ -57,7 +64,7 @@ impl Bed {
     /// are any, so many cores of managers on each of those hosts (`beside`), or on hosts of their own (`apart`).
     pub fn new(client_cores: &[usize], clients: usize, beside: usize, apart: &[usize]) -> Bed {
         let mut first = 0;
-        let mut bed = Bed { hosts: Vec::new(), clients: Vec::new(), managers: Vec::new() };
+        let mut bed = Bed { hosts: Vec::new(), clients: Vec::new(), managers: Vec::new(), office: None };
         let mut firsts = Vec::new();
         for &cores in client_cores {
             firsts.push(first);
@@ -74,6 +81,22 @@ impl Bed {
         let core = |client: usize| firsts[client % hosts] + client / hosts % client_cores[client % hosts];
         bed.clients = (0..clients).map(core).collect();
         bed
+    }
+
+    /// With one core more, on a host of its own, for a controller.
+    pub fn with_office(mut self) -> Bed {
+        self.office = Some(self.hosts.iter().sum());
+        self.hosts.push(1);
+        self.managers.push(Vec::new());
+        self
+    }
+
+    /// With one host more, without cores: its manager is on the cores of the last one's.
+    pub fn with_second_manager(mut self) -> Bed {
+        let shared = self.managers.last().cloned().unwrap_or_default();
+        self.hosts.push(0);
+        self.managers.push(shared);
+        self
     }
 
     /// Cores of all managers, and the hosts that have them.

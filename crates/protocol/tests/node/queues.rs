@@ -1,0 +1,98 @@
+//! A node whose locks are queues, when the switch begins another epoch (docs/queue.md, Another epoch).
+
+use wayside_protocol::seal::Enrolment;
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
+use wayside_wire::{Attempt, BODY, Engine, Entry, Header, QueueKind, check, kind, limits, padded, queue_flag, service};
+
+const HANDLE: u16 = 3;
+const EPOCH: u32 = 7;
+const NAME: u64 = 5;
+
+fn node() -> Node {
+    let mut node = Node::new(NodeConfig { namespace: padded("space").expect("short"), ..NodeConfig::new(1) });
+    let enrolment = Enrolment {
+        handle: HANDLE,
+        incarnation: 9,
+        epoch: EPOCH,
+        namespace: 1,
+        slots: 1,
+        engine: Engine::Queue,
+        lease: 1_000_000,
+        grace: 10_000,
+        lifeline: 0,
+        secret: None,
+    };
+    node.begin(Time(0), Time(0), &enrolment);
+    assert!(matches!(node.event(), Some(Event::Enrolled(_))));
+    node
+}
+
+fn ask(node: &mut Node) -> RequestId {
+    let want = Acquire { name: NAME, mode: Mode::Exclusive, try_: false, deadline: None, port: 70 };
+    node.acquire(Time(10), want).expect("it has a session")
+}
+
+/// As the switch grants it.
+fn grant(node: &mut Node, RequestId(request): RequestId) {
+    let header = Header {
+        service: service::QUEUE,
+        kind: kind::queue::GRANT,
+        destination: HANDLE,
+        epoch: EPOCH,
+        namespace: 1,
+        ..Header::default()
+    };
+    let flags = queue_flag::EXCLUSIVE;
+    let cause = kind::queue::ACQUIRE;
+    let body = Attempt { name: NAME, request, ticket: 1, holder: HANDLE, flags, cause, ..Attempt::default() };
+    let mut packet = vec![0; BODY + QueueKind::Grant.body().bytes(0)];
+    header.write(&mut packet);
+    body.write(&mut packet, BODY);
+    node.on_packet(Time(20), &packet);
+    assert!(matches!(node.event(), Some(Event::Granted { .. })));
+}
+
+/// What the controller of the next epoch asks, and whether the node answers.
+fn answers_a_census(node: &mut Node) -> bool {
+    while node.transmit().is_some() {}
+    let header = Header {
+        service: service::LOCK,
+        kind: kind::lock::CENSUS,
+        count: 1,
+        destination: HANDLE,
+        epoch: EPOCH + 1,
+        namespace: 1,
+        ..Header::default()
+    };
+    let about = Entry { request: 77, slot: limits::ALL_SLOTS, sequence: Engine::Queue as u8, ..Entry::default() };
+    let mut packet = vec![0; BODY + Entry::BYTES];
+    header.write(&mut packet);
+    about.write(&mut packet, BODY);
+    node.on_packet(Time(30), &packet);
+    let mut answered = false;
+    while let Some(out) = node.transmit() {
+        let header = check(out.packet).expect("well formed");
+        answered |= (header.service, header.kind) == (service::LOCK, kind::lock::REPORT);
+    }
+    answered
+}
+
+/// Its owner was told until when all it holds is safe. An answer would end the wait for that.
+#[test]
+fn who_holds_a_lock_of_the_epoch_before_does_not_answer_the_census() {
+    let mut node = node();
+    let request = ask(&mut node);
+    grant(&mut node, request);
+    assert!(!answers_a_census(&mut node));
+    let events: Vec<Event> = std::iter::from_fn(|| node.event()).collect();
+    assert_eq!(events, [Event::Lost { request }, Event::SessionLost]);
+}
+
+#[test]
+fn who_only_waits_answers_the_census_and_goes_on() {
+    let mut node = node();
+    ask(&mut node);
+    assert!(answers_a_census(&mut node));
+    assert_eq!(node.event(), None);
+    assert!(node.session().is_some());
+}
