@@ -66,7 +66,7 @@ impl Hook {
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
         // Who holds by the other engine, or a lock of a queue that moves, is not known from the memory.
         let queues = config.namespaces.iter().any(|namespace| namespace.engine == Engine::Queue)
-            || numbers.iter().any(|number| switch.lock_server(*number).term != 0)
+            || numbers.iter().any(|number| switch.parts(*number) != 0)
             || !switch.queues().is_empty();
         if hook.resumed() && (queues || !(switch.has_exactly(&wanted) && switch.has_groups_of(of))) {
             tracing::warn!(

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wayside_protocol::memory::{NodeEntry, SwitchMemory};
+use wayside_protocol::memory::{NodeEntry, Part, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, RequestId, Time};
 use wayside_switch::{Action, QueueConfig, Switch, SwitchConfig};
@@ -203,8 +203,8 @@ impl Wayside {
             (service::QUEUE, kind::queue::SERVE),
             "nothing that needs a controller happens here"
         );
-        self.switch.set_lock_server(NAMESPACE, source);
-        let term = self.switch.lock_server(NAMESPACE).term;
+        self.switch.set_lock_server(NAMESPACE, Part::WHOLE, source);
+        let term = self.switch.lock_server(NAMESPACE, 0).term;
         let lease = u64::from(LEASE);
         let body = Attempt { number: term.into(), order: lease, over: 2 * lease, holder: source, ..Attempt::default() };
         let mut bytes = vec![0; BODY + QueueKind::Serving.body().bytes(0)];
