@@ -28,8 +28,6 @@ use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, kind};
 /// What a node said that offers itself.
 #[derive(Clone, Copy, Debug)]
 struct Offer {
-    /// Of its session.
-    incarnation: u64,
     can_move: bool,
     can_share: bool,
 }
@@ -99,7 +97,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         match header.kind {
-            kind::queue::SERVE => self.on_serve(now, header, attempt, record.incarnation),
+            kind::queue::SERVE => self.on_serve(now, header, attempt),
             kind::queue::CEDED => self.on_ceded(header, attempt),
             kind::queue::TAKEN => self.on_taken(header, attempt),
             kind::queue::ASKED => self.on_asked(header, attempt),
@@ -107,7 +105,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
-    fn on_serve(&mut self, now: Time, header: &Header, attempt: &Attempt, incarnation: u64) {
+    fn on_serve(&mut self, now: Time, header: &Header, attempt: &Attempt) {
         let (namespace, source) = (header.namespace, header.source);
         let (lease, _) = self.hold_lease(namespace);
         let parts = self.parts_of(namespace);
@@ -117,7 +115,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             ..Space::default()
         });
         let can = |what| attempt.number & what != 0;
-        let offer = Offer { incarnation, can_move: can(CAN_MOVE), can_share: can(CAN_SHARE) };
+        let offer = Offer { can_move: can(CAN_MOVE), can_share: can(CAN_SHARE) };
         space.nodes.insert(source, offer);
         self.divide(now, namespace);
         let its = |part: &u16| self.memory.lock_server(namespace, *part).handle == source;
@@ -208,15 +206,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.tell_serving(namespace, number, handle);
     }
 
-    /// Who offers itself and lives, and how many parts it has. The others are forgotten.
+    /// Who offers itself and lives, and how many parts it has. The others are forgotten: at every tick, so none is left
+    /// when its handle has rested and is another session's.
     fn loads(&mut self, namespace: u16) -> Vec<Load> {
         let Self { offers, sessions, memory, .. } = self;
         let Some(space) = offers.0.get_mut(&namespace) else { return Vec::new() };
-        space.nodes.retain(|handle, offer| {
-            sessions.is_live(*handle)
-                && sessions.get(*handle).is_some_and(|session| session.record.incarnation == offer.incarnation)
-                && memory.node_word(*handle).state == NodeState::Live
-        });
+        let lives = |handle: Handle| sessions.is_live(handle) && memory.node_word(handle).state == NodeState::Live;
+        space.nodes.retain(|handle, _| lives(*handle));
         let nodes: Vec<(Handle, bool)> = space.nodes.iter().map(|(handle, offer)| (*handle, offer.can_share)).collect();
         let parts = self.parts_of(namespace);
         let count =

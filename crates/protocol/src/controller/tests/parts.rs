@@ -2,7 +2,7 @@
 //!
 //! Left out one at a time, these rules fail here: nobody gets a part before all had time to offer themselves; the parts
 //! of the dead go to whoever has fewest, each in its own next term, and no other part changes; one part at a time
-//! changes hands; who cannot share has one part and keeps it; an offer is one session's.
+//! changes hands; who cannot share has one part and keeps it; an offer ends with its session.
 
 use super::*;
 use crate::queue::{CAN_MOVE, CAN_SHARE};
@@ -109,6 +109,10 @@ fn the_parts_of_the_dead_go_to_whoever_has_fewest_and_the_others_stay() {
         let wanted = if was.0 == 1 { 2 } else { 1 };
         assert!(is.1 == wanted && (was.0 == 1 || was.0 == is.0), "{was:?}, then {is:?}");
     }
+    let told: Parts = bench.offer(3, CAN_ALL).iter().map(|(.., term, now)| (*term as Handle, *now as u16)).collect();
+    let wanted: Parts =
+        bench.parts().iter().map(|(handle, term)| (if *handle == 3 { *term } else { 0 }, *term)).collect();
+    assert_eq!(told, wanted, "each hears of each part's own term");
     // Nobody is left but one, which has all of them.
     bench.controller.closed(Time(bench.now), 2);
     bench.stay(&[3], TICK);
