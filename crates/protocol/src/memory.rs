@@ -251,8 +251,8 @@ pub trait SwitchMemory {
     fn set_node(&self, handle: u16, entry: &NodeEntry);
     /// The lock server of a part of a namespace.
     fn lock_server(&self, namespace: u16, part: u16) -> LockServer;
-    /// Makes a node the lock server of a part of a namespace, in the part's next term. From here on nothing that another
-    /// node says of it is believed.
+    /// Makes a node the lock server of a part of a namespace, in the part's next term. From here on nothing that
+    /// another node says of it is believed.
     fn set_lock_server(&self, namespace: u16, part: Part, handle: u16);
     /// A namespace's locks that have a queue, by name.
     fn lines(&self, namespace: u16) -> Vec<Line>;

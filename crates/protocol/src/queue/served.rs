@@ -1,5 +1,5 @@
-//! A part of a namespace's names that this node is the lock server of, in one term: from when the controller has said so
-//! until it says that another is, or the session or the epoch is over.
+//! A part of a namespace's names that this node is the lock server of, in one term: from when the controller has said
+//! so until it says that another is, or the session or the epoch is over.
 //!
 //! Invariant: nothing of one term counts in another: who serves the part again begins with nothing.
 

@@ -8,8 +8,8 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v10/`: they survive this process, which finds
-//! them again. Invariants
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v10/`: they survive this process, which
+//! finds them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
 //! * Pinned memory is taken up only if its layout (the `v10`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
