@@ -17,7 +17,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use ways::Ways;
-use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
 use wayside_switch::{Action, Switch};
