@@ -6,7 +6,7 @@
  *   cells      one request in a queue                                      whoever has the lock of the queue whose
  *                                                                          region it is in
  *   names      which queue has a name: buckets as those of keys            daemon alone
- *   servers    a namespace's lock servers                                  daemon alone
+ *   servers    a namespace's parts, and the lock server of each            daemon alone
  *   directory  what is one for the switch                                  daemon, before its first queue
  *
  *   cells    left                               left + size
@@ -53,13 +53,16 @@ enum ws_stage {
 	WS_STAGE_AWAITED, /* is still its lock server's, which is to cede it */
 };
 
-/* Lock servers of one namespace; which of them has a name: docs/queue.md. `count` 0: it has none. */
+/* The parts of one namespace's names, and whose each is; which of them a name is in: docs/queue.md, "Parts". `count` 0:
+ * no node has been the lock server of any of them. */
 #define WS_SERVERS 14
 
 struct ws_servers {
 	ws_u16 count;
-	ws_u16 term; /* of this memory, how often there were others: no two have granted under the same */
-	ws_u16 of[WS_SERVERS];
+	ws_u16 reserved;
+	ws_u16 of[WS_SERVERS];   /* handles; 0: nobody's */
+	ws_u16 term[WS_SERVERS]; /* of this memory, how often there were others: no two have granted under the same */
+	ws_u16 spare[2];
 };
 
 struct ws_directory {
@@ -76,7 +79,7 @@ struct ws_directory {
 
 _Static_assert(sizeof(struct ws_cell) == 16, "cell");
 _Static_assert(sizeof(struct ws_queue) == 96, "queue");
-_Static_assert(sizeof(struct ws_servers) == 32, "servers");
+_Static_assert(sizeof(struct ws_servers) == 64, "servers");
 _Static_assert(sizeof(struct ws_directory) == 16, "directory");
 
 #endif

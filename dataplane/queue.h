@@ -106,7 +106,7 @@ WS_INLINE struct ws_queue *ws_find_queue(struct ws_turn *turn, ws_u64 name)
 	return 0;
 }
 
-/* The lock server of a name, or 0: its namespace has none. */
+/* The lock server of a name's part, or 0: it has none. */
 WS_INLINE ws_u16 ws_server_of(struct ws_turn *turn, ws_u64 name)
 {
 	struct ws_servers *servers = ws_servers_at(turn->sw, ws_header_namespace(turn->header));
@@ -588,6 +588,9 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 		return ws_drop(turn, WS_DROP_REASON_SOURCE_NOT_LIVE);
 	if (ws_is_lent(line->queue))
 		return ws_on_lent(turn, line, server, of_server);
+	/* Another node may have been given the part since: what that one is told here must not be overtaken. */
+	if (of_server && turn->source != server)
+		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
 	if (of_server && ws_attempt_order(turn->entry) > ws_word_load(&line->queue->given))
 		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
 	/* What a lock server had is lost with it; who waited there asks again. */

@@ -143,7 +143,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_QUEUE_SETTLE 11                   /* lock server to switch: I have nothing more, up to this order */
 #define WS_QUEUE_PUSHED 12                   /* switch to lock server: what has been taken */
 #define WS_QUEUE_ROOM 13                     /* switch to lock server: the queue is empty, and you have more */
-#define WS_QUEUE_SERVE 14                    /* node to controller: I can be the namespace's lock server */
+#define WS_QUEUE_SERVE 14                    /* node to controller: I can be a lock server of the namespace */
 #define WS_QUEUE_SERVING 15                  /* controller to node: you are, or another one is */
 #define WS_QUEUE_RECALL 16                   /* controller to lock server: cede this lock to the switch */
 #define WS_QUEUE_CEDED 17                    /* lock server to controller: nobody holds it, and nobody is granted it here any more */
@@ -720,15 +720,15 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 /* attempt, 64 bytes. One request for a lock of the queue service, and what became of it. */
 #define WS_ATTEMPT_NAME_AT 0                 /* name id */
 #define WS_ATTEMPT_REQUEST_AT 8              /* request id */
-#define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet */
+#define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it */
 #define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds */
-#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window */
+#define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window */
 #define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window */
 #define WS_ATTEMPT_HOLDER_AT 48              /* handle of the requester */
 #define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
-#define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server */
+#define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server; SERVING: number of the part */
 #define WS_ATTEMPT_FLAGS_AT 54               /* queue flags */
-#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it */
+#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it; SERVING: how many parts there are, 0: one */
 #define WS_ATTEMPT_SENT_US_AT 56             /* us: of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last */
 WS_INLINE ws_u64 ws_attempt_name(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 0); }
 WS_INLINE void ws_attempt_set_name(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 0, x); }

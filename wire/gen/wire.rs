@@ -306,7 +306,7 @@ pub mod kind {
         /// Switch to lock server: the queue is empty, and you have more.
         pub const ROOM: u8 = 13;
 
-        /// Node to controller: I can be the namespace's lock server.
+        /// Node to controller: I can be a lock server of the namespace.
         pub const SERVE: u8 = 14;
 
         /// Controller to node: you are, or another one is.
@@ -616,7 +616,7 @@ pub enum QueueKind {
     Pushed = 12,
     /// Switch to lock server: the queue is empty, and you have more.
     Room = 13,
-    /// Node to controller: I can be the namespace's lock server.
+    /// Node to controller: I can be a lock server of the namespace.
     Serve = 14,
     /// Controller to node: you are, or another one is.
     Serving = 15,
@@ -2512,11 +2512,11 @@ pub struct Attempt {
     pub name: u64,
     /// Request id.
     pub request: u64,
-    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet.
+    /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it.
     pub ticket: u64,
     /// RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds.
     pub over: u64,
-    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: 1, the node takes and cedes locks; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window.
+    /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window.
     pub number: u64,
     /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window.
     pub order: u64,
@@ -2524,11 +2524,11 @@ pub struct Attempt {
     pub holder: u16,
     /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
     pub reply_port: u16,
-    /// Of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server.
+    /// Of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server; SERVING: number of the part.
     pub room: u16,
     /// Queue flags.
     pub flags: u8,
-    /// GRANT of the switch: kind of the packet that has led to it.
+    /// GRANT of the switch: kind of the packet that has led to it; SERVING: how many parts there are, 0: one.
     pub cause: u8,
     /// Of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last. In us.
     pub sent_us: u64,

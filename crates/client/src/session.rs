@@ -134,7 +134,8 @@ impl Builder {
         self
     }
 
-    /// Where the namespace's locks are queues: offers this process as their lock server. As long as the session lives
+    /// Where the namespace's locks are queues: offers this process as their lock server, or, where the names are
+    /// divided among several, as that of some of them. As long as the session lives
     /// it keeps, or stands by to keep, the locks that have no queue in the switch and the waiters that do not fit
     /// into one. It answers from the background: let the process do nothing that keeps the machine from it.
     pub fn lock_server(mut self) -> Self {

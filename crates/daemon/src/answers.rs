@@ -192,15 +192,31 @@ pub struct Namespace {
     /// Of these, those that the configuration names.
     #[serde(default)]
     pub queues: Vec<Queue>,
-    /// Handle of the node that is the lock server; 0: none.
+    /// Handle of the node that is the lock server, of several that of the first part; 0: none.
     #[serde(default)]
     pub lock_server: u16,
+    /// Those of all parts, in order. Earlier daemons, which have one, do not say.
+    #[serde(default)]
+    pub lock_servers: Vec<u16>,
     /// Its budget, if it has one: requests a second, and at once.
     pub rate: Option<u32>,
     pub burst: Option<u32>,
     /// Packets that it refused.
     #[serde(default)]
     pub over_budget: u64,
+}
+
+/// The lock servers of a namespace, for people: of each part of several.
+pub fn servers_text(only: u16, parts: &[u16]) -> String {
+    let name = |handle: u16| if handle == 0 { "none".into() } else { handle.to_string() };
+    match (parts, only) {
+        ([_, _, ..], _) => {
+            let servers: Vec<String> = parts.iter().map(|handle| name(*handle)).collect();
+            format!("lock servers of {} parts: {}", parts.len(), servers.join(" "))
+        }
+        (_, 0) => "no lock server".into(),
+        (_, server) => format!("lock server {server}"),
+    }
 }
 
 /// A lock's queue in the switch.
@@ -223,11 +239,10 @@ impl Namespace {
     pub fn engine(&self) -> String {
         let queues = self.in_switch.max(self.queues.len());
         let plan = if matches!(self.plan.as_str(), "" | "fixed") { String::new() } else { format!(" ({})", self.plan) };
-        match (self.engine.as_str(), self.lock_server) {
-            ("queue", 0) => format!(", {queues} queues{plan}, no lock server"),
-            ("queue", server) => format!(", {queues} queues{plan}, lock server {server}"),
-            _ => String::new(),
+        if self.engine != "queue" {
+            return String::new();
         }
+        format!(", {queues} queues{plan}, {}", servers_text(self.lock_server, &self.lock_servers))
     }
 
     /// Its budget, for people.
@@ -299,8 +314,11 @@ pub struct Plan {
     /// Cells of its queues in the switch: that there are to give, and that are given.
     pub room: u32,
     pub used: u32,
-    /// Handle of the node that is the lock server; 0: none.
+    /// Handle of the node that is the lock server, of several that of the first part; 0: none.
     pub lock_server: u16,
+    /// Those of all parts, in order. Earlier daemons, which have one, do not say.
+    #[serde(default)]
+    pub lock_servers: Vec<u16>,
     /// Those in the switch and those that are known to be asked for, first the ones that are asked for most.
     pub locks: Vec<PlannedLock>,
 }

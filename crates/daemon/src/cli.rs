@@ -389,7 +389,8 @@ pub enum Node {
     List(StateArgs),
     /// Let a host enrol no more, and cut off its sessions: on the switch's host, as the daemon's user
     Remove(RemoveArgs),
-    /// Be a namespace's lock server until a signal comes, where its locks are queues; others stand by
+    /// Be a namespace's lock server until a signal comes, where its locks are queues: of all names or of some of the
+    /// parts that they are divided into; others stand by
     ServeLocks(ServeLocksArgs),
 }
 

@@ -73,6 +73,7 @@ impl Desk {
                 engine: Engine::Fission,
                 allocation: Allocation::Fixed,
                 room: Room::default(),
+                servers: 1,
                 lease: 100_000,
             }],
             quarantine: 1_000_000,

@@ -6,7 +6,7 @@ use crate::seal::Keys;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use wayside_wire::{NodeState, SlotState, limits};
+use wayside_wire::{NodeState, SlotState, limits, name_hash};
 
 /// w0 of a slot, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +110,34 @@ pub struct NodeEntry {
     pub incarnation: u64,
 }
 
-/// Who has q2 of a namespace's queues, and its other locks.
+/// One of the parts that the names of a namespace are divided into: each has a lock server, and terms, of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// From 0.
+    pub number: u16,
+    /// How many there are: the same as long as the switch's memory lasts.
+    pub of: u16,
+}
+
+impl Part {
+    /// All names.
+    pub const WHOLE: Part = Part { number: 0, of: 1 };
+    /// There are no more: `WS_SERVERS`.
+    pub const MOST: u16 = 14;
+
+    /// That of a name, where there are so many: `ws_server_of`.
+    pub const fn of_name(name: u64, of: u16) -> Part {
+        let parts = if of == 0 { 1 } else { of };
+        Part { number: (name_hash(name) % parts as u64) as u16, of: parts }
+    }
+}
+
+/// Who has q2 of the queues of a part of a namespace, and that part's other locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockServer {
     /// Handle of the node; 0: there is none, or its handle has another session by now.
     pub handle: u16,
-    /// How often the memory was told of one: no two have granted under the same.
+    /// How often the memory was told of one of this part: no two have granted under the same.
     pub term: u16,
 }
 
@@ -227,10 +249,11 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
-    /// A namespace's lock server.
-    fn lock_server(&self, namespace: u16) -> LockServer;
-    /// Makes a node a namespace's lock server, in the next term. Whoever was it before has no session any more.
-    fn set_lock_server(&self, namespace: u16, handle: u16);
+    /// The lock server of a part of a namespace.
+    fn lock_server(&self, namespace: u16, part: u16) -> LockServer;
+    /// Makes a node the lock server of a part of a namespace, in the part's next term. From here on nothing that
+    /// another node says of it is believed.
+    fn set_lock_server(&self, namespace: u16, part: Part, handle: u16);
     /// A namespace's locks that have a queue, by name.
     fn lines(&self, namespace: u16) -> Vec<Line>;
     /// Takes a step of a lock's move. False: it is not at the stage from which this step goes, or there is no room.
@@ -310,12 +333,12 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
         (**self).set_node(handle, entry);
     }
 
-    fn lock_server(&self, namespace: u16) -> LockServer {
-        (**self).lock_server(namespace)
+    fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
+        (**self).lock_server(namespace, part)
     }
 
-    fn set_lock_server(&self, namespace: u16, handle: u16) {
-        (**self).set_lock_server(namespace, handle);
+    fn set_lock_server(&self, namespace: u16, part: Part, handle: u16) {
+        (**self).set_lock_server(namespace, part, handle);
     }
 
     fn lines(&self, namespace: u16) -> Vec<Line> {

@@ -95,6 +95,10 @@ pub enum Mutant {
     HastyTerm,
     /// Queue: a lock server counts tickets as the one before it did.
     SameTerm,
+    /// Queue: the parts of a namespace have one term, that of the first.
+    SharedTerm,
+    /// Queue: who is the lock server of a part again, which was another's meanwhile, goes on as it was.
+    KeepPart,
     /// Queue: a lock server waits for those who are silent.
     NeverForget,
     /// Queue: a lock server waits for an order that was lost.

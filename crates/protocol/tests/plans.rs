@@ -64,6 +64,7 @@ impl Bench {
             engine: Engine::Queue,
             allocation: Allocation::Knapsack,
             room,
+            servers: 1,
             lease: 600 * SECOND as u32,
         };
         let config = Config { namespaces: vec![namespace], moves_at_once: 2, ..Config::default() };
@@ -73,7 +74,7 @@ impl Bench {
         bench.pass(TICK);
         bench.server = bench.enrol(1);
         bench.hear(bench.server, kind::queue::SERVE, Attempt { number: 1, ..Attempt::default() });
-        assert_eq!(bench.switch.lock_server(SPACE).handle, bench.server);
+        assert_eq!(bench.switch.lock_server(SPACE, 0).handle, bench.server);
         bench.pass(TICK);
         bench
     }

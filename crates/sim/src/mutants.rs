@@ -103,6 +103,8 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::ReleaseFirst),
     Rule::Machine(Mutant::HastyTerm),
     Rule::Machine(Mutant::SameTerm),
+    Rule::Machine(Mutant::SharedTerm),
+    Rule::Machine(Mutant::KeepPart),
     Rule::Machine(Mutant::NeverForget),
     Rule::Machine(Mutant::AskOnce),
     Rule::Machine(Mutant::WaitForGaps),

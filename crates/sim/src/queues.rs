@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 
-use wayside_protocol::memory::Stage;
-use wayside_protocol::{RequestId, Token};
+use wayside_protocol::memory::{Part, Stage, SwitchMemory};
+use wayside_protocol::{Handle, RequestId, Token};
 use wayside_switch::QueueState;
-use wayside_wire::{Attempt, BODY, check, kind, queue_flag, service};
+use wayside_wire::{Attempt, BODY, NodeState, check, kind, queue_flag, service};
 
 use crate::decisions::Asked;
 use crate::report::Counts;
@@ -39,7 +39,11 @@ pub struct Watch {
     /// Packets so far.
     count: u64,
     /// Appointments of lock servers: whoever asked the one before asks the next in another order.
-    pub appointed: usize,
+    appointed: usize,
+    /// Of each switch, namespace and part: the latest.
+    servers: BTreeMap<(usize, u16, u16), Handle>,
+    /// Parts of namespaces whose lock server waits until then for those who hold by the one before.
+    waiting: BTreeMap<(u16, u16), u64>,
 }
 
 impl World {
@@ -96,11 +100,11 @@ impl World {
 
     /// A packet for a node that may be a lock server.
     pub(crate) fn watch_lock_server(&mut self, host: usize, packet: &[u8]) {
-        let serves = self.hosts[host].running.as_ref().is_some_and(|running| running.node.serves_locks());
         let Ok(header) = check(packet) else { return };
-        if serves && (header.service, header.kind) == (service::QUEUE, kind::queue::ACQUIRE) {
+        if (header.service, header.kind) == (service::QUEUE, kind::queue::ACQUIRE) {
             let Attempt { name, request, order, flags, ticket, .. } = Attempt::read(packet, BODY);
-            if flags & queue_flag::TRY != 0 || ticket != 0 {
+            let serves = self.hosts[host].running.as_ref().is_some_and(|running| running.node.serves(name));
+            if !serves || flags & queue_flag::TRY != 0 || ticket != 0 {
                 return; // Who tries does not wait, and may be told to come again. Who names a ticket was taken before.
             }
             let Watch { taken, given, passed, count, .. } = &mut self.watch;
@@ -116,14 +120,45 @@ impl World {
     pub(crate) fn watch_grant(&mut self, host: usize, request: RequestId, token: Token) {
         let space = self.setup.namespaces[self.hosts[host].namespace].id;
         let holds = self.hosts[host].running.as_ref().map(|running| running.node.holds());
-        if let Some(hold) = holds.into_iter().flatten().find(|hold| hold.request == request) {
-            self.watch.tokens.insert((space, hold.name, request.0), token);
+        let name = holds.into_iter().flatten().find(|hold| hold.request == request).map(|hold| hold.name);
+        if let Some(name) = name {
+            self.watch.tokens.insert((space, name, request.0), token);
+            self.watch_parts(space, name);
         }
+    }
+
+    /// Somebody was granted a lock: maybe one of a lock server, while another part's has to wait.
+    fn watch_parts(&mut self, space: u16, name: u64) {
+        let now = self.now;
+        let part = Part::of_name(name, self.setup.parts).number;
+        self.watch.waiting.retain(|_, until| *until > now);
+        let waits = |(of, _): &&(u16, u16)| *of == space;
+        let waiting: Vec<u16> = self.watch.waiting.keys().filter(waits).map(|(_, part)| *part).collect();
+        let has_queue = self.seats.iter().any(|seat| seat.switch.now().queue(space, name).is_some());
+        if !waiting.is_empty() && !waiting.contains(&part) && !has_queue {
+            self.count("granted while another part waited");
+        }
+    }
+
+    /// A part of a namespace has another lock server.
+    pub(crate) fn watch_appointment(&mut self, seat: usize, space: u16, part: Part, handle: Handle) {
+        self.watch.appointed += 1;
+        self.count("lock server appointed");
+        let switch = self.seats[seat].switch.clone();
+        let before = self.watch.servers.insert((seat, space, part.number), handle);
+        if part.of == 1 || switch.lock_server(space, part.number).term < 2 {
+            return;
+        }
+        let lives = before.is_some_and(|before| switch.node_word(before).state == NodeState::Live);
+        self.count(if lives { "part changed hands" } else { "part failed over" });
+        let until = self.now + self.setup.lease + self.setup.grace();
+        self.watch.waiting.insert((space, part.number), until);
     }
 
     /// Q5, of a run in which nothing went wrong.
     pub(crate) fn check_order(&mut self) {
-        if !self.setup.calm || self.watch.appointed > self.setup.namespaces.len() {
+        let parts = self.setup.namespaces.len() * usize::from(self.setup.parts);
+        if !self.setup.calm || self.watch.appointed > parts {
             return;
         }
         let mut latest: BTreeMap<(u16, u64), (Token, u64)> = BTreeMap::new();
@@ -180,6 +215,9 @@ pub const OUTCOMES: &[&str] = &[
     "left",
     "epoch raised",
     "lock server appointed",
+    "part failed over",
+    "part changed hands",
+    "granted while another part waited",
     "served in order",
     "plan moved a lock to the switch",
     "plan moved a lock to its server",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
-use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, SlotWord, Step, SwitchMemory};
+use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
 use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
@@ -274,11 +274,11 @@ impl SwitchMemory for SharedSwitch {
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.with(|switch| switch.set_node(handle, entry));
     }
-    fn lock_server(&self, namespace: u16) -> LockServer {
-        self.with(|switch| switch.lock_server(namespace))
+    fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
+        self.with(|switch| switch.lock_server(namespace, part))
     }
-    fn set_lock_server(&self, namespace: u16, handle: u16) {
-        self.with(|switch| switch.set_lock_server(namespace, handle));
+    fn set_lock_server(&self, namespace: u16, part: Part, handle: u16) {
+        self.with(|switch| switch.set_lock_server(namespace, part, handle));
     }
     fn lines(&self, namespace: u16) -> Vec<Line> {
         self.with(|switch| switch.lines(namespace))

@@ -38,6 +38,8 @@ pub struct Setup {
     pub spare_queues: u32,
     /// Which locks have one is planned by what is asked for, and that moves.
     pub planned: bool,
+    /// Parts of each namespace's names, with a lock server each.
+    pub parts: u16,
     /// The first host that is a lock server, where there are queues.
     pub first_server: usize,
     /// Nothing goes wrong: whoever comes first is served first.
@@ -68,6 +70,11 @@ impl Setup {
         if has_queues {
             mix.for_queues(queue_dice, lease, calm);
             hosts += namespaces.len() * queue_dice.between(1, 2) as usize;
+        }
+        let part_dice = &mut Dice::of(seed, &[PARTS]);
+        let parts = if has_queues && part_dice.percent(65) { part_dice.between(2, 4) as u16 } else { 1 };
+        if parts > 1 {
+            hosts += namespaces.len() * part_dice.below(3) as usize;
         }
         let plan_dice = &mut Dice::of(seed, &[PLANS]);
         let planned = has_queues && scale.is_none() && plan_dice.percent(40);
@@ -127,6 +134,7 @@ impl Setup {
             engine: if has_queues { Engine::Queue } else { Engine::Fission },
             allocation: plan.0,
             room: plan.1,
+            servers: parts,
             lease: lease as u32,
         };
         let config = Config {
@@ -151,6 +159,7 @@ impl Setup {
             queues,
             spare_queues,
             planned,
+            parts,
             first_server,
             calm,
             standby: standby.filter(|_| !calm),
@@ -258,3 +267,4 @@ const BUDGETS: u64 = 13;
 const MUTES: u64 = 17;
 const QUEUES: u64 = 19;
 const PLANS: u64 = 23;
+const PARTS: u64 = 29;

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-use wayside_protocol::memory::Moment;
+use wayside_protocol::memory::{Moment, Part};
 
 /// Handles and namespaces have 16 bits: tables hold all of them.
 pub(crate) const NODES: usize = 65_536;
@@ -200,15 +200,17 @@ pub(crate) struct Queue {
     pub(crate) reserved: AtomicU32,
 }
 
-/// `WS_SERVERS`: lock servers of a namespace.
-pub(crate) const SERVERS: usize = 14;
+/// `WS_SERVERS`: parts of a namespace, each with its lock server.
+pub(crate) const SERVERS: usize = Part::MOST as usize;
 
-/// `struct ws_servers`: a namespace's lock servers.
+/// `struct ws_servers`: the lock servers of a namespace's parts.
 #[repr(C)]
 pub(crate) struct Servers {
     pub(crate) count: AtomicU16,
-    pub(crate) term: AtomicU16,
+    pub(crate) reserved: AtomicU16,
     pub(crate) of: [AtomicU16; SERVERS],
+    pub(crate) term: [AtomicU16; SERVERS],
+    pub(crate) spare: [AtomicU16; 2],
 }
 
 /// `struct ws_directory`: what is one for the switch in the queue service.
@@ -292,7 +294,7 @@ const _: () = {
     assert!(size_of::<Record>() == 192);
     assert!(size_of::<Cell>() == 16);
     assert!(size_of::<Queue>() == 96);
-    assert!(size_of::<Servers>() == 32);
+    assert!(size_of::<Servers>() == 64);
     assert!(size_of::<Directory>() == 16);
     assert!(size_of::<View>() == 184 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);

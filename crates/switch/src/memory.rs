@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
-use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, SlotWord, Step, SwitchMemory};
+use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
 use wayside_wire::{Header, NodeState, Policy};
@@ -374,12 +374,12 @@ impl SwitchMemory for Switch {
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
     }
 
-    fn lock_server(&self, namespace: u16) -> LockServer {
-        self.queues.server(namespace)
+    fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
+        self.queues.server(namespace, part)
     }
 
-    fn set_lock_server(&self, namespace: u16, handle: u16) {
-        self.set_lock_servers(namespace, &[handle]);
+    fn set_lock_server(&self, namespace: u16, part: Part, handle: u16) {
+        self.queues.set_server(namespace, part, handle);
     }
 
     fn lines(&self, namespace: u16) -> Vec<Line> {

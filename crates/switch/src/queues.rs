@@ -11,11 +11,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
-use wayside_protocol::memory::{Line, LockServer, NodeWord, Stage, Step};
+use wayside_protocol::memory::{Line, LockServer, NodeWord, Part, Stage, Step};
 use wayside_protocol::{Handle, RequestId};
 use wayside_wire::{NodeState, cell_who, queue_holding};
 
@@ -374,11 +374,20 @@ impl Queues {
         }
     }
 
-    /// A namespace's only lock server and its term; handle 0: it has none.
-    pub(crate) fn server(&self, namespace: u16) -> LockServer {
-        let servers = &self.servers[usize::from(namespace)];
-        let handle = if servers.count.load(SeqCst) == 0 { 0 } else { servers.of[0].load(SeqCst) };
-        LockServer { handle, term: servers.term.load(SeqCst) }
+    /// The lock server of a part of a namespace, and its term; handle 0: it has none.
+    pub(crate) fn server(&self, namespace: u16, part: u16) -> LockServer {
+        let (servers, at) = (&self.servers[usize::from(namespace)], usize::from(part));
+        let word = |words: &[AtomicU16; SERVERS]| words.get(at).map_or(0, |word| word.load(SeqCst));
+        LockServer { handle: word(&servers.of), term: word(&servers.term) }
+    }
+
+    /// A part has another lock server from here on: the same store ends what is believed of the one before.
+    pub(crate) fn set_server(&self, namespace: u16, part: Part, handle: Handle) {
+        let (servers, at) = (&self.servers[usize::from(namespace)], usize::from(part.number));
+        assert!(part.number < part.of && part.of <= Part::MOST, "{part:?}");
+        servers.term[at].store(servers.term[at].load(SeqCst).saturating_add(1), SeqCst);
+        servers.of[at].store(handle, SeqCst);
+        servers.count.store(part.of, SeqCst);
     }
 
     /// The locks of a namespace that have a queue, by name.
@@ -391,13 +400,10 @@ impl Queues {
         lines
     }
 
-    /// A handle is given to another session: it is no lock server of the namespace that its former one was in.
+    /// A handle is given to another session: it is no lock server in the namespace that its former one was in.
     pub(crate) fn dismiss_server(&self, handle: Handle, namespace: u16) {
-        let servers = &self.servers[usize::from(namespace)];
-        let count = usize::from(servers.count.load(SeqCst)).min(SERVERS);
-        if servers.of[..count].iter().any(|of| of.load(SeqCst) == handle) {
-            servers.count.store(0, SeqCst);
-        }
+        let its = |of: &&AtomicU16| of.load(SeqCst) == handle;
+        self.servers[usize::from(namespace)].of.iter().filter(its).for_each(|of| of.store(0, SeqCst));
     }
 
     /// The requests of a handle's session, which has ended, are over. The word of the handle is not LIVE any more, so
@@ -425,17 +431,9 @@ impl Switch {
         self
     }
 
-    /// Says which nodes are a namespace's lock servers: 14 at most. Which of them has a name follows from their number.
-    ///
-    /// # Panics
-    /// With more.
-    pub fn set_lock_servers(&self, namespace: u16, handles: &[Handle]) {
-        assert!(handles.len() <= SERVERS, "{} lock servers", handles.len());
-        let servers = &self.queues.servers[usize::from(namespace)];
-        servers.count.store(0, SeqCst);
-        servers.of.iter().zip(handles).for_each(|(server, handle)| server.store(*handle, SeqCst));
-        servers.term.store(servers.term.load(SeqCst).saturating_add(1), SeqCst);
-        servers.count.store(handles.len() as u16, SeqCst);
+    /// How many parts a namespace's names are divided into; 0: none has had a lock server in this memory.
+    pub fn parts(&self, namespace: u16) -> u16 {
+        self.queues.servers[usize::from(namespace)].count.load(SeqCst)
     }
 
     /// Gives a lock a queue of so many cells, of the switch's epoch, whose first ticket is `first`: above all that were

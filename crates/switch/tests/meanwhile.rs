@@ -2,11 +2,12 @@
 
 mod support;
 
+use support::queue::packet as queue_packet;
 use support::{EPOCH, NAMESPACE, expire, from, heartbeat, lock_packet, request, switch};
 use wayside_protocol::Time;
-use wayside_protocol::memory::{NodeWord, SlotWord, SwitchMemory};
-use wayside_switch::{Action, Switch, Verdict};
-use wayside_wire::{DropReason, Entry, Header, SlotBits, SlotState, entry_at, entry_flag, kind, limits};
+use wayside_protocol::memory::{NodeWord, Part, SlotWord, SwitchMemory};
+use wayside_switch::{Action, QueueConfig, Switch, Verdict};
+use wayside_wire::{Attempt, DropReason, Entry, Header, SlotBits, SlotState, entry_at, entry_flag, kind, limits};
 
 const HOLDER: u16 = 1;
 const OTHER: u16 = 2;
@@ -94,6 +95,33 @@ fn a_batch_stops_where_somebody_else_was_faster() {
     assert_eq!(flags, [entry_flag::AGENCY, 0, 0]);
     let agents = [0, 1, 2].map(|slot| switch.load_slot(NAMESPACE, slot).agent);
     assert_eq!(agents, [HOLDER, OTHER, 0], "what comes after it is not decided on");
+}
+
+/// Its successor has asked what was pushed: what it pushes next must be taken for that, and nothing else.
+#[test]
+fn a_push_of_whoever_was_the_lock_server_is_not_taken_once_another_one_is() {
+    const BEFORE: u16 = 2;
+    const AFTER: u16 = 3;
+    let switch = switch(1, 3).with_queues(QueueConfig { queues: 1, cells: 4, seed: 5 });
+    switch.add_queue(NAMESPACE, 0xaa, 4, 1).unwrap();
+    switch.set_lock_server(NAMESPACE, Part::WHOLE, BEFORE);
+    let push = |given_away_at: Option<u32>| {
+        let number = switch.queue(NAMESPACE, 0xaa).expect("it has one").pushed + 1;
+        let attempt = Attempt { name: 0xaa, request: request(HOLDER, 1), holder: HOLDER, number, ..Attempt::default() };
+        let mut packet = queue_packet(kind::queue::PUSH, BEFORE, 0, &attempt);
+        let mut steps = 0;
+        let verdict = decide(&switch, &mut packet, BEFORE, |step| {
+            steps = step;
+            if given_away_at == Some(step) {
+                switch.set_lock_server(NAMESPACE, Part::WHOLE, AFTER);
+            }
+        });
+        (verdict.reason, steps)
+    };
+    let (reason, steps) = push(None);
+    assert!(reason == DropReason::None && steps > 0);
+    assert_eq!(push(Some(1)).0, DropReason::NotItsServer, "it was the lock server when the packet came");
+    assert_eq!(switch.queue(NAMESPACE, 0xaa).expect("it has one").pushed, 1);
 }
 
 /// The GAP is about the slot that is stuck, not about the first of the batch.

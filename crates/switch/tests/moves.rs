@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use support::queue::{Client, Phase};
 use support::{NAMESPACE, expire, from};
 use wayside_protocol::Time;
-use wayside_protocol::memory::{Stage, Step, SwitchMemory};
+use wayside_protocol::memory::{Part, Stage, Step, SwitchMemory};
 use wayside_switch::{Action, QueueConfig, Switch};
 
 const NAME: u64 = 77;
@@ -22,7 +22,7 @@ const OPEN: Step = Step::Open { first: 500, pushed: 40, given: 60 };
 
 fn switch(queues: u32, cells: u32) -> Switch {
     let switch = support::switch(1, SERVER).with_queues(QueueConfig { queues, cells, seed: 5 });
-    switch.set_lock_servers(NAMESPACE, &[SERVER]);
+    switch.set_lock_server(NAMESPACE, Part::WHOLE, SERVER);
     switch
 }
 

@@ -27,6 +27,7 @@ use engine::random::Random;
 use support::queue::{Client, LockServer, Phase};
 use support::{NAMESPACE, expire, from};
 use wayside_protocol::Time;
+use wayside_protocol::memory::{Part, SwitchMemory};
 use wayside_switch::{Action, QueueConfig, Switch};
 
 const NAME: u64 = 77;
@@ -54,7 +55,7 @@ struct World {
 impl World {
     fn new(cells: u32) -> World {
         let switch = support::switch(1, SERVER).with_queues(QueueConfig { queues: 4, cells: 32, seed: 5 });
-        switch.set_lock_servers(NAMESPACE, &[SERVER]);
+        switch.set_lock_server(NAMESPACE, Part::WHOLE, SERVER);
         switch.add_queue(NAMESPACE, NAME, cells, 1).unwrap();
         let clients = (1..=CLIENTS).map(|me| Client::new(me, NAME)).collect();
         let server = LockServer::new(SERVER, NAME);

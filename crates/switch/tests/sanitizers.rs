@@ -98,9 +98,9 @@ fn record_queues(state: &State, bytes: &mut Vec<u8>) {
     let directory = &state.directory;
     words(&[directory.seed, pair([directory.bucket_mask, directory.reserved])]);
     for servers in &state.servers {
-        bytes.extend(servers.count.to_ne_bytes());
-        bytes.extend(servers.term.to_ne_bytes());
-        bytes.extend(servers.of.iter().flat_map(|handle| handle.to_ne_bytes()));
+        let halves =
+            [servers.count, servers.reserved].into_iter().chain(servers.of).chain(servers.term).chain(servers.spare);
+        bytes.extend(halves.flat_map(u16::to_ne_bytes));
     }
 }
 

@@ -96,6 +96,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
         engine: Engine::Fission,
         allocation: Allocation::Fixed,
         room: Room::default(),
+        servers: 1,
         lease,
     };
     let config = Config { namespaces: vec![namespace], secret: 5, ..Config::default() };

@@ -3,7 +3,7 @@
 
 use super::query::ask;
 use super::text::{say, shown, table};
-use crate::answers::{Plan, PlannedLock, Plans, Query};
+use crate::answers::{Plan, PlannedLock, Plans, Query, servers_text};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 
@@ -81,8 +81,7 @@ fn plans_text(plans: &Plans) -> String {
 }
 
 fn plan_text(plan: &Plan) -> String {
-    let server =
-        if plan.lock_server == 0 { "no lock server".into() } else { format!("lock server {}", plan.lock_server) };
+    let server = servers_text(plan.lock_server, &plan.lock_servers);
     let mut text =
         format!("namespace {}: plan {}, {} of {} cells, {server}\n", plan.namespace, plan.plan, plan.used, plan.room);
     if plan.locks.is_empty() {
@@ -138,7 +137,8 @@ mod tests {
     fn plans() -> Plans {
         let locks = vec![lock("hot\n", 1234.5, 4), lock("", 2.0, 0)];
         let namespace = "default".into();
-        Plans { namespaces: vec![Plan { namespace, plan: "knapsack".into(), room: 8, used: 4, lock_server: 5, locks }] }
+        let (plan, lock_servers) = ("knapsack".into(), vec![5]);
+        Plans { namespaces: vec![Plan { namespace, plan, room: 8, used: 4, lock_server: 5, lock_servers, locks }] }
     }
 
     #[test]
@@ -150,6 +150,9 @@ mod tests {
         assert_eq!(lines[2], "hot\\n                switch  1234/s  3          4      309/s      -          because");
         assert_eq!(lines[3], "id 000000000000002a  server  2.0/s   3          -      0.5/s      to switch  because");
         assert_eq!(plans_text(&Plans { namespaces: vec![] }), NONE);
+        let mut of_parts = plans();
+        of_parts.namespaces[0].lock_servers = vec![5, 0, 5];
+        assert!(plans_text(&of_parts).contains("4 of 8 cells, lock servers of 3 parts: 5 none 5\n"));
     }
 
     #[test]

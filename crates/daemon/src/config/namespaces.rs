@@ -6,6 +6,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use wayside_client::Name;
 use wayside_protocol::controller::{Allocation, Room};
+use wayside_protocol::memory::Part;
 use wayside_switch::Budget;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 use wayside_wire::{Engine, Policy};
@@ -53,6 +54,7 @@ pub struct NamespaceSettings {
     cells: Option<i64>,
     plan: Option<String>,
     room: Option<i64>,
+    servers: Option<i64>,
     keys: Option<i64>,
     groups: Option<i64>,
     rate: Option<i64>,
@@ -75,6 +77,8 @@ pub struct Namespace {
     pub allocation: Allocation,
     /// and how much of the switch's memory is theirs.
     pub room: Room,
+    /// Parts of its names, each of which has a lock server.
+    pub servers: u16,
     /// Keys of the store that the switch has room for; those of all namespaces share it. 0: there is none.
     pub keys: u32,
     /// Virtual groups that its keys are spread over.
@@ -117,6 +121,7 @@ impl Layers<'_> {
                 cells: 0,
                 allocation: Allocation::Fixed,
                 room: Room::default(),
+                servers: 1,
                 keys: DEFAULT_KEYS,
                 groups: DEFAULT_GROUPS,
                 budget: None,
@@ -145,6 +150,7 @@ impl Layers<'_> {
             let budget = self.budget(*rate, *burst)?;
             let (engine, queues, cells) = self.engine(settings)?;
             let (allocation, room) = self.plan(settings, engine, queues.len() as u32, cells)?;
+            let servers = self.servers(settings, engine)?;
             namespaces.push(Namespace {
                 name: name.clone(),
                 slots,
@@ -154,6 +160,7 @@ impl Layers<'_> {
                 cells,
                 allocation,
                 room,
+                servers,
                 keys,
                 groups,
                 budget,
@@ -231,6 +238,15 @@ impl Layers<'_> {
         }
         let room = self.number("namespace.room", room, false, 1, MOST_ROOM)? as u32;
         Ok((allocation, Room { cells: room, most: cells, queues: room.min(MOST_QUEUES) }))
+    }
+
+    /// How many lock servers there are at a time, each with its part of the names.
+    fn servers(&self, settings: &NamespaceSettings, engine: Engine) -> Result<u16, Failure> {
+        let Some(servers) = settings.servers else { return Ok(1) };
+        if engine != Engine::Queue {
+            return Err(self.wrong("namespace.servers", &servers, false, "goes with engine = \"queue\""));
+        }
+        Ok(self.number("namespace.servers", servers, false, 1, Part::MOST.into())? as u16)
     }
 
     fn budget(&self, rate: Option<i64>, burst: Option<i64>) -> Result<Option<Budget>, Failure> {

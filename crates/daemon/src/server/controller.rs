@@ -598,7 +598,9 @@ impl Desk {
             Notice::Moved(namespace, name, to_switch) => {
                 tracing::debug!(namespace, name, to_switch, "lock moved")
             }
-            Notice::Serves(namespace, handle) => tracing::info!(namespace, handle, "lock server"),
+            Notice::Serves(namespace, part, handle) => {
+                tracing::info!(namespace, part = part.number, parts = part.of, handle, "lock server");
+            }
             Notice::Frozen(namespace, slot) => tracing::debug!(namespace, slot, "slot frozen for a census"),
             Notice::Recovered(namespace, slot, agent) => {
                 match agent {

@@ -398,6 +398,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             engine: namespace.engine,
             allocation: namespace.allocation,
             room: namespace.room,
+            servers: namespace.servers,
             lease: config.lease.as_micros() as u32,
         });
     let (first_epoch, first_incarnation) = firsts();

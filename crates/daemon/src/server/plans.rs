@@ -2,6 +2,7 @@
 //! people know. The switch knows ids alone: names are in the configuration, and with who holds or awaits a lock now.
 
 use super::control::Control;
+use super::status::first_of;
 use crate::answers::{Plan, PlannedLock, Plans, Role};
 use std::collections::HashMap;
 use wayside_protocol::controller::{Allocation, LockView, PlanView};
@@ -21,13 +22,15 @@ pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, Str
     let plan = |view: &PlanView| {
         let at = facts.numbers.iter().position(|number| *number == view.namespace)?;
         let namespace = &facts.config.namespaces[at];
+        let lock_servers = facts.lock_servers(namespace, view.namespace);
         let locks = view.locks.iter().map(|lock| planned(&namespace.name, view, lock, &names)).collect();
         Some(Plan {
             namespace: namespace.name.clone(),
             plan: namespace.plan_word().into(),
             room: view.room.cells,
             used: view.used,
-            lock_server: facts.lock_server(view.namespace),
+            lock_server: first_of(&lock_servers),
+            lock_servers,
             locks,
         })
     };

@@ -36,6 +36,11 @@ pub struct Facts {
     pub traffic: Arc<Traffic>,
 }
 
+/// That of the first part, which is the only one unless the configuration says otherwise.
+pub fn first_of(lock_servers: &[u16]) -> u16 {
+    lock_servers.first().copied().unwrap_or(0)
+}
+
 type Counts = BTreeMap<String, u64>;
 
 impl Facts {
@@ -105,7 +110,8 @@ impl Facts {
         let namespaces = self.config.namespaces.iter().zip(&self.numbers);
         namespaces
             .zip(self.over_budget())
-            .map(|((namespace, &number), (_, over_budget))| Namespace {
+            .map(|(each, (_, over_budget))| (each, over_budget, self.lock_servers(each.0, *each.1)))
+            .map(|((namespace, &number), over_budget, lock_servers)| Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
@@ -113,7 +119,8 @@ impl Facts {
                 plan: if namespace.engine == Engine::Queue { namespace.plan_word() } else { "" }.into(),
                 in_switch: self.switch.lines(number).len(),
                 queues: self.queues(namespace, number),
-                lock_server: self.lock_server(number),
+                lock_server: first_of(&lock_servers),
+                lock_servers,
                 rate: namespace.budget.map(|budget| budget.rate),
                 burst: namespace.budget.map(|budget| budget.burst),
                 over_budget,
@@ -140,10 +147,11 @@ impl Facts {
         queues.filter_map(shown).collect()
     }
 
-    /// Of a namespace; 0: it has none that lives.
-    pub fn lock_server(&self, number: u16) -> u16 {
-        let handle = self.switch.lock_server(number).handle;
-        if self.switch.node_word(handle).state == NodeState::Live { handle } else { 0 }
+    /// Of each part of a namespace; 0: it has none that lives.
+    pub fn lock_servers(&self, namespace: &crate::config::Namespace, number: u16) -> Vec<u16> {
+        let parts = if namespace.engine == Engine::Queue { namespace.servers } else { 0 };
+        let living = |handle| if self.switch.node_word(handle).state == NodeState::Live { handle } else { 0 };
+        (0..parts).map(|part| living(self.switch.lock_server(number, part).handle)).collect()
     }
 
     /// Keys of the store.

@@ -180,6 +180,7 @@ mod tests {
             cells: 0,
             allocation: Allocation::Fixed,
             room: Room::default(),
+            servers: 1,
             keys: 0,
             groups: 1,
             budget: None,

@@ -17,7 +17,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use ways::Ways;
-use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
 use wayside_switch::{Action, Switch};
@@ -66,7 +65,7 @@ impl Hook {
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
         // Who holds by the other engine, or a lock of a queue that moves, is not known from the memory.
         let queues = config.namespaces.iter().any(|namespace| namespace.engine == Engine::Queue)
-            || numbers.iter().any(|number| switch.lock_server(*number).term != 0)
+            || numbers.iter().any(|number| switch.parts(*number) != 0)
             || !switch.queues().is_empty();
         if hook.resumed() && (queues || !(switch.has_exactly(&wanted) && switch.has_groups_of(of))) {
             tracing::warn!(

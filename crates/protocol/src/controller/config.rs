@@ -1,6 +1,7 @@
 //! What the operator decides.
 
 use crate::Mutant;
+use crate::memory::Part;
 use crate::seal::Secret;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -50,8 +51,10 @@ pub struct Namespace {
     pub engine: Engine,
     /// Of the queue engine: who decides what is in the switch,
     pub allocation: Allocation,
-    /// and how much that may be.
+    /// how much that may be,
     pub room: Room,
+    /// and how many parts its names are divided into, each with a lock server. 1 to [`Part::MOST`].
+    pub servers: u16,
     /// Lease of a session that asks for none, in microseconds.
     pub lease: u32,
 }
@@ -126,6 +129,8 @@ impl Default for Config {
 pub enum ConfigError {
     /// No namespace at all.
     NoNamespace,
+    /// No lock server, or more than there can be.
+    BadServers(String),
     /// Two namespaces share an id or a name.
     Twice(String),
     /// Longer than a packet carries, or empty.
@@ -142,6 +147,9 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::NoNamespace => write!(f, "there must be at least one namespace"),
+            ConfigError::BadServers(name) => {
+                write!(f, "namespace {name:?}: it has 1 to {} lock servers", Part::MOST)
+            }
             ConfigError::Twice(name) => write!(f, "namespace {name:?}: another one has its name or id"),
             ConfigError::BadName(name) => {
                 write!(f, "namespace {name:?}: a name has 1 to {} bytes", limits::MAX_NAMESPACE_BYTES)
@@ -167,6 +175,9 @@ impl Config {
             let name = &namespace.name;
             if name.is_empty() || name.len() > limits::MAX_NAMESPACE_BYTES || name.contains('\0') {
                 return Err(ConfigError::BadName(name.clone()));
+            }
+            if !(1..=Part::MOST).contains(&namespace.servers) {
+                return Err(ConfigError::BadServers(name.clone()));
             }
             if self.namespaces[..index].iter().any(|other| other.id == namespace.id || other.name == *name) {
                 return Err(ConfigError::Twice(name.clone()));

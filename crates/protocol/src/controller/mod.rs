@@ -34,7 +34,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use crate::memory::{NodeEntry, NodeWord, SwitchMemory};
+use crate::memory::{NodeEntry, NodeWord, Part, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
@@ -54,6 +54,7 @@ pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfi
 pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
+use lock_servers::Offers;
 use moves::Moves;
 use patrol::Patrol;
 use popularity::Popularity;
@@ -75,8 +76,8 @@ pub enum Notice {
     Enrolled(Handle),
     /// A session is over.
     Ended(Handle, Ending),
-    /// A node is a namespace's lock server from now on.
-    Serves(u16, Handle),
+    /// A node is the lock server of a part of a namespace from now on.
+    Serves(u16, Part, Handle),
     /// A lock of a namespace has moved: to the switch, or (false) to its lock server.
     Moved(u16, u64, bool),
     /// A session's packets are signed with new keys.
@@ -105,6 +106,7 @@ pub struct Controller<M, S> {
     sessions: Sessions,
     patrol: Patrol,
     recovery: Recovery,
+    offers: Offers,
     moves: Moves,
     popularity: Popularity,
     ids_given: u32,
@@ -145,6 +147,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             sessions,
             patrol: Patrol::default(),
             recovery: Recovery::default(),
+            offers: Offers::default(),
             moves: Moves::default(),
             popularity: Popularity::default(),
             ids_given: 0,
@@ -171,7 +174,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         match Service::try_from(header.service) {
             Ok(Service::Fabric) => self.on_fabric(now, from, &header, packet),
             Ok(Service::Lock) => self.on_lock(now, &header, packet),
-            Ok(Service::Queue) => self.on_queue(&header, &Attempt::read(packet, BODY)),
+            Ok(Service::Queue) => self.on_queue(now, &header, &Attempt::read(packet, BODY)),
             _ => {}
         }
     }
@@ -211,6 +214,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_downs(now);
         self.patrol(now);
         self.recover(now);
+        self.divide_locks(now);
         self.move_locks(now);
         if self.recovery.is_writing() {
             self.next_tick = now;
@@ -306,6 +310,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.notices.push_back(Notice::EpochRaised(counters.epoch));
         self.recovery = Recovery::of_everything();
         self.patrol.restart();
+        self.offers = Offers::default();
         self.moves.begin_epoch();
         self.forget_popularity();
         self.adopt_words(now);

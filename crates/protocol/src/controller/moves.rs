@@ -16,12 +16,12 @@
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
 
 use super::{Controller, Notice, Store};
-use crate::memory::{Line, LockServer, Stage, Step, SwitchMemory};
+use crate::memory::{Line, LockServer, Part, Stage, Step, SwitchMemory};
 use crate::queue::{CEDED_ORDERS, TICKET_BITS, first_number};
 use crate::{Handle, Mutant, Time};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, Engine, Header, NodeState, QueueKind, service};
+use wayside_wire::{Attempt, Engine, Header, QueueKind, service};
 
 /// Retransmission pauses that a queue may drain for. Then it serves on, so that nobody waits for one holder who stays
 /// where others could hold beside him, and rests for so many times as long.
@@ -46,8 +46,6 @@ pub(super) struct Moves {
     /// Of a namespace: the names that are to have a queue, and their cells. Without an entry all stays where it is.
     wanted: BTreeMap<u16, BTreeMap<u64, u32>>,
     under_way: BTreeMap<(u16, u64), Move>,
-    /// Lock servers that take and cede locks.
-    able: BTreeSet<Handle>,
 }
 
 impl Moves {
@@ -59,15 +57,6 @@ impl Moves {
     /// All of a namespace stays where it is.
     pub fn forget_wishes(&mut self, namespace: u16) {
         self.wanted.remove(&namespace);
-    }
-
-    /// What a lock server can do.
-    pub fn heard(&mut self, handle: Handle, moves: bool) {
-        if moves {
-            self.able.insert(handle);
-        } else {
-            self.able.remove(&handle);
-        }
     }
 }
 
@@ -86,24 +75,23 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
         for namespace in queued.map(|namespace| namespace.id).collect::<Vec<u16>>() {
-            let server = self.mover(namespace);
+            let parts = self.parts_of(namespace);
+            let movers: Vec<Option<LockServer>> = (0..parts).map(|part| self.mover(namespace, part)).collect();
+            let mover_of = |name: u64| movers[usize::from(Part::of_name(name, parts).number)];
             let lines = self.memory.lines(namespace);
             self.measure(now, namespace, &lines);
             let mut may_begin = self.may_begin(now, namespace, &lines);
             for line in &lines {
-                self.move_on(now, namespace, line, server, &mut may_begin);
+                self.move_on(now, namespace, line, mover_of(line.name), &mut may_begin);
             }
-            if server.is_some() {
-                self.await_wanted(namespace, &lines, may_begin);
-            }
+            self.await_wanted(namespace, &lines, may_begin, |name| mover_of(name).is_some());
         }
     }
 
-    /// The lock server, if it lives and moves locks.
-    fn mover(&self, namespace: u16) -> Option<LockServer> {
-        let server = self.memory.lock_server(namespace);
-        let lives = server.handle != 0 && self.memory.node_word(server.handle).state == NodeState::Live;
-        (lives && self.moves.able.contains(&server.handle)).then_some(server)
+    /// The lock server of a part, if it lives and moves locks.
+    fn mover(&self, namespace: u16, part: u16) -> Option<LockServer> {
+        let server = self.memory.lock_server(namespace, part);
+        (self.lives(server.handle) && self.offers.can_move(namespace, server.handle)).then_some(server)
     }
 
     /// How many moves may begin now.
@@ -116,11 +104,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.config.moves_at_once.saturating_sub(lines.iter().filter(moves).count())
     }
 
-    fn await_wanted(&mut self, namespace: u16, lines: &[Line], may_begin: usize) {
+    fn await_wanted(&mut self, namespace: u16, lines: &[Line], may_begin: usize, moves: impl Fn(u64) -> bool) {
         let wanted = self.moves.wanted.get(&namespace).into_iter().flatten();
         // They are in order.
         let has_queue = |name: &u64| lines.binary_search_by_key(name, |line| line.name).is_ok();
-        let missing = wanted.filter(|(name, _)| !has_queue(name));
+        let missing = wanted.filter(|(name, _)| !has_queue(name) && moves(**name));
         // Where there is no room yet there will be, once those that leave have left; for more there is none either.
         let mut no_room = u32::MAX;
         let mut left = self.room(namespace).saturating_sub(lines.iter().map(|line| line.cells).sum());
@@ -215,7 +203,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let key = (header.namespace, name);
         let is_its = self.config.is_broken(Mutant::AnyCeded)
             || self.moves.under_way.get(&key).is_some_and(|known| known.id != 0 && known.id == id);
-        let LockServer { handle, .. } = self.memory.lock_server(header.namespace);
+        let handle = self.server_of(header.namespace, name).handle;
         if !is_its || handle != header.source {
             return;
         }
@@ -237,7 +225,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let lines = self.memory.lines(header.namespace);
         let is_its = |line: &&Line| (line.name, line.ticket) == (attempt.name, attempt.ticket);
         let is_handed = lines.iter().find(is_its).is_some_and(|line| line.stage == Stage::Handed);
-        if is_handed && self.memory.lock_server(header.namespace).handle == header.source {
+        if is_handed && self.server_of(header.namespace, attempt.name).handle == header.source {
             self.memory.step(header.namespace, attempt.name, Step::Remove);
             self.moves.under_way.remove(&(header.namespace, attempt.name));
             self.note_move(header.namespace, attempt.name, false);

@@ -18,7 +18,7 @@ use super::config::{Allocation, Room};
 use super::plan::{Candidate, LEAST_RATE, cells_for, plan};
 use super::{Controller, Store};
 use crate::Time;
-use crate::memory::{Line, LockServer, Stage, SwitchMemory};
+use crate::memory::{Line, LockServer, Part, Stage, SwitchMemory};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wayside_wire::{Attempt, Engine, Header};
@@ -61,8 +61,8 @@ struct Sample {
 /// Of a namespace.
 #[derive(Default)]
 struct Space {
-    /// Whose reports are believed.
-    server: LockServer,
+    /// Whose reports are believed: of each part.
+    servers: Vec<LockServer>,
     known: BTreeMap<u64, Known>,
     samples: BTreeMap<u64, Sample>,
     next: Option<Time>,
@@ -133,12 +133,17 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// Looks at a namespace's queues in the switch; plans if it is time to.
     pub(super) fn measure(&mut self, now: Time, namespace: u16, lines: &[Line]) {
-        let server = self.memory.lock_server(namespace);
+        let parts = self.parts_of(namespace);
+        let servers: Vec<LockServer> = (0..parts).map(|part| self.memory.lock_server(namespace, part)).collect();
         let space = self.popularity.0.entry(namespace).or_default();
-        if space.server != server {
+        if space.servers != servers {
             // Another one counts its windows from the first.
-            space.server = server;
-            space.known.values_mut().for_each(|known| known.window = 0);
+            let is_another = |name: u64| {
+                let part = usize::from(Part::of_name(name, parts).number);
+                space.servers.get(part) != servers.get(part)
+            };
+            space.known.iter_mut().filter(|(name, _)| is_another(**name)).for_each(|(_, known)| known.window = 0);
+            space.servers = servers;
         }
         let is_here = |line: &&Line| matches!(line.stage, Stage::Here | Stage::Drains);
         for line in lines.iter().filter(is_here) {
@@ -211,11 +216,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// waits there besides.
     pub(super) fn on_asked(&mut self, header: &Header, attempt: &Attempt) {
         let Attempt { name, number: window, order: requests, over: micros, room: most, .. } = *attempt;
-        let server = self.memory.lock_server(header.namespace);
+        let server = self.server_of(header.namespace, name);
+        let part = Part::of_name(name, self.parts_of(header.namespace)).number;
         if server.handle != header.source || window == 0 || micros == 0 {
             return;
         }
-        let Some(space) = self.popularity.0.get_mut(&header.namespace).filter(|space| space.server == server) else {
+        let is_known = |space: &&mut Space| space.servers.get(usize::from(part)) == Some(&server);
+        let Some(space) = self.popularity.0.get_mut(&header.namespace).filter(|space| is_known(space)) else {
             return; // It is known from the next tick on.
         };
         let has_queue = space.samples.contains_key(&name);

@@ -2,8 +2,10 @@
 
 extern crate std;
 
+mod parts;
+
 use super::*;
-use crate::memory::{Line, LockServer, Moment, SlotWord, Step};
+use crate::memory::{Line, LockServer, Moment, Part, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -27,7 +29,7 @@ pub(super) struct Memory {
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
-    server: Cell<LockServer>,
+    servers: RefCell<BTreeMap<u16, LockServer>>,
     /// Sessions that are over, by handle.
     overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
@@ -97,13 +99,16 @@ impl SwitchMemory for Rc<Memory> {
         same
     }
     fn set_node(&self, handle: u16, _: &NodeEntry) {
+        let mut servers = self.servers.borrow_mut();
+        servers.values_mut().filter(|server| server.handle == handle).for_each(|server| server.handle = 0);
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
     }
-    fn lock_server(&self, _: u16) -> LockServer {
-        self.server.get()
+    fn lock_server(&self, _: u16, part: u16) -> LockServer {
+        self.servers.borrow().get(&part).copied().unwrap_or_default()
     }
-    fn set_lock_server(&self, _: u16, handle: u16) {
-        self.server.set(LockServer { handle, term: self.server.get().term + 1 });
+    fn set_lock_server(&self, _: u16, part: Part, handle: u16) {
+        let term = self.lock_server(0, part.number).term + 1;
+        self.servers.borrow_mut().insert(part.number, LockServer { handle, term });
     }
     fn lines(&self, _: u16) -> Vec<Line> {
         Vec::new()
@@ -289,6 +294,7 @@ pub(super) fn config() -> Config {
         engine: Engine::Fission,
         allocation: Allocation::Fixed,
         room: Room::default(),
+        servers: 1,
         lease: LEASE,
     };
     Config { namespaces: vec![namespace], secret: 42, ..Config::default() }

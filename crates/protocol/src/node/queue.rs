@@ -22,9 +22,9 @@ impl Node {
         self.session.info().is_some_and(|info| info.engine == Engine::Queue)
     }
 
-    /// Whether this node is its namespace's lock server.
-    pub fn serves_locks(&self) -> bool {
-        self.server.as_ref().is_some_and(|server| server.serves())
+    /// Whether this node is the lock server of a name of its namespace.
+    pub fn serves(&self, name: u64) -> bool {
+        self.server.as_ref().is_some_and(|server| server.serves(name))
     }
 
     pub(super) fn queue_acquire(&mut self, now: Time, want: &Acquire) -> Result<RequestId, AcquireError> {

@@ -2,13 +2,15 @@
 //! contract; what a switch decides is `dataplane/queue.h`.
 //!
 //! * [`Requester`]: the requests of one node, from ACQUIRE to RELEASED.
-//! * [`LockServer`]: for queues in the switch what did not fit there (`overflow.rs`), and locks of its own (`own.rs`),
-//!   of which it tells what is asked for most (`popular.rs`).
+//! * [`LockServer`]: which parts of the names are this node's. For each (`served.rs`): of queues in the switch what did
+//!   not fit there (`overflow.rs`), and locks of its own (`own.rs`), of which it tells what is asked for most
+//!   (`popular.rs`).
 
 mod overflow;
 mod own;
 mod popular;
 mod requester;
+mod served;
 mod server;
 
 #[cfg(test)]
@@ -16,7 +18,7 @@ mod tests;
 
 pub(crate) use overflow::{CEDED_ORDERS, first_number};
 pub(crate) use requester::Requester;
-pub(crate) use server::LockServer;
+pub(crate) use server::{LockServer, QUESTIONS};
 
 use crate::outbox::Outbox;
 use crate::{Handle, Mode, Port, Time};
@@ -55,6 +57,11 @@ pub(crate) const TICKET_BITS: u32 = 30;
 pub const LAST_TERM: u16 = (1 << (40 - TICKET_BITS)) - 1;
 /// The most grants of one lock server: three hours at 100,000 a second.
 const LAST_COUNT: u64 = (1 << TICKET_BITS) - 1;
+
+/// What a node can that offers itself, in SERVE: take and cede locks,
+pub(crate) const CAN_MOVE: u64 = 1;
+/// and be the lock server of several parts, or of one again that was another's meanwhile.
+pub(crate) const CAN_SHARE: u64 = 2;
 
 fn mode_flag(mode: Mode) -> u8 {
     if mode == Mode::Exclusive { queue_flag::EXCLUSIVE } else { 0 }

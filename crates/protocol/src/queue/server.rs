@@ -1,84 +1,41 @@
-//! A node's part as its namespace's lock server. The controller says which node is it.
+//! A node as its namespace's lock server: of all of its names, or of some of the parts that they are divided into. The
+//! controller says which.
 //!
-//! Invariants: it answers nobody and pushes nothing before the controller has told it its term, and nothing of one
-//! epoch or term counts in another.
+//! Invariants
+//! * It answers nobody and pushes nothing of a part before the controller has told it its term of that part, and
+//!   nothing of one epoch or term counts in another.
+//! * Of a part what was said in the highest term holds, whichever packet comes last.
 
-use super::Link;
-use super::overflow::Overflow;
-use super::own::{Own, Terms};
-use super::popular::Popular;
+use super::own::Terms;
+use super::served::Served;
+use super::{CAN_MOVE, CAN_SHARE, Link};
+use crate::memory::Part;
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
-use wayside_wire::{Attempt, Header, kind, queue_flag};
-
-/// A lock that has moved in this term. docs/queue.md, "Moves".
-#[derive(Clone, Copy, Debug, Default)]
-struct Moved {
-    /// The latest move for which it was ceded.
-    id: u64,
-    /// Until it is handed back: the ticket that the switch begins with; 0: it was not ceded.
-    first: u64,
-    /// The ticket from which on the switch has handed it here.
-    handed: u64,
-    /// That from which on it was taken.
-    taken: u64,
-}
-
-impl Moved {
-    /// Whether the switch has handed it here, with this ticket, and this is the first that is heard of it.
-    fn is_news(&self, ticket: u64) -> bool {
-        ticket > self.taken && ticket >= self.first && ticket != self.handed
-    }
-
-    /// Whether it is for the switch to grant it.
-    fn is_away(&self) -> bool {
-        self.first != 0 && self.handed < self.first
-    }
-}
+use wayside_wire::{Attempt, Header, kind};
 
 /// See the module's documentation.
 pub(crate) struct LockServer {
-    overflows: BTreeMap<u64, Overflow>,
-    moved: BTreeMap<u64, Moved>,
-    /// Locks that are this server's, and until when it waits for what the switch has given of them.
-    taking: BTreeMap<u64, Time>,
-    /// None: somebody else is the lock server, or nobody.
-    own: Option<Own>,
-    /// What it is asked for most.
-    popular: Popular,
+    config: NodeConfig,
+    /// How many parts there are.
+    of: u16,
+    /// Those that are this node's.
+    served: BTreeMap<u16, Served>,
+    /// The highest term that was heard of each.
+    terms: BTreeMap<u16, u16>,
     /// When the controller is asked again.
     due: Time,
-    /// Pauses between two questions: without an answer, and with one.
-    pauses: (u64, u64),
-    /// Length of the windows in which requests are counted.
-    window: u64,
-    mutant: Option<Mutant>,
-}
-
-/// CEDED: nobody holds the lock, and nobody is granted it here.
-fn tell_ceded(link: &mut Link<'_>, name: u64, id: u64, first: u64) {
-    let attempt = Attempt { name, number: id, ticket: first, holder: link.me(), ..Attempt::default() };
-    link.send(0, kind::queue::CEDED, 0, &attempt);
 }
 
 /// The controller is asked so often in a lease, by whoever is a lock server or would be one.
-const QUESTIONS: u64 = 4;
+pub(crate) const QUESTIONS: u64 = 4;
 
 impl LockServer {
     pub fn new(config: &NodeConfig) -> LockServer {
-        LockServer {
-            overflows: BTreeMap::new(),
-            moved: BTreeMap::new(),
-            taking: BTreeMap::new(),
-            own: None,
-            popular: Popular::new(Time(0), config.asked_us),
-            due: Time::NEVER,
-            window: config.asked_us,
-            pauses: (config.retransmit_us, config.retransmit_most_us),
-            mutant: config.mutant.filter(|_| cfg!(feature = "mutants")),
-        }
+        let (served, terms) = (BTreeMap::new(), BTreeMap::new());
+        LockServer { config: config.clone(), of: 1, served, terms, due: Time::NEVER }
     }
 
     /// A session has begun, or another epoch.
@@ -89,257 +46,80 @@ impl LockServer {
 
     /// The session is over.
     pub fn stop(&mut self) {
-        self.overflows.clear();
-        self.moved.clear();
-        self.taking.clear();
-        self.own = None;
+        self.served.clear();
+        self.terms.clear();
         self.due = Time::NEVER;
     }
 
-    /// Whether this node is the lock server.
-    pub fn serves(&self) -> bool {
-        self.own.is_some()
+    /// Whether this node is the lock server of a name.
+    pub fn serves(&self, name: u64) -> bool {
+        self.served.contains_key(&Part::of_name(name, self.of).number)
     }
 
-    /// Its term has no tickets left: another one has to follow.
+    /// A term of its has no tickets left: another one has to follow.
     pub fn is_exhausted(&self) -> bool {
-        self.own.as_ref().is_some_and(Own::is_exhausted)
+        self.served.values().any(Served::is_exhausted)
     }
 
     pub fn next_timer(&self) -> Time {
-        let own = self.own.as_ref().map_or(Time::NEVER, |own| own.due().min(self.popular.due()));
-        let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
-        let pushing = self.overflows.iter().filter(|(name, _)| !self.taking.contains_key(name));
-        let overflows = pushing.map(|(_, overflow)| overflow.due()).min().unwrap_or(Time::NEVER);
-        overflows.min(own).min(taking).min(self.due)
+        self.served.values().map(Served::next_timer).min().unwrap_or(Time::NEVER).min(self.due)
     }
 
     pub fn on_tick(&mut self, link: &mut Link<'_>) {
         if self.due <= link.now {
-            let attempt = Attempt { holder: link.me(), number: 1, ..Attempt::default() };
+            let attempt = Attempt { holder: link.me(), number: CAN_MOVE | CAN_SHARE, ..Attempt::default() };
             link.send(0, kind::queue::SERVE, 0, &attempt);
-            self.due = link.now + self.pauses.0.max(1);
+            self.due = link.now + self.config.retransmit_us.max(1);
         }
-        if let Some(own) = &mut self.own {
-            own.on_tick(link);
-        }
-        self.take_what_is_whole(link);
-        self.cede_what_is_left(link);
-        let Self { overflows, taking, .. } = self;
-        for (_, overflow) in overflows.iter_mut().filter(|(name, _)| !taking.contains_key(name)) {
-            if link.out.is_full() {
-                return;
-            }
-            overflow.on_tick(link);
-        }
-        self.tell_what_is_asked(link);
-    }
-
-    /// ASKED, of the locks that are asked for most. One that is lost is of a window that is over.
-    fn tell_what_is_asked(&mut self, link: &mut Link<'_>) {
-        if self.own.is_none() {
-            return;
-        }
-        let queued = self.overflows.iter().map(|(name, overflow)| (*name, overflow.waiting().count()));
-        self.popular.end_window(link.now, queued.filter(|(_, waiters)| *waiters > 0));
-        while !link.out.is_full() {
-            let Some((asked, window, length)) = self.popular.next() else { break };
-            let body = Attempt {
-                name: asked.name,
-                number: window,
-                order: asked.requests,
-                over: length,
-                room: asked.most.min(u16::MAX.into()) as u16,
-                holder: link.me(),
-                ..Attempt::default()
-            };
-            link.send(0, kind::queue::ASKED, 0, &body);
-        }
+        self.served.values_mut().for_each(|served| served.on_tick(link));
     }
 
     /// A session is over.
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
-        if let Some(own) = &mut self.own {
-            own.on_down(link, dead, &is_its);
-        }
-        let Self { overflows, taking, .. } = self;
-        for (name, overflow) in overflows.iter_mut() {
-            overflow.on_down(link, dead, &is_its, !taking.contains_key(name));
-        }
-        self.take_what_is_whole(link);
-        self.cede_what_is_left(link);
+        self.served.values_mut().for_each(|served| served.on_down(link, dead, &is_its));
     }
 
     pub fn on_packet(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
         if header.kind == kind::queue::SERVING {
             return self.on_serving(link, header, attempt);
         }
-        let Some(own) = &mut self.own else { return };
-        let overflow = self.overflows.get_mut(&attempt.name);
-        match header.kind {
-            kind::queue::ACQUIRE if attempt.order == 0 => self.on_wish(link, attempt),
-            kind::queue::ACQUIRE => self.on_overflow(link, attempt),
-            kind::queue::RELEASE => {
-                own.on_release(link, attempt, false);
-                self.cede_what_is_left(link);
-            }
-            kind::queue::CANCEL => {
-                if let Some(overflow) = overflow {
-                    overflow.on_cancel(link, attempt.holder, attempt.request);
-                }
-                own.on_release(link, attempt, true);
-                self.cede_what_is_left(link);
-            }
-            kind::queue::RECALL if header.source == 0 => self.on_recall(link, attempt),
-            kind::queue::YIELD if header.source == 0 => self.on_yield(link, attempt),
-            kind::queue::ROOM if overflow.is_none() => self.on_news(link, attempt),
-            kind::queue::PUSHED | kind::queue::ROOM => {
-                if let Some(overflow) = overflow.filter(|_| !self.taking.contains_key(&attempt.name)) {
-                    overflow.on_counters(link, attempt, header.kind == kind::queue::PUSHED);
-                }
-            }
-            _ => {}
+        if let Some(served) = self.served.get_mut(&Part::of_name(attempt.name, self.of).number) {
+            served.on_packet(link, header, attempt);
         }
     }
 
-    /// ACQUIRE with order 0: the switch says that the lock is this server's.
-    fn on_wish(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        let Some(own) = &mut self.own else { return };
-        if attempt.over != 0 {
-            let moved = self.moved.entry(attempt.name).or_default();
-            if moved.is_news(attempt.over) {
-                // What is on its way here is older: the controller says how much that is.
-                moved.handed = attempt.over;
-                own.close(attempt.name);
-            }
-        }
-        let moved = self.moved.get(&attempt.name).copied().unwrap_or_default();
-        if !moved.is_away() || self.mutant == Some(Mutant::GrantCeded) {
-            if let Some(claims) = own.on_acquire(link, attempt) {
-                self.popular.ask(attempt.name, claims);
-            }
-            return;
-        }
-        let overflow = self.overflows.get_mut(&attempt.name);
-        // Who tries asks again, and is told by the switch.
-        let may_wait = attempt.ticket == 0 && attempt.flags & queue_flag::TRY == 0;
-        if may_wait && overflow.is_some_and(|overflow| overflow.on_late(link, attempt)) {
-            link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
-        }
-    }
-
-    /// ACQUIRE with an order, of a lock that the switch has or had.
-    fn on_overflow(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        if self.is_taken(attempt.name) {
-            return; // It has been under way for longer than anybody waited for it.
-        }
-        let is_taking = self.taking.contains_key(&attempt.name);
-        let (pauses, mutant) = (self.pauses, self.mutant);
-        let overflow = self.overflows.entry(attempt.name);
-        let overflow = overflow.or_insert_with(|| Overflow::new(attempt.name, pauses, mutant));
-        let waits = if is_taking { overflow.take(attempt) } else { overflow.on_acquire(link, attempt) };
-        if waits {
-            link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
-        }
-        self.take_what_is_whole(link);
-    }
-
-    /// ROOM of a lock of which nothing is known: what the switch gave was given to another server, or lost on its way.
-    fn on_news(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        if self.is_taken(attempt.name) {
-            return;
-        }
-        let mut overflow = Overflow::new(attempt.name, self.pauses, self.mutant);
-        overflow.on_news(link, attempt.order);
-        self.overflows.insert(attempt.name, overflow);
-    }
-
-    /// Whether the switch has handed a lock here, and all that came before that was waited for.
-    fn is_taken(&self, name: u64) -> bool {
-        let moved = self.moved.get(&name).copied().unwrap_or_default();
-        moved.taken != 0 && moved.first == 0 && !self.taking.contains_key(&name)
-    }
-
-    // ---- moves ----
-
-    /// RECALL: nobody new is granted the lock until its holders have left, or for as long as that is waited for.
-    fn on_recall(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        let Some(own) = &mut self.own else { return };
-        let Attempt { name, number: id, .. } = *attempt;
-        let moved = self.moved.get(&name).copied().unwrap_or_default();
-        if moved.is_away() && id >= moved.id {
-            self.moved.insert(name, Moved { id, ..moved });
-            return tell_ceded(link, name, id, moved.first);
-        }
-        if id > moved.id && !moved.is_away() {
-            own.stop(link, name, id);
-            self.cede_what_is_left(link);
-        }
-    }
-
-    fn cede_what_is_left(&mut self, link: &mut Link<'_>) {
-        let Some(own) = &mut self.own else { return };
-        while let Some((name, id)) = own.is_left() {
-            let (first, waiters) = own.cede(name);
-            let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(link.now, first, waiters);
-            self.overflows.insert(name, overflow);
-            let moved = self.moved.entry(name).or_default();
-            (moved.id, moved.first, moved.handed) = (id, first, 0);
-            tell_ceded(link, name, id, first);
-        }
-    }
-
-    /// YIELD: the switch has nobody in the queue any more, and lets nobody in.
-    fn on_yield(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        let Some(own) = &mut self.own else { return };
-        let Attempt { name, ticket, order: given, number: pushed, .. } = *attempt;
-        let moved = self.moved.entry(name).or_default();
-        if ticket > moved.taken && ticket >= moved.first {
-            if !own.raise(ticket) {
-                return;
-            }
-            (moved.first, moved.handed, moved.taken) = (0, ticket, ticket);
-            own.close(name);
-            let mut overflow = self.overflows.remove(&name);
-            if given != 0 {
-                overflow.get_or_insert_with(|| Overflow::new(name, self.pauses, self.mutant));
-            }
-            if let Some(mut overflow) = overflow {
-                overflow.close(given, pushed);
-                self.overflows.insert(name, overflow);
-            }
-            self.taking.insert(name, link.now + self.pauses.0);
-        }
-        if self.moved.get(&name).is_some_and(|moved| moved.taken == ticket) {
-            link.send(0, kind::queue::TAKEN, 0, &Attempt { name, ticket, holder: link.me(), ..Attempt::default() });
-        }
-        self.take_what_is_whole(link);
-    }
-
-    /// What was given has come, or has been waited for: from here on the lock is granted.
-    fn take_what_is_whole(&mut self, link: &mut Link<'_>) {
-        let Some(own) = &mut self.own else { return };
-        let is_whole = |name: &u64| self.overflows.get(name).is_none_or(Overflow::is_whole);
-        let due = self.taking.iter().filter(|(name, at)| **at <= link.now || is_whole(name));
-        for name in due.map(|(name, _)| *name).collect::<alloc::vec::Vec<u64>>() {
-            self.taking.remove(&name);
-            let overflow = self.overflows.remove(&name);
-            let waiting = overflow.iter().flat_map(Overflow::waiting).copied();
-            own.open(link, name, waiting);
-        }
-    }
-
-    /// SERVING, from the controller.
+    /// SERVING, from the controller: of one part, who has it in which term.
     fn on_serving(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
         if header.source != 0 || attempt.holder != link.me() || self.due == Time::NEVER {
             return;
         }
         let terms = Terms { term: attempt.number as u16, lease: attempt.order, patience: attempt.over };
-        self.due = link.now + (terms.lease / QUESTIONS).max(self.pauses.0);
-        // Once it is, it is until its session or the epoch is over: whatever says otherwise is older.
-        if terms.term != 0 && self.own.is_none() {
-            self.own = Some(Own::new(link.now, terms, self.pauses.1, self.mutant));
-            self.popular = Popular::new(link.now, self.window);
+        self.due = link.now + (terms.lease / QUESTIONS).max(self.config.retransmit_us);
+        // Earlier switches know of no parts, nor do they tell the term of another's.
+        let part = Part { number: attempt.room, of: u16::from(attempt.cause).max(1) };
+        if part.of != self.of {
+            // In one epoch there is but one division, and what is said of none is older than what was said of it.
+            if !self.served.is_empty() {
+                return;
+            }
+            self.of = part.of;
         }
+        let known = self.terms.entry(part.number).or_default();
+        let term = terms.term.max(attempt.ticket as u16);
+        if term <= *known {
+            return;
+        }
+        *known = term;
+        if self.served.contains_key(&part.number) && self.is_broken(Mutant::KeepPart) {
+            return;
+        }
+        self.served.remove(&part.number);
+        if terms.term != 0 {
+            self.served.insert(part.number, Served::new(link.now, terms, &self.config));
+        }
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.config.mutant == Some(mutant)
     }
 }

@@ -3,6 +3,7 @@
 extern crate std;
 
 mod moves;
+mod parts;
 
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
@@ -571,9 +572,9 @@ fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
     let ask =
         |server: &mut LockServer, now| link(now, |link| server.on_packet(link, &header, &wish(1, Mode::Exclusive))).1;
     serving(&mut server, 1_500, 0, 0);
-    assert!(!server.serves() && ask(&mut server, 1_600).is_empty());
+    assert!(!server.serves(NAME) && ask(&mut server, 1_600).is_empty());
     serving(&mut server, 1_700, 3, 1);
-    assert!(!server.serves(), "only the controller says so");
+    assert!(!server.serves(NAME), "only the controller says so");
     serving(&mut server, 1_800, 0, 1);
     let ticket = ask(&mut server, 1_900)[0].2.ticket;
     // Late copies of what it was told before.
@@ -583,5 +584,5 @@ fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
     server.stop();
     assert!(ask(&mut server, 2_200).is_empty() && server.next_timer() == Time::NEVER);
     serving(&mut server, 2_300, 0, 1);
-    assert!(!server.serves(), "its session is over");
+    assert!(!server.serves(NAME), "its session is over");
 }

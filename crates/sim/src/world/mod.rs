@@ -435,10 +435,7 @@ impl World {
                 Notice::Enrolled(_) => self.count("enrolled"),
                 Notice::Ended(..) => self.count("session ended"),
                 Notice::Rotated(handle) => self.on_rotated(seat, handle),
-                Notice::Serves(..) => {
-                    self.watch.appointed += 1;
-                    self.count("lock server appointed");
-                }
+                Notice::Serves(space, part, handle) => self.watch_appointment(seat, space, part, handle),
                 Notice::Moved(_, _, true) if self.setup.planned => self.count("plan moved a lock to the switch"),
                 Notice::Moved(_, _, false) if self.setup.planned => self.count("plan moved a lock to its server"),
                 Notice::Moved(..) => {}

@@ -238,8 +238,10 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
     pub count: u16,
-    pub term: u16,
+    pub reserved: u16,
     pub of: [u16; 14],
+    pub term: [u16; 14],
+    pub spare: [u16; 2],
 }
 
 /// `struct ws_directory`.

@@ -125,7 +125,6 @@ pub(super) fn set_queues(state: &mut State, word: &str, words: &mut Words) -> bo
         "servers" => {
             let servers = &mut state.servers[words.index()];
             servers.count = words.take("count");
-            words.take_into("term", &mut servers.term);
             for at in 0..servers.count.min(14) as usize {
                 words.take_into(&format!("of{at}"), &mut servers.of[at]);
             }

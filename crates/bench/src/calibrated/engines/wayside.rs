@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use wayside_protocol::memory::{NodeEntry, SwitchMemory};
+use wayside_protocol::memory::{NodeEntry, Part, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, RequestId, Time};
 use wayside_switch::{Action, Budget, QueueConfig, Switch, SwitchConfig};
@@ -296,8 +296,8 @@ impl Wayside {
             "nothing that needs a controller happens here"
         );
         let Header { source, namespace, .. } = asked;
-        self.switch.set_lock_server(namespace, source);
-        let term = self.switch.lock_server(namespace).term;
+        self.switch.set_lock_server(namespace, Part::WHOLE, source);
+        let term = self.switch.lock_server(namespace, 0).term;
         let lease = u64::from(LEASE);
         let body = Attempt { number: term.into(), order: lease, over: 2 * lease, holder: source, ..Attempt::default() };
         let mut bytes = vec![0; BODY + QueueKind::Serving.body().bytes(0)];

@@ -1,0 +1,103 @@
+//! A node that is the lock server of some parts of its namespace: docs/queue.md, "Parts".
+
+use super::*;
+use crate::memory::Part;
+
+const PARTS: u16 = 3;
+
+/// SERVING: whose a part is, in which term; 0: not this node's.
+fn told(server: &mut LockServer, now: u64, part: u16, term: u16, mine: bool) -> Sent {
+    let header = Header { kind: kind::queue::SERVING, source: 0, destination: ME, ..Header::default() };
+    let attempt = Attempt {
+        number: if mine { term.into() } else { 0 },
+        ticket: term.into(),
+        room: part,
+        cause: PARTS as u8,
+        order: LEASE,
+        over: PATIENCE,
+        holder: ME,
+        ..Attempt::default()
+    };
+    link(now, |link| server.on_packet(link, &header, &attempt)).1
+}
+
+fn server() -> LockServer {
+    let mut server = LockServer::new(&config());
+    server.start(Time(0));
+    server
+}
+
+/// A name of each part.
+fn name_in(part: u16) -> u64 {
+    (0..).find(|name| Part::of_name(*name, PARTS).number == part).expect("there are many")
+}
+
+fn asks(server: &mut LockServer, now: u64, part: u16, holder: Handle) -> Sent {
+    let header = Header { kind: kind::queue::ACQUIRE, source: holder, destination: ME, ..Header::default() };
+    let attempt = Attempt { name: name_in(part), ..wish(holder, Mode::Exclusive) };
+    link(now, |link| server.on_packet(link, &header, &attempt)).1
+}
+
+/// The ticket, if it was granted.
+fn granted(sent: &Sent) -> Option<u64> {
+    sent.iter().find(|sent| sent.0 == GRANT).map(|sent| sent.2.ticket)
+}
+
+#[test]
+fn each_part_has_its_term_and_tickets_of_its_own() {
+    let mut server = server();
+    told(&mut server, 0, 0, 1, true);
+    told(&mut server, 0, 2, 4, true);
+    assert_eq!([0, 1, 2].map(|part| server.serves(name_in(part))), [true, false, true]);
+    assert_eq!(granted(&asks(&mut server, 10, 0, 1)), Some(1 << TICKET_BITS | 1), "nobody held it before");
+    assert_eq!(asks(&mut server, 10, 1, 1), [], "somebody else's");
+    assert_eq!(kinds(&asks(&mut server, 10, 2, 1)), [QUEUED], "others have had this one");
+    let sent = link(PATIENCE, |link| server.on_tick(link)).1;
+    assert_eq!(granted(&sent), Some(4 << TICKET_BITS | 1));
+}
+
+#[test]
+fn a_part_that_is_anothers_is_left_and_the_others_go_on() {
+    let mut server = server();
+    told(&mut server, 0, 0, 1, true);
+    told(&mut server, 0, 1, 1, true);
+    let first = granted(&asks(&mut server, 10, 1, 1));
+    asks(&mut server, 10, 0, 1);
+    told(&mut server, 20, 0, 2, false);
+    assert_eq!((server.serves(name_in(0)), asks(&mut server, 30, 0, 1)), (false, Sent::new()));
+    assert_eq!(granted(&asks(&mut server, 30, 1, 1)), first, "the same hold");
+    // What was said before comes late.
+    told(&mut server, 40, 0, 1, true);
+    assert!(!server.serves(name_in(0)));
+}
+
+#[test]
+fn a_part_that_comes_back_begins_in_its_new_term_and_waits_for_who_holds() {
+    let mut server = server();
+    told(&mut server, 0, 0, 1, true);
+    assert!(granted(&asks(&mut server, 10, 0, 1)).is_some());
+    // Whether it was told in between, or not.
+    for (now, term, lost) in [(1_000, 3, true), (1_000_000, 5, false)] {
+        if lost {
+            told(&mut server, now, 0, term - 1, false);
+        }
+        told(&mut server, now, 0, term, true);
+        assert_eq!(kinds(&asks(&mut server, now, 0, 2)), [QUEUED], "others may hold by the one in between");
+        let stranger =
+            Attempt { name: name_in(0), ticket: u64::from(term - 1) << TICKET_BITS | 9, ..wish(3, Mode::Exclusive) };
+        let header = Header { kind: kind::queue::ACQUIRE, source: 3, destination: ME, ..Header::default() };
+        let sent = link(now + 10, |link| server.on_packet(link, &header, &stranger)).1;
+        assert_eq!(granted(&sent), Some(stranger.ticket), "and say so");
+        told(&mut server, now + 20, 0, 1, true);
+        told(&mut server, now + 20, 0, term, true);
+        let sent = link(now + 20, |link| server.on_packet(link, &header, &stranger)).1;
+        assert_eq!(granted(&sent), Some(stranger.ticket), "copies of what was said change nothing");
+    }
+}
+
+#[test]
+fn a_switch_that_knows_no_parts_has_one() {
+    let mut server = server();
+    serving(&mut server, 0, 0, 1);
+    assert!((0..100).all(|name| server.serves(name)));
+}
