@@ -651,6 +651,10 @@ pub struct LockArgs {
     #[arg(long = "try", conflicts_with = "wait")]
     pub try_: bool,
 
+    /// Be served before waiters of lower priority: 0 to 7, where 4 is everybody's who says nothing
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=7))]
+    pub priority: u8,
+
     /// Give up after this time [default: wait as long as it takes, if a switch answers within 3s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub wait: Option<Duration>,

@@ -15,7 +15,8 @@
 //! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
 //! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
 //! * In OPEN no exclusive request is in `queue`, but where readers go first: it waits there while its name is held.
-//! * Within a name, nobody overtakes a conflicting waiter.
+//! * Within a name, `queue` is in the order in which it is served: `line.rs` says who may overtake whom. `late` has
+//!   newcomers in the order in which they came, while waiters that came before them may still arrive.
 
 mod changes;
 mod desk;
@@ -30,6 +31,7 @@ pub use heritage::fill;
 pub use sole::{Duty, Sole};
 
 use crate::joins::Joins;
+use crate::line::Rank;
 use crate::mutant::Mutant;
 use crate::{Handle, Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
@@ -269,10 +271,15 @@ impl Agent {
         }
         let is_full = self.queue.len() + self.late.len() >= desk.config.waiters_most;
         self.hasten_reminder(desk);
-        if self.heir_is_complete() {
-            self.queue.push_back(party)
+        let party = Party { rank: Rank::newcomer(party.rank.priority), ..party };
+        self.admit_late(desk);
+        if !self.heir_is_complete() {
+            self.late.push_back(party);
+        } else if (is_full || party.tries) && !self.may_be_next(&party, desk) {
+            // It does not stay, so it overtakes nobody: it would each time that it comes again.
+            self.queue.push_back(party);
         } else {
-            self.late.push_back(party)
+            self.line_up(party, desk);
         }
         self.serve(desk);
         if is_full {

@@ -8,6 +8,7 @@ use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::server::LockServer;
 use super::*;
+use crate::line::Priority;
 use crate::lock::{Acquire, Path};
 use crate::node::{Event, NodeConfig};
 use crate::{RequestId, Token};
@@ -51,7 +52,7 @@ fn requester() -> Requester {
 }
 
 fn want(name: u64, mode: Mode) -> Acquire {
-    Acquire { name, mode, try_: false, deadline: None, port: 70 }
+    Acquire { name, mode, try_: false, priority: Priority::NORMAL, deadline: None, port: 70 }
 }
 
 fn ask(requester: &mut Requester, now: u64, want: &Acquire) -> RequestId {

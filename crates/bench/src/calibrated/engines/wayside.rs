@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wayside_protocol::memory::{NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
-use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, Priority, RequestId, Time};
 use wayside_switch::{Action, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{Attempt, BODY, Header, Policy, QueueKind, kind, service};
 
@@ -289,7 +289,14 @@ impl Engine for Wayside {
     fn acquire(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request) {
         let node = self.hosts[client];
         let port = FIRST_PORT + client as u16;
-        let want = Acquire { name: wanted.lock, mode: wanted.mode, try_: false, deadline: None, port };
+        let want = Acquire {
+            name: wanted.lock,
+            mode: wanted.mode,
+            try_: false,
+            priority: Priority::NORMAL,
+            deadline: None,
+            port,
+        };
         let books = self.nodes[node].books(self.slot_of(node, wanted.lock)).is_some();
         let request = self.nodes[node].acquire(Time(fabric.now / 1_000), want).expect("the session outlasts the run");
         self.requests.insert((node, request), (client, wanted.lock));

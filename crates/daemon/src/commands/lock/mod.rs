@@ -83,7 +83,7 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
     let mut met = false;
     let mut told = false;
     loop {
-        let mut request = session.lock(args.name.as_str());
+        let mut request = session.lock(args.name.as_str()).priority(args.priority);
         if args.shared {
             request = request.shared();
         }
