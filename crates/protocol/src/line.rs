@@ -10,6 +10,7 @@
 
 use crate::mutant::Mutant;
 use alloc::collections::VecDeque;
+use wayside_wire::limits;
 
 /// How urgent a request is: 0 to 7, and the higher is served earlier. Unless told it is 4, so that there is room for
 /// what is urgent and for what has time.
@@ -22,7 +23,7 @@ impl Priority {
     /// That of whoever says nothing.
     pub const NORMAL: Priority = Priority(4);
     /// The highest.
-    pub const HIGHEST: Priority = Priority(7);
+    pub const HIGHEST: Priority = Priority(limits::MAX_PRIORITY);
 
     /// That of a level, 0 to 7; there are no others.
     pub const fn new(level: u8) -> Option<Priority> {

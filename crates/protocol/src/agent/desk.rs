@@ -55,6 +55,12 @@ impl Party {
         }
     }
 
+    /// Whether it waits in the line in which the other one does. Who tries is in nobody's way: it may not be refused at
+    /// once, while the agent asks for a change or a join is not known.
+    pub fn waits_beside(&self, other: &Party) -> bool {
+        self.name == other.name && !self.tries
+    }
+
     /// One who waited with a former agent keeps its rank.
     pub fn handed_over(self, order: Order) -> Party {
         Party { rank: order.handed_over(self.rank), ..self }

@@ -60,24 +60,27 @@ impl Agent {
         self.late.retain(lives);
     }
 
-    /// Among those who wait for its name.
-    pub(super) fn line_up(&mut self, party: Party, desk: &Desk) {
-        desk.config.order().line_up(&mut self.queue, party, |other| other.name == party.name);
+    /// Among those who wait for its name. Who does not stay if it is not granted at once overtakes nobody: it would each
+    /// time that it comes again.
+    pub(super) fn line_up(&mut self, party: Party, is_full: bool, desk: &Desk) {
+        if (is_full || party.tries) && !self.may_be_next(&party, desk) {
+            return self.queue.push_back(party);
+        }
+        desk.config.order().line_up(&mut self.queue, party, |other| other.waits_beside(&party));
     }
 
     /// Whether nobody holds or waits that it would have to wait for.
-    pub(super) fn may_be_next(&self, party: &Party, desk: &Desk) -> bool {
+    fn may_be_next(&self, party: &Party, desk: &Desk) -> bool {
         let conflicts = |held: &Party| held.mode == Mode::Exclusive || party.mode == Mode::Exclusive;
-        let is_of = |other: &Party| other.name == party.name;
-        !self.holders.iter().any(|held| is_of(held) && conflicts(held))
-            && desk.config.order().would_lead(&self.queue, party.rank, is_of)
+        !self.holders.iter().any(|held| held.name == party.name && conflicts(held))
+            && desk.config.order().would_lead(&self.queue, party.rank, |other| other.waits_beside(party))
     }
 
     /// All who waited with the former agent are here, or given up: whoever came meanwhile lines up behind them.
     pub(super) fn admit_late(&mut self, desk: &Desk) {
         if self.heir_is_complete() {
             while let Some(party) = self.late.pop_front() {
-                self.line_up(party, desk);
+                self.line_up(party, false, desk);
             }
         }
     }

@@ -215,13 +215,23 @@ impl Agent {
         self.holders.iter()
     }
 
-    /// All who wait, one whom the agency is on its way to among them.
+    /// All who wait.
     pub fn waiters(&self) -> impl Iterator<Item = &Party> {
+        self.line().chain(self.late())
+    }
+
+    /// Who came while waiters of a former agent are still to come.
+    pub fn late(&self) -> impl Iterator<Item = &Party> {
+        self.late.iter()
+    }
+
+    /// The others, in the order in which they are served; one whom the agency is on its way to is the first.
+    pub fn line(&self) -> impl Iterator<Item = &Party> {
         let heir = self.pending.as_ref().and_then(|pending| match &pending.change {
             Change::Transfer(to) => Some(to),
             _ => None,
         });
-        heir.into_iter().chain(&self.queue).chain(&self.late)
+        heir.into_iter().chain(&self.queue)
     }
 
     /// The pending transfer's target and the tenure it will begin.
@@ -275,11 +285,8 @@ impl Agent {
         self.admit_late(desk);
         if !self.heir_is_complete() {
             self.late.push_back(party);
-        } else if (is_full || party.tries) && !self.may_be_next(&party, desk) {
-            // It does not stay, so it overtakes nobody: it would each time that it comes again.
-            self.queue.push_back(party);
         } else {
-            self.line_up(party, desk);
+            self.line_up(party, is_full, desk);
         }
         self.serve(desk);
         if is_full {

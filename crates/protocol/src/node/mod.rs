@@ -233,6 +233,8 @@ pub struct Booked {
     pub token: Option<Token>,
     /// It does not queue.
     pub tries: bool,
+    /// It waits for its place in the line until waiters from a former agent have arrived.
+    pub is_late: bool,
     /// Name id.
     pub name: u64,
     /// Mode.
@@ -475,22 +477,26 @@ impl Node {
         if agent.is_none() && book.sole.as_ref().is_none_or(|sole| sole.suspended) {
             return None;
         }
-        let booked = |party: &Party, token| Booked {
+        let booked = |party: &Party, token, is_late| Booked {
             holder: party.holder,
             request: RequestId(party.request),
             token,
             tries: party.tries,
+            is_late,
             name: party.name,
             mode: party.mode,
             priority: party.rank.priority,
             overtaken: party.rank.overtaken,
         };
         let sole = book.sole.as_ref().filter(|sole| !sole.suspended).and_then(Sole::party);
-        let sole = sole.map(|party| booked(&party, Some(party.token)));
+        let sole = sole.map(|party| booked(&party, Some(party.token), false));
         let holders = agent.into_iter().flat_map(|agent| agent.holders());
-        let waiters = agent.into_iter().flat_map(|agent| agent.waiters());
-        let holders = holders.map(move |party| booked(party, Some(party.token)));
-        Some(sole.into_iter().chain(holders).chain(waiters.map(move |party| booked(party, None))))
+        let waiters = agent.into_iter().flat_map(|agent| agent.line());
+        let late = agent.into_iter().flat_map(|agent| agent.late());
+        let holders = holders.map(move |party| booked(party, Some(party.token), false));
+        let waiters = waiters.map(move |party| booked(party, None, false));
+        let late = late.map(move |party| booked(party, None, true));
+        Some(sole.into_iter().chain(holders).chain(waiters).chain(late))
     }
 
     /// Who waits by the books of this node's agents, slot by slot, in the order in which they are served.

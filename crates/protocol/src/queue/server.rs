@@ -7,8 +7,9 @@ use super::Link;
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::popular::Popular;
+use crate::line::Order;
 use crate::mutant::Mutant;
-use crate::node::NodeConfig;
+use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
 use wayside_wire::{Attempt, Header, kind, queue_flag};
@@ -54,6 +55,7 @@ pub(crate) struct LockServer {
     pauses: (u64, u64),
     /// Length of the windows in which requests are counted.
     window: u64,
+    order: Order,
     mutant: Option<Mutant>,
 }
 
@@ -77,6 +79,7 @@ impl LockServer {
             due: Time::NEVER,
             window: config.asked_us,
             pauses: (config.retransmit_us, config.retransmit_most_us),
+            order: Order { mutant: config.mutant.filter(|_| cfg!(feature = "mutants")), ..config.order() },
             mutant: config.mutant.filter(|_| cfg!(feature = "mutants")),
         }
     }
@@ -99,6 +102,11 @@ impl LockServer {
     /// Whether this node is the lock server.
     pub fn serves(&self) -> bool {
         self.own.is_some()
+    }
+
+    /// Of a lock of its own: who holds it, and who waits.
+    pub fn line(&self, epoch: u32, name: u64) -> impl Iterator<Item = Booked> + '_ {
+        self.own.iter().flat_map(move |own| own.line(epoch, name))
     }
 
     /// Its term has no tickets left: another one has to follow.
@@ -338,7 +346,7 @@ impl LockServer {
         self.due = link.now + (terms.lease / QUESTIONS).max(self.pauses.0);
         // Once it is, it is until its session or the epoch is over: whatever says otherwise is older.
         if terms.term != 0 && self.own.is_none() {
-            self.own = Some(Own::new(link.now, terms, self.pauses.1, self.mutant));
+            self.own = Some(Own::new(link.now, terms, self.pauses.1, self.order));
             self.popular = Popular::new(link.now, self.window);
         }
     }

@@ -113,6 +113,17 @@ fn who_does_not_stay_overtakes_nobody() {
     assert_eq!((waiter.request, waiter.rank.overtaken), (20, 0));
 }
 
+/// It may stay for a moment, while a change is asked for or a join is unknown.
+#[test]
+fn who_tries_is_in_nobodys_way() {
+    let mut scene = held();
+    scene.agent.suspended = true;
+    scene.acquire(party(2, 20, NAME, EXCLUSIVE));
+    scene.acquire(urgent(7, trying(3, 30, EXCLUSIVE)));
+    scene.acquire(urgent(7, party(4, 40, NAME, EXCLUSIVE)));
+    assert_eq!(scene.waiting(), [(4, 40), (2, 20), (3, 30)]);
+}
+
 #[test]
 fn a_try_is_granted_where_it_would_be_served_before_all_who_wait() {
     let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));
