@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use wayside_protocol::{Booked, Handle, Mode, RequestId};
+use wayside_protocol::{Booked, Handle, RequestId};
 use wayside_wire::{BODY, Entry, Header, entry_flag, kind};
 
 use super::checker::Verdict;
@@ -103,12 +103,9 @@ impl Lines<'_> {
 
     /// Grants by the agent; a join is the switch's.
     fn granted(&self) -> impl Iterator<Item = &Booked> {
-        let knows =
-            matches!(self.kind, kind::lock::ACQUIRE | kind::lock::RELEASE | kind::lock::CANCEL | kind::lock::RETENURED);
-        // What it said of a change lets packets in that were kept, joins among them.
-        let is_join = |party: &&Booked| self.kind == kind::lock::RETENURED && party.mode == Mode::Shared;
+        let knows = matches!(self.kind, kind::lock::ACQUIRE | kind::lock::RELEASE | kind::lock::CANCEL);
         let held = |party: &&Booked| find(self.before, party).is_some_and(|known| known.token.is_some());
-        self.after.iter().filter(move |party| knows && party.token.is_some() && !held(party) && !is_join(party))
+        self.after.iter().filter(move |party| knows && party.token.is_some() && !held(party))
     }
 
     fn check_grants(&self, before: &[Booked], after: &[Booked], seen: &mut Seen) -> Verdict {
