@@ -656,7 +656,8 @@ WS_INLINE ws_u8 ws_check_ask(struct ws_turn *turn)
 	ws_attempt_set_number(attempt, 0);
 	ws_attempt_set_order(attempt, 0);
 	ws_attempt_set_room(attempt, 0);
-	ws_attempt_set_cause(attempt, 0);
+	/* Of the switch's queues nobody is served earlier for it; the lock server's own locks are. */
+	ws_attempt_set_cause(attempt, acquires ? ws_attempt_cause(attempt) & WS_MAX_PRIORITY : 0);
 	/* Who names a ticket has been charged: a hold must not end because others ask for much. */
 	return acquires && !ws_attempt_ticket(attempt) && !ws_admits(turn, 1) ? WS_DROP_REASON_OVER_BUDGET : WS_DROP_REASON_NONE;
 }

@@ -69,7 +69,7 @@ f.entry_flags_agency = ProtoField.bool("wayside.entry.flags.agency", "agency", 8
 f.entry_flags_joined = ProtoField.bool("wayside.entry.flags.joined", "joined", 8, nil, 0x8, "GRANT, JOIN, RELEASE: granted by a join, the ordinal is in slot_bits")
 f.entry_flags_held = ProtoField.bool("wayside.entry.flags.held", "held", 8, nil, 0x10, "REPORT, ADOPT, QUEUE: a hold; otherwise a wait")
 f.entry_flags_dead = ProtoField.bool("wayside.entry.flags.dead", "dead", 8, nil, 0x20, "JOIN: the ordinal's node is not LIVE: no holder")
-f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token; of a census of the whole switch: the namespace's engine")
+f.entry_sequence = ProtoField.uint8("wayside.entry.sequence", "sequence", base.DEC, nil, nil, "agent's sequence of the token; ACQUIRE, and whoever waits: priority, xor 4 (low 3 bits), and how often it was overtaken (5 bits); of a census of the whole switch: the namespace's engine")
 
 f.enrol_nonce = ProtoField.uint64("wayside.enrol.nonce", "nonce", base.HEX, nil, nil, "of this attempt; a repeated one gets the same answer")
 f.enrol_pid = ProtoField.uint32("wayside.enrol.pid", "pid", base.DEC, nil, nil, "process id, for people")
@@ -224,7 +224,7 @@ f.attempt_flags = ProtoField.uint8("wayside.attempt.flags", "flags", base.HEX, n
 f.attempt_flags_exclusive = ProtoField.bool("wayside.attempt.flags.exclusive", "exclusive", 8, nil, 0x1, "mode: exclusive; otherwise shared")
 f.attempt_flags_try = ProtoField.bool("wayside.attempt.flags.try", "try", 8, nil, 0x2, "ACQUIRE: do not queue")
 f.attempt_flags_more = ProtoField.bool("wayside.attempt.flags.more", "more", 8, nil, 0x4, "GRANT: whoever is behind may be granted too: send NEXT")
-f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT of the switch: kind of the packet that has led to it; SERVING: how many parts there are, 0: one")
+f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT of the switch: kind of the packet that has led to it; ACQUIRE, PUSH: priority, xor 4; SERVING: how many parts there are, 0: one")
 f.attempt_sent_us = ProtoField.uint64("wayside.attempt.sent_us", "sent_us (us)", base.DEC, nil, nil, "of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last")
 
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")

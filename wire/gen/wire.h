@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 7                           /* any is accepted */
-#define WS_VERSION 0x17                      /* major << 4 | minor */
+#define WS_MINOR 8                           /* any is accepted */
+#define WS_VERSION 0x18                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -66,6 +66,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_JOINS 4095                    /* joins of a tenure: 12 bits */
 #define WS_MAX_TENURE 4294967295u            /* a slot that reaches it is frozen */
 #define WS_MAX_EPOCH 8388607u                /* 23 bits of a token: one restart a second lasts 97 days, one a minute 15 years */
+#define WS_MAX_PRIORITY 7                    /* priority of a request: 0 to 7, and the higher is served earlier */
 #define WS_MAX_SEQUENCE 255                  /* exclusive grants of an agent within a tenure */
 #define WS_MAX_HANDLE 65535                  /* nodes at a time */
 #define WS_CONTROLLER_HANDLE 0               /* the controller */
@@ -358,7 +359,7 @@ WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)h
 #define WS_ENTRY_REPLY_PORT_AT 26            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ENTRY_SLOT_BITS_AT 28             /* state (2 bits), transferred (1), tryable (1), joins or ordinal (12) */
 #define WS_ENTRY_FLAGS_AT 30                 /* entry flags */
-#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token; of a census of the whole switch: the namespace's engine */
+#define WS_ENTRY_SEQUENCE_AT 31              /* agent's sequence of the token; ACQUIRE, and whoever waits: priority, xor 4 (low 3 bits), and how often it was overtaken (5 bits); of a census of the whole switch: the namespace's engine */
 WS_INLINE ws_u64 ws_entry_name(const void *entry) { return ws_load64((const ws_u8 *)entry + 0); }
 WS_INLINE void ws_entry_set_name(void *entry, ws_u64 x) { ws_store64((ws_u8 *)entry + 0, x); }
 WS_INLINE ws_u64 ws_entry_request(const void *entry) { return ws_load64((const ws_u8 *)entry + 8); }
@@ -728,7 +729,7 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 #define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server; SERVING: number of the part */
 #define WS_ATTEMPT_FLAGS_AT 54               /* queue flags */
-#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it; SERVING: how many parts there are, 0: one */
+#define WS_ATTEMPT_CAUSE_AT 55               /* GRANT of the switch: kind of the packet that has led to it; ACQUIRE, PUSH: priority, xor 4; SERVING: how many parts there are, 0: one */
 #define WS_ATTEMPT_SENT_US_AT 56             /* us: of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last */
 WS_INLINE ws_u64 ws_attempt_name(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 0); }
 WS_INLINE void ws_attempt_set_name(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 0, x); }

@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 7;
+pub const MINOR: u8 = 8;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -75,6 +75,9 @@ pub mod limits {
 
     /// 23 bits of a token: one restart a second lasts 97 days, one a minute 15 years.
     pub const MAX_EPOCH: u32 = 8388607;
+
+    /// Priority of a request: 0 to 7, and the higher is served earlier.
+    pub const MAX_PRIORITY: u8 = 7;
 
     /// Exclusive grants of an agent within a tenure.
     pub const MAX_SEQUENCE: u8 = 255;
@@ -1754,7 +1757,7 @@ pub struct Entry {
     pub slot_bits: u16,
     /// Entry flags.
     pub flags: u8,
-    /// Agent's sequence of the token; of a census of the whole switch: the namespace's engine.
+    /// Agent's sequence of the token; ACQUIRE, and whoever waits: priority, xor 4 (low 3 bits), and how often it was overtaken (5 bits); of a census of the whole switch: the namespace's engine.
     pub sequence: u8,
 }
 
@@ -2528,7 +2531,7 @@ pub struct Attempt {
     pub room: u16,
     /// Queue flags.
     pub flags: u8,
-    /// GRANT of the switch: kind of the packet that has led to it; SERVING: how many parts there are, 0: one.
+    /// GRANT of the switch: kind of the packet that has led to it; ACQUIRE, PUSH: priority, xor 4; SERVING: how many parts there are, 0: one.
     pub cause: u8,
     /// Of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last. In us.
     pub sent_us: u64,

@@ -13,13 +13,13 @@ use crate::port::{Numbers, Place};
 use crate::questions::Questions;
 use crate::request::{Begun, Grant, Standing};
 use crate::watch::Watchers;
-use crate::{Name, clock, task};
+use crate::{Error, Name, clock, task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
-use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, RequestId, SessionInfo, Time, Token};
+use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, Priority, RequestId, SessionInfo, Time, Token};
 use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service, slot_of};
 
 /// How far the session is.
@@ -52,13 +52,25 @@ pub struct Grants {
 pub(crate) struct Terms {
     pub(crate) mode: Mode,
     pub(crate) tries: bool,
+    /// The level that was asked for, if there is none such.
+    pub(crate) priority: Result<Priority, u8>,
     pub(crate) wait: Option<Duration>,
     /// Longest hold, in microseconds from the grant.
     pub(crate) longest: Option<u64>,
 }
 
 impl Terms {
-    pub(crate) const PLAIN: Terms = Terms { mode: Mode::Exclusive, tries: false, wait: None, longest: None };
+    pub(crate) const PLAIN: Terms =
+        Terms { mode: Mode::Exclusive, tries: false, priority: Ok(Priority::NORMAL), wait: None, longest: None };
+
+    pub(crate) fn set_priority(&mut self, level: u8) {
+        self.priority = Priority::new(level).ok_or(level);
+    }
+
+    /// Whether they can be asked for.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.priority.map(|_| ()).map_err(Error::InvalidPriority)
+    }
 
     /// When to give up. A try is answered at once or not at all.
     pub(crate) fn deadline(&self, since: Time, patience: Duration) -> Option<Time> {
@@ -73,7 +85,8 @@ impl Terms {
 
     #[inline]
     fn acquire(&self, name: u64, deadline: Option<Time>, answer: Answer) -> Acquire {
-        Acquire { name, mode: self.mode, try_: self.tries, deadline, port: answer.number }
+        let priority = self.priority.unwrap_or_default();
+        Acquire { name, mode: self.mode, try_: self.tries, priority, deadline, port: answer.number }
     }
 }
 

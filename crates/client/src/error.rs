@@ -49,6 +49,9 @@ pub enum Error {
     /// The name is no lock's name.
     #[error("invalid name: {0}")]
     InvalidName(String),
+    /// There is no such priority.
+    #[error("invalid priority: {0}; it is 0 to 7, and the higher is served earlier")]
+    InvalidPriority(u8),
     /// The value is longer than switches keep. Put it where large data belong, and its address and version here.
     #[error("too large: the value has {bytes} bytes, and a key keeps at most {limit}")]
     TooLarge {

@@ -43,6 +43,14 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         self
     }
 
+    /// Before whom it is served where it has to wait: 0 to 7, and the higher goes first; 4 unless told. Equals are served
+    /// first come, first served, and nobody is overtaken more than a few times (docs/protocol.md, "Priorities"; what
+    /// queues in the switch make of it: docs/queue.md). Another number is [`Error::InvalidPriority`] when it is asked for.
+    pub fn priority(mut self, level: u8) -> Self {
+        self.terms.set_priority(level);
+        self
+    }
+
     /// How long to wait at most; without it, as long as the session lives.
     pub fn wait(mut self, most: Duration) -> Self {
         self.terms.wait = Some(most);
@@ -60,7 +68,8 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     ///
     /// # Errors
     /// [`Error::TimedOut`] after [`LockRequest::wait`], [`Error::Lost`] if the session is lost meanwhile,
-    /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`].
+    /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
+    /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {
         let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
         let acquired = self.acquire_watched(&mut watch);
@@ -69,6 +78,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     }
 
     fn acquire_watched(self, watch: &mut Watch) -> Result<Guard, Error> {
+        self.terms.check()?;
         let connection = &self.session.connection;
         let engine = &connection.engine;
         let name = self.name.named()?;
@@ -176,6 +186,7 @@ impl Acquiring<'_> {
         let mut waker = Some(context.waker().clone());
         let (name, outcome) = match this.state {
             State::New { ref mut since } => {
+                this.terms.check()?;
                 let name = this.name.named()?;
                 let since = *since.get_or_insert_with(clock::now);
                 let terms = &this.terms;

@@ -49,6 +49,13 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
         self
     }
 
+    /// Before whom each is served where it has to wait: as
+    /// [`LockRequest::priority`](crate::LockRequest::priority).
+    pub fn priority(mut self, level: u8) -> Self {
+        self.terms.set_priority(level);
+        self
+    }
+
     /// How long to wait at most for all of them together.
     pub fn wait(mut self, most: Duration) -> Self {
         self.terms.wait = Some(most);
@@ -75,6 +82,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     fn acquire_unwatched(self) -> Result<Guards, Error> {
         let connection = &self.session.connection;
         let engine = &connection.engine;
+        self.terms.check()?;
         let mut names = self.names?;
         let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
         let port = engine.check_out()?;
@@ -179,6 +187,7 @@ impl AcquiringMany<'_> {
                 |core: &mut Core, errands: &mut _, ()| waited.look_for_task(core, connection, &mut waker, errands);
             engine.visit_and_look(None, |_, _, _| (), look)
         } else {
+            this.terms.check()?;
             let names = this.names.as_mut().map_err(|error| error.clone())?;
             let since = *this.since.get_or_insert_with(clock::now);
             let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));

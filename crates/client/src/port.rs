@@ -128,7 +128,7 @@ impl Port {
     #[inline]
     pub(crate) fn overhear(&self, look: u64, buffer: &mut Buffer) -> Option<(usize, SocketAddrV4)> {
         match &self.links {
-            Some(links) if look % LOOKS_AT_EARS != 0 => links.glance(buffer),
+            Some(links) if !look.is_multiple_of(LOOKS_AT_EARS) => links.glance(buffer),
             _ => self.hear_strangers(buffer),
         }
     }

@@ -38,6 +38,44 @@ fn a_task_acquires_downgrades_and_releases() {
     });
 }
 
+/// docs/protocol.md, "Priorities"; of several locks each is asked for with it.
+#[test]
+fn urgent_tasks_are_served_before_others_and_there_are_eight_levels() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let guard = session.lock("a").acquire().unwrap();
+    let context = &mut Context::from_waker(Waker::noop());
+    let served = std::cell::RefCell::new(Vec::new());
+    let one = async |level: u8| {
+        let guard = session.lock("a").priority(level).acquire_async().await.unwrap();
+        served.borrow_mut().push(level);
+        guard.release().unwrap();
+    };
+    let many = async |level: u8| {
+        let guards = session.lock_many(["a", "b"]).priority(level).acquire_async().await.unwrap();
+        served.borrow_mut().push(level);
+        guards.release().unwrap();
+    };
+    let (mut low, mut normal) = (pin!(one(0)), pin!(one(4)));
+    let (mut high, mut higher) = (pin!(one(6)), pin!(many(7)));
+    assert!(low.as_mut().poll(context).is_pending() && normal.as_mut().poll(context).is_pending());
+    assert!(high.as_mut().poll(context).is_pending() && higher.as_mut().poll(context).is_pending());
+    guard.release().unwrap();
+    let mut tasks: Vec<std::pin::Pin<&mut dyn Future<Output = ()>>> = vec![low, normal, high, higher];
+    eventually_mut(|| {
+        tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+        tasks.is_empty()
+    });
+    drop(tasks);
+    assert_eq!(*served.borrow(), [7, 6, 4, 0]);
+    let bad = Error::InvalidPriority(8);
+    assert_eq!(session.lock("a").priority(8).acquire().unwrap_err(), bad);
+    assert_eq!(session.lock_many(["a"]).priority(8).acquire().unwrap_err(), bad);
+    assert_eq!(block_on(session.lock("a").priority(8).acquire_async()).unwrap_err(), bad);
+    assert_eq!(block_on(session.lock_many(["a"]).priority(8).acquire_async()).unwrap_err(), bad);
+    assert_eq!(bad.to_string(), "invalid priority: 8; it is 0 to 7, and the higher is served earlier");
+}
+
 #[test]
 fn many_tasks_of_one_thread_wait_at_once() {
     let switch = TestSwitch::start();

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use wayside_client::credentials::CREDENTIALS_VARIABLE;
 use wayside_client::{ENDPOINTS_VARIABLE, Endpoint, Version};
+use wayside_protocol::Priority;
 
 /// Microsecond locks, decided by a switch on the packets' way
 #[derive(Debug, Parser)]
@@ -651,6 +652,11 @@ pub struct LockArgs {
     /// Give up at once if another holds it
     #[arg(long = "try", conflicts_with = "wait")]
     pub try_: bool,
+
+    /// Be served before waiters of lower priority: 0 to 7, of which 4 is that of all who say nothing
+    #[arg(long, value_name = "N", default_value_t = Priority::NORMAL.level(),
+        value_parser = clap::value_parser!(u8).range(..=7))]
+    pub priority: u8,
 
     /// Give up after this time [default: wait as long as it takes, if a switch answers within 3s]
     #[arg(long, value_name = "TIME", value_parser = time)]

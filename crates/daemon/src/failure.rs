@@ -39,9 +39,11 @@ impl Failure {
     /// Why the library could not.
     pub fn of(error: &Error) -> Self {
         let code = match error {
-            Error::InvalidName(_) | Error::InvalidEndpoint(_) | Error::InvalidNamespace(_) | Error::TooLarge { .. } => {
-                exit::USAGE
-            }
+            Error::InvalidPriority(_)
+            | Error::InvalidName(_)
+            | Error::InvalidEndpoint(_)
+            | Error::InvalidNamespace(_)
+            | Error::TooLarge { .. } => exit::USAGE,
             Error::Busy { .. } | Error::TimedOut | Error::Unsure => exit::BUSY,
             Error::Lost => exit::LOST,
             Error::NotJoined(_) => exit::DENIED,

@@ -50,6 +50,8 @@ fn arguments_that_make_no_sense_are_64() {
         &["lock", "jobs", "--lease", "1ns", "--", "true"],
         &["lock", "jobs", "--lease", "100000h", "--", "true"],
         &["lock", "jobs", "-E", "0", "--", "true"],
+        &["lock", "jobs", "--priority", "8", "--", "true"],
+        &["lock", "jobs", "--priority", "-1", "--", "true"],
         &["lcok"],
         &["locks", "-o", "xml"],
     ] {

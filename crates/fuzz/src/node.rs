@@ -3,7 +3,7 @@
 
 use crate::bytes::{Bytes, Known, packet};
 use wayside_protocol::seal::{Direction, Enrolment, Period, Secret};
-use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Priority, RequestId, Time};
 use wayside_wire::{BODY, Engine, Enrol, check, kind, limits, service};
 
 const SLOTS: u32 = 8;
@@ -125,6 +125,7 @@ impl World {
             name: (name & 15).into(),
             mode: if how & 1 == 0 { Mode::Exclusive } else { Mode::Shared },
             try_: how & 2 != 0,
+            priority: Priority::new(name >> 5).unwrap_or_default(),
             deadline: (how & 4 != 0).then(|| Time(self.now.0 + input.pause())),
             port: 20_000 + u16::from(how >> 4),
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use wayside_protocol::memory::{NodeEntry, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
-use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Priority, RequestId, Time};
 use wayside_switch::{Action, Switch, SwitchConfig};
 use wayside_wire::limits::{MAX_ENTRIES, MAX_PACKET_BYTES};
 use wayside_wire::{Policy, slot_of};
@@ -180,7 +180,14 @@ impl World {
 
     fn want(&mut self) -> Acquire {
         self.name += STRIDE;
-        Acquire { name: self.name, mode: Mode::Exclusive, try_: false, deadline: None, port: PORT }
+        Acquire {
+            name: self.name,
+            mode: Mode::Exclusive,
+            try_: false,
+            priority: Priority::NORMAL,
+            deadline: None,
+            port: PORT,
+        }
     }
 
     /// Takes out of the node what the last call brought.

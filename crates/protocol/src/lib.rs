@@ -21,6 +21,7 @@ pub mod chain;
 pub mod controller;
 mod fifo;
 mod joins;
+mod line;
 mod lock;
 pub mod map;
 pub mod memory;
@@ -33,6 +34,7 @@ mod session;
 mod timers;
 mod types;
 
+pub use line::{LONGEST_PATIENCE, OVERTAKEN_MOST, Priority};
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
 pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};

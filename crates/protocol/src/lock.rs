@@ -10,6 +10,7 @@
 
 use crate::agent::mode_flag;
 use crate::books::Place;
+use crate::line::{Priority, Rank};
 use crate::map::SteadyMap;
 use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
@@ -25,6 +26,8 @@ pub struct Acquire {
     pub mode: Mode,
     /// Do not wait for others.
     pub try_: bool,
+    /// Before whom it is served, where it waits.
+    pub priority: Priority,
     /// When to give up.
     pub deadline: Option<Time>,
     /// Local port to send from and to be answered at.
@@ -87,6 +90,7 @@ pub struct Request {
     pub book: Place,
     pub mode: Mode,
     pub tries: bool,
+    pub priority: Priority,
     /// The switch did not grant it in a batch: it is asked for alone.
     pub alone: bool,
     pub port: Port,
@@ -118,6 +122,7 @@ impl Request {
             holder,
             reply_port: self.port,
             flags: mode_flag(self.mode) | tries,
+            sequence: Rank::newcomer(self.priority).to_byte(),
             ..Entry::default()
         }
     }
@@ -168,6 +173,7 @@ impl Cell {
             book: 0,
             mode: Mode::Exclusive,
             tries: false,
+            priority: Priority::NORMAL,
             alone: false,
             port: 0,
             floor: Stamp { epoch: 0, tenure: 0 },

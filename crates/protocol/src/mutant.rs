@@ -35,6 +35,16 @@ pub enum Mutant {
     BelieveTheDead,
     /// The old agent forgets its queue before the new one has it.
     ForgetQueue,
+    /// Whoever comes goes last, whatever its priority.
+    IgnorePriority,
+    /// Those of lower priority are overtaken however often they were.
+    NoPatience,
+    /// A newcomer overtakes its equals.
+    OvertakeEquals,
+    /// Waiters come to their line's next agent as if they had said nothing of their priority,
+    ForgetPriority,
+    /// or had never been overtaken.
+    ForgetOvertaken,
     /// A retired request may be queued by a late copy of itself.
     ForgetRetired,
     /// The controller adds no grace to a lease.

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use wayside_protocol::Time;
-use wayside_protocol::{Acquire, Event, Mode, RequestId};
+use wayside_protocol::{Acquire, Event, Mode, Priority, RequestId};
 use wayside_switch::Action;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 use wayside_wire::{BODY, Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service};
@@ -168,7 +168,7 @@ impl World {
     }
 
     fn ask(&mut self, node: usize, name: u64, mode: Mode) -> RequestId {
-        let want = Acquire { name, mode, try_: false, deadline: None, port: 5_000 };
+        let want = Acquire { name, mode, try_: false, priority: Priority::NORMAL, deadline: None, port: 5_000 };
         let id = self.bench.nodes[node].acquire(self.bench.now, want).expect("the session lives");
         self.settle(node);
         id

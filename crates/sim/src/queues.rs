@@ -204,6 +204,8 @@ pub const FAULTS: &[&str] = &[
 pub const OUTCOMES: &[&str] = &[
     "granted by switch",
     "granted by agent",
+    "overtaken",
+    "overtaken no more",
     "busy",
     "timed out",
     "cancelled",

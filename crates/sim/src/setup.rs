@@ -1,8 +1,8 @@
 //! Everything that a seed decides beforehand: how large a world is, and what its parts are told when they start.
 
-use wayside_protocol::NodeConfig;
 use wayside_protocol::controller::{Allocation, Config, Counters, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
+use wayside_protocol::{LONGEST_PATIENCE, NodeConfig};
 use wayside_switch::Budget;
 use wayside_wire::{Engine, Policy, limits, padded};
 
@@ -123,6 +123,7 @@ impl Setup {
             scanned_most: if tight { dice.below(4) as usize } else { NodeConfig::new(0).scanned_most },
             page_entries: if tight { dice.between(1, 3) as usize } else { NodeConfig::new(0).page_entries },
             requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
+            overtaken_most: Dice::of(seed, &[RANKS]).pick(&[1, 2, 3, 8, LONGEST_PATIENCE]),
             asked_us: if planned { plan_dice.magnitude(5_000, 100_000) } else { NodeConfig::new(0).asked_us },
             mutant: options.mutant,
             ..NodeConfig::new(0)
@@ -268,3 +269,4 @@ const MUTES: u64 = 17;
 const QUEUES: u64 = 19;
 const PLANS: u64 = 23;
 const PARTS: u64 = 29;
+const RANKS: u64 = 31;

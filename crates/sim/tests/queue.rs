@@ -41,3 +41,17 @@ fn every_broken_rule_is_noticed() {
     }
     assert!(missed.is_empty(), "nobody noticed {missed:?} in 5,000 seeds");
 }
+
+/// A lock server orders its lines by the same code as an agent, and by the same rules.
+#[cfg(feature = "mutants")]
+#[test]
+fn whom_a_lock_server_overtakes_shows_in_its_lines() {
+    use wayside_protocol::Mutant;
+    use wayside_sim::mutants::caught;
+    for mutant in [Mutant::IgnorePriority, Mutant::OvertakeEquals, Mutant::NoPatience] {
+        let broken = Options { mutant: Some(mutant), ..options() };
+        let (seed, failure) = caught(&broken, 300).unwrap_or_else(|| panic!("nobody noticed {mutant:?}"));
+        println!("{mutant:?}: seed {seed}: {failure}");
+        assert!(["P1", "P2"].contains(&failure.invariant), "{failure}");
+    }
+}

@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x17]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x18]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -260,6 +260,7 @@ fn constants() {
     assert_eq!((limits::BLOCK_BYTES, limits::MAX_BLOCKS, 32 + 64 + 30 * 32), (32, 30, limits::MAX_PACKET_BYTES));
     assert_eq!((limits::MAX_VALUE_BYTES, limits::MAX_KEY_NAME_BYTES), (128, 960));
     assert_eq!((limits::MAX_CHAIN, limits::MAX_LANES), (5, 16));
+    assert_eq!(limits::MAX_PRIORITY, 7);
     assert_eq!((service::FABRIC, service::LOCK, service::QUEUE, service::CHAIN), (0, 1, 2, 3));
     assert_eq!((kind::queue::ACQUIRE, kind::queue::GRANT, kind::queue::QUEUED, kind::queue::RELEASE), (1, 2, 3, 4));
     assert_eq!((kind::queue::CANCEL, kind::queue::RELEASED, kind::queue::NEXT, kind::queue::BUSY), (5, 6, 7, 8));

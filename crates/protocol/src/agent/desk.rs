@@ -1,6 +1,7 @@
 //! Who takes part in a slot, and what an agent has at hand while it works.
 
 use crate::agency::Dead;
+use crate::line::{Order, Rank, Ranked};
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::{Handle, Mode, Port, Time, Token};
@@ -17,6 +18,8 @@ pub struct Party {
     pub port: Port,
     /// Does not queue.
     pub tries: bool,
+    /// While it waits.
+    pub rank: Rank,
     /// Of its grant, if it holds.
     pub token: Token,
 }
@@ -31,11 +34,14 @@ impl Party {
             mode: if exclusive { Mode::Exclusive } else { Mode::Shared },
             port: entry.reply_port,
             tries: entry.flags & entry_flag::TRY != 0,
+            rank: Rank::from_byte(entry.sequence),
             token: Token::default(),
         }
     }
 
+    /// With its token if it holds, with its rank if it waits.
     pub fn to_entry(self, slot: u32) -> Entry {
+        let waits = self.token == Token::default();
         Entry {
             name: self.name,
             request: self.request,
@@ -45,12 +51,33 @@ impl Party {
             reply_port: self.port,
             slot_bits: 0,
             flags: mode_flag(self.mode),
-            sequence: self.token.sequence(),
+            sequence: if waits { self.rank.to_byte() } else { self.token.sequence() },
         }
+    }
+
+    /// Whether it waits in the line in which the other one does. Who tries is in nobody's way: it may not be refused at
+    /// once, while the agent asks for a change or a join is not known.
+    pub fn waits_beside(&self, other: &Party) -> bool {
+        self.name == other.name && !self.tries
+    }
+
+    /// One who waited with a former agent keeps its rank.
+    pub fn handed_over(self, order: Order) -> Party {
+        Party { rank: order.handed_over(self.rank), ..self }
     }
 
     pub fn is(&self, holder: Handle, request: u64) -> bool {
         self.request == request && self.holder == holder
+    }
+}
+
+impl Ranked for Party {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn rank_mut(&mut self) -> &mut Rank {
+        &mut self.rank
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is granted when.
 
 use super::{Agent, Change, Desk, Party, mode_flag};
+use crate::line::Priority;
 use crate::mutant::Mutant;
 use crate::{Handle, Mode, Token};
 use core::mem;
@@ -16,6 +17,7 @@ impl Agent {
             return;
         }
         self.bury_the_dead(desk);
+        self.admit_late(desk);
         if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
             // No heir and no adopted agent has one; whoever forges packets can say that it has.
             if !self.joins_are_known(desk) {
@@ -58,6 +60,31 @@ impl Agent {
         self.late.retain(lives);
     }
 
+    /// Among those who wait for its name. Who does not stay if it is not granted at once overtakes nobody: it would each
+    /// time that it comes again.
+    pub(super) fn line_up(&mut self, party: Party, is_full: bool, desk: &Desk) {
+        if (is_full || party.tries) && !self.may_be_next(&party, desk) {
+            return self.queue.push_back(party);
+        }
+        desk.config.order().line_up(&mut self.queue, party, |other| other.waits_beside(&party));
+    }
+
+    /// Whether nobody holds or waits that it would have to wait for.
+    fn may_be_next(&self, party: &Party, desk: &Desk) -> bool {
+        let conflicts = |held: &Party| held.mode == Mode::Exclusive || party.mode == Mode::Exclusive;
+        !self.holders.iter().any(|held| held.name == party.name && conflicts(held))
+            && desk.config.order().would_lead(&self.queue, party.rank, |other| other.waits_beside(party))
+    }
+
+    /// All who waited with the former agent are here, or given up: whoever came meanwhile lines up behind them.
+    pub(super) fn admit_late(&mut self, desk: &Desk) {
+        if self.heir_is_complete() {
+            while let Some(party) = self.late.pop_front() {
+                self.line_up(party, false, desk);
+            }
+        }
+    }
+
     pub(super) fn heir_is_complete(&self) -> bool {
         self.heir.as_ref().is_none_or(|heir| heir.arrived == heir.total)
     }
@@ -77,10 +104,12 @@ impl Agent {
             && self.queue.iter().all(|p| p.name == first.name)
     }
 
-    /// Readers go first here, and none of them has the name that somebody wants alone: from now on the agent decides.
+    /// Readers go first here, and none of them has the name that somebody wants alone, or he is more urgent than most:
+    /// from now on the agent decides.
     fn has_to_close(&self) -> bool {
         let is_held = |name| self.holders.iter().any(|p| p.name == name);
-        self.open && self.queue.iter().any(|p| p.mode == Mode::Exclusive && !is_held(p.name))
+        let has_to_wait = |p: &Party| p.rank.priority <= Priority::NORMAL && is_held(p.name);
+        self.open && self.queue.iter().any(|p| p.mode == Mode::Exclusive && !has_to_wait(p))
     }
 
     pub(super) fn hand_over(&mut self, desk: &mut Desk) {
@@ -93,7 +122,7 @@ impl Agent {
         self.start(Change::Transfer(first), desk);
     }
 
-    /// Grants in the order of arrival, each name on its own.
+    /// Grants in the order of the queue, each name on its own.
     pub(super) fn grant_queue(&mut self, desk: &mut Desk) {
         let mut blocked = mem::take(&mut self.blocked);
         blocked.clear();

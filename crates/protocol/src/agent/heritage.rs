@@ -46,20 +46,12 @@ impl Agent {
                 self.queue.push_back(party);
             }
         }
-        self.admit_late();
     }
 
     /// The rest of the waiters will not come: they ask again themselves.
     pub(super) fn give_up_waiters(&mut self) {
         if let Some(heir) = &mut self.heir {
             heir.total = heir.arrived;
-        }
-        self.admit_late();
-    }
-
-    pub(super) fn admit_late(&mut self) {
-        if self.heir_is_complete() {
-            self.queue.extend(self.late.drain(..));
         }
     }
 
@@ -96,6 +88,7 @@ impl Agent {
     pub fn adopt_holder(&mut self, id: u64, party: Party) {
         if self.adopts(id) && !self.holds(party.holder, party.request) {
             self.queue.retain(|p| !p.is(party.holder, party.request));
+            self.late.retain(|p| !p.is(party.holder, party.request));
             self.holders.push(party);
         }
     }

@@ -15,7 +15,8 @@
 //! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
 //! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
 //! * In OPEN no exclusive request is in `queue`, but where readers go first: it waits there while its name is held.
-//! * Within a name, nobody overtakes a conflicting waiter.
+//! * Within a name, `queue` is in the order in which it is served: `line.rs` says who may overtake whom. `late` has
+//!   newcomers in the order in which they came, while waiters that came before them may still arrive.
 
 mod changes;
 mod desk;
@@ -30,6 +31,7 @@ pub use heritage::fill;
 pub use sole::{Duty, Sole};
 
 use crate::joins::Joins;
+use crate::line::Rank;
 use crate::mutant::Mutant;
 use crate::{Handle, Mode, Stamp, Time, Token};
 use alloc::collections::VecDeque;
@@ -213,13 +215,23 @@ impl Agent {
         self.holders.iter()
     }
 
-    /// All who wait, one whom the agency is on its way to among them.
+    /// All who wait.
     pub fn waiters(&self) -> impl Iterator<Item = &Party> {
+        self.line().chain(self.late())
+    }
+
+    /// Who came while waiters of a former agent are still to come.
+    pub fn late(&self) -> impl Iterator<Item = &Party> {
+        self.late.iter()
+    }
+
+    /// The others, in the order in which they are served; one whom the agency is on its way to is the first.
+    pub fn line(&self) -> impl Iterator<Item = &Party> {
         let heir = self.pending.as_ref().and_then(|pending| match &pending.change {
             Change::Transfer(to) => Some(to),
             _ => None,
         });
-        heir.into_iter().chain(&self.queue).chain(&self.late)
+        heir.into_iter().chain(&self.queue)
     }
 
     /// The pending transfer's target and the tenure it will begin.
@@ -269,10 +281,12 @@ impl Agent {
         }
         let is_full = self.queue.len() + self.late.len() >= desk.config.waiters_most;
         self.hasten_reminder(desk);
-        if self.heir_is_complete() {
-            self.queue.push_back(party)
+        let party = Party { rank: Rank::newcomer(party.rank.priority), ..party };
+        self.admit_late(desk);
+        if !self.heir_is_complete() {
+            self.late.push_back(party);
         } else {
-            self.late.push_back(party)
+            self.line_up(party, is_full, desk);
         }
         self.serve(desk);
         if is_full {

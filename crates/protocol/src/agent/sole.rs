@@ -14,6 +14,7 @@
 //! locks that nobody disputes need no million agents.
 
 use super::{Agent, Change, Party, Pending};
+use crate::line::Rank;
 use crate::{Handle, Mode, Port, Stamp, Time, Token};
 use wayside_wire::{Entry, SlotBits, SlotState};
 
@@ -50,7 +51,8 @@ impl Sole {
         let Sole { stamp, name, holder, port, mode, .. } = *self;
         match self.duty {
             Duty::Keep { request } => {
-                Some(Party { holder, request, name, mode, port, tries: false, token: Token::new(stamp, 0) })
+                let (rank, token) = (Rank::default(), Token::new(stamp, 0));
+                Some(Party { holder, request, name, mode, port, tries: false, rank, token })
             }
             Duty::Free { .. } => None,
         }

@@ -3,9 +3,11 @@
 mod changes;
 mod granting;
 mod heritage;
+mod priorities;
 
 use super::*;
 use crate::agency::Dead;
+use crate::line::Priority;
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use wayside_wire::{BODY, Entry, Header, check, entry_at, entry_flag, kind, limits};
@@ -54,7 +56,21 @@ fn bits(state: SlotState, joins: u16) -> SlotBits {
 }
 
 fn party(holder: Handle, request: u64, name: u64, mode: Mode) -> Party {
-    Party { holder, request, name, mode, port: 20_000 + holder, tries: false, token: Token::default() }
+    Party {
+        holder,
+        request,
+        name,
+        mode,
+        port: 20_000 + holder,
+        tries: false,
+        rank: Rank::default(),
+        token: Token::default(),
+    }
+}
+
+fn urgent(level: u8, party: Party) -> Party {
+    let priority = Priority::new(level).expect("a level");
+    Party { rank: Rank { priority, ..party.rank }, ..party }
 }
 
 fn trying(holder: Handle, request: u64, mode: Mode) -> Party {

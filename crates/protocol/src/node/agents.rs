@@ -402,7 +402,8 @@ impl Node {
     pub(super) fn on_queue(&mut self, now: Time, header: &Header, packet: &[u8]) {
         let first = Entry::read(packet, wayside_wire::BODY);
         let stamp = Stamp { epoch: self.epoch(), tenure: first.tenure };
-        let waiters = lock_entries(packet).map(|entry| Party::from_entry(&entry));
+        let order = self.config.order();
+        let waiters = lock_entries(packet).map(move |entry| Party::from_entry(&entry).handed_over(order));
         self.with_agent(now, first.slot, 0, |agent, desk| {
             if agent.inherited_at(stamp) {
                 agent.take_waiters(now, header.position, waiters);

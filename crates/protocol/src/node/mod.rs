@@ -22,6 +22,7 @@ use crate::agent::{Desk, Party, Sole};
 use crate::books::{Book, Books};
 use crate::chain::{Client as ChainClient, Told};
 use crate::fifo::Fifo;
+use crate::line::{OVERTAKEN_MOST, Order, Priority};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
@@ -70,6 +71,9 @@ pub struct NodeConfig {
     pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
+    /// How often a waiter of an agent is overtaken at most by those of higher priority: up to
+    /// [`crate::LONGEST_PATIENCE`].
+    pub overtaken_most: u8,
     /// Where its namespace's locks are queues: it offers itself as their lock server.
     pub lock_server: bool,
     /// As one, it tells so often what it is asked for most. Microseconds.
@@ -98,6 +102,7 @@ impl NodeConfig {
             scanned_most: 1_024,
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
+            overtaken_most: OVERTAKEN_MOST,
             lock_server: false,
             asked_us: 1_000_000,
             mutant: None,
@@ -108,6 +113,11 @@ impl NodeConfig {
     pub fn question(&self, nonce: u64) -> Enrol {
         let NodeConfig { pid, lease_us, namespace, host, .. } = *self;
         Enrol { nonce, pid, lease_us, namespace_name: namespace, host }
+    }
+
+    /// By what its agents' lines are ordered.
+    pub(crate) fn order(&self) -> Order {
+        Order { overtaken_most: self.overtaken_most, mutant: self.mutant }
     }
 
     /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.
@@ -206,6 +216,8 @@ pub struct Wait {
     pub slot: u32,
     /// Mode.
     pub mode: Mode,
+    /// How urgent it is.
+    pub priority: Priority,
     /// Since when.
     pub since: Time,
 }
@@ -221,6 +233,16 @@ pub struct Booked {
     pub token: Option<Token>,
     /// It does not queue.
     pub tries: bool,
+    /// It waits for its place in the line until waiters from a former agent have arrived.
+    pub is_late: bool,
+    /// Name id.
+    pub name: u64,
+    /// Mode.
+    pub mode: Mode,
+    /// If it waits, how urgent it is,
+    pub priority: Priority,
+    /// and how often it was overtaken.
+    pub overtaken: u8,
 }
 
 /// One process's session, requests and agents.
@@ -435,6 +457,7 @@ impl Node {
             name: r.name,
             slot: r.slot,
             mode: r.mode,
+            priority: r.priority,
             since: r.since,
         });
         waits.chain(self.queue.requests().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {
@@ -442,6 +465,7 @@ impl Node {
             name: r.name,
             slot: self.slot_of(r.name),
             mode: r.mode,
+            priority: r.priority,
             since: r.since,
         }))
     }
@@ -453,18 +477,26 @@ impl Node {
         if agent.is_none() && book.sole.as_ref().is_none_or(|sole| sole.suspended) {
             return None;
         }
-        let booked = |party: &Party, token| Booked {
+        let booked = |party: &Party, token, is_late| Booked {
             holder: party.holder,
             request: RequestId(party.request),
             token,
             tries: party.tries,
+            is_late,
+            name: party.name,
+            mode: party.mode,
+            priority: party.rank.priority,
+            overtaken: party.rank.overtaken,
         };
         let sole = book.sole.as_ref().filter(|sole| !sole.suspended).and_then(Sole::party);
-        let sole = sole.map(|party| booked(&party, Some(party.token)));
+        let sole = sole.map(|party| booked(&party, Some(party.token), false));
         let holders = agent.into_iter().flat_map(|agent| agent.holders());
-        let waiters = agent.into_iter().flat_map(|agent| agent.waiters());
-        let holders = holders.map(move |party| booked(party, Some(party.token)));
-        Some(sole.into_iter().chain(holders).chain(waiters.map(move |party| booked(party, None))))
+        let waiters = agent.into_iter().flat_map(|agent| agent.line());
+        let late = agent.into_iter().flat_map(|agent| agent.late());
+        let holders = holders.map(move |party| booked(party, Some(party.token), false));
+        let waiters = waiters.map(move |party| booked(party, None, false));
+        let late = late.map(move |party| booked(party, None, true));
+        Some(sole.into_iter().chain(holders).chain(waiters).chain(late))
     }
 
     /// Who waits by the books of this node's agents, slot by slot, in the order in which they are served.

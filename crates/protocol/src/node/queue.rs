@@ -3,7 +3,7 @@
 //! Invariant: a hold that its switch or its lock server may take for over before the session's lease is takes the
 //! session along: what a node tells of its session says until when all of its holds are safe.
 
-use super::{Node, header_of};
+use super::{Booked, Node, header_of};
 use crate::lock::{Acquire, AcquireError};
 use crate::mutant::Mutant;
 use crate::queue::{Link, is_for_server};
@@ -25,6 +25,12 @@ impl Node {
     /// Whether this node is the lock server of a name of its namespace.
     pub fn serves(&self, name: u64) -> bool {
         self.server.as_ref().is_some_and(|server| server.serves(name))
+    }
+
+    /// Who holds and who waits for a lock that is this node's own as lock server, in the order in which they are served.
+    pub fn own_line(&self, name: u64) -> impl Iterator<Item = Booked> + '_ {
+        let epoch = self.epoch();
+        self.server.iter().flat_map(move |server| server.line(epoch, name))
     }
 
     pub(super) fn queue_acquire(&mut self, now: Time, want: &Acquire) -> Result<RequestId, AcquireError> {

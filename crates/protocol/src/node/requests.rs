@@ -4,6 +4,7 @@ use super::{Event, Node, NodeConfig, decider, header_of, lock_entries};
 use crate::agency::Agency;
 use crate::agent::{Party, Taken};
 use crate::books::{Book, Books};
+use crate::line::Priority;
 use crate::lock::{Acquire, AcquireError, Grant, Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::session::SessionInfo;
@@ -322,7 +323,9 @@ impl Node {
         let first = Entry::read(packet, BODY);
         let handed_over = first.flags & entry_flag::AGENCY != 0 && SlotBits::from_u16(first.slot_bits).transferred;
         if handed_over {
-            let waiters = lock_entries(packet).skip(1).map(|entry| Party::from_entry(&entry));
+            let order = self.config.order();
+            let waiters = lock_entries(packet).skip(1);
+            let waiters = waiters.map(move |entry| Party::from_entry(&entry).handed_over(order));
             self.on_agency(now, header, first, Some(waiters));
             return false;
         }
@@ -408,6 +411,7 @@ impl Node {
             book: 0,
             mode: party.mode,
             tries: false,
+            priority: Priority::NORMAL,
             alone: false,
             port: 0,
             floor: Stamp::default(),
@@ -600,6 +604,7 @@ fn enter<'a>(
         book: place,
         mode: want.mode,
         tries: want.try_,
+        priority: want.priority,
         alone: false,
         port: want.port,
         floor: book.floor(),

@@ -1,4 +1,4 @@
-//! Locks without a queue in the switch: their lock server's own, first come, first served.
+//! Locks without a queue in the switch: their lock server's own, served as `line.rs` has it.
 //!
 //! Invariants
 //! * Whoever holds is before all who wait. Holders are one exclusive, or all shared.
@@ -11,8 +11,10 @@
 //!   before was told here by its holder, or is over.
 
 use super::{LAST_COUNT, Link, TICKET_BITS};
+use crate::line::{Order, Rank, Ranked};
 use crate::mutant::Mutant;
-use crate::{Handle, Time};
+use crate::node::Booked;
+use crate::{Handle, Mode, RequestId, Time, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use wayside_wire::{Attempt, kind, queue_flag};
 
@@ -32,6 +34,8 @@ struct Claim {
     holder: Handle,
     request: u64,
     exclusive: bool,
+    /// While it waits.
+    rank: Rank,
     /// Of its grant; 0: it waits.
     ticket: u64,
     port: u16,
@@ -47,6 +51,7 @@ impl Claim {
             holder: attempt.holder,
             request: attempt.request,
             exclusive: attempt.flags & queue_flag::EXCLUSIVE != 0,
+            rank: Rank::newcomer(Rank::from_byte(attempt.cause).priority),
             ticket: 0,
             port: attempt.reply_port,
             heard: now,
@@ -66,6 +71,7 @@ impl Claim {
             holder: self.holder,
             reply_port: self.port,
             flags: if self.exclusive { queue_flag::EXCLUSIVE } else { 0 },
+            cause: self.rank.to_byte(),
             sent_us: self.sent_us,
             ..Attempt::default()
         }
@@ -75,8 +81,22 @@ impl Claim {
         self.ticket != 0
     }
 
+    fn waits(&self) -> bool {
+        !self.holds()
+    }
+
     fn conflicts(&self, other: &Claim) -> bool {
         self.exclusive || other.exclusive
+    }
+}
+
+impl Ranked for Claim {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn rank_mut(&mut self) -> &mut Rank {
+        &mut self.rank
     }
 }
 
@@ -106,16 +126,33 @@ pub(super) struct Own {
     /// The next look at who is silent.
     due: Time,
     pause_most: u64,
+    order: Order,
     mutant: Option<Mutant>,
 }
 
 impl Own {
-    pub fn new(now: Time, terms: Terms, pause_most: u64, mutant: Option<Mutant>) -> Own {
+    pub fn new(now: Time, terms: Terms, pause_most: u64, order: Order) -> Own {
+        let mutant = order.mutant;
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };
         let due = if is_first { now + terms.patience } else { opens };
         let (lines, closed, stops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Own { lines, closed, stops, terms, granted: 0, opens, due, pause_most, mutant }
+        Own { lines, closed, stops, terms, granted: 0, opens, due, pause_most, order, mutant }
+    }
+
+    /// Who holds a lock and who waits for it, in the order in which they are served; for checkers.
+    pub fn line(&self, epoch: u32, name: u64) -> impl Iterator<Item = Booked> + '_ {
+        self.lines.get(&name).into_iter().flatten().map(move |claim| Booked {
+            holder: claim.holder,
+            request: RequestId(claim.request),
+            token: claim.holds().then(|| Token::of_ticket(epoch, claim.ticket)),
+            tries: false,
+            is_late: false,
+            name,
+            mode: if claim.exclusive { Mode::Exclusive } else { Mode::Shared },
+            priority: claim.rank.priority,
+            overtaken: claim.rank.overtaken,
+        })
     }
 
     pub fn due(&self) -> Time {
@@ -199,17 +236,20 @@ impl Own {
         self.closed.insert(name);
     }
 
-    /// Those who came before it was closed go first.
+    /// Those who came before it was closed line up first.
     pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
         self.closed.remove(&name);
         let line = self.lines.entry(name).or_default();
-        let mut all: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
-        line.retain(|claim| !all.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
+        let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
+        line.retain(|claim| !first.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
+        let (holders, mut later) = core::mem::take(line).into_iter().partition(Claim::holds);
+        *line = holders;
         if self.mutant == Some(Mutant::OpenBehind) {
-            core::mem::swap(line, &mut all);
+            core::mem::swap(&mut first, &mut later);
         }
-        all.append(line);
-        *line = all;
+        for claim in first.into_iter().chain(later) {
+            self.order.line_up(line, claim, Claim::waits);
+        }
         self.serve(link, name);
     }
 
@@ -247,14 +287,15 @@ impl Own {
             return None;
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
-        let may_hold = is_open && line.iter().all(|other| other.holds() && !other.conflicts(&claim));
+        let is_held = line.iter().any(|other| other.holds() && other.conflicts(&claim));
+        let may_hold = is_open && !is_held && self.order.would_lead(line, claim.rank, Claim::waits);
         let claims = line.len() + 1;
         if tries && !may_hold {
             let flags = if is_open { 0 } else { wayside_wire::header_flag::RETRY };
             self.tell_busy(link, attempt, flags);
             return Some(claims);
         }
-        line.push_back(claim);
+        self.order.line_up(line, claim, Claim::waits);
         if !may_hold {
             self.tell_queued(link, attempt);
         }

@@ -13,6 +13,7 @@
 //! * No hold outlives the epoch of its grant.
 
 use super::{Link, is_servers, mode_flag};
+use crate::line::{Priority, Rank};
 use crate::lock::{Acquire, AcquireError, Path};
 use crate::mutant::Mutant;
 use crate::node::{Event, NodeConfig};
@@ -49,6 +50,7 @@ struct Lease {
 pub(crate) struct Pending {
     pub name: u64,
     pub mode: Mode,
+    pub priority: Priority,
     pub since: Time,
     tries: bool,
     port: Port,
@@ -215,6 +217,7 @@ impl Requester {
         let mut pending = Pending {
             name: want.name,
             mode: want.mode,
+            priority: want.priority,
             since: link.now,
             tries: want.try_,
             port: want.port,
@@ -506,6 +509,7 @@ impl Requester {
             ticket,
             holder: link.me(),
             flags,
+            cause: if kind == kind::queue::ACQUIRE { Rank::newcomer(pending.priority).to_byte() } else { 0 },
             sent_us: link.now.0,
             ..Attempt::default()
         };

@@ -7,8 +7,9 @@ use super::Link;
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::popular::Popular;
+use crate::line::Order;
 use crate::mutant::Mutant;
-use crate::node::NodeConfig;
+use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
 use wayside_wire::{Attempt, Header, kind, queue_flag};
@@ -65,11 +66,16 @@ impl Served {
             overflows: BTreeMap::new(),
             moved: BTreeMap::new(),
             taking: BTreeMap::new(),
-            own: Own::new(now, terms, config.retransmit_most_us, mutant),
+            own: Own::new(now, terms, config.retransmit_most_us, Order { mutant, ..config.order() }),
             popular: Popular::new(now, config.asked_us),
             pauses: (config.retransmit_us, config.retransmit_most_us),
             mutant,
         }
+    }
+
+    /// Of a lock of its own: who holds it, and who waits.
+    pub fn line(&self, epoch: u32, name: u64) -> impl Iterator<Item = Booked> + '_ {
+        self.own.line(epoch, name)
     }
 
     /// Its term has no tickets left: another one has to follow.

@@ -11,7 +11,7 @@ use super::served::Served;
 use super::{CAN_MOVE, CAN_SHARE, Link};
 use crate::memory::Part;
 use crate::mutant::Mutant;
-use crate::node::NodeConfig;
+use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
 use wayside_wire::{Attempt, Header, kind};
@@ -54,6 +54,12 @@ impl LockServer {
     /// Whether this node is the lock server of a name.
     pub fn serves(&self, name: u64) -> bool {
         self.served.contains_key(&Part::of_name(name, self.of).number)
+    }
+
+    /// Of a lock of its own: who holds it, and who waits.
+    pub fn line(&self, epoch: u32, name: u64) -> impl Iterator<Item = Booked> + '_ {
+        let served = self.served.get(&Part::of_name(name, self.of).number);
+        served.into_iter().flat_map(move |served| served.line(epoch, name))
     }
 
     /// A term of its has no tickets left: another one has to follow.

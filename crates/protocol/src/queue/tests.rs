@@ -4,11 +4,13 @@ extern crate std;
 
 mod moves;
 mod parts;
+mod priorities;
 
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::server::LockServer;
 use super::*;
+use crate::line::Priority;
 use crate::lock::{Acquire, Path};
 use crate::node::{Event, NodeConfig};
 use crate::{RequestId, Token};
@@ -52,7 +54,7 @@ fn requester() -> Requester {
 }
 
 fn want(name: u64, mode: Mode) -> Acquire {
-    Acquire { name, mode, try_: false, deadline: None, port: 70 }
+    Acquire { name, mode, try_: false, priority: Priority::NORMAL, deadline: None, port: 70 }
 }
 
 fn ask(requester: &mut Requester, now: u64, want: &Acquire) -> RequestId {
@@ -430,7 +432,7 @@ fn a_successor_goes_on_from_what_the_switch_has_taken_and_settles_the_rest() {
 // ---- locks of its own ----
 
 fn own(term: u16) -> Own {
-    Own::new(Time(0), Terms { term, lease: LEASE, patience: PATIENCE }, 8 * PAUSE, None)
+    Own::new(Time(0), Terms { term, lease: LEASE, patience: PATIENCE }, 8 * PAUSE, NodeConfig::new(1).order())
 }
 
 fn wish(holder: Handle, mode: Mode) -> Attempt {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
-use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, RequestId, Time, Token};
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, Priority, RequestId, Time, Token};
 use wayside_switch::{Action, Switch, SwitchConfig};
 use wayside_wire::{BODY, Enrolled, FabricKind, Header, LockKind, Policy, check, kind, service};
 
@@ -179,7 +179,10 @@ impl Bench {
     }
 
     pub fn ask(&mut self, node: usize, name: u64, mode: Mode) -> RequestId {
-        self.ask_with(node, Acquire { name, mode, try_: false, deadline: None, port: 5_000 })
+        self.ask_with(
+            node,
+            Acquire { name, mode, try_: false, priority: Priority::NORMAL, deadline: None, port: 5_000 },
+        )
     }
 
     pub fn ask_with(&mut self, node: usize, want: Acquire) -> RequestId {

@@ -3,7 +3,7 @@
 
 use crate::bench::{Bench, SLOTS};
 use std::collections::BTreeMap;
-use wayside_protocol::{Acquire, Event, Mode, RequestId, Token};
+use wayside_protocol::{Acquire, Event, Mode, Priority, RequestId, Token};
 
 /// `SplitMix64`: a seed is a run.
 struct Dice(u64);
@@ -90,7 +90,14 @@ fn run(seed: u64, loss: u64, duplicates: u64) -> (usize, usize) {
                 let name = 1 + dice.below(2) * u64::from(SLOTS);
                 let mode = if dice.chance(50) { Mode::Shared } else { Mode::Exclusive };
                 let deadline = dice.chance(30).then(|| bench.now + dice.below(20_000));
-                let want = Acquire { name, mode, try_: dice.chance(10), deadline, port: 5_000 + node as u16 };
+                let want = Acquire {
+                    name,
+                    mode,
+                    try_: dice.chance(10),
+                    priority: Priority::NORMAL,
+                    deadline,
+                    port: 5_000 + node as u16,
+                };
                 let id = bench.ask_with(node, want);
                 live.insert((node, id), (name, false));
             }

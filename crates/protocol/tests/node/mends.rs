@@ -1,7 +1,7 @@
 //! What the simulator has found, step by step.
 
 use crate::bench::{Bench, Flying, LEASE, address, handle};
-use wayside_protocol::{Acquire, Event, Mode, NodeConfig};
+use wayside_protocol::{Acquire, Event, Mode, NodeConfig, Priority};
 use wayside_wire::{BODY, Header, Heartbeat, LockKind, Policy, SlotState, kind, service};
 
 const NAME: u64 = 5;
@@ -109,7 +109,14 @@ fn holders_are_told_again_in_time_however_many_come() {
     let before = grants(&mut bench);
     for _ in 0..20 {
         let deadline = Some(bench.now + 5_000);
-        let want = Acquire { name: NAME, mode: Mode::Exclusive, try_: false, deadline, port: 5_000 };
+        let want = Acquire {
+            name: NAME,
+            mode: Mode::Exclusive,
+            try_: false,
+            priority: Priority::NORMAL,
+            deadline,
+            port: 5_000,
+        };
         bench.ask_with(0, want);
         bench.pass(20_000);
         assert!(matches!(bench.nodes[0].event(), Some(Event::TimedOut { .. })));

@@ -1,7 +1,7 @@
 //! A node whose locks are queues, when the switch begins another epoch (docs/queue.md, Another epoch).
 
 use wayside_protocol::seal::Enrolment;
-use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Priority, RequestId, Time};
 use wayside_wire::{Attempt, BODY, Engine, Entry, Header, QueueKind, check, kind, limits, padded, queue_flag, service};
 
 const HANDLE: u16 = 3;
@@ -28,7 +28,14 @@ fn node() -> Node {
 }
 
 fn ask(node: &mut Node) -> RequestId {
-    let want = Acquire { name: NAME, mode: Mode::Exclusive, try_: false, deadline: None, port: 70 };
+    let want = Acquire {
+        name: NAME,
+        mode: Mode::Exclusive,
+        try_: false,
+        priority: Priority::NORMAL,
+        deadline: None,
+        port: 70,
+    };
     node.acquire(Time(10), want).expect("it has a session")
 }
 

@@ -2,13 +2,13 @@
 //! through the real core.
 
 use crate::bench::{Bench, LEASE, SLOTS, handle};
-use wayside_protocol::{Acquire, Event, Mode, Path, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Mode, Path, Priority, RequestId, Time};
 use wayside_wire::{LockKind, SlotState, check, kind, service};
 
 const NAME: u64 = 5;
 
 fn exclusive(name: u64) -> Acquire {
-    Acquire { name, mode: Mode::Exclusive, try_: false, deadline: None, port: 5_000 }
+    Acquire { name, mode: Mode::Exclusive, try_: false, priority: Priority::NORMAL, deadline: None, port: 5_000 }
 }
 
 #[test]

@@ -5,10 +5,11 @@
 //! nothing.
 
 use wayside_protocol::{Booked, Node, RequestId, Stamp, Token};
-use wayside_wire::{BODY, Entry, Header, check, kind, service};
+use wayside_wire::{Attempt, BODY, Entry, Header, check, kind, service};
 
 use super::Locks;
 use super::checker::{Cause, Owner};
+use super::lines::{Lines, check_handed_over};
 use crate::host::Process;
 use crate::world::World;
 
@@ -19,9 +20,26 @@ impl Locks {
     /// A packet for the node of a process that runs.
     pub(super) fn watch_delivery(&mut self, world: &mut World, host: usize, packet: &[u8]) {
         match slot_and_cause(packet) {
-            Some((slot, cause)) => self.watch(world, host, slot, cause, |world| world.hand(host, packet)),
-            None => world.hand(host, packet),
+            Some((slot, cause)) => self.watch(world, host, slot, cause, packet, |world| world.hand(host, packet)),
+            None => match name_and_kind(packet) {
+                Some((name, kind)) => self.watch_server(world, host, name, kind, packet),
+                None => world.hand(host, packet),
+            },
         }
+    }
+
+    /// What a lock server does with a lock of its own.
+    fn watch_server(&mut self, world: &mut World, host: usize, name: u64, kind: u8, packet: &[u8]) {
+        let line = |world: &World, line: &mut Vec<Booked>| {
+            line.clear();
+            line.extend(world.hosts[host].running.iter().flat_map(|running| running.node.own_line(name)));
+        };
+        let (mut before, mut after) = (std::mem::take(&mut self.booked), std::mem::take(&mut self.booked_after));
+        line(world, &mut before);
+        world.hand(host, packet);
+        line(world, &mut after);
+        self.compare_lines(world, kind, &[], &before, &after);
+        (self.booked, self.booked_after) = (before, after);
     }
 
     /// An application gives back what it holds, or stops waiting for it.
@@ -32,7 +50,7 @@ impl Locks {
         let awaited = || running.node.waits().find(|wait| wait.request == request).map(|wait| (wait.slot, None));
         let Some((slot, token)) = held.or_else(awaited) else { return };
         let cause = Cause::Release { holder: handle, request, token };
-        self.watch(world, host, slot, cause, |world| {
+        self.watch(world, host, slot, cause, &[], |world| {
             let now = world.now;
             if let Some(running) = &mut world.hosts[host].running {
                 let time = running.time(now);
@@ -41,11 +59,25 @@ impl Locks {
         });
     }
 
-    fn watch(&mut self, world: &mut World, host: usize, slot: u32, cause: Cause, work: impl FnOnce(&mut World)) {
+    /// An application asks for a name of this slot.
+    pub(super) fn ask<R>(&mut self, world: &mut World, host: usize, slot: u32, ask: impl FnOnce(&mut World) -> R) -> R {
+        self.watch(world, host, slot, Cause::Other(kind::lock::ACQUIRE), &[], ask)
+    }
+
+    /// Lets something happen to a node, and looks at what that does to the books of a slot. `packet`: if it is one.
+    fn watch<R>(
+        &mut self,
+        world: &mut World,
+        host: usize,
+        slot: u32,
+        cause: Cause,
+        packet: &[u8],
+        work: impl FnOnce(&mut World) -> R,
+    ) -> R {
         let mut before = std::mem::take(&mut self.booked);
         before.clear();
         before.extend(books(world, host, slot).into_iter().flatten());
-        work(world);
+        let result = work(world);
         #[cfg(feature = "mutants")]
         if world.options.books_unseen {
             before.clear();
@@ -54,7 +86,50 @@ impl Locks {
         if !before.is_empty() && world.clocks_are_good() {
             self.compare(world, host, slot, cause, &before);
         }
-        self.booked = before;
+        let mut after = std::mem::take(&mut self.booked_after);
+        after.clear();
+        after.extend(books(world, host, slot).into_iter().flatten());
+        let kind = match cause {
+            Cause::Release { .. } => kind::lock::RELEASE,
+            Cause::Other(kind) => kind,
+        };
+        self.compare_lines(world, kind, packet, &before, &after);
+        (self.booked, self.booked_after) = (before, after);
+        result
+    }
+
+    /// P1 to P3.
+    fn compare_lines(&self, world: &mut World, kind: u8, packet: &[u8], before: &[Booked], after: &[Booked]) {
+        // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever was
+        // kept meanwhile: one that was taken out, as its node is dead, may stand there again.
+        let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
+        if is_one_thing && !before.is_empty() && !after.is_empty() {
+            let most = world.setup.node.overtaken_most;
+            match (Lines { before, after, kind, most }).check() {
+                Ok(seen) => {
+                    if seen.overtook {
+                        world.count("overtaken");
+                    }
+                    if seen.was_stopped {
+                        world.count("overtaken no more");
+                    }
+                }
+                Err(broken) => Self::judge(world, Err(broken)),
+            }
+        }
+        if let Ok(header) = check(packet) {
+            match check_handed_over(packet, &header, before, after) {
+                Ok(true) => world.count("rank handed over"),
+                Ok(false) => {}
+                Err(broken) => Self::judge(world, Err(broken)),
+            }
+        }
+        for party in after.iter().filter(|party| party.token.is_none()) {
+            if let Some(process) = process_of(world, party) {
+                let verdict = self.checker.booked(Owner { process, request: party.request }, party);
+                Self::judge(world, verdict);
+            }
+        }
     }
 
     fn compare(&self, world: &mut World, host: usize, slot: u32, cause: Cause, before: &[Booked]) {
@@ -100,6 +175,18 @@ fn slot_and_cause(packet: &[u8]) -> Option<(u32, Cause)> {
         kind::lock::RELEASE => Some((entry.slot, release(&header, &entry, true))),
         kind::lock::CANCEL => Some((entry.slot, release(&header, &entry, false))),
         _ => Some((entry.slot, Cause::Other(header.kind))),
+    }
+}
+
+/// The same of a lock server's own lock, in the words of the lock service. Who says a ticket asks for nothing new.
+fn name_and_kind(packet: &[u8]) -> Option<(u64, u8)> {
+    let header = check(packet).ok().filter(|header| header.service == service::QUEUE)?;
+    let Attempt { name, ticket, order, .. } = Attempt::read(packet, BODY);
+    match header.kind {
+        kind::queue::ACQUIRE if ticket == 0 && order == 0 => Some((name, kind::lock::ACQUIRE)),
+        kind::queue::RELEASE => Some((name, kind::lock::RELEASE)),
+        kind::queue::CANCEL => Some((name, kind::lock::CANCEL)),
+        _ => None,
     }
 }
 

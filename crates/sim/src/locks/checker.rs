@@ -13,13 +13,15 @@
 //! | | and an agent's books lose nobody but the one whom a release names, nor ever one who holds |
 //! | L1 | at the end: nobody waits any more |
 //!
+//! P1 to P3, of agents' lines, are `lines.rs`.
+//!
 //! Of the world: A1, who is told something that nobody signed for him, or that was changed, does not notice; A2,
 //! whatever the switch or its controller sends, the receiver's key signed; A3, no node is ever two rotations of its
 //! keys behind; L2, at the end every slot is UNHELD.
 
 use std::collections::BTreeMap;
 
-use wayside_protocol::{Booked, Handle, Mode, RequestId, Token};
+use wayside_protocol::{Booked, Handle, Mode, Priority, RequestId, Token};
 
 use crate::host::Process;
 
@@ -77,13 +79,31 @@ pub struct Checker {
     /// Of every hold: its name.
     names: BTreeMap<Owner, NameOf>,
     tokens: BTreeMap<NameOf, Tokens>,
-    waits: BTreeMap<Owner, (NameOf, u64)>,
+    waits: BTreeMap<Owner, Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    name: NameOf,
+    since: u64,
+    priority: Priority,
 }
 
 impl Checker {
     /// A request was made; it has to be answered.
-    pub fn asked(&mut self, now: u64, owner: Owner, name: NameOf) {
-        self.waits.insert(owner, (name, now));
+    pub fn asked(&mut self, now: u64, owner: Owner, name: NameOf, priority: Priority) {
+        self.waits.insert(owner, Waiting { name, since: now, priority });
+    }
+
+    /// P3: somebody waits by an agent's books.
+    pub fn booked(&self, owner: Owner, party: &Booked) -> Verdict {
+        match self.waits.get(&owner) {
+            Some(waiting) if waiting.priority != party.priority => Err((
+                "P3",
+                format!("{}: {owner:?} asked for {:?}, and waits as {party:?}", Named(waiting.name), waiting.priority),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// A process was told that it holds. `believes`: whether a process's lease runs, by its own clock, which keeps its
@@ -97,7 +117,7 @@ impl Checker {
         believes: impl Fn(Process) -> bool,
         lives: impl Fn() -> bool,
     ) -> Verdict {
-        let Some((name, _)) = self.waits.remove(&owner) else {
+        let Some(Waiting { name, .. }) = self.waits.remove(&owner) else {
             return Err(("S3", format!("{owner:?} was granted, but does not wait")));
         };
         let holds = self.holds.entry(name).or_default();
@@ -235,7 +255,8 @@ impl Checker {
 
     /// All is healed, nobody wants anything new, and time enough has passed.
     pub fn nobody_waits(&self) -> Verdict {
-        let Some((owner, (name, since))) = self.waits.iter().next().map(|(o, w)| (*o, *w)) else { return Ok(()) };
+        let Some((owner, waiting)) = self.waits.iter().next().map(|(o, w)| (*o, *w)) else { return Ok(()) };
+        let Waiting { name, since, .. } = waiting;
         let Owner { process, request: RequestId(id) } = owner;
         let (all, since) = (self.waits.len(), since as f64 / 1e6);
         let story = format!("{process}'s request {id:#x} waits for {} since {since:.6} s ({all} in all)", Named(name));

@@ -8,6 +8,7 @@
 
 mod books;
 mod checker;
+mod lines;
 mod tasks;
 mod wishes;
 
@@ -43,6 +44,8 @@ pub struct Locks {
     to_account: bool,
     /// Who stood in the books that are looked at; used again.
     booked: Vec<Booked>,
+    /// And who does afterwards.
+    booked_after: Vec<Booked>,
 }
 
 impl Locks {
@@ -55,6 +58,7 @@ impl Locks {
             operations: 0,
             to_account: false,
             booked: Vec::new(),
+            booked_after: Vec::new(),
         }
     }
 

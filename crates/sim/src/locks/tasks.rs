@@ -1,7 +1,7 @@
 //! What the tasks of a process do when they wake up, and when they are answered.
 
-use wayside_protocol::{Mode, RequestId, Token};
-use wayside_wire::limits;
+use wayside_protocol::{AcquireError, Mode, RequestId, Token};
+use wayside_wire::{limits, slot_of};
 
 use super::{Crew, Locks};
 use crate::dice::Dice;
@@ -94,15 +94,17 @@ impl Locks {
         let wishes = self.habits.wishes(&mut dice, space, port, &running.clock, now);
         let time = running.time(now);
         let mut requests = Vec::new();
-        let asked = match wishes[..] {
-            [wish] => running.node.acquire(time, wish).map(|request| requests.push(request)),
-            _ => running.node.acquire_many(time, &wishes, &mut requests),
-        };
+        let slot = slot_of(wishes[0].name, world.setup.namespaces[space].slots);
+        let asked = self.ask(world, host, slot, |world| match (&mut world.hosts[host].running, &wishes[..]) {
+            (None, _) => Err(AcquireError::NoSession),
+            (Some(running), [wish]) => running.node.acquire(time, *wish).map(|request| requests.push(request)),
+            (Some(running), _) => running.node.acquire_many(time, &wishes, &mut requests),
+        });
         if let Err(error) = asked {
             world.count(match error {
-                wayside_protocol::AcquireError::NoSession => "not asked: no session",
-                wayside_protocol::AcquireError::TooMany => "not asked: too many",
-                wayside_protocol::AcquireError::Exhausted => "not asked: out of ids",
+                AcquireError::NoSession => "not asked: no session",
+                AcquireError::TooMany => "not asked: too many",
+                AcquireError::Exhausted => "not asked: out of ids",
             });
             return self.set_alarm(world, host, task, 10_000);
         }
@@ -111,7 +113,7 @@ impl Locks {
             world.count("several asked");
         }
         for (request, wish) in requests.iter().zip(&wishes) {
-            self.checker.asked(now, Self::owner(world, host, *request), (space, wish.name));
+            self.checker.asked(now, Self::owner(world, host, *request), (space, wish.name), wish.priority);
         }
         let cancels = dice.percent(self.habits.cancels).then(|| dice.magnitude(1, 100_000));
         let Crew { askers, tasks, .. } = self.crew(world, host);

@@ -1,6 +1,6 @@
 //! What applications of a run like to do, and what one of them wants next.
 
-use wayside_protocol::{Acquire, Mode};
+use wayside_protocol::{Acquire, Mode, Priority};
 use wayside_wire::{mix, slot_of};
 
 use crate::ServiceKind;
@@ -35,6 +35,8 @@ pub struct Habits {
     deadlines: u32,
     /// Requests for several names at once.
     many: u32,
+    /// Requests that are more or less urgent than others.
+    ranked: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +79,7 @@ impl Habits {
             tries,
             deadlines,
             many,
+            ranked: draw_ranked(world),
         };
         if world.options.service == ServiceKind::Queue && dice.percent(50) {
             // Who holds for long has something to lose.
@@ -116,6 +119,7 @@ impl Habits {
             name,
             mode: if dice.percent(self.shared) { Mode::Shared } else { Mode::Exclusive },
             try_,
+            priority: priority(dice, self.ranked),
             deadline,
             port,
         };
@@ -162,8 +166,23 @@ fn unmix(mixed: u64) -> u64 {
     name
 }
 
-/// Purpose of dice.
+/// In most seeds requests have priorities; not where it is checked that all are served in the order in which they came.
+fn draw_ranked(world: &World) -> u32 {
+    let mut dice = Dice::of(world.seed, &[HABITS, RANKS]);
+    if dice.percent(70) && !world.setup.calm { dice.between(5, 100) as u32 } else { 0 }
+}
+
+/// Mostly the lowest or one of the highest, so that many are overtaken, and by many.
+fn priority(dice: &mut Dice, ranked: u32) -> Priority {
+    if !dice.percent(ranked) {
+        return Priority::NORMAL;
+    }
+    Priority::new(dice.pick(&[0, 0, 1, 3, 5, 6, 7, 7])).unwrap_or_default()
+}
+
+/// Purposes of dice.
 const HABITS: u64 = 9;
+const RANKS: u64 = 29;
 
 #[cfg(test)]
 mod tests {

@@ -81,6 +81,7 @@ impl Office {
             name: NAME.into(),
             policy,
             engine,
+            servers: 1,
             allocation: Allocation::Fixed,
             room: Room::default(),
             lease: outage.lease,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use wayside_protocol::memory::{NodeEntry, Part, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
-use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, Priority, RequestId, Time};
 use wayside_switch::{Action, Budget, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{Attempt, BODY, Header, Policy, QueueKind, kind, service};
 
@@ -370,7 +370,14 @@ impl Wayside {
     fn ask(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request) {
         let node = self.hosts[client];
         let port = FIRST_PORT + client as u16;
-        let want = Acquire { name: wanted.lock, mode: wanted.mode, try_: false, deadline: None, port };
+        let want = Acquire {
+            name: wanted.lock,
+            mode: wanted.mode,
+            try_: false,
+            priority: Priority::NORMAL,
+            deadline: None,
+            port,
+        };
         match self.nodes[node].acquire(Time(fabric.now / 1_000), want) {
             Ok(request) => {
                 self.requests.insert((node, request), Asked { client, wanted, granted: false });

@@ -52,15 +52,16 @@ impl<S: Store> Controller<S> {
             .map(|(_, numbers)| numbers.chunks(2).map(|bytes| number(bytes) as u16).collect())
             .unwrap_or_default();
         let is_known = joined.is_some_and(|(sum, _)| number(sum) == self.sum_of_epochs());
+        let keeps_all = cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepEpochs);
         for index in 0..self.groups.len() {
             let group = &mut self.groups[index];
-            let keeps = is_known && !was_joined.contains(&group.number);
+            let keeps = keeps_all || (is_known && !was_joined.contains(&group.number));
             if group.epoch == 0 {
                 continue;
             }
             if group.chain.is_empty() {
                 group.stage = Stage::Lost;
-            } else if !keeps && !(cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepEpochs)) {
+            } else if !keeps {
                 let chain = group.chain.clone();
                 self.configure(index, chain, &[]);
             }

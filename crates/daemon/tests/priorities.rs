@@ -1,0 +1,119 @@
+//! Who is served before whom, with real processes and either engine (docs/protocol.md, docs/queue.md, "Priorities").
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::{Daemon, Running, eventually};
+use tempfile::TempDir;
+
+/// Of the second engine: the lock server's, and the switch's.
+const COLD: &str = "cold";
+const HOT: &str = "hot";
+
+/// A lock that is held, and a file in which those who get it write who they are.
+struct Line<'a> {
+    daemon: &'a Daemon,
+    name: &'a str,
+    holder: Running,
+    waiters: Vec<Running>,
+    served: PathBuf,
+    _directory: TempDir,
+}
+
+impl<'a> Line<'a> {
+    fn new(daemon: &'a Daemon, name: &'a str) -> Line<'a> {
+        let directory = tempfile::tempdir().unwrap();
+        let served = directory.path().join("served");
+        let holder = daemon.hold(&[name, "--", "sh", "-c", "echo held; exec sleep 600"]);
+        assert_eq!(holder.line(), "held");
+        Line { daemon, name, holder, waiters: Vec::new(), served, _directory: directory }
+    }
+
+    /// Somebody comes, and waits behind those who came before.
+    fn comes(&mut self, who: &str, flags: &[&str]) {
+        let write = format!("echo {who} >> {}", self.served.display());
+        let command = [&[self.name], flags, &["--", "sh", "-c", &write]].concat();
+        self.waiters.push(self.daemon.hold(&command));
+        eventually("it waits", || self.daemon.count(self.name, "waiting") == self.waiters.len());
+    }
+
+    /// The holder leaves: who is served, in which order.
+    fn served(self) -> Vec<String> {
+        self.holder.signal(libc::SIGTERM);
+        for waiter in self.waiters {
+            assert!(waiter.wait().success());
+        }
+        lines(&self.served)
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap().lines().map(String::from).collect()
+}
+
+fn with_queues() -> (Daemon, Running, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("wayside.toml");
+    let text = "admin_listen = '127.0.0.1:0'\n[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\n";
+    fs::write(&path, text).unwrap();
+    let daemon = Daemon::start(&["--config", path.to_str().unwrap()]);
+    let server = Running::start(daemon.command(&["node", "serve-locks"]));
+    assert!(server.line().starts_with("lock server: node"));
+    eventually("it serves", || daemon.json("status")["namespaces"][0]["lock_server"] != 0);
+    (daemon, server, directory)
+}
+
+/// One that has time, two that say nothing, two in a hurry.
+fn all_come(line: &mut Line<'_>) {
+    line.comes("patient", &["--priority", "0"]);
+    line.comes("first", &[]);
+    line.comes("urgent", &["--priority", "7"]);
+    line.comes("second", &["--priority", "4"]);
+    line.comes("late", &["--priority", "7"]);
+}
+
+const BY_PRIORITY: [&str; 5] = ["urgent", "late", "first", "second", "patient"];
+
+#[test]
+fn the_urgent_are_served_before_those_who_have_time_whichever_process_keeps_the_line() {
+    let daemon = Daemon::start(&[]);
+    let mut line = Line::new(&daemon, "jobs");
+    all_come(&mut line);
+    assert_eq!(line.served(), BY_PRIORITY);
+}
+
+#[test]
+fn nobody_is_overtaken_for_ever() {
+    let daemon = Daemon::start(&[]);
+    let mut line = Line::new(&daemon, "jobs");
+    line.comes("patient", &["--priority", "0"]);
+    for _ in 0..10 {
+        line.comes("urgent", &["--priority", "7"]);
+    }
+    let served = line.served();
+    assert_eq!(served.iter().position(|who| who == "patient"), Some(8), "{served:?}");
+}
+
+#[test]
+fn a_lock_servers_own_locks_are_served_alike() {
+    let (daemon, _server, _directory) = with_queues();
+    let mut line = Line::new(&daemon, COLD);
+    all_come(&mut line);
+    assert_eq!(line.served(), BY_PRIORITY);
+}
+
+#[test]
+fn a_queue_in_the_switch_is_first_come_first_served_and_who_asked_for_more_is_told() {
+    let (daemon, _server, _directory) = with_queues();
+    let mut line = Line::new(&daemon, HOT);
+    all_come(&mut line);
+    assert_eq!(line.served(), ["patient", "first", "urgent", "second", "late"]);
+    let told = daemon.lock(&[HOT, "--priority", "7", "--", "true"]);
+    assert_eq!(told.code, Some(0));
+    assert!(told.stderr.starts_with("note: hot has its queue in the switch"), "{}", told.stderr);
+    for unheeded in [&[HOT][..], &[COLD, "--priority", "7"]] {
+        let ended = daemon.lock(&[unheeded, &["--", "true"]].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    }
+}
