@@ -20,7 +20,7 @@ pub const WHY_N8: &str = "the knee is softer and lower: clients take 9.3 us and 
     each other. With 100 us of think time our overflow goes on at the lock server, and 160 \
     transactions under way are what limits; the paper's 0.60 M/s is less than so many \
     clients would make without any switch.";
-pub const WHY_N9: &str = "isolation alone: priorities are not in the queue engine that this was measured with. All \
+pub const WHY_N9: &str = "isolation alone: queues in the switch have no priorities. All \
     locks are at the lock servers, whose cores both tenants share and whose speed limits \
     both; locks are NetLock's 55,000 without contention. Tenants of ours are namespaces, \
     whose locks are apart, where NetLock's share theirs; what is equal is what the budget \
