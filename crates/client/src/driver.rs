@@ -4,8 +4,8 @@
 //! reads for itself is woken once if it sleeps, and not at all while it has other tasks to run: then it finds several
 //! answers at a time.
 //!
-//! Invariant: while a driver is at work the background thread does not sleep on the reactor port, but reads it whenever a
-//! timer is due. So a runtime that is kept from running costs its own tasks time, and nobody else anything.
+//! Invariant: while a driver is at work the background thread does not sleep on the reactor port, but reads it whenever
+//! a timer is due. So a runtime that is kept from running costs its own tasks time, and nobody else anything.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

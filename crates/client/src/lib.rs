@@ -30,8 +30,8 @@
 //!
 //! Inside: `session.rs` and `lock.rs` are the calls; `engine.rs` is the protocol node with its sockets and the lock
 //! around it; `background.rs` is the one thread of its own, `driver.rs` reads for tasks instead of it, with the feature
-//! `tokio`; `xsk/` is AF_XDP, with the feature `afxdp`; `entry.rs` decides how a session begins, `secure.rs` is TLS, with
-//! the feature `tls`. The protocol itself is `wayside-protocol`.
+//! `tokio`; `xsk/` is AF_XDP, with the feature `afxdp`; `entry.rs` decides how a session begins, `secure.rs` is TLS,
+//! with the feature `tls`. The protocol itself is `wayside-protocol`.
 
 mod background;
 mod book;

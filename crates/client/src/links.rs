@@ -1,8 +1,8 @@
 //! Sockets of a reply port to other switches than the session's: connected, so that the kernel finds the way and the
 //! socket once and not for each packet.
 //!
-//! Whoever is asked need not be who answers: of a chain the head is written to, and the tail answers. So all of them have
-//! the port's own number.
+//! Whoever is asked need not be who answers: of a chain the head is written to, and the tail answers. So all of them
+//! have the port's own number.
 //!
 //! Invariants
 //! * What comes from a switch that there is no link to comes in at the port's ears (`ears.rs`), so links may be opened

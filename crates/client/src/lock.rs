@@ -43,9 +43,10 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         self
     }
 
-    /// Before whom it is served where it has to wait: 0 to 7, and the higher goes first; 4 unless told. Equals are served
-    /// first come, first served, and nobody is overtaken more than a few times (docs/protocol.md, "Priorities"; what
-    /// queues in the switch make of it: docs/queue.md). Another number is [`Error::InvalidPriority`] when it is asked for.
+    /// Before whom it is served where it has to wait: 0 to 7, and the higher goes first; 4 unless told. Equals are
+    /// served first come, first served, and nobody is overtaken more than a few times (docs/protocol.md, "Priorities";
+    /// what queues in the switch make of it: docs/queue.md). Another number is [`Error::InvalidPriority`] when it is
+    /// asked for.
     pub fn priority(mut self, level: u8) -> Self {
         self.terms.set_priority(level);
         self

@@ -15,7 +15,8 @@ use tokio::io::unix::AsyncFd;
 const TURN: u32 = 32;
 const TURNS: u32 = 4;
 
-/// Reads what is answered to a session's tasks, on the runtime that polls it: [`Session::driver`](crate::Session::driver).
+/// Reads what is answered to a session's tasks, on the runtime that polls it:
+/// [`Session::driver`](crate::Session::driver).
 #[must_use = "a driver reads while it is polled: spawn it"]
 pub struct Driver {
     engine: Arc<Engine>,

@@ -60,8 +60,8 @@ impl Agent {
         self.late.retain(lives);
     }
 
-    /// Among those who wait for its name. Who does not stay if it is not granted at once overtakes nobody: it would each
-    /// time that it comes again.
+    /// Among those who wait for its name. Who does not stay if it is not granted at once overtakes nobody: it would
+    /// each time that it comes again.
     pub(super) fn line_up(&mut self, party: Party, is_full: bool, desk: &Desk) {
         if (is_full || party.tries) && !self.may_be_next(&party, desk) {
             return self.queue.push_back(party);

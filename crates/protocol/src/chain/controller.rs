@@ -22,8 +22,8 @@
 //! * A group whose last switch has lost its memory has an empty chain in the store, and begins again only when it is
 //!   told to.
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
-//!   as any may. A group keeps its epoch, and is told of it again, unless somebody was to join in it: a joiner may still
-//!   copy, or the tail be quiet. Then, and where the store does not know (`records.rs`), it gets another one.
+//!   as any may. A group keeps its epoch, and is told of it again, unless somebody was to join in it: a joiner may
+//!   still copy, or the tail be quiet. Then, and where the store does not know (`records.rs`), it gets another one.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 //! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or
 //!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes,

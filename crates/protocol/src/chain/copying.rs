@@ -43,8 +43,8 @@ struct Stretch {
     name: Option<(Key, Version, Vec<u8>)>,
     value: Option<(Key, Content)>,
     due: Time,
-    /// The pause before it is asked again has been doubled so often. An answer to an earlier asking is of another moment,
-    /// and not taken: so a pause that is shorter than the way there and back would go on for ever.
+    /// The pause before it is asked again has been doubled so often. An answer to an earlier asking is of another
+    /// moment, and not taken: so a pause that is shorter than the way there and back would go on for ever.
     doubled: u32,
     /// Keys since it was divided.
     brought: u32,

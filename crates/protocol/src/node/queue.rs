@@ -27,7 +27,8 @@ impl Node {
         self.server.as_ref().is_some_and(|server| server.serves(name))
     }
 
-    /// Who holds and who waits for a lock that is this node's own as lock server, in the order in which they are served.
+    /// Who holds and who waits for a lock that is this node's own as lock server, in the order in which they are
+    /// served.
     pub fn own_line(&self, name: u64) -> impl Iterator<Item = Booked> + '_ {
         let epoch = self.epoch();
         self.server.iter().flat_map(move |server| server.line(epoch, name))

@@ -100,8 +100,8 @@ impl Locks {
 
     /// P1 to P3.
     fn compare_lines(&self, world: &mut World, kind: u8, packet: &[u8], before: &[Booked], after: &[Booked]) {
-        // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever was
-        // kept meanwhile: one that was taken out, as its node is dead, may stand there again.
+        // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever
+        // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
         let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
         if is_one_thing && !before.is_empty() && !after.is_empty() {
             let most = world.setup.node.overtaken_most;

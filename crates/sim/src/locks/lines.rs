@@ -2,8 +2,8 @@
 //!
 //! | id | checked, of an agent that acts before and after |
 //! | --- | --- |
-//! | P1 | who stays in the line keeps its place among the others; a newcomer is before those alone that it may overtake, |
-//! | | and before all of them; who is granted was before all who still wait |
+//! | P1 | who stays in the line keeps its place among the others; a newcomer is before those alone that it may |
+//! | | overtake, and before all of them; who is granted was before all who still wait |
 //! | P2 | nobody is overtaken more often than is borne, and each time counts |
 //! | P3 | who waits has the priority that its application asked for, whichever agent keeps the line, and a new agent |
 //! | | knows how often it was overtaken |
@@ -145,8 +145,8 @@ impl Lines<'_> {
     }
 }
 
-/// P3, of waiters that a packet has brought to their next agent: a late copy brings nobody. Whether any of them had been
-/// overtaken.
+/// P3, of waiters that a packet has brought to their next agent: a late copy brings nobody. Whether any of them had
+/// been overtaken.
 pub fn check_handed_over(
     packet: &[u8],
     header: &Header,
