@@ -127,7 +127,7 @@ impl Background<'_> {
     fn reactor(&self) -> [RawFd; 2] {
         let reactor = self.engine.reactor();
         let ears = || reactor.ears().map_or(-1, Ears::descriptor);
-        if self.engine.seat.is_taken() { [-1; 2] } else { [reactor.socket.descriptor(), ears()] }
+        if self.engine.seat().is_taken() { [-1; 2] } else { [reactor.socket.descriptor(), ears()] }
     }
 
     fn patience(&self) -> Duration {

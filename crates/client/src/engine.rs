@@ -74,8 +74,6 @@ pub(crate) struct Engine {
     closes_at: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
-    /// Of who reads for the tasks instead of the background thread.
-    pub(crate) seat: Seat,
     /// Which of the endpoints is in use, and where it leads. One more than there are: where the session has moved.
     switch: Mutex<(usize, SocketAddrV4)>,
     /// The switch that announced itself last, if one did.
@@ -117,7 +115,6 @@ impl Engine {
             incarnation: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
-            seat: Seat::default(),
             switch: Mutex::new((0, switch)),
             moved: Mutex::new(None),
             complaint: Mutex::new(None),
@@ -137,6 +134,11 @@ impl Engine {
     /// Answers to tasks arrive there, other switches' by its ears.
     pub(crate) fn reactor(&self) -> &Port {
         self.ports.at(Place::REACTOR)
+    }
+
+    /// Of who sends and reads for the tasks.
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.ports.seat
     }
 
     /// Answers to heartbeats that had to be repeated arrive there, and nothing else: however much comes to the other
@@ -196,7 +198,7 @@ impl Engine {
         if errands.run(&self.ports) {
             self.phase_changed.notify_all();
             self.agent().alarm.ring();
-            self.seat.call();
+            self.seat().call();
         }
         seen
     }
@@ -282,21 +284,9 @@ impl Engine {
     fn read_some(&self, socket: &Socket) -> bool {
         let mut buffers = [const { Buffer::new() }; READ_AT_ONCE];
         let mut packets = [&[][..]; READ_AT_ONCE];
-        let (mut count, mut is_all) = (0, false);
-        for buffer in &mut buffers {
-            match socket.receive(buffer) {
-                Received::Packet(packet) => {
-                    self.config.observer.received(packet);
-                    packets[count] = packet;
-                    count += 1;
-                }
-                Received::Nothing => {
-                    is_all = true;
-                    break;
-                }
-                Received::Error(error) => self.complain(&error),
-            }
-        }
+        let (count, is_all, error) = socket.receive_some(&mut buffers, &mut packets);
+        error.iter().for_each(|error| self.complain(error));
+        packets[..count].iter().for_each(|packet| self.config.observer.received(packet));
         if count > 0 {
             self.visit(|core, now, _| packets[..count].iter().for_each(|packet| core.node.on_packet(now, packet)));
         }
@@ -309,7 +299,7 @@ impl Engine {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
         }
-        if self.seat.is_taken() {
+        if self.seat().is_taken() {
             self.drain(&self.reactor().socket, SWEPT);
             self.listen_at(self.reactor(), SWEPT);
         }

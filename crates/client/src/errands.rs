@@ -112,7 +112,7 @@ impl Errands {
 
     fn run_all(&mut self, ports: &Ports) -> bool {
         if let Some((port, bytes)) = self.first {
-            ports.at(port).socket.send(&self.short[..bytes]);
+            ports.send(port, &self.short[..bytes]);
         }
         self.rest.take().is_some_and(|rest| rest.run(ports))
     }
@@ -145,10 +145,11 @@ impl Rest {
         for run in self.packets.chunk_by(|one, next| (one.port, one.to) == (next.port, next.to)) {
             let packet =
                 |from: &mut usize, packet: &Packet| Some(&self.bytes[std::mem::replace(from, packet.end)..packet.end]);
-            let (packets, port) = (run.iter().scan(from, packet), ports.at(run[0].port));
+            let (packets, place) = (run.iter().scan(from, packet), run[0].port);
             match run[0].to {
-                None => port.socket.send_all(packets),
+                None => ports.send_all(place, packets),
                 Some(to) => {
+                    let port = ports.at(place);
                     // Where it could not hear the answer, the agent port does.
                     let port = if port.hear_others() { port } else { ports.at(Place::AGENT) };
                     packets.for_each(|packet| port.send_to(packet, to));

@@ -5,6 +5,7 @@
 //! session is. Reading another thread's port does no harm: packets act through the session, which tells whoever
 //! waits. So the background thread may sweep all of them.
 
+use crate::driver::Seat;
 use crate::ears::Ears;
 use crate::errands;
 use crate::links::{LINKS_MOST, Links, Others};
@@ -191,6 +192,8 @@ pub(crate) struct Ports {
     /// Block n has 8 * 2^n places: enough for every port number that there is.
     blocks: [OnceLock<Box<[OnceLock<Port>]>>; BLOCKS],
     count: Mutex<u32>,
+    /// Of who sends and reads at the reactor port.
+    pub(crate) seat: Seat,
     /// Those whose thread has ended.
     spare: Mutex<Vec<Place>>,
 }
@@ -236,6 +239,7 @@ impl Ports {
             session: SESSIONS.fetch_add(1, Relaxed),
             blocks: [const { OnceLock::new() }; BLOCKS],
             count: Mutex::new(0),
+            seat: Seat::default(),
             spare: Mutex::default(),
         };
         for port in [agent, reactor, pulse] {
@@ -256,6 +260,23 @@ impl Ports {
     pub(crate) fn at(&self, place: Place) -> &Port {
         let (block, within) = Ports::locate(place);
         self.blocks[block].get().and_then(|ports| ports[within].get()).expect("a place is told once its port is there")
+    }
+
+    /// Sends to the session's switch. What tasks send may wait for their driver.
+    #[inline]
+    pub(crate) fn send(&self, place: Place, packet: &[u8]) {
+        let socket = &self.at(place).socket;
+        if place != Place::REACTOR || !self.seat.keep(socket, std::iter::once(packet)) {
+            socket.send(packet);
+        }
+    }
+
+    /// As [`Ports::send`], several.
+    pub(crate) fn send_all<'p>(&self, place: Place, packets: impl Iterator<Item = &'p [u8]> + Clone) {
+        let socket = &self.at(place).socket;
+        if place != Place::REACTOR || !self.seat.keep(socket, packets.clone()) {
+            socket.send_all(packets);
+        }
     }
 
     pub(crate) fn add(&self, port: Port) -> io::Result<Place> {

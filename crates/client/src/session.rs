@@ -262,7 +262,8 @@ impl Session {
     }
 
     /// Reads what is answered to this session's tasks on the Tokio runtime that polls it, instead of on a thread of the
-    /// session's own: fewer wake-ups for each lock (docs/endpoints.md#tasks).
+    /// session's own, and sends together what several tasks ask and give back: fewer wake-ups and system calls for each
+    /// lock (docs/endpoints.md#tasks).
     ///
     /// It ends with the session, and does not keep it; there is one of a session, and another one ends at once. Dropped
     /// before, or with its runtime, the session's own thread reads again.

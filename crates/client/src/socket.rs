@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Longest packet and one byte more: a longer datagram arrives cut off at this length, which no kind has.
@@ -21,11 +21,26 @@ pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES +
 /// Packets to a system call.
 const BATCH: usize = 32;
 
+/// Packets that are sent as one: no fewer, for that costs a little by itself; and none that an MTU might not have room
+/// for.
+const TRAIN_LEAST: usize = 3;
+const TRAIN_BYTES: usize = 1_200;
+
+/// Of a control message that says how long a train's packets are.
+// SAFETY: arithmetic.
+const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
+
+/// As the kernel wants it.
+#[repr(align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
 /// A UDP socket connected to the switch, never blocking, and an AF_XDP socket besides where a session's threads have
 /// that. Any number of threads may use it at once.
 pub(crate) struct Socket {
     udp: UdpSocket,
     number: AtomicU16,
+    /// The kernel does not take several packets for one.
+    has_no_trains: AtomicBool,
     flow: Option<Flow>,
 }
 
@@ -34,7 +49,7 @@ impl Socket {
         let udp = connected(switch)?;
         let own = own_address(&udp)?;
         let flow = reach.map(|reach| Flow::open(reach, own, switch));
-        Ok(Socket { udp, number: AtomicU16::new(own.port()), flow })
+        Ok(Socket { udp, number: AtomicU16::new(own.port()), has_no_trains: AtomicBool::new(false), flow })
     }
 
     /// Connects to where the switch is now, from a new local port, so that nothing meant for the session before
@@ -139,6 +154,49 @@ impl Socket {
     }
 
     fn send_batch_by_udp(&self, packets: &[&[u8]]) {
+        for alike in packets.chunk_by(|one, next| one.len() == next.len()) {
+            if !self.send_train(alike) {
+                self.send_each(alike);
+            }
+        }
+    }
+
+    /// Sends packets of one length as one, which the kernel takes apart after most of its work (UDP_SEGMENT, Linux
+    /// 4.18). False: nothing is sent. It can't, or a packet before met an error.
+    fn send_train(&self, packets: &[&[u8]]) -> bool {
+        let length = packets[0].len();
+        if packets.len() < TRAIN_LEAST || length > TRAIN_BYTES || self.has_no_trains.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        for (vector, packet) in vectors.iter_mut().zip(packets) {
+            *vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+        }
+        let mut control = Control([0; CONTROL_BYTES]);
+        // SAFETY: integers and pointers, of which none is looked at where it is null.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (vectors.as_mut_ptr(), packets.len());
+        (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
+        // SAFETY: the control message is aligned, and there is room for its head and two bytes; all that the message
+        // points to is read and not written, and outlives the call.
+        let sent = unsafe {
+            let segment = libc::CMSG_FIRSTHDR(&raw const message);
+            (*segment).cmsg_level = libc::SOL_UDP;
+            (*segment).cmsg_type = libc::UDP_SEGMENT;
+            (*segment).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+            libc::CMSG_DATA(segment).cast::<u16>().write_unaligned(length as u16);
+            libc::sendmsg(self.descriptor(), &raw const message, libc::MSG_NOSIGNAL)
+        };
+        if sent < 0 {
+            // An old kernel; an interface that leaves checksums to the kernel.
+            let errors = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
+            let can_never = io::Error::last_os_error().raw_os_error().is_some_and(|error| errors.contains(&error));
+            self.has_no_trains.store(can_never, Ordering::Relaxed);
+        }
+        sent >= 0
+    }
+
+    fn send_each(&self, packets: &[&[u8]]) {
         // SAFETY: integers and pointers, of which none is looked at where it is null.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
@@ -170,6 +228,52 @@ impl Socket {
             return Received::Packet(buffer.filled(bytes));
         }
         self.receive_by_udp(buffer)
+    }
+
+    /// The next packets, by one system call where that can be: how many, whether these were all, and the error that was
+    /// met instead of the first.
+    pub(crate) fn receive_some<'b, const N: usize>(
+        &self,
+        buffers: &'b mut [Buffer; N],
+        packets: &mut [&'b [u8]; N],
+    ) -> (usize, bool, Option<io::Error>) {
+        if self.flow.is_some() {
+            return self.receive_each(buffers, packets);
+        }
+        // SAFETY: integers and pointers, of which none is looked at where it is null.
+        let mut messages: [libc::mmsghdr; N] = unsafe { std::mem::zeroed() };
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; N];
+        for ((message, vector), buffer) in messages.iter_mut().zip(&mut vectors).zip(&mut *buffers) {
+            *vector = libc::iovec { iov_base: buffer.0.as_mut_ptr().cast(), iov_len: RECEIVE_BYTES };
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (vector, 1);
+        }
+        let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
+        // SAFETY: so many messages, each of one part that is as long as it says.
+        let count = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), N as libc::c_uint, flags, std::ptr::null_mut()) };
+        let Ok(count) = usize::try_from(count) else {
+            let error = io::Error::last_os_error();
+            let is_all = error.kind() == io::ErrorKind::WouldBlock;
+            return (0, is_all, (!is_all).then_some(error));
+        };
+        for ((packet, buffer), message) in packets.iter_mut().zip(&*buffers).zip(&messages[..count]) {
+            *packet = buffer.filled(message.msg_len as usize);
+        }
+        (count, count < N, None)
+    }
+
+    fn receive_each<'b, const N: usize>(
+        &self,
+        buffers: &'b mut [Buffer; N],
+        packets: &mut [&'b [u8]; N],
+    ) -> (usize, bool, Option<io::Error>) {
+        for (count, (buffer, packet)) in buffers.iter_mut().zip(packets).enumerate() {
+            match self.receive(buffer) {
+                Received::Packet(received) => *packet = received,
+                Received::Nothing => return (count, true, None),
+                Received::Error(error) => return (count, false, Some(error)),
+            }
+        }
+        (N, false, None)
     }
 
     /// As [`Socket::receive`], for who looks again and again: where there are two sockets, mostly only at the one that
@@ -215,7 +319,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn filled(&self, bytes: usize) -> &[u8] {
         let filled = &self.0[..bytes];
-        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive` and `receive_from`,
+        // SAFETY: whoever tells a length has written so many bytes: the kernel in `receive`s of all kinds,
         // `Flow::receive` by `fill`.
         unsafe { std::slice::from_raw_parts(filled.as_ptr().cast(), filled.len()) }
     }
@@ -405,6 +509,45 @@ mod tests {
             packet
         });
         assert!(received.eq(packets.iter().copied()));
+    }
+
+    #[test]
+    fn packets_of_any_lengths_leave_together_in_their_order() {
+        let (udp, address) = peer();
+        let socket = Socket::open(address, None).unwrap();
+        // Trains, packets that are alone, one that is too long for a train, and an empty one.
+        let lengths = [8, 8, 8, 8, 9, 8, 8, 1_400, 1_400, 1_400, 0, 8, 8, 8, 7, 7];
+        let packets: Vec<Vec<u8>> = (0u8..).zip(lengths).map(|(number, length)| vec![number; length]).collect();
+        for has_no_trains in [false, true] {
+            socket.has_no_trains.store(has_no_trains, Ordering::Relaxed);
+            socket.send_all(packets.iter().map(Vec::as_slice));
+            for packet in &packets {
+                let mut bytes = [0; RECEIVE_BYTES];
+                let length = udp.recv(&mut bytes).unwrap();
+                assert_eq!(&bytes[..length], packet);
+            }
+            assert_eq!(socket.has_no_trains.load(Ordering::Relaxed), has_no_trains);
+        }
+    }
+
+    #[test]
+    fn packets_are_received_by_the_handful() {
+        let (udp, address) = peer();
+        let socket = Socket::open(address, None).unwrap();
+        let to = (Ipv4Addr::LOCALHOST, socket.number());
+        for number in 0..6u8 {
+            udp.send_to(&vec![number; usize::from(number)], to).unwrap();
+        }
+        let mut next = 0;
+        for (count, is_all) in [(4, false), (2, true), (0, true)] {
+            let (mut buffers, mut packets) = ([const { Buffer::new() }; 4], [&[][..]; 4]);
+            let (received, was_all, error) = socket.receive_some(&mut buffers, &mut packets);
+            assert_eq!((received, was_all, error.is_none()), (count, is_all, true));
+            for packet in &packets[..received] {
+                assert_eq!(*packet, vec![next; usize::from(next)]);
+                next += 1;
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod support;
 
 use std::future::Future;
 use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use support::{TestSwitch, block_on, eventually};
 use tokio::runtime::{Builder, Runtime};
@@ -58,8 +59,9 @@ fn the_sessions_own_thread_leaves_the_answers_to_it() {
             let before = granted();
             let name = format!("fresh/{index}");
             let mut acquiring = Box::pin(session.lock(name.as_str()).acquire_async());
-            let waker = std::task::Waker::noop();
-            assert!(acquiring.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+            let mut poll = || acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+            // By a thread that is not the runtime's, so that it is sent at once.
+            assert!(std::thread::scope(|scope| scope.spawn(&mut poll).join()).unwrap());
             std::thread::sleep(Duration::from_millis(2));
             granted() == before
         });

@@ -74,7 +74,8 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let engine = this.engine.clone();
-        if !this.is_seated && engine.seat.taken.swap(true, SeqCst) {
+        let seat = engine.seat();
+        if !this.is_seated && seat.taken.swap(true, SeqCst) {
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut this.is_seated, true) {
@@ -82,7 +83,12 @@ impl Future for Driver {
             engine.agent().alarm.ring();
         }
         // First, so that whatever changes after it was looked at calls this task.
-        engine.seat.waker.lock().replace(context.waker().clone());
+        seat.has_waker(context.waker());
+        let port = engine.reactor();
+        if seat.send_kept(&port.socket) {
+            // A switch at this host's other end of the wire has answered already: within the system call that sent.
+            engine.drain(&port.socket, TURN);
+        }
         let mut turns = 0;
         loop {
             if engine.is_closed() {
@@ -95,7 +101,6 @@ impl Future for Driver {
                     return Poll::Ready(());
                 }
             };
-            let port = engine.reactor();
             let answers = drained(&watched.socket, context, || engine.drain(&port.socket, TURN));
             let heard = || engine.listen_at(port, TURN);
             let others = watched.ears.as_ref().map_or(Poll::Pending, |ears| drained(ears, context, heard));
@@ -115,8 +120,10 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.is_seated {
-            self.engine.seat.waker.lock().take();
-            self.engine.seat.taken.store(false, SeqCst);
+            let seat = self.engine.seat();
+            seat.waker.lock().take();
+            seat.taken.store(false, SeqCst);
+            seat.send_kept(&self.engine.reactor().socket);
             self.engine.agent().alarm.ring();
         }
     }
