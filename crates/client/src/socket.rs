@@ -21,10 +21,8 @@ pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES +
 /// Packets to a system call.
 const BATCH: usize = 32;
 
-/// Packets that are sent as one: no fewer, for that costs a little by itself; and none that an MTU might not have room
-/// for.
+/// Packets that are sent as one: no fewer, for that costs a little by itself.
 const TRAIN_LEAST: usize = 3;
-const TRAIN_BYTES: usize = 1_200;
 
 /// Of a control message that says how long a train's packets are.
 // SAFETY: arithmetic.
@@ -165,7 +163,7 @@ impl Socket {
     /// 4.18). False: nothing is sent. It can't, or a packet before met an error.
     fn send_train(&self, packets: &[&[u8]]) -> bool {
         let length = packets[0].len();
-        if packets.len() < TRAIN_LEAST || length > TRAIN_BYTES || self.has_no_trains.load(Ordering::Relaxed) {
+        if packets.len() < TRAIN_LEAST || self.has_no_trains.load(Ordering::Relaxed) {
             return false;
         }
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
@@ -188,7 +186,7 @@ impl Socket {
             libc::sendmsg(self.descriptor(), &raw const message, libc::MSG_NOSIGNAL)
         };
         if sent < 0 {
-            // An old kernel; an interface that leaves checksums to the kernel.
+            // An old kernel; an MTU that is too small; an interface that leaves checksums to the kernel.
             let errors = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
             let can_never = io::Error::last_os_error().raw_os_error().is_some_and(|error| errors.contains(&error));
             self.has_no_trains.store(can_never, Ordering::Relaxed);
@@ -249,7 +247,8 @@ impl Socket {
         }
         let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
         // SAFETY: so many messages, each of one part that is as long as it says.
-        let count = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), N as libc::c_uint, flags, std::ptr::null_mut()) };
+        let count =
+            unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), N as libc::c_uint, flags, std::ptr::null_mut()) };
         let Ok(count) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
             let is_all = error.kind() == io::ErrorKind::WouldBlock;
@@ -515,8 +514,8 @@ mod tests {
     fn packets_of_any_lengths_leave_together_in_their_order() {
         let (udp, address) = peer();
         let socket = Socket::open(address, None).unwrap();
-        // Trains, packets that are alone, one that is too long for a train, and an empty one.
-        let lengths = [8, 8, 8, 8, 9, 8, 8, 1_400, 1_400, 1_400, 0, 8, 8, 8, 7, 7];
+        // Trains, packets that are alone, and an empty one.
+        let lengths = [8, 8, 8, 8, 9, 8, 8, 1_040, 1_040, 1_040, 0, 8, 8, 8, 7, 7];
         let packets: Vec<Vec<u8>> = (0u8..).zip(lengths).map(|(number, length)| vec![number; length]).collect();
         for has_no_trains in [false, true] {
             socket.has_no_trains.store(has_no_trains, Ordering::Relaxed);
