@@ -9,8 +9,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 #[cfg(feature = "tokio")]
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
@@ -20,18 +20,12 @@ pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES +
 
 /// Packets to a system call.
 const BATCH: usize = 32;
+const _: () = assert!(BATCH <= wayside_udp::TRAIN_MOST);
 
 /// Packets that are sent as one: no fewer, for that costs a little by itself.
 const TRAIN_LEAST: usize = 3;
 
 /// Of a control message that says how long a train's packets are.
-// SAFETY: arithmetic.
-const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
-
-/// As the kernel wants it.
-#[repr(align(8))]
-struct Control([u8; CONTROL_BYTES]);
-
 /// A UDP socket connected to the switch, never blocking, and an AF_XDP socket besides where a session's threads have
 /// that. Any number of threads may use it at once.
 pub(crate) struct Socket {
@@ -159,39 +153,15 @@ impl Socket {
         }
     }
 
-    /// Sends packets of one length as one, which the kernel takes apart after most of its work (UDP_SEGMENT, Linux
-    /// 4.18). False: nothing is sent. It can't, or a packet before met an error.
+    /// False: nothing is sent. It can't be, or a packet before met an error.
     fn send_train(&self, packets: &[&[u8]]) -> bool {
-        let length = packets[0].len();
         if packets.len() < TRAIN_LEAST || self.has_no_trains.load(Ordering::Relaxed) {
             return false;
         }
-        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
-        for (vector, packet) in vectors.iter_mut().zip(packets) {
-            *vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
-        }
-        let mut control = Control([0; CONTROL_BYTES]);
-        // SAFETY: integers and pointers, of which none is looked at where it is null.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        (message.msg_iov, message.msg_iovlen) = (vectors.as_mut_ptr(), packets.len());
-        (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
-        // SAFETY: the control message is aligned, and there is room for its head and two bytes; all that the message
-        // points to is read and not written, and outlives the call.
-        let sent = unsafe {
-            let segment = libc::CMSG_FIRSTHDR(&raw const message);
-            (*segment).cmsg_level = libc::SOL_UDP;
-            (*segment).cmsg_type = libc::UDP_SEGMENT;
-            (*segment).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
-            libc::CMSG_DATA(segment).cast::<u16>().write_unaligned(length as u16);
-            libc::sendmsg(self.descriptor(), &raw const message, libc::MSG_NOSIGNAL)
-        };
-        if sent < 0 {
-            // An old kernel; an MTU that is too small; an interface that leaves checksums to the kernel.
-            let errors = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
-            let can_never = io::Error::last_os_error().raw_os_error().is_some_and(|error| errors.contains(&error));
-            self.has_no_trains.store(can_never, Ordering::Relaxed);
-        }
-        sent >= 0
+        let sent = wayside_udp::send_train(self.udp.as_fd(), packets);
+        let refuses =
+            |error: &io::Error| self.has_no_trains.store(wayside_udp::refuses_trains(error), Ordering::Relaxed);
+        sent.inspect_err(refuses).is_ok()
     }
 
     fn send_each(&self, packets: &[&[u8]]) {

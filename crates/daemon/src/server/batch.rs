@@ -2,13 +2,16 @@
 //!
 //! Invariants
 //! * Every buffer, address and header is allocated in `Batch::new` and never moves: headers point to them.
+//! * What the kernel gives as one (`wayside_udp`) is taken apart before anybody sees it; what is left of it when the
+//!   datagrams are as many as a batch has comes first the next time.
 //! * A received datagram is answered in its own buffer; only second copies have buffers of their own.
-//! * Outgoing headers `0..outgoing` are complete; `send` leaves none.
+//! * `outgoing` is made of what is queued when it is sent; `send` leaves nothing queued.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use wayside_udp::{Control, TRAIN_BYTES, TRAIN_MOST};
 
 /// Datagrams per system call. At 64 the call's own cost (about 200 ns) is 3 ns a packet; a burst of 64 is 128 KiB
 /// of buffers, which an L2 cache holds.
@@ -18,6 +21,15 @@ pub const BATCH: usize = 64;
 /// a batch of one. Then a batch is tried again, so that a backlog waits for 16 datagrams at most before it is batched.
 const ALONE: u32 = 16;
 
+/// What one call receives: datagrams, or trains of them.
+const ARRIVALS: usize = 16;
+
+/// Their room. Two lines of cache more than a train has at most, so that not all begin in one set of a cache.
+const ARRIVAL: usize = TRAIN_BYTES + 1 + 2 * 64;
+
+/// Bytes of a train that is sent, at most: UDP's limit.
+const TRAIN_SENT: usize = 65_507;
+
 /// A datagram longer than this is cut to it, a length that no kind of packet has: the core drops it as `bad_length`.
 const BUFFER: usize = 2048;
 
@@ -25,17 +37,31 @@ type Buffer = [u8; BUFFER];
 
 /// One worker's receive and send queues.
 pub struct Batch {
-    received: Box<[Buffer]>,
-    copies: Box<[Buffer]>,
+    arrivals: Box<[[u8; ARRIVAL]]>,
+    /// Who sent each arrival.
     senders: Box<[libc::sockaddr_in]>,
-    receivers: Box<[libc::sockaddr_in]>,
-    /// Referred to by `incoming` and `outgoing` through raw pointers only.
+    /// Referred to by `incoming` through raw pointers only, as `arrivals` and `senders` are.
     _incoming_vectors: Box<[libc::iovec]>,
-    outgoing_vectors: Box<[libc::iovec]>,
+    incoming_controls: Box<[Control]>,
     incoming: Box<[libc::mmsghdr]>,
+    /// Arrivals that are there, and where what has not been taken apart yet begins: which one, and at which byte.
+    arrived: usize,
+    next: (usize, usize),
+
+    received: Box<[Buffer]>,
+    lengths: Box<[usize]>,
+    /// Which arrival each datagram is of.
+    origins: Box<[usize]>,
+
+    copies: Box<[Buffer]>,
+    receivers: Box<[libc::sockaddr_in]>,
+    outgoing_vectors: Box<[libc::iovec]>,
+    outgoing_controls: Box<[Control]>,
     outgoing: Box<[libc::mmsghdr]>,
     queued: usize,
     copied: usize,
+    /// The kernel does not take several datagrams as one.
+    has_no_trains: bool,
     /// Datagrams to receive singly before a batch is tried.
     alone: u32,
 }
@@ -53,30 +79,37 @@ pub struct Sent {
 
 impl Batch {
     pub fn new() -> Batch {
-        let mut received = vec![[0; BUFFER]; BATCH].into_boxed_slice();
-        let copies = vec![[0; BUFFER]; BATCH].into_boxed_slice();
-        let mut senders = vec![address(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); BATCH].into_boxed_slice();
+        let mut arrivals = vec![[0; ARRIVAL]; ARRIVALS].into_boxed_slice();
+        let mut senders = vec![address(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); ARRIVALS].into_boxed_slice();
         // Every received datagram may go out as two.
         let mut receivers = vec![senders[0]; 2 * BATCH].into_boxed_slice();
-        let mut incoming_vectors: Box<[libc::iovec]> = received
+        let mut incoming_vectors: Box<[libc::iovec]> = arrivals
             .iter_mut()
-            .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER })
+            .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: TRAIN_BYTES })
             .collect();
         let mut outgoing_vectors =
             vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2 * BATCH].into_boxed_slice();
         let incoming = headers(&mut senders, &mut incoming_vectors);
         let outgoing = headers(&mut receivers, &mut outgoing_vectors);
         Batch {
-            received,
-            copies,
+            arrivals,
             senders,
-            receivers,
             _incoming_vectors: incoming_vectors,
-            outgoing_vectors,
+            incoming_controls: vec![Control::default(); ARRIVALS].into_boxed_slice(),
             incoming,
+            arrived: 0,
+            next: (0, 0),
+            received: vec![[0; BUFFER]; BATCH].into_boxed_slice(),
+            lengths: vec![0; BATCH].into_boxed_slice(),
+            origins: vec![0; BATCH].into_boxed_slice(),
+            copies: vec![[0; BUFFER]; BATCH].into_boxed_slice(),
+            receivers,
+            outgoing_vectors,
+            outgoing_controls: vec![Control::default(); 2 * BATCH].into_boxed_slice(),
             outgoing,
             queued: 0,
             copied: 0,
+            has_no_trains: false,
             alone: 0,
         }
     }
@@ -85,10 +118,19 @@ impl Batch {
     /// 0: none, or a signal or a shutdown came in between.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, poll: bool) -> io::Result<usize> {
         debug_assert_eq!(self.queued, 0);
+        if self.next.0 < self.arrived {
+            return Ok(self.take_apart());
+        }
+        let wanted = if self.alone > 0 { 1 } else { ARRIVALS };
+        for (header, control) in self.incoming.iter_mut().zip(&mut self.incoming_controls).take(wanted) {
+            control.ask(&mut header.msg_hdr);
+        }
         let count = if self.alone > 0 { self.receive_one(socket, poll) } else { self.receive_many(socket, poll) };
         if count >= 0 {
+            (self.arrived, self.next) = (count as usize, (0, 0));
+            let count = self.take_apart();
             self.alone = if count > 1 { 0 } else { self.alone.checked_sub(1).unwrap_or(ALONE) };
-            return Ok(count as usize);
+            return Ok(count);
         }
         let error = io::Error::last_os_error();
         match error.kind() {
@@ -102,8 +144,9 @@ impl Batch {
 
     fn receive_many(&mut self, socket: BorrowedFd<'_>, poll: bool) -> i32 {
         let flags = if poll { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
-        // SAFETY: `incoming` has BATCH complete headers whose buffers live as long as `self`.
-        unsafe { libc::recvmmsg(socket.as_raw_fd(), self.incoming.as_mut_ptr(), BATCH as u32, flags, ptr::null_mut()) }
+        let (descriptor, count) = (socket.as_raw_fd(), ARRIVALS as u32);
+        // SAFETY: `incoming` has so many complete headers whose buffers live as long as `self`.
+        unsafe { libc::recvmmsg(descriptor, self.incoming.as_mut_ptr(), count, flags, ptr::null_mut()) }
     }
 
     /// 1, or -1. A datagram of no bytes (or the end of a socket that was shut down) counts as one: the core drops it.
@@ -116,10 +159,27 @@ impl Batch {
         if length < 0 { -1 } else { 1 }
     }
 
+    /// Makes datagrams of what has arrived, as many as there is room for, and says how many.
+    fn take_apart(&mut self) -> usize {
+        let mut count = 0;
+        while self.next.0 < self.arrived && count < BATCH {
+            let (origin, from) = self.next;
+            let header = &self.incoming[origin];
+            let all = header.msg_len as usize;
+            // SAFETY: the kernel has received it after `ask`, in `receive`.
+            let length = unsafe { wayside_udp::length(&header.msg_hdr) }.unwrap_or(all).min(all - from);
+            let kept = length.min(BUFFER);
+            self.received[count][..kept].copy_from_slice(&self.arrivals[origin][from..from + kept]);
+            (self.lengths[count], self.origins[count]) = (kept, origin);
+            count += 1;
+            self.next = if from + length < all { (origin, from + length) } else { (origin + 1, 0) };
+        }
+        count
+    }
+
     /// The `index`-th received datagram and its sender.
     pub fn datagram(&mut self, index: usize) -> (&mut [u8], SocketAddrV4) {
-        let length = self.incoming[index].msg_len as usize;
-        let sender = self.senders[index];
+        let (length, sender) = (self.lengths[index], self.senders[self.origins[index]]);
         let from =
             SocketAddrV4::new(Ipv4Addr::from_bits(u32::from_be(sender.sin_addr.s_addr)), u16::from_be(sender.sin_port));
         (&mut self.received[index][..length], from)
@@ -141,6 +201,31 @@ impl Batch {
         self.push(base, length, to);
     }
 
+    /// Makes headers of what is queued from `first` on, one for each train: datagrams in a row for one address, of one
+    /// length. Says how many headers.
+    fn couple(&mut self, first: usize) -> usize {
+        let (mut from, mut count) = (first, 0);
+        while from < self.queued {
+            let (to, length) = (self.receivers[from], self.outgoing_vectors[from].iov_len);
+            let is_alike = |at: &usize| {
+                let receiver = &self.receivers[*at];
+                (receiver.sin_addr.s_addr, receiver.sin_port) == (to.sin_addr.s_addr, to.sin_port)
+                    && self.outgoing_vectors[*at].iov_len == length
+            };
+            let most = if self.has_no_trains { 1 } else { TRAIN_MOST.min(TRAIN_SENT / length.max(1)) };
+            let datagrams = (from..self.queued).take(most.max(1)).take_while(is_alike).count();
+            let header = &mut self.outgoing[count].msg_hdr;
+            header.msg_name = ptr::from_mut(&mut self.receivers[from]).cast();
+            (header.msg_iov, header.msg_iovlen) = (&raw mut self.outgoing_vectors[from], datagrams);
+            match datagrams {
+                1 => wayside_udp::alone(header),
+                _ => self.outgoing_controls[count].make_train(header, length as u16),
+            }
+            (from, count) = (from + datagrams, count + 1);
+        }
+        count
+    }
+
     fn push(&mut self, base: *mut u8, length: usize, to: SocketAddrV4) {
         self.receivers[self.queued] = address(to);
         self.outgoing_vectors[self.queued] = libc::iovec { iov_base: base.cast(), iov_len: length };
@@ -150,22 +235,32 @@ impl Batch {
     /// Sends what is queued. A datagram that the kernel refuses does not hold up those behind it.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> Sent {
         let mut result = Sent::default();
+        let mut count = self.couple(0);
         let mut next = 0;
-        while next < self.queued {
-            let rest = &mut self.outgoing[next..self.queued];
+        while next < count {
+            let rest = &mut self.outgoing[next..count];
             let descriptor = socket.as_raw_fd();
             // SAFETY: `rest` are complete headers; `push` set their vectors and addresses, whose memory is `self`'s.
-            let count = unsafe {
+            let sent = unsafe {
                 match rest {
                     [one] => i32::from(libc::sendmsg(descriptor, &raw const one.msg_hdr, 0) >= 0),
                     _ => libc::sendmmsg(descriptor, rest.as_mut_ptr(), rest.len() as u32, 0),
                 }
             };
-            if count > 0 {
-                result.sent += count as usize;
-                next += count as usize;
-            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                result.failed += 1;
+            if sent > 0 {
+                result.sent += datagrams(&rest[..sent as usize]);
+                next += sent as usize;
+                continue;
+            }
+            let (error, refused) = (io::Error::last_os_error(), datagrams(&rest[..1]));
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            if refused > 1 && wayside_udp::refuses_trains(&error) {
+                self.has_no_trains = true;
+                (count, next) = (self.couple(result.sent + result.failed), 0);
+            } else {
+                result.failed += refused;
                 next += 1;
             }
         }
@@ -173,6 +268,11 @@ impl Batch {
         self.copied = 0;
         result
     }
+}
+
+/// How many datagrams these headers send.
+fn datagrams(headers: &[libc::mmsghdr]) -> usize {
+    headers.iter().map(|header| header.msg_hdr.msg_iovlen).sum()
 }
 
 fn headers(names: &mut [libc::sockaddr_in], vectors: &mut [libc::iovec]) -> Box<[libc::mmsghdr]> {
@@ -244,6 +344,81 @@ mod tests {
         let length = agent.recv(&mut bytes).unwrap();
         assert_eq!(&bytes[..length], b"Chree");
         assert_eq!(batch.receive(server.as_fd(), true).unwrap(), 0, "polling an empty socket returns at once");
+    }
+
+    /// What a batch has no room for comes first the next time; what has another length or sender is none of a train.
+    #[test]
+    fn trains_are_taken_apart_and_answered_by_trains() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        wayside_udp::take_trains(server.as_fd()).unwrap();
+        let askers = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        for asker in &askers {
+            asker.connect(ipv4(&server)).unwrap();
+            let packets: Vec<[u8; 2]> = (0..BATCH as u8).map(|number| [number, 1]).collect();
+            let packets: Vec<&[u8]> = packets.iter().map(<[u8; 2]>::as_slice).collect();
+            wayside_udp::send_train(asker.as_fd(), &packets[..BATCH / 2]).unwrap();
+            asker.send(b"odd").unwrap();
+            wayside_udp::send_train(asker.as_fd(), &packets[BATCH / 2..]).unwrap();
+        }
+        for has_no_trains in [false, true] {
+            let mut batch = Batch { has_no_trains, ..Batch::new() };
+            let mut total = 0;
+            while total < 2 * (BATCH + 1) {
+                let count = batch.receive(server.as_fd(), true).unwrap();
+                // The second time they come one by one.
+                let least = if has_no_trains { 1 } else { BATCH.min(2 * (BATCH + 1) - total) };
+                assert!((least..=BATCH).contains(&count), "{count} of a backlog");
+                for index in 0..count {
+                    let (bytes, from) = batch.datagram(index);
+                    let length = bytes.len();
+                    batch.queue(index, length, from);
+                }
+                assert_eq!(batch.send(server.as_fd()), Sent { sent: count, failed: 0 });
+                total += count;
+            }
+            for asker in &askers {
+                let mut bytes = [0; 16];
+                for number in 0..BATCH as u8 {
+                    if number == BATCH as u8 / 2 {
+                        assert_eq!((asker.recv(&mut bytes).unwrap(), &bytes[..3]), (3, &b"odd"[..]));
+                    }
+                    let length = asker.recv(&mut bytes).unwrap();
+                    assert_eq!(bytes[..length], [number, 1]);
+                    // The same once more.
+                    asker.send(&bytes[..length]).unwrap();
+                    if number + 1 == BATCH as u8 / 2 {
+                        asker.send(b"odd").unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_train_leaves_datagrams_do() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let asker = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (yes, length): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: as many readable bytes as it is told.
+        unsafe {
+            libc::setsockopt(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const yes).cast(), length)
+        };
+        let mut batch = Batch::new();
+        for text in [&b"long"[..], b"one", b"two", b"three"] {
+            asker.send_to(text, ipv4(&server)).unwrap();
+        }
+        assert_eq!(batch.receive(server.as_fd(), false).unwrap(), 4);
+        for index in 0..4 {
+            let (bytes, from) = batch.datagram(index);
+            let length = bytes.len();
+            batch.queue(index, length, from);
+        }
+        assert_eq!(batch.send(server.as_fd()), Sent { sent: 4, failed: 0 });
+        for text in [&b"long"[..], b"one", b"two", b"three"] {
+            let mut bytes = [0; 16];
+            let length = asker.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..length], text);
+        }
     }
 
     #[test]
