@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that must hold, stage by stage: one line each with its time, the log of one that fails, and a last line
 # `N passed, N failed`, which counts single tests where a stage tells them, and the stage otherwise.
-# `scripts/test.sh STAGE...` runs only those.
+# `scripts/test.sh STAGE...` runs only those. TEST_LOGS=FOLDER keeps the logs of all of them there.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -57,8 +57,14 @@ with_peers() {
 	sed 's/^/skipped: other lock services: /' "$logs/peers" >&2
 }
 
-logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+if [ -n "${TEST_LOGS:-}" ]; then
+	mkdir -p "$TEST_LOGS"
+	logs=$(cd "$TEST_LOGS" && pwd)
+	export TEST_LOGS="$logs"
+else
+	logs=$(mktemp -d)
+	trap 'rm -rf "$logs"' EXIT
+fi
 passed=0 failed=0
 
 run() {
