@@ -217,6 +217,10 @@ pub trait SwitchMemory {
     fn epoch(&self) -> u32;
     /// Takes a new epoch: packets of another one are answered STALE.
     fn set_epoch(&self, epoch: u32);
+    /// No epoch has been set since the memory was made, of zeros: every slot is UNHELD at tenure 0. A standby's, mostly.
+    fn is_new(&self) -> bool {
+        false
+    }
     /// Whether slots are decided on; otherwise the answer is RECOVERING.
     fn serving(&self) -> bool;
     /// Starts or stops decisions on slots.
@@ -283,6 +287,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_epoch(&self, epoch: u32) {
         (**self).set_epoch(epoch);
+    }
+
+    fn is_new(&self) -> bool {
+        (**self).is_new()
     }
 
     fn serving(&self) -> bool {

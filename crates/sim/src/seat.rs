@@ -231,6 +231,9 @@ impl SwitchMemory for SharedSwitch {
     fn set_epoch(&self, epoch: u32) {
         self.with(|switch| switch.set_epoch(epoch));
     }
+    fn is_new(&self) -> bool {
+        self.with(SwitchMemory::is_new)
+    }
     fn serving(&self) -> bool {
         self.with(SwitchMemory::serving)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
 use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
@@ -86,6 +86,8 @@ pub(crate) struct Memory {
     pub(crate) nodes: Zeroed<Node>,
     pub(crate) keys: Zeroed<Keys>,
     pub(crate) globals: Zeroed<Globals>,
+    /// An epoch was set, or another process may have set one: slots may be other than zeros.
+    used: AtomicBool,
     /// The XDP program's: where each node's frames go. 0: not known.
     ways: Option<Zeroed<AtomicU64>>,
     /// The clock of the core at the hook.
@@ -107,6 +109,7 @@ impl Memory {
             nodes: Zeroed::new(NODES),
             keys: Zeroed::new(NODES),
             globals: Zeroed::new(1),
+            used: AtomicBool::new(false),
             ways: None,
             ticks: None,
             taken: Mutex::new(0),
@@ -130,7 +133,8 @@ impl Memory {
         let end = |region: &Region| region.base.load(Acquire) + region.count.load(Acquire);
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
         let (overs, ends) = (Zeroed::new(NODES), AtomicU64::new(0));
-        Memory { slots, regions, nodes, keys, globals, ways: Some(ways), ticks: None, taken, max_handle, overs, ends }
+        let (used, ways) = (true.into(), Some(ways));
+        Memory { slots, regions, nodes, keys, globals, used, ways, ticks: None, taken, max_handle, overs, ends }
     }
 
     /// The same, for a core that goes by this clock.
@@ -298,8 +302,13 @@ impl SwitchMemory for Switch {
     }
 
     fn set_epoch(&self, epoch: u32) {
+        self.memory.used.fetch_or(epoch != 0, SeqCst);
         self.memory.globals[0].epoch.store(epoch, SeqCst);
         self.queues.begin_epoch(epoch);
+    }
+
+    fn is_new(&self) -> bool {
+        !self.memory.used.load(SeqCst)
     }
 
     fn serving(&self) -> bool {

@@ -115,3 +115,15 @@ fn a_handle_has_an_address_from_its_first_session_on() {
     assert_eq!(switch.address(2, 0), None);
     assert_eq!(switch.oldest(1), request(1, 0));
 }
+
+/// A standby that served before has in its slots what was there then.
+#[test]
+fn a_memory_is_new_until_it_has_served_once() {
+    let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 1 });
+    switch.set_epoch(0);
+    assert!(switch.is_new());
+    switch.set_epoch(EPOCH);
+    assert!(!switch.is_new());
+    switch.set_epoch(0);
+    assert!(!switch.is_new());
+}

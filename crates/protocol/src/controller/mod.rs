@@ -293,6 +293,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return false;
         }
         self.counters = counters;
+        let is_new = self.memory.is_new();
         self.memory.set_serving(false);
         if foreign {
             // Nothing is decided on while the words are written.
@@ -314,7 +315,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.moves.begin_epoch();
         self.forget_popularity();
         self.adopt_words(now);
-        self.recover_everything(now);
+        self.recover_everything(now, is_new);
         true
     }
 

@@ -22,6 +22,8 @@ const FIRST_HEIR: u32 = 1;
 /// So many times what a tick looks at while the switch serves, it writes at once: 262,144 slots, all of them held, take
 /// 20 ms, in which the post of a switch with standbys is not renewed.
 const WRITTEN_AT_ONCE: u32 = 4;
+/// So many slots that nobody speaks of are passed by in the time that one takes to write, where that is all.
+const PASSED_BY: u64 = 64;
 
 /// The findings of a census of all slots.
 pub(super) struct Rebuilt {
@@ -31,6 +33,8 @@ pub(super) struct Rebuilt {
     takes_rest: BTreeSet<Handle>,
     /// The next slot to write.
     next: u32,
+    /// The memory is [new](SwitchMemory::is_new): of what nobody speaks nothing is to be written.
+    is_new: bool,
 }
 
 /// A hold, or an agent, and where the finding before it in this slot is, plus 1.
@@ -40,8 +44,15 @@ struct Found {
 }
 
 impl Rebuilt {
-    pub fn of(slots: u32) -> Rebuilt {
-        Rebuilt { first: vec![0; slots as usize], found: Vec::new(), takes_rest: BTreeSet::new(), next: 0 }
+    pub fn of(slots: u32, is_new: bool) -> Rebuilt {
+        Rebuilt { first: vec![0; slots as usize], found: Vec::new(), takes_rest: BTreeSet::new(), next: 0, is_new }
+    }
+
+    /// How many slots from this one on, up to `most`, have nothing to be written: nobody speaks of them, and they are as
+    /// they were made.
+    fn passed_by(&self, slot: u32, most: u64) -> u32 {
+        let most = if self.is_new { most as usize } else { 0 };
+        self.first[slot as usize..].iter().take(most).take_while(|first| **first == 0).count() as u32
     }
 
     /// A page of what this node has; `about` is its first entry.
@@ -75,10 +86,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn write(&mut self, now: Time, census: &mut Census) -> bool {
         let Scope::All(rebuilt) = &census.scope else { return true };
         let count = rebuilt.first.len() as u32;
-        let budget = self.config.slots_per_tick.saturating_mul(WRITTEN_AT_ONCE);
-        let (from, end) = (rebuilt.next, count.min(rebuilt.next.saturating_add(budget)));
+        let mut left = u64::from(self.config.slots_per_tick.saturating_mul(WRITTEN_AT_ONCE)) * PASSED_BY;
+        let mut slot = rebuilt.next;
         let mut living = Living::default();
-        for slot in from..end {
+        while left > 0 {
+            let Scope::All(rebuilt) = &census.scope else { return true };
+            let passed = rebuilt.passed_by(slot, left);
+            (slot, left) = (slot + passed, left.saturating_sub(passed.into()));
+            if slot == count || left == 0 {
+                break;
+            }
             let word = self.judge(now, census, slot, &mut living);
             loop {
                 let former = self.memory.load_slot(census.namespace, slot);
@@ -86,14 +103,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                     break;
                 }
             }
+            (slot, left) = (slot + 1, left.saturating_sub(PASSED_BY));
         }
         if let Scope::All(rebuilt) = &mut census.scope {
-            rebuilt.next = end;
-            if end == count {
+            rebuilt.next = slot;
+            if slot == count {
                 self.tell_the_rest(now, census);
             }
         }
-        end == count
+        slot == count
     }
 
     /// Who has this slot from now on; whoever is to be told of it is.

@@ -181,11 +181,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.start_censuses(now);
     }
 
-    /// Every slot of every namespace at once. The switch does not serve.
-    pub(super) fn recover_everything(&mut self, now: Time) {
+    /// Every slot of every namespace at once. The switch does not serve. `is_new`: its memory was before this epoch.
+    pub(super) fn recover_everything(&mut self, now: Time, is_new: bool) {
         for index in 0..self.config.namespaces.len() {
             let namespace = self.config.namespaces[index].id;
-            let rebuilt = Rebuilt::of(self.memory.slot_count(namespace));
+            let rebuilt = Rebuilt::of(self.memory.slot_count(namespace), is_new);
             self.ask_everyone(now, namespace, Scope::All(Box::new(rebuilt)));
         }
         self.recovery.all_due = false;
