@@ -23,7 +23,7 @@ use crate::errands::Errands;
 use crate::port::{CheckedOut, Place, Port, Ports};
 use crate::request::Begun;
 use crate::session::Config;
-use crate::socket::{Buffer, Received, Socket, poll};
+use crate::socket::{AT_ONCE, Buffer, Received, Socket, poll};
 use crate::transport::TransportReport;
 use crate::xsk::Reach;
 use crate::{Error, clock};
@@ -44,7 +44,7 @@ use wayside_wire::{Header, kind, padded, service};
 /// Packets that a sweep reads of a port: a socket with the usual room has 280 of one entry.
 const SWEPT: u32 = 512;
 /// Packets that are worked on under one lock: a few microseconds of others' time at most.
-const READ_AT_ONCE: usize = 16;
+const WORKED_ON_AT_ONCE: usize = 32;
 /// Requests that are given up under one lock: of a million, others and the heartbeats would wait for seconds.
 const GIVEN_UP_AT_ONCE: usize = 256;
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
@@ -89,7 +89,8 @@ impl Engine {
         let switch = config.endpoints[0].resolve()?;
         let reach = Reach::open(&config.transport)?;
         let open = || Port::open(switch, None).map_err(system);
-        let ports = Ports::new(open()?, open()?, open()?).map_err(system)?;
+        let reactor = Port::open_for_tasks(switch).map_err(system)?;
+        let ports = Ports::new(open()?, reactor, open()?).map_err(system)?;
         let mut core = Core::new(Node::new(node_config(&config)), switch);
         core.observer = config.observer.clone();
         core.ports.insert(0, Place::AGENT);
@@ -270,9 +271,9 @@ impl Engine {
         self.ports.another(open).map_err(system)
     }
 
-    /// Reads what has come to `socket`, at most `most` packets. Whether that was all.
+    /// Reads what has come to `socket`, at most `most` packets or trains of them. Whether that was all.
     pub(crate) fn drain(&self, socket: &Socket, most: u32) -> bool {
-        for _ in 0..most.div_ceil(READ_AT_ONCE as u32) {
+        for _ in 0..most.div_ceil(AT_ONCE as u32) {
             if self.read_some(socket) {
                 return true;
             }
@@ -280,17 +281,23 @@ impl Engine {
         false
     }
 
-    /// Reads a few packets, and works on them in one visit. Whether there were no more.
+    /// Reads a few packets, or trains of them, and works on them in a few visits. Whether there were no more.
     fn read_some(&self, socket: &Socket) -> bool {
-        let mut buffers = [const { Buffer::new() }; READ_AT_ONCE];
-        let mut packets = [&[][..]; READ_AT_ONCE];
-        let (count, is_all, error) = socket.receive_some(&mut buffers, &mut packets);
-        error.iter().for_each(|error| self.complain(error));
-        packets[..count].iter().for_each(|packet| self.config.observer.received(packet));
-        if count > 0 {
-            self.visit(|core, now, _| packets[..count].iter().for_each(|packet| core.node.on_packet(now, packet)));
-        }
-        is_all
+        let read = socket.receive_some(|packets| {
+            let mut packets = packets.peekable();
+            while packets.peek().is_some() {
+                self.visit(|core, now, _| {
+                    packets.by_ref().take(WORKED_ON_AT_ONCE).for_each(|packet| {
+                        self.config.observer.received(packet);
+                        core.node.on_packet(now, packet);
+                    });
+                });
+            }
+        });
+        read.unwrap_or_else(|error| {
+            self.complain(&error);
+            false
+        })
     }
 
     /// Reads the ports that no thread reads now: answers to releases arrive there. Of each no more than fills it, or

@@ -65,6 +65,12 @@ impl Port {
         Ok(Port { links: Some(Links::default()), ..Port::open(switch, reach)? })
     }
 
+    /// For tasks, of which many are answered at a time.
+    pub(crate) fn open_for_tasks(switch: SocketAddrV4) -> io::Result<Port> {
+        let port = Port::open(switch, None)?;
+        Ok(Port { socket: port.socket.for_many(), ..port })
+    }
+
     /// Hears other switches from now on, if it can. Its reader is woken, which sleeps on what there was before.
     pub(crate) fn hear_others(&self) -> bool {
         let opened = match self.ears.get() {

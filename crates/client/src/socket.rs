@@ -5,6 +5,7 @@
 
 use crate::transport::PortReport;
 use crate::xsk::{Flow, Reach};
+use parking_lot::Mutex;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
+use wayside_udp::{Arrival, Arrivals};
 
 /// Longest packet and one byte more: a longer datagram arrives cut off at this length, which no kind has.
 pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES + 1;
@@ -21,6 +23,9 @@ pub(crate) const RECEIVE_BYTES: usize = wayside_wire::limits::MAX_PACKET_BYTES +
 /// Packets to a system call.
 const BATCH: usize = 32;
 const _: () = assert!(BATCH <= wayside_udp::TRAIN_MOST);
+
+/// Packets, or trains of them, that are received by one call.
+pub(crate) const AT_ONCE: usize = 16;
 
 /// Packets that are sent as one: no fewer, for that costs a little by itself.
 const TRAIN_LEAST: usize = 3;
@@ -33,6 +38,8 @@ pub(crate) struct Socket {
     number: AtomicU16,
     /// The kernel does not take several packets for one.
     has_no_trains: AtomicBool,
+    /// Where many packets come at a time: room for them.
+    arrivals: Option<Mutex<Arrivals>>,
     flow: Option<Flow>,
 }
 
@@ -41,13 +48,24 @@ impl Socket {
         let udp = connected(switch)?;
         let own = own_address(&udp)?;
         let flow = reach.map(|reach| Flow::open(reach, own, switch));
-        Ok(Socket { udp, number: AtomicU16::new(own.port()), has_no_trains: AtomicBool::new(false), flow })
+        let (number, has_no_trains) = (AtomicU16::new(own.port()), AtomicBool::new(false));
+        Ok(Socket { udp, number, has_no_trains, arrivals: None, flow })
+    }
+
+    /// For many packets at a time: what the kernel can, it gives as one.
+    pub(crate) fn for_many(self) -> Socket {
+        // An older kernel gives them one by one.
+        let _ = wayside_udp::take_trains(self.udp.as_fd());
+        Socket { arrivals: Some(Mutex::new(Arrivals::new(AT_ONCE))), ..self }
     }
 
     /// Connects to where the switch is now, from a new local port, so that nothing meant for the session before
     /// arrives. The descriptor stays; a poll under way goes on with the old socket until it is woken.
     pub(crate) fn reopen(&self, switch: SocketAddrV4) -> io::Result<()> {
         let fresh = connected(switch)?;
+        if self.arrivals.is_some() {
+            let _ = wayside_udp::take_trains(fresh.as_fd());
+        }
         // SAFETY: both descriptors are open and owned here; dup3 replaces ours in one step.
         if unsafe { libc::dup3(fresh.as_raw_fd(), self.udp.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
@@ -198,51 +216,44 @@ impl Socket {
         self.receive_by_udp(buffer)
     }
 
-    /// The next packets, by one system call where that can be: how many, whether these were all, and the error that was
-    /// met instead of the first.
-    pub(crate) fn receive_some<'b, const N: usize>(
-        &self,
-        buffers: &'b mut [Buffer; N],
-        packets: &mut [&'b [u8]; N],
-    ) -> (usize, bool, Option<io::Error>) {
-        if self.flow.is_some() {
-            return self.receive_each(buffers, packets);
+    /// The next packets, by one system call where that can be, for `work`, if there are any. Whether these were all; an
+    /// error: something before them has met it.
+    pub(crate) fn receive_some(&self, work: impl FnOnce(&mut dyn Iterator<Item = &[u8]>)) -> io::Result<bool> {
+        let Some(arrivals) = &self.arrivals else { return self.receive_each(work) };
+        let mut arrivals = arrivals.lock();
+        match arrivals.receive(self.udp.as_fd(), AT_ONCE, libc::MSG_DONTWAIT) {
+            Ok(count) => {
+                let packets = |index| {
+                    let Arrival { bytes, length, .. } = arrivals.get(index);
+                    bytes.chunks(length.max(1))
+                };
+                work(&mut (0..count).flat_map(packets));
+                Ok(count < AT_ONCE)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
         }
-        // SAFETY: integers and pointers, of which none is looked at where it is null.
-        let mut messages: [libc::mmsghdr; N] = unsafe { std::mem::zeroed() };
-        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; N];
-        for ((message, vector), buffer) in messages.iter_mut().zip(&mut vectors).zip(&mut *buffers) {
-            *vector = libc::iovec { iov_base: buffer.0.as_mut_ptr().cast(), iov_len: RECEIVE_BYTES };
-            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (vector, 1);
-        }
-        let (fd, flags) = (self.descriptor(), libc::MSG_DONTWAIT);
-        // SAFETY: so many messages, each of one part that is as long as it says.
-        let count =
-            unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), N as libc::c_uint, flags, std::ptr::null_mut()) };
-        let Ok(count) = usize::try_from(count) else {
-            let error = io::Error::last_os_error();
-            let is_all = error.kind() == io::ErrorKind::WouldBlock;
-            return (0, is_all, (!is_all).then_some(error));
-        };
-        for ((packet, buffer), message) in packets.iter_mut().zip(&*buffers).zip(&messages[..count]) {
-            *packet = buffer.filled(message.msg_len as usize);
-        }
-        (count, count < N, None)
     }
 
-    fn receive_each<'b, const N: usize>(
-        &self,
-        buffers: &'b mut [Buffer; N],
-        packets: &mut [&'b [u8]; N],
-    ) -> (usize, bool, Option<io::Error>) {
-        for (count, (buffer, packet)) in buffers.iter_mut().zip(packets).enumerate() {
+    fn receive_each(&self, work: impl FnOnce(&mut dyn Iterator<Item = &[u8]>)) -> io::Result<bool> {
+        let mut buffers = [const { Buffer::new() }; AT_ONCE];
+        let mut packets = [&[][..]; AT_ONCE];
+        let (mut count, mut ended) = (0, Ok(false));
+        for (buffer, packet) in buffers.iter_mut().zip(&mut packets) {
             match self.receive(buffer) {
                 Received::Packet(received) => *packet = received,
-                Received::Nothing => return (count, true, None),
-                Received::Error(error) => return (count, false, Some(error)),
+                Received::Nothing => ended = Ok(true),
+                Received::Error(error) => ended = Err(error),
             }
+            if !matches!(ended, Ok(false)) {
+                break;
+            }
+            count += 1;
         }
-        (N, false, None)
+        if count > 0 {
+            work(&mut packets[..count].iter().copied());
+        }
+        ended
     }
 
     /// As [`Socket::receive`], for who looks again and again: where there are two sockets, mostly only at the one that
@@ -502,20 +513,25 @@ mod tests {
     #[test]
     fn packets_are_received_by_the_handful() {
         let (udp, address) = peer();
-        let socket = Socket::open(address, None).unwrap();
-        let to = (Ipv4Addr::LOCALHOST, socket.number());
-        for number in 0..6u8 {
-            udp.send_to(&vec![number; usize::from(number)], to).unwrap();
-        }
-        let mut next = 0;
-        for (count, is_all) in [(4, false), (2, true), (0, true)] {
-            let (mut buffers, mut packets) = ([const { Buffer::new() }; 4], [&[][..]; 4]);
-            let (received, was_all, error) = socket.receive_some(&mut buffers, &mut packets);
-            assert_eq!((received, was_all, error.is_none()), (count, is_all, true));
-            for packet in &packets[..received] {
-                assert_eq!(*packet, vec![next; usize::from(next)]);
-                next += 1;
+        let sockets = [Socket::open(address, None).unwrap(), Socket::open(address, None).unwrap().for_many()];
+        for (round, socket) in [(0, &sockets[0]), (1, &sockets[1]), (2, &sockets[1])] {
+            if round == 2 {
+                socket.reopen(address).unwrap();
             }
+            udp.connect((Ipv4Addr::LOCALHOST, socket.number())).unwrap();
+            let total = AT_ONCE as u8 + 2;
+            (0..total).for_each(|number| assert!(udp.send(&vec![number; usize::from(number) + 1]).is_ok()));
+            wayside_udp::send_train(udp.as_fd(), &[b"one", b"two", b"odd"]).unwrap();
+            let mut received = Vec::new();
+            let mut ends = Vec::new();
+            while ends.last() != Some(&true) {
+                let work = |packets: &mut dyn Iterator<Item = &[u8]>| received.extend(packets.map(<[u8]>::to_vec));
+                ends.push(socket.receive_some(work).unwrap());
+            }
+            let expected = (0..total).map(|number| vec![number; usize::from(number) + 1]);
+            assert!(received[..usize::from(total)].iter().cloned().eq(expected));
+            assert_eq!(received[usize::from(total)..], [b"one", b"two", b"odd"]);
+            assert_eq!(ends, [false, true], "round {round}");
         }
     }
 

@@ -3,6 +3,10 @@
 //!
 //! Sending takes Linux 4.18 (UDP_SEGMENT), receiving 5.0 (UDP_GRO); without it packets come one by one.
 
+mod arrivals;
+
+pub use arrivals::{Arrival, Arrivals};
+
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -45,7 +49,7 @@ impl Control {
 
     /// Has the kernel say, once `message` has been received, how long its packets are. To be done before every call,
     /// for the kernel writes there.
-    pub fn ask(&mut self, message: &mut libc::msghdr) {
+    fn ask(&mut self, message: &mut libc::msghdr) {
         (message.msg_control, message.msg_controllen) = (self.0.as_mut_ptr().cast(), BYTES);
     }
 }
@@ -59,8 +63,7 @@ pub fn alone(message: &mut libc::msghdr) {
 ///
 /// # Safety
 /// The kernel has received `message` after [`Control::ask`], and that control message has not moved since.
-#[must_use]
-pub unsafe fn length(message: &libc::msghdr) -> Option<usize> {
+unsafe fn length(message: &libc::msghdr) -> Option<usize> {
     // SAFETY: the kernel has written whole control messages, within the room that it was told.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(message);
@@ -130,20 +133,12 @@ mod tests {
         (one, two)
     }
 
-    /// What one call brings: its bytes, and the length of its packets.
-    fn receive(socket: &UdpSocket) -> (Vec<u8>, Option<usize>) {
-        let (mut bytes, mut control) = (vec![0; TRAIN_BYTES], Control::default());
-        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: integers and pointers; all that the message points to outlives the call.
-        let (length, received) = unsafe {
-            let mut message: libc::msghdr = zeroed();
-            (message.msg_iov, message.msg_iovlen) = (&raw mut vector, 1);
-            control.ask(&mut message);
-            let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
-            (length(&message), usize::try_from(received).unwrap())
-        };
-        bytes.truncate(received);
-        (bytes, length)
+    /// What one call brings: its bytes, and how long its packets are.
+    fn receive(socket: &UdpSocket) -> (Vec<u8>, usize) {
+        let mut arrivals = Arrivals::new(1);
+        assert_eq!(arrivals.receive(socket.as_fd(), 1, 0).unwrap(), 1);
+        let Arrival { bytes, length, .. } = arrivals.get(0);
+        (bytes.to_vec(), length)
     }
 
     #[test]
@@ -153,7 +148,7 @@ mod tests {
         let all: Vec<&[u8]> = packets.iter().map(<[u8; 3]>::as_slice).collect();
         send_train(one.as_fd(), &all).unwrap();
         for packet in packets {
-            assert_eq!(receive(&two), (packet.to_vec(), None));
+            assert_eq!(receive(&two), (packet.to_vec(), 3));
         }
     }
 
@@ -163,8 +158,8 @@ mod tests {
         take_trains(two.as_fd()).unwrap();
         send_train(one.as_fd(), &[b"abc", b"def", b"ghi"]).unwrap();
         one.send(b"alone").unwrap();
-        assert_eq!(receive(&two), (b"abcdefghi".to_vec(), Some(3)));
-        assert_eq!(receive(&two), (b"alone".to_vec(), None));
+        assert_eq!(receive(&two), (b"abcdefghi".to_vec(), 3));
+        assert_eq!(receive(&two), (b"alone".to_vec(), 5));
     }
 
     #[test]

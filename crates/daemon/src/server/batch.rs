@@ -11,10 +11,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use wayside_udp::{Control, TRAIN_BYTES, TRAIN_MOST};
+use wayside_udp::{Arrival, Arrivals, Control, TRAIN_MOST};
 
-/// Datagrams per system call. At 64 the call's own cost (about 200 ns) is 3 ns a packet; a burst of 64 is 128 KiB
-/// of buffers, which an L2 cache holds.
+/// Datagrams that are decided on before any is answered. At 64 what a system call costs by itself (about 200 ns) is 3 ns
+/// a packet; a burst of 64 is 128 KiB of buffers, which an L2 cache holds.
 pub const BATCH: usize = 64;
 
 /// After a batch of one (or none) so many datagrams are received singly: recvmsg and sendmsg cost 150 ns less each than
@@ -23,9 +23,6 @@ const ALONE: u32 = 16;
 
 /// What one call receives: datagrams, or trains of them.
 const ARRIVALS: usize = 16;
-
-/// Their room. Two lines of cache more than a train has at most, so that not all begin in one set of a cache.
-const ARRIVAL: usize = TRAIN_BYTES + 1 + 2 * 64;
 
 /// Bytes of a train that is sent, at most: UDP's limit.
 const TRAIN_SENT: usize = 65_507;
@@ -37,21 +34,14 @@ type Buffer = [u8; BUFFER];
 
 /// One worker's receive and send queues.
 pub struct Batch {
-    arrivals: Box<[[u8; ARRIVAL]]>,
-    /// Who sent each arrival.
-    senders: Box<[libc::sockaddr_in]>,
-    /// Referred to by `incoming` through raw pointers only, as `arrivals` and `senders` are.
-    _incoming_vectors: Box<[libc::iovec]>,
-    incoming_controls: Box<[Control]>,
-    incoming: Box<[libc::mmsghdr]>,
+    arrivals: Arrivals,
     /// Arrivals that are there, and where what has not been taken apart yet begins: which one, and at which byte.
     arrived: usize,
     next: (usize, usize),
 
     received: Box<[Buffer]>,
     lengths: Box<[usize]>,
-    /// Which arrival each datagram is of.
-    origins: Box<[usize]>,
+    senders: Box<[SocketAddrV4]>,
 
     copies: Box<[Buffer]>,
     receivers: Box<[libc::sockaddr_in]>,
@@ -79,29 +69,19 @@ pub struct Sent {
 
 impl Batch {
     pub fn new() -> Batch {
-        let mut arrivals = vec![[0; ARRIVAL]; ARRIVALS].into_boxed_slice();
-        let mut senders = vec![address(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); ARRIVALS].into_boxed_slice();
+        let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         // Every received datagram may go out as two.
-        let mut receivers = vec![senders[0]; 2 * BATCH].into_boxed_slice();
-        let mut incoming_vectors: Box<[libc::iovec]> = arrivals
-            .iter_mut()
-            .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: TRAIN_BYTES })
-            .collect();
+        let mut receivers = vec![address(nobody); 2 * BATCH].into_boxed_slice();
         let mut outgoing_vectors =
             vec![libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2 * BATCH].into_boxed_slice();
-        let incoming = headers(&mut senders, &mut incoming_vectors);
         let outgoing = headers(&mut receivers, &mut outgoing_vectors);
         Batch {
-            arrivals,
-            senders,
-            _incoming_vectors: incoming_vectors,
-            incoming_controls: vec![Control::default(); ARRIVALS].into_boxed_slice(),
-            incoming,
+            arrivals: Arrivals::new(ARRIVALS),
             arrived: 0,
             next: (0, 0),
             received: vec![[0; BUFFER]; BATCH].into_boxed_slice(),
             lengths: vec![0; BATCH].into_boxed_slice(),
-            origins: vec![0; BATCH].into_boxed_slice(),
+            senders: vec![nobody; BATCH].into_boxed_slice(),
             copies: vec![[0; BUFFER]; BATCH].into_boxed_slice(),
             receivers,
             outgoing_vectors,
@@ -121,42 +101,21 @@ impl Batch {
         if self.next.0 < self.arrived {
             return Ok(self.take_apart());
         }
-        let wanted = if self.alone > 0 { 1 } else { ARRIVALS };
-        for (header, control) in self.incoming.iter_mut().zip(&mut self.incoming_controls).take(wanted) {
-            control.ask(&mut header.msg_hdr);
-        }
-        let count = if self.alone > 0 { self.receive_one(socket, poll) } else { self.receive_many(socket, poll) };
-        if count >= 0 {
-            (self.arrived, self.next) = (count as usize, (0, 0));
-            let count = self.take_apart();
-            self.alone = if count > 1 { 0 } else { self.alone.checked_sub(1).unwrap_or(ALONE) };
-            return Ok(count);
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
+        // Alone it is worth a call of its own, which takes less.
+        let (most, waiting) = if self.alone > 0 { (1, 0) } else { (ARRIVALS, libc::MSG_WAITFORONE) };
+        match self.arrivals.receive(socket, most, if poll { libc::MSG_DONTWAIT } else { waiting }) {
+            Ok(count) => {
+                (self.arrived, self.next) = (count, (0, 0));
+                let count = self.take_apart();
+                self.alone = if count > 1 { 0 } else { self.alone.checked_sub(1).unwrap_or(ALONE) };
+                Ok(count)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 self.alone = ALONE;
                 Ok(0)
             }
-            _ => Err(error),
+            Err(error) => Err(error),
         }
-    }
-
-    fn receive_many(&mut self, socket: BorrowedFd<'_>, poll: bool) -> i32 {
-        let flags = if poll { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
-        let (descriptor, count) = (socket.as_raw_fd(), ARRIVALS as u32);
-        // SAFETY: `incoming` has so many complete headers whose buffers live as long as `self`.
-        unsafe { libc::recvmmsg(descriptor, self.incoming.as_mut_ptr(), count, flags, ptr::null_mut()) }
-    }
-
-    /// 1, or -1. A datagram of no bytes (or the end of a socket that was shut down) counts as one: the core drops it.
-    fn receive_one(&mut self, socket: BorrowedFd<'_>, poll: bool) -> i32 {
-        let flags = if poll { libc::MSG_DONTWAIT } else { 0 };
-        let first = &mut self.incoming[0];
-        // SAFETY: the header is complete, and its buffer lives as long as `self`.
-        let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut first.msg_hdr, flags) };
-        first.msg_len = u32::try_from(length).unwrap_or(0);
-        if length < 0 { -1 } else { 1 }
     }
 
     /// Makes datagrams of what has arrived, as many as there is room for, and says how many.
@@ -164,25 +123,21 @@ impl Batch {
         let mut count = 0;
         while self.next.0 < self.arrived && count < BATCH {
             let (origin, from) = self.next;
-            let header = &self.incoming[origin];
-            let all = header.msg_len as usize;
-            // SAFETY: the kernel has received it after `ask`, in `receive`.
-            let length = unsafe { wayside_udp::length(&header.msg_hdr) }.unwrap_or(all).min(all - from);
-            let kept = length.min(BUFFER);
-            self.received[count][..kept].copy_from_slice(&self.arrivals[origin][from..from + kept]);
-            (self.lengths[count], self.origins[count]) = (kept, origin);
+            let Arrival { bytes, length, from: sender } = self.arrivals.get(origin);
+            let packet = &bytes[from..bytes.len().min(from + length)];
+            let kept = packet.len().min(BUFFER);
+            self.received[count][..kept].copy_from_slice(&packet[..kept]);
+            (self.lengths[count], self.senders[count]) = (kept, sender);
+            let end = from + packet.len();
+            self.next = if end < bytes.len() { (origin, end) } else { (origin + 1, 0) };
             count += 1;
-            self.next = if from + length < all { (origin, from + length) } else { (origin + 1, 0) };
         }
         count
     }
 
     /// The `index`-th received datagram and its sender.
     pub fn datagram(&mut self, index: usize) -> (&mut [u8], SocketAddrV4) {
-        let (length, sender) = (self.lengths[index], self.senders[self.origins[index]]);
-        let from =
-            SocketAddrV4::new(Ipv4Addr::from_bits(u32::from_be(sender.sin_addr.s_addr)), u16::from_be(sender.sin_port));
-        (&mut self.received[index][..length], from)
+        (&mut self.received[index][..self.lengths[index]], self.senders[index])
     }
 
     /// Queues the first `length` bytes of the `index`-th received datagram, as they are now, for `to`.
