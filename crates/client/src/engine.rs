@@ -89,8 +89,8 @@ impl Engine {
         let switch = config.endpoints[0].resolve()?;
         let reach = Reach::open(&config.transport)?;
         let open = || Port::open(switch, None).map_err(system);
-        let reactor = Port::open_for_tasks(switch).map_err(system)?;
-        let ports = Ports::new(open()?, reactor, open()?).map_err(system)?;
+        let open_for_many = || Port::open_for_many(switch).map_err(system);
+        let ports = Ports::new(open_for_many()?, open_for_many()?, open()?).map_err(system)?;
         let mut core = Core::new(Node::new(node_config(&config)), switch);
         core.observer = config.observer.clone();
         core.ports.insert(0, Place::AGENT);

@@ -131,7 +131,9 @@ impl Guard {
             |core, _, (home, now)| (home, now, core.book.of(self.begun).downgraded()),
         );
         let look = |core: &mut Core, _: &mut _| core.book.of(self.begun).downgraded();
-        shared.unwrap_or_else(|| engine.wait(&port, &engine.port(home).socket, now, look))?;
+        // What comes for tasks has its readers, who tell this thread.
+        let home = if home == Place::REACTOR { &port } else { engine.port(home) };
+        shared.unwrap_or_else(|| engine.wait(&port, &home.socket, now, look))?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 

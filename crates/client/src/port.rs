@@ -65,8 +65,8 @@ impl Port {
         Ok(Port { links: Some(Links::default()), ..Port::open(switch, reach)? })
     }
 
-    /// For tasks, of which many are answered at a time.
-    pub(crate) fn open_for_tasks(switch: SocketAddrV4) -> io::Result<Port> {
+    /// For tasks, of which many are answered at a time, and for agents and lock servers, whom many ask.
+    pub(crate) fn open_for_many(switch: SocketAddrV4) -> io::Result<Port> {
         let port = Port::open(switch, None)?;
         Ok(Port { socket: port.socket.for_many(), ..port })
     }

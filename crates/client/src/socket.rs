@@ -273,6 +273,7 @@ impl Socket {
 
     #[inline]
     fn receive_by_udp<'b>(&self, buffer: &'b mut Buffer) -> Received<'b> {
+        debug_assert!(self.arrivals.is_none(), "a train would be cut");
         match buffer.receive(self.descriptor()) {
             Ok(packet) => {
                 if let Some(flow) = &self.flow {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::{TestSwitch, block_on, eventually};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
-use wayside_client::Session;
+use wayside_client::{Mode, Session};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -66,6 +66,21 @@ fn the_sessions_own_thread_leaves_the_answers_to_it() {
             granted() == before
         });
         assert!(left_alone.count() > 0);
+    });
+}
+
+#[test]
+fn a_thread_that_goes_on_with_a_tasks_lock_is_answered() {
+    let switch = TestSwitch::start();
+    let (session, other) = (switch.session(), switch.session());
+    runtime().block_on(async {
+        let _driver = driven(&session);
+        // So that the agent is another node's, and the answer a packet.
+        let shared = other.lock("a").shared().await.unwrap();
+        drop(shared);
+        let mut guard = session.lock("a").await.unwrap();
+        let downgraded = tokio::task::spawn_blocking(move || guard.downgrade().map(|()| guard.mode()));
+        assert_eq!(downgraded.await.unwrap().unwrap(), Mode::Shared);
     });
 }
 
