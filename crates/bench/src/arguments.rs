@@ -8,6 +8,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --calibrated [ID]... [--short] [--record]
+       wayside-bench --growth [--short] [--record]
        wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
@@ -17,6 +18,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              eight minutes
+  --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
+                             instead: a minute
   --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once:
                              within half a minute
   --locks N                  with so many locks alone; given several times, with each
@@ -37,6 +40,7 @@ pub(crate) enum What {
     Services,
     Keys,
     Calibrated,
+    Growth,
 }
 
 pub(crate) struct Arguments {
@@ -85,6 +89,7 @@ impl Arguments {
                 "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
                 "--keys" if arguments.what == What::Echoes => arguments.what = What::Keys,
                 "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
+                "--growth" if arguments.what == What::Echoes => arguments.what = What::Growth,
                 "--short" => arguments.short = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),
@@ -110,7 +115,7 @@ impl Arguments {
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
             What::Keys => !of_recovery && self.workloads.is_empty(),
-            What::Calibrated => !of_recovery && !of_services && self.rounds.is_none(),
+            What::Calibrated | What::Growth => !of_recovery && !of_services && self.rounds.is_none(),
         }
     }
 }
@@ -155,6 +160,7 @@ mod tests {
             "--keys --locks 5",
             "--calibrated --rounds 2",
             "--calibrated --keys",
+            "--growth --rounds 2",
             "N1",
         ] {
             assert!(read(line).is_none(), "{line:?}");
