@@ -65,14 +65,15 @@ const TABLE: [(Cost, &str, u64, &str); 15] = [
         Cost::FissLockClient,
         "client, FissLock",
         5_890,
-        "FissLock 7.5: \"over 6 M requests/s\", on the 40 of 80 cores that send (its artifact), 6.67 us each; less 2 packets",
+        "FissLock 7.5: \"over 6 M requests/s\", on the 40 of 80 cores that send (its artifact), 6.67 us each; \
+         less 2 packets",
     ),
     (
         Cost::NetLockClient,
         "client, NetLock",
         3_850,
-        "NetLock 6.4: 8.64 M requests/s at most, \"bottlenecked by the clients\", 10 machines with 4 of 8 cores that send \
-         (its artifact), 4.63 us each; less 2 packets",
+        "NetLock 6.4: 8.64 M requests/s at most, \"bottlenecked by the clients\", 10 machines with 4 of 8 cores that \
+         send (its artifact), 4.63 us each; less 2 packets",
     ),
     (Cost::Atomic, "atomic", 446, "2.24 M atomics/s of a NIC: Kalia et al., ATC 2016"),
     (Cost::Read, "read", 50, "about 20 M reads/s of such a NIC: the same"),

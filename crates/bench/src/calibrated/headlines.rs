@@ -35,7 +35,7 @@ pub enum How {
     Simulated(Measure),
     /// By arithmetic with the model's constants.
     Computed(Measure),
-    /// Not here: where, or why not.
+    /// On packets: where, and what.
     Elsewhere(&'static str),
 }
 

@@ -20,8 +20,8 @@ use crate::workloads::{Generator, Transaction, Workload};
 /// Hosts as a paper has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Testbed {
-    /// FissLock 7.1 and its artifact: 8 nodes with 10 cores of clients, of which 5 send and 5 receive, and one of a manager
-    /// each; or as many of clients on 7 of them, and 8 of a lock server on the eighth.
+    /// FissLock 7.1 and its artifact: 8 nodes with 10 cores of clients, of which 5 send and 5 receive, and one of a
+    /// manager each; or as many of clients on 7 of them, and 8 of a lock server on the eighth.
     FissLock,
     /// NetLock 6.3: so many machines with clients, and so many with lock servers or memory. 8 cores each, of which a
     /// client's 4 send and 4 receive.
@@ -286,8 +286,8 @@ fn locks_of_one(workload: &dyn Workload) -> f64 {
 }
 
 /// Locks whose queues are in the switch, with their cells: NetLock's fractional knapsack by requests for each cell; or
-/// any of so many locks (`among`), drawn by a seed, as the strawman does. `demand`: of each lock, requests and clients at
-/// a time.
+/// any of so many locks (`among`), drawn by a seed, as the strawman does. `demand`: of each lock, requests and clients
+/// at a time.
 fn choose(demand: &HashMap<u64, (u32, u32)>, mut cells: u32, queues: usize, among: Option<u64>) -> Vec<(u64, u32)> {
     let order: Box<dyn Iterator<Item = (u64, u32)>> = match among {
         None => {

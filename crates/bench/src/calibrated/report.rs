@@ -47,7 +47,7 @@ pub(super) fn constants() -> Vec<Constant> {
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) what: String,
-    /// `simulated`, `computed`, or nothing.
+    /// `simulated`, `computed`, or nothing: measured elsewhere, on packets.
     how: String,
     pub(super) figures: Vec<Cell>,
     why: String,
@@ -56,7 +56,7 @@ pub(super) struct Row {
 impl Row {
     /// How it came about, for people.
     pub(super) fn how(&self) -> &str {
-        if self.how.is_empty() { "not here" } else { &self.how }
+        if self.how.is_empty() { "on packets" } else { &self.how }
     }
 }
 

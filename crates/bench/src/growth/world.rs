@@ -1,5 +1,5 @@
-//! Nodes and the switch's own core in one process, without sockets, threads or a clock: packets go from one to the other
-//! until there are none.
+//! Nodes and the switch's own core in one process, without sockets, threads or a clock: packets go from one to the
+//! other until there are none.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};

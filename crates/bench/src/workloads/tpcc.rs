@@ -1,14 +1,16 @@
-//! TPC-C's five transactions as the locks that they take: 121 for each warehouse, as in FissLock; or one for each row, as
-//! in NetLock.
+//! TPC-C's five transactions as the locks that they take: 121 for each warehouse, as in FissLock; or one for each row,
+//! as in NetLock.
 //!
-//! | table | locks a warehouse, FissLock | of what | for each row |
+//! | table | FissLock | of what | NetLock |
 //! | --- | --- | --- | --- |
 //! | warehouse | 1 | the row | 1 |
 //! | district | 10 | each row | 10 |
 //! | customer | 30 | a thirtieth of the rows | 30,000 |
-//! | order, history, new order, order line | 10 each | a tenth of the table; inserts take one after the other | 30,000 each, an order's lines together |
+//! | order, history, new order, order line | 10 each | a tenth of the table | 30,000 each, an order's lines together |
 //! | stock | 30 | a thirtieth of the rows | 100,000, by TPC-C's skew |
 //! | item | 10 | never taken: items do not change | none |
+//!
+//! Inserts take one row, or tenth, after the other.
 //!
 //! A client has its home on one node and works in one of that node's warehouses, any, in each transaction. Of the lines
 //! of a new order 1 % take their stock from another warehouse, of the payments 15 % are by another one's customer: so

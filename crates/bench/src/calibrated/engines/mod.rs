@@ -46,8 +46,8 @@ pub trait Engine {
     }
 }
 
-/// Which cores and hosts do what. Half of the cores that clients have are theirs, the other half receives for them: so do
-/// the programs of FissLock and of NetLock.
+/// Which cores and hosts do what. Half of the cores that clients have are theirs, the other half receives for them:
+/// so do the programs of FissLock and of NetLock.
 #[derive(Clone, Debug)]
 pub struct Bed {
     /// Cores of each host.
@@ -66,8 +66,8 @@ pub struct Bed {
 
 impl Bed {
     /// Clients in turn over hosts with so many cores for them each, each host's in turn over its cores; behind them as
-    /// many that receive, and, where there are any, so many cores of managers on each of those hosts (`beside`), or on
-    /// hosts of their own (`apart`).
+    /// many that receive, and, where there are any, so many cores of managers on each of those hosts (`beside`), or
+    /// on hosts of their own (`apart`).
     pub fn new(client_cores: &[usize], clients: usize, beside: usize, apart: &[usize]) -> Bed {
         let mut first = 0;
         let mut bed = Bed {
