@@ -154,6 +154,11 @@ fn keys(arguments: &Arguments) -> Result<(), String> {
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
     options.ids.clone_from(&arguments.headlines);
+    if let Some(requests) = arguments.requests {
+        // As many times fewer with other costs as without the argument.
+        options.varied = options.varied * requests / options.requests;
+        options.requests = requests;
+    }
     let calibrated = wayside_bench::run_calibrated(&options)?;
     print!("{calibrated}");
     if arguments.record {

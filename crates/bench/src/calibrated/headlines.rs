@@ -65,6 +65,8 @@ const NETLOCK: &[Cost] = &[
     Cost::Retry,
 ];
 const NETLOCK_ALONE: &[Cost] = &[Cost::Hop, Cost::Packet, Cost::Manager, Cost::NetLockClient];
+/// What the servers, which limit both tenants, and their clients take; such runs are long.
+const TENANTS: &[Cost] = &[Cost::Manager, Cost::NetLockClient];
 const RECOVERY: &[Cost] = &[Cost::Hop, Cost::Packet, Cost::Manager];
 const BANKING: &[Cost] =
     &[Cost::Hop, Cost::Packet, Cost::FissLockClient, Cost::Command, Cost::Pipelined, Cost::RedlockRetry];
@@ -98,8 +100,8 @@ pub fn all() -> Vec<Headline> {
         ),
         simulated("N7", "requests, knapsack over random allocation, 3,000 cells", n7, NETLOCK, WHY_N7),
         simulated("N8", "requests against cells and think time", n8, NETLOCK_ALONE, WHY_N8),
-        simulated("N9", "isolation of two tenants, seven machines and three", n9, NETLOCK_ALONE, WHY_N9),
-        simulated("N10", "switch failure and reactivation", n10, NETLOCK_ALONE, WHY_N10),
+        simulated("N9", "isolation of two tenants, seven machines and three", n9, TENANTS, WHY_N9),
+        simulated("N10", "switch failure and reactivation", n10, &[], WHY_N10),
         simulated(
             "F1",
             "share of the time to a grant in a transaction's median, read-mostly, uniform",
