@@ -9,9 +9,9 @@ use crate::drawing::{Axes, BOTTOM, TOP, WIDTH, drawing, line, mark, text};
 /// Of the names, left of a panel.
 const NAMES: f64 = 330.0;
 const LINE: f64 = 16.0;
-/// Of the heat map: a constant's two columns, and what is above them.
-const COLUMN: f64 = 20.0;
+/// Of the heat map: what is above the columns, and right of them for the last one's slanted head.
 const HEADS: f64 = 130.0;
+const SLANT: f64 = 70.0;
 /// A figure that is so many times another is as dark as can be.
 const DARKEST: f64 = 4.0;
 
@@ -26,8 +26,8 @@ impl Calibrated {
         let [whole, varied] = self.requests;
         let mut html = format!(
             "<p>NetLock's, FissLock's and NetChain's headline figures, and what their designs give by a model of what \
-             everything costs, in virtual time. {} seeds, about {whole} requests a run ({varied} with other costs); commit \
-             {}, by <code>{}</code>. Why ours differ, and each constant with its source: docs/headlines.md of that \
+             everything costs, in virtual time. {} seeds, about {whole} requests a run ({varied} with other costs); \
+             commit {}, by <code>{}</code>. Why ours differ, and each constant with its source: docs/headlines.md of that \
              commit.</p>\n",
             self.seeds,
             escaped(&self.machine.commit),
@@ -69,7 +69,7 @@ impl Calibrated {
     fn distances(&self) -> String {
         let lines = self.lines(|cell| cell.paper.is_some_and(|paper| over(spread(&cell.ours).median, paper).is_some()));
         let bottom = TOP + LINE * lines.len() as f64;
-        let ticks = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
+        let ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
         let axes = Axes {
             place: [NAMES, WIDTH - 60.0, TOP, bottom],
             x: (ticks[0], ticks[ticks.len() - 1]),
@@ -104,7 +104,9 @@ impl Calibrated {
         if constants.is_empty() {
             return None;
         }
-        let place = |column: usize, half: usize| NAMES + COLUMN * (2.2 * column as f64 + half as f64);
+        // Two for each constant, and a gap.
+        let wide = (WIDTH - NAMES - SLANT) / (2.2 * constants.len() as f64);
+        let place = |column: usize, half: usize| NAMES + wide * (2.2 * column as f64 + half as f64);
         let mut body = String::new();
         let title = "What each depends on: every constant halved (left) and doubled (right)";
         text(&mut body, (10.0, 16.0), "start", "bold", title);
@@ -129,7 +131,7 @@ impl Calibrated {
                         "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"><title>{name}, {} {how}: \
                          {}, without {}</title></rect>",
                         place(column, half),
-                        COLUMN - 1.0,
+                        wide - 1.0,
                         LINE - 1.0,
                         heat(over(value, short)),
                         escaped(&one.constant),
