@@ -129,7 +129,7 @@ impl Growth {
         };
         let (x, y) = (decades(&mut all().map(|point| point.0)), decades(&mut all().map(|point| point.1)));
         let ends = |ticks: &[f64]| (ticks[0], ticks[ticks.len() - 1]);
-        let place = [LEFT, WIDTH - RIGHT - 220.0, top, top + 1.2 * PANEL];
+        let place = [LEFT, WIDTH - RIGHT - 260.0, top, top + 1.2 * PANEL];
         let axes = Axes { place, x: ends(&x), y: ends(&y), logarithmic: [true; 2] };
         axes.draw(body, title, ("how many", &x), (unit, &y));
         for (index, (curve, points)) in self.curves.iter().zip(&curves).enumerate() {
