@@ -7,7 +7,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
-       wayside-bench --calibrated [ID]... [--short] [--record]
+       wayside-bench --calibrated [ID]... [--short] [--requests N] [--record]
+       wayside-bench --growth [--short] [--record]
        wayside-bench --figures FILE
 
   --seconds N                how long to measure all in all; 75 without it
@@ -17,8 +18,11 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              eight minutes
+  --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
+                             instead: a minute
   --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once:
                              within half a minute
+  --requests N               so many requests for locks in each of the model's runs, instead of 60,000
   --locks N                  with so many locks alone; given several times, with each
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each
@@ -37,6 +41,7 @@ pub(crate) enum What {
     Services,
     Keys,
     Calibrated,
+    Growth,
 }
 
 pub(crate) struct Arguments {
@@ -50,6 +55,7 @@ pub(crate) struct Arguments {
     pub(crate) headlines: Vec<String>,
     pub(crate) clients: Option<usize>,
     pub(crate) rounds: Option<u32>,
+    pub(crate) requests: Option<u64>,
     pub(crate) record: bool,
     pub(crate) figures: Option<PathBuf>,
 }
@@ -68,6 +74,7 @@ impl Arguments {
             headlines: Vec::new(),
             clients: None,
             rounds: None,
+            requests: None,
             record: false,
             figures: None,
         };
@@ -85,12 +92,14 @@ impl Arguments {
                 "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
                 "--keys" if arguments.what == What::Echoes => arguments.what = What::Keys,
                 "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
+                "--growth" if arguments.what == What::Echoes => arguments.what = What::Growth,
                 "--short" => arguments.short = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),
                 "--service" => arguments.services.push(words.next()?),
                 "--clients" => arguments.clients = Some(words.next()?.parse().ok().filter(|&clients| clients > 0)?),
                 "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
+                "--requests" => arguments.requests = Some(words.next()?.parse().ok().filter(|&requests| requests > 0)?),
                 "--record" => arguments.record = true,
                 "--figures" => arguments.figures = Some(words.next()?.into()),
                 id if arguments.what == What::Calibrated && !id.starts_with('-') => arguments.headlines.push(word),
@@ -105,12 +114,15 @@ impl Arguments {
         let of_recovery = !self.locks.is_empty();
         let of_services = !self.workloads.is_empty() || !self.services.is_empty() || self.clients.is_some();
         let of_both = self.short || self.rounds.is_some();
+        if self.requests.is_some() && self.what != What::Calibrated {
+            return false;
+        }
         match self.what {
             What::Echoes => !of_recovery && !of_services && !of_both,
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
             What::Keys => !of_recovery && self.workloads.is_empty(),
-            What::Calibrated => !of_recovery && !of_services && self.rounds.is_none(),
+            What::Calibrated | What::Growth => !of_recovery && !of_services && self.rounds.is_none(),
         }
     }
 }
@@ -132,7 +144,8 @@ mod tests {
         assert_eq!(given.clients, Some(8));
         let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
         assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
-        let given = read("--calibrated N1 F4 --short --record").unwrap();
+        let given = read("--calibrated N1 F4 --short --record --requests 7").unwrap();
+        assert_eq!(given.requests, Some(7));
         assert_eq!((given.what, given.short, given.record), (What::Calibrated, true, true));
         assert_eq!(given.headlines, ["N1", "F4"]);
         for line in [
@@ -155,6 +168,9 @@ mod tests {
             "--keys --locks 5",
             "--calibrated --rounds 2",
             "--calibrated --keys",
+            "--growth --rounds 2",
+            "--growth --requests 2",
+            "--calibrated --requests 0",
             "N1",
         ] {
             assert!(read(line).is_none(), "{line:?}");

@@ -17,6 +17,7 @@
 //! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
 //! * `keys/` is a fifth: reading and writing keys beside etcd and ZooKeeper.
 //! * `phases.rs`: many clients on several threads, from their connections to their end, for `contest/` and `keys/`.
+//! * `growth/` is a sixth: what time and memory depend on, without a kernel; `fit.rs`: by which power.
 //! * `calibrated/` measures nothing: papers' figures by a model of what everything costs, in virtual time.
 //! * `servers.rs`: other projects' servers as processes of this one; `cost.rs`: the processor time of processes.
 //!
@@ -30,8 +31,10 @@ mod cost;
 mod drawing;
 mod echo;
 mod figures;
+mod fit;
 #[cfg(feature = "xdp")]
 mod generator;
+mod growth;
 mod handover;
 #[cfg_attr(not(feature = "xdp"), path = "no_hook.rs")]
 mod hook;
@@ -57,10 +60,11 @@ pub mod workloads;
 pub use calibrated::{Calibrated, CalibratedOptions, put_calibrated, run_calibrated};
 pub use compare::{Options, run};
 pub use contest::{
-    About, Contest, ContestOptions, Game, Played, Run, compare, page, put_contest, run_contest, service_names,
+    About, Contest, ContestOptions, Game, Played, Records, Run, compare, page, put_contest, run_contest, service_names,
     workload_list,
 };
 pub use figures::put_figures;
+pub use growth::{Growth, GrowthOptions, put_growth, run_growth};
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};
 pub use keys::{Keys, KeysOptions, put_keys, run_keys};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use wayside_bench::{
-    Calibrated, CalibratedOptions, Contest, ContestOptions, Game, Keys, KeysOptions, Options, Recovery,
-    RecoveryOptions, Report,
+    Calibrated, CalibratedOptions, Contest, ContestOptions, Game, Growth, GrowthOptions, Keys, KeysOptions, Options,
+    Recovery, RecoveryOptions, Report,
 };
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
@@ -19,28 +19,37 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that the thread has asked for, less those that it has given back.
+    static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(bytes: usize) {
     // A thread that ends has no count any more.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+    let _ = BYTES.try_with(|count| count.set(count.get() + bytes as i64));
+}
+
+fn count_back(bytes: usize) {
+    let _ = BYTES.try_with(|count| count.set(count.get() - bytes as i64));
 }
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
+        count_back(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count_back(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(block, layout) }
     }
@@ -61,6 +70,7 @@ fn main() -> ExitCode {
         (None, What::Services) => contest(&arguments),
         (None, What::Keys) => keys(&arguments),
         (None, What::Calibrated) => calibrated(&arguments),
+        (None, What::Growth) => growth(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -120,7 +130,7 @@ fn contest(arguments: &Arguments) -> Result<(), String> {
         let stem = stem(contest.commit(), "services")?;
         keep(&stem.with_extension("json"), &(contest.to_json() + "\n"))?;
         keep(&stem.with_extension("csv"), &contest.to_csv())?;
-        keep(&stem.with_extension("html"), &wayside_bench::page(&[contest], &[], &[]))?;
+        keep(&stem.with_extension("html"), &wayside_bench::page(&contest.into()))?;
     }
     Ok(())
 }
@@ -144,11 +154,29 @@ fn keys(arguments: &Arguments) -> Result<(), String> {
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
     options.ids.clone_from(&arguments.headlines);
+    if let Some(requests) = arguments.requests {
+        // As many times fewer with other costs as without the argument.
+        options.varied = options.varied * requests / options.requests;
+        options.requests = requests;
+    }
     let calibrated = wayside_bench::run_calibrated(&options)?;
     print!("{calibrated}");
     if arguments.record {
         let stem = stem(calibrated.commit(), "calibrated")?;
         keep(&stem.with_extension("json"), &(calibrated.to_json() + "\n"))?;
+    }
+    Ok(())
+}
+
+fn growth(arguments: &Arguments) -> Result<(), String> {
+    let options = if arguments.short { GrowthOptions::short() } else { GrowthOptions::whole() };
+    let options = GrowthOptions { memory: Some(|| BYTES.get()), ..options };
+    let growth = wayside_bench::run_growth(&options)?;
+    print!("{growth}");
+    if arguments.record {
+        let stem = stem(growth.commit(), "growth")?;
+        keep(&stem.with_extension("json"), &(growth.to_json() + "\n"))?;
+        keep(&stem.with_extension("svg"), &growth.to_svg())?;
     }
     Ok(())
 }
@@ -191,6 +219,9 @@ fn show(record: &Path) -> Result<(), String> {
     } else if let Ok(calibrated) = Calibrated::from_json(&text) {
         let page = Path::new("docs/headlines.md");
         (page, wayside_bench::put_calibrated(&read(page)?, &calibrated, &name)?)
+    } else if let Ok(growth) = Growth::from_json(&text) {
+        let page = Path::new("docs/growth.md");
+        (page, wayside_bench::put_growth(&read(page)?, &growth, &name)?)
     } else {
         let page = Path::new("README.md");
         (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)

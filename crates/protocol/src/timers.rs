@@ -111,6 +111,11 @@ impl Timers {
         self.queue.make_room(2 * self.most);
     }
 
+    /// Whether there is none at all, not even a stale one.
+    pub fn is_empty(&self) -> bool {
+        self.queue.len() == 0 && self.heap.is_empty()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.heap.clear();

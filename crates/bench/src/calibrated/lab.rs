@@ -1,9 +1,12 @@
 //! One run of the model: which testbed, which lock service, which workload; and the runs that were made already.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 use wayside_switch::Budget;
 use wayside_wire::Policy;
 
@@ -17,11 +20,11 @@ use crate::workloads::{Generator, Transaction, Workload};
 /// Hosts as a paper has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Testbed {
-    /// FissLock 7.1: 8 nodes with 10 cores of clients and one of a manager each; or 80 cores of clients on 7 of
-    /// them, and
-    /// 8 of a lock server on the eighth.
+    /// FissLock 7.1 and its artifact: 8 nodes with 10 cores of clients, of which 5 send and 5 receive, and one of a
+    /// manager each; or as many of clients on 7 of them, and 8 of a lock server on the eighth.
     FissLock,
-    /// NetLock 6.3: so many machines with clients, and so many with lock servers or memory. 8 cores each.
+    /// NetLock 6.3: so many machines with clients, and so many with lock servers or memory. 8 cores each, of which a
+    /// client's 4 send and 4 receive.
     NetLock(usize, usize),
     /// NetLock 6.3, isolation: ten machines with clients, of which one tenant has seven; the lock servers of both share
     /// two more. A quarter of their cores, since such a run has to be long.
@@ -72,6 +75,9 @@ pub struct Run {
     pub execution: u64,
     /// Transactions take their locks in the order of their numbers, so that none waits in a circle.
     pub sorted: bool,
+    /// Transactions ask for all their locks at once, as NetLock's clients do by its artifact. Two whose packets arrive
+    /// between each other's may wait in a circle.
+    pub at_once: bool,
     /// After the hot spot has moved; NetLock knows of the time before.
     pub moved: bool,
     /// The trace before it, with requests of another seed: locks' popularity is known then, not the requests to come.
@@ -92,6 +98,7 @@ impl Run {
             clients,
             execution: 0,
             sorted: false,
+            at_once: false,
             moved: false,
             traced: false,
             outage: None,
@@ -142,8 +149,12 @@ pub struct Lab {
 pub const CELLS: u32 = 130_000;
 /// FissLock 1 and 7.3: "less than 10,000" locks, about 1 % of a million.
 pub const QUEUES: usize = 10_000;
-/// FissLock's and NetLock's clients abort what takes longer than 10 ms.
+/// FissLock's clients abort what takes longer than 10 ms.
 const ABORT: u64 = 10_000_000;
+/// NetLock's, by its artifact, what takes longer than 2 ms.
+const ABORT_AT_ONCE: u64 = 2_000_000;
+/// Locks of a transaction at most, where it asks for all at once: TPC-C's new orders have so many.
+const MOST_LOCKS: usize = 16;
 /// Slots of FissLock's switch, 7.2.
 pub const SLOTS: u32 = 1_680_000;
 /// A trace has so many times the requests of a run.
@@ -189,6 +200,8 @@ impl Lab {
         let Run { testbed, peer, clients, execution, .. } = what;
         let bed = bed(testbed, peer, clients);
         let bed = if what.outage.is_some() { bed.with_office() } else { bed };
+        let lanes = if what.at_once { MOST_LOCKS } else { 1 };
+        let bed = bed.with_lanes(lanes);
         let locks_of_one = locks_of_one(workload);
         let plan = Plan {
             // A trace is of other requests than any run.
@@ -196,9 +209,14 @@ impl Lab {
             execution,
             store: (testbed == Testbed::Banking).then(|| bed.hosts.iter().sum::<usize>() - 1),
             // Who waits for RedLock has pauses of its own, longer than this.
-            abort: (locks_of_one > 1.0 && testbed != Testbed::Banking).then_some(ABORT),
+            abort: (locks_of_one > 1.0 && testbed != Testbed::Banking).then_some(if what.at_once {
+                ABORT_AT_ONCE
+            } else {
+                ABORT
+            }),
             later: if what.moved { MOVED } else { 0 },
             sorted: what.sorted,
+            lanes,
             client: match testbed {
                 Testbed::FissLock | Testbed::Banking => Cost::FissLockClient,
                 Testbed::NetLock(..) | Testbed::Tenants => Cost::NetLockClient,
@@ -234,22 +252,23 @@ impl Lab {
     }
 
     fn over<E: Engine>(&self, bed: &Bed, engine: E, workload: &dyn Workload, plan: Plan) -> Result<Outcome, Error> {
-        run(Fabric::new(self.costs, &bed.hosts), engine, workload, &bed.clients, plan)
+        let cores: Vec<usize> = bed.clients.iter().copied().step_by(plan.lanes).collect();
+        run(Fabric::new(self.costs, &bed.hosts), engine, workload, &cores, plan)
     }
 }
 
 fn bed(testbed: Testbed, peer: Peer, clients: usize) -> Bed {
     let has_server = matches!(peer, Peer::NetLock { .. } | Peer::Server | Peer::SrvLock);
     match testbed {
-        Testbed::FissLock if has_server => Bed::new(&[12, 12, 12, 11, 11, 11, 11], clients, 0, &[8]),
-        Testbed::FissLock => Bed::new(&[10; 8], clients, 1, &[]),
+        Testbed::FissLock if has_server => Bed::new(&[6, 6, 6, 6, 6, 6, 4], clients, 0, &[8]),
+        Testbed::FissLock => Bed::new(&[5; 8], clients, 1, &[]),
         // Our lock server is one node: it has the cores of all of them.
-        Testbed::NetLock(hosts, servers) if has_server => Bed::new(&vec![8; hosts], clients, 0, &[8 * servers]),
-        Testbed::NetLock(hosts, servers) => Bed::new(&vec![8; hosts], clients, 0, &vec![8; servers]),
+        Testbed::NetLock(hosts, servers) if has_server => Bed::new(&vec![4; hosts], clients, 0, &[8 * servers]),
+        Testbed::NetLock(hosts, servers) => Bed::new(&vec![4; hosts], clients, 0, &vec![8; servers]),
         // The last core is the store's.
-        Testbed::Banking if peer == Peer::RedLock => Bed::new(&[10; 8], clients, 0, &[1, 1]),
-        Testbed::Banking => Bed::new(&[10; 8], clients, 1, &[1]),
-        Testbed::Tenants => Bed::new(&[2; MACHINES], clients, 0, &[4]).with_second_manager(),
+        Testbed::Banking if peer == Peer::RedLock => Bed::new(&[5; 8], clients, 0, &[1, 1]),
+        Testbed::Banking => Bed::new(&[5; 8], clients, 1, &[1]),
+        Testbed::Tenants => Bed::new(&[1; MACHINES], clients, 0, &[4]).with_second_manager(),
     }
 }
 
@@ -267,21 +286,27 @@ fn locks_of_one(workload: &dyn Workload) -> f64 {
 }
 
 /// Locks whose queues are in the switch, with their cells: NetLock's fractional knapsack by requests for each cell; or
-/// any of so many locks (`among`), as the strawman does. `demand`: of each lock, requests and clients at a time.
+/// any of so many locks (`among`), drawn by a seed, as the strawman does. `demand`: of each lock, requests and clients
+/// at a time.
 fn choose(demand: &HashMap<u64, (u32, u32)>, mut cells: u32, queues: usize, among: Option<u64>) -> Vec<(u64, u32)> {
-    let mut order: Vec<(u64, u32, u32)> = match among {
-        None => demand.iter().map(|(&lock, &(rate, most))| (lock, rate, most)).collect(),
-        Some(all) => (0..all).map(|lock| (lock, 1, demand.get(&lock).map_or(1, |known| known.1))).collect(),
+    let order: Box<dyn Iterator<Item = (u64, u32)>> = match among {
+        None => {
+            let mut order: Vec<(u64, (u32, u32))> = demand.iter().map(|(&lock, &known)| (lock, known)).collect();
+            order.sort_by(|(one, of_one), (other, of_other)| {
+                let worth = |of: &(u32, u32)| f64::from(of.0) / f64::from(of.1);
+                worth(of_other).total_cmp(&worth(of_one)).then(one.cmp(other))
+            });
+            Box::new(order.into_iter().map(|(lock, known)| (lock, known.1)))
+        }
+        Some(all) => {
+            let mut random = ChaCha8Rng::seed_from_u64(all);
+            let mut drawn = HashSet::new();
+            let lock = (0..all).map(move |_| random.random_range(0..all)).filter(move |lock| drawn.insert(*lock));
+            Box::new(lock.map(|lock| (lock, demand.get(&lock).map_or(1, |known| known.1))))
+        }
     };
-    match among {
-        None => order.sort_by(|one, other| {
-            let worth = |of: &(u64, u32, u32)| f64::from(of.1) / f64::from(of.2);
-            worth(other).total_cmp(&worth(one)).then(one.0.cmp(&other.0))
-        }),
-        Some(_) => order.sort_by_key(|one| wayside_wire::mix(one.0)),
-    }
     let mut chosen = Vec::new();
-    for (lock, _, most) in order.into_iter().take(queues) {
+    for (lock, most) in order.take(queues) {
         let given = most.min(cells).min(1_024);
         if given == 0 {
             break;

@@ -5,7 +5,8 @@
 //! * `engines/`: lock services. This repository's own are its nodes and the switch's core themselves, of which no
 //!   decision is modelled; peers are modelled after their papers.
 //! * `lab.rs`: a run. `rebuild.rs`: one without a workload, after a switch's end.
-//! * `headlines.rs`: what each figure is made of. `reasons.rs`: why ours differs. `report.rs`: what comes out.
+//! * `headlines.rs`: what each figure is made of. `reasons.rs`: why ours differs. `report.rs`: what comes out;
+//!   `page.rs`: in the report.
 //!
 //! A figure is a ratio of two models, and no better than they are: docs/headlines.md has what each depends on.
 
@@ -14,6 +15,7 @@ mod engines;
 mod fabric;
 mod headlines;
 mod lab;
+mod page;
 mod reasons;
 mod rebuild;
 mod report;
@@ -218,6 +220,8 @@ mod tests {
         assert!(record.rows[2].figures.is_empty());
         let again = Calibrated::from_json(&record.to_json()).unwrap();
         assert_eq!(again.to_string(), record.to_string());
+        let html = record.to_html();
+        assert!(html.contains("over SrvLock") && html.contains("manager doubled") && !html.contains("NaN"), "{html}");
         assert!(some(&["F99"], 1, 0, 1).unwrap_err().contains("F11"));
     }
 
@@ -228,7 +232,7 @@ mod tests {
             let [one, two, three] = cell.ours[..] else { panic!("three seeds: {record}") };
             assert!(one != two && two != three && one != three, "{record}");
             let middle = one.max(two).min(one.min(two).max(three));
-            assert_eq!(record.ours("F7", cell.name()).unwrap().to_bits(), middle.to_bits(), "{record}");
+            assert_eq!(record.ours("F7", &cell.name).unwrap().to_bits(), middle.to_bits(), "{record}");
         }
     }
 

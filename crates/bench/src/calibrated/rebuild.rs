@@ -10,7 +10,7 @@ use super::fabric::{Event, Fabric, Job, Place};
 use crate::Error;
 use crate::workloads::Request;
 
-/// FissLock 7.1: logical nodes, each with ten cores and one of an agent.
+/// FissLock 7.1: logical nodes, each with ten cores, half of which receive, and one of an agent.
 const NODES: usize = 8;
 /// Slots of the switch: 7.6's locks.
 const SLOTS: u32 = 1_000_000;
@@ -27,7 +27,7 @@ const PATIENCE: u64 = 10 * LEASE as u64 * 1_000;
 
 /// Nanoseconds from the switch's beginning until it serves, with so many locks held; one of the nodes may die with it.
 pub fn rebuild(costs: Costs, locks: u64, one_dies: bool) -> Result<u64, Error> {
-    let bed = Bed::new(&[10; NODES], NODES, 1, &[]).with_office();
+    let bed = Bed::new(&[5; NODES], NODES, 1, &[]).with_office();
     let of_one = locks.div_ceil(NODES as u64);
     let outage = Outage { from: BEGINNING + of_one * TAKEN_IN, lasts: AWAY, lease: LEASE };
     let mut engine = Wayside::new(&bed, &Kind::Fission(Policy::Fair, SLOTS), Some(outage))?;

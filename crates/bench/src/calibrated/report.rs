@@ -46,21 +46,28 @@ pub(super) fn constants() -> Vec<Constant> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) id: String,
-    what: String,
-    /// `simulated`, `computed`, or nothing.
+    pub(super) what: String,
+    /// `simulated`, `computed`, or nothing: measured elsewhere, on packets.
     how: String,
     pub(super) figures: Vec<Cell>,
     why: String,
 }
 
+impl Row {
+    /// How it came about, for people.
+    pub(super) fn how(&self) -> &str {
+        if self.how.is_empty() { "on packets" } else { &self.how }
+    }
+}
+
 /// One figure of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cell {
-    name: String,
-    paper: Option<f64>,
+    pub(super) name: String,
+    pub(super) paper: Option<f64>,
     /// Of every seed.
     pub(super) ours: Vec<f64>,
-    unit: String,
+    pub(super) unit: String,
     /// The same in runs that are as short as those with other costs. None: there are no such.
     pub(super) short: Vec<f64>,
     /// With a constant halved, and doubled: the first seed.
@@ -80,7 +87,7 @@ fn of_seeds(seeds: &[Vec<Figure>], index: usize) -> Vec<f64> {
     seeds.iter().map(|figures| figures[index].ours).collect()
 }
 
-fn spread(values: &[f64]) -> Spread {
+pub(super) fn spread(values: &[f64]) -> Spread {
     Spread::of(values.to_vec()).expect("every figure is of a seed at least")
 }
 
@@ -125,11 +132,6 @@ impl Row {
 }
 
 impl Cell {
-    #[cfg(test)]
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Median, and least to most of all seeds.
     fn shown(&self) -> String {
         shown(&self.ours, &self.unit)
@@ -145,7 +147,7 @@ impl Cell {
 }
 
 /// Three digits, or the whole number.
-fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.5 => format!("{value:.0}"),
         size if size >= 9.95 => format!("{value:.1}"),
@@ -153,13 +155,13 @@ fn digits(value: f64) -> String {
     }
 }
 
-fn with_unit(value: f64, unit: &str) -> String {
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
     let space = if matches!(unit, "" | "x" | "%") { "" } else { " " };
     format!("{}{space}{unit}", digits(value))
 }
 
 /// Median, and least to most where they differ in what is shown.
-fn shown(values: &[f64], unit: &str) -> String {
+pub(super) fn shown(values: &[f64], unit: &str) -> String {
     let Spread { least, median, most } = spread(values);
     let [least, most] = [least, most].map(digits);
     let range = if least == most { String::new() } else { format!(" ({least} to {most})") };
@@ -169,7 +171,7 @@ fn shown(values: &[f64], unit: &str) -> String {
 impl fmt::Display for Calibrated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.rows {
-            writeln!(f, "{:<4}{} ({})", row.id, row.what, if row.how.is_empty() { "not here" } else { &row.how })?;
+            writeln!(f, "{:<4}{} ({})", row.id, row.what, row.how())?;
             for cell in &row.figures {
                 let paper = cell.paper.map_or_else(|| "-".into(), |paper| with_unit(paper, &cell.unit));
                 writeln!(f, "      {:<52} paper {paper:>11}   ours {}", cell.name, cell.shown())?;
@@ -211,8 +213,7 @@ impl Calibrated {
     fn table(&self) -> String {
         let mut text = String::from("| id | figure | paper | ours | |\n| --- | --- | --- | --- | --- |\n");
         for row in &self.rows {
-            let how = if row.how.is_empty() { "not here" } else { &row.how };
-            let _ = writeln!(text, "| **{}** | **{}** | | | {how} |", row.id, row.what);
+            let _ = writeln!(text, "| **{}** | **{}** | | | {} |", row.id, row.what, row.how());
             for cell in &row.figures {
                 let paper = cell.paper.map_or_else(String::new, |paper| with_unit(paper, &cell.unit));
                 let _ = writeln!(text, "| | {} | {paper} | {} | |", cell.name, cell.shown());

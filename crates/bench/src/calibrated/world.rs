@@ -1,9 +1,12 @@
 //! Clients that run a workload's transactions against an engine, in virtual time.
 //!
 //! ```text
-//!   Asking(i) ──core──► Waiting(i) ──grant──► Asking(i + 1) … Executing ──► Releasing(0) … ──► next, or paused
-//!                           └── too long: cancelled ──► Releasing what is held ──► paused, then again
+//!   Asking(i) ──core──► Waiting ──grant──► Asking(i + 1) … Executing ──► Releasing … ──► next, or paused
+//!                         └── too long: cancelled ──► Releasing what is held ──► paused, then again
 //! ```
+//!
+//! Or a client asks for all locks of a transaction at once, and waits until it has the last of them. An engine's client
+//! has one lock at a time: so each of the world's is as many of the engine's, its *lanes*, as a transaction has locks.
 //!
 //! Invariants, looked at in every run; one that fails is the run's error, and no figure comes of it.
 //! * A grant is of what its client waits for at that moment.
@@ -11,6 +14,7 @@
 //! * In the end every client has what it asked for, or has given it up: nobody waits for ever.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -40,6 +44,8 @@ pub struct Plan {
     pub later: u64,
     /// Locks are asked for in the order of their numbers.
     pub sorted: bool,
+    /// Clients of the engine for each one of the world's. More than one: it asks for so many locks at once, at most.
+    pub lanes: usize,
     /// A client's own core time for each lock.
     pub client: Cost,
     /// Transactions that are measured, after a quarter as many that are not.
@@ -88,12 +94,23 @@ impl Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// This request is next, or this and all after it.
     Asking(usize),
-    Waiting(usize),
+    Waiting,
     Executing,
-    Releasing(usize),
+    Releasing,
     Paused,
     Ended,
+}
+
+/// How far a transaction is with one of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Open,
+    /// Since then.
+    Asked(u64),
+    Held,
+    Over,
 }
 
 struct Client<'w> {
@@ -101,14 +118,12 @@ struct Client<'w> {
     generator: Box<dyn Generator + 'w>,
     transaction: Transaction,
     state: State,
+    /// Of each of the transaction's requests.
+    progress: Vec<Progress>,
     /// Of the transaction's first try.
     begun: u64,
-    asked: u64,
     /// Tries so far: an alarm of an earlier one means nothing.
     tries: u64,
-    /// Requests so far: a grant of an earlier one means nothing.
-    asks: u64,
-    held: usize,
     overdue: bool,
     aborting: bool,
     /// Locks whose leases ended before the transaction did: it cannot commit.
@@ -135,6 +150,8 @@ struct World<'w, E: Engine> {
     engine: E,
     plan: Plan,
     clients: Vec<Client<'w>>,
+    /// Of each lane, requests so far: a grant of an earlier one means nothing.
+    asks: Vec<u64>,
     holders: HashMap<u64, Holders>,
     /// Clients that hold or wait for each lock.
     present: HashMap<u64, u32>,
@@ -162,11 +179,9 @@ pub fn run<E: Engine>(
         generator: workload.generator(plan.seed, number as u64),
         transaction: Transaction::empty(),
         state: State::Paused,
+        progress: Vec::new(),
         begun: 0,
-        asked: 0,
         tries: 0,
-        asks: 0,
-        held: 0,
         overdue: false,
         aborting: false,
         lost: Vec::new(),
@@ -189,6 +204,7 @@ pub fn run<E: Engine>(
         engine,
         plan,
         clients: cores.iter().enumerate().map(client).collect(),
+        asks: vec![0; cores.len() * plan.lanes],
         holders: HashMap::new(),
         present: HashMap::new(),
         random: ChaCha8Rng::seed_from_u64(plan.seed),
@@ -260,7 +276,7 @@ impl<E: Engine> World<'_, E> {
                 match self.fabric.take(core) {
                     Some(Job::Message(message)) => self.engine.on_message(&mut self.fabric, Place::Core(core), message),
                     Some(Job::Client(client)) => self.on_work(client)?,
-                    Some(Job::Granted(client, ask)) if self.clients[client].asks == ask => self.on_granted(client)?,
+                    Some(Job::Granted(lane, ask)) if self.asks[lane] == ask => self.on_granted(lane)?,
                     Some(Job::Stored(client, number)) => self.fabric.answer_of_store(client, number),
                     Some(Job::Granted(..)) | None => {}
                 }
@@ -274,21 +290,20 @@ impl<E: Engine> World<'_, E> {
 
     /// What the engine has just told.
     fn settle(&mut self) -> Result<(), Error> {
-        while let Some((client, lock)) = self.fabric.expired.pop() {
-            let one = &mut self.clients[client];
-            let from = if let State::Releasing(next) = one.state { next } else { 0 };
-            let held = one.transaction.requests[..one.held].iter().skip(from);
-            if let Some(request) = held.copied().find(|request| request.lock == lock) {
+        while let Some((lane, lock)) = self.fabric.expired.pop() {
+            let one = &mut self.clients[lane / self.plan.lanes];
+            let mut held = one.transaction.requests.iter().zip(&one.progress);
+            if let Some((&request, _)) = held.find(|(request, at)| request.lock == lock && **at == Progress::Held) {
                 one.lost.push(lock);
                 self.let_go(request)?;
             }
         }
-        while let Some((client, at)) = self.fabric.grants.pop_front() {
-            let (core, ask) = (self.clients[client].core, self.clients[client].asks);
+        while let Some((lane, at)) = self.fabric.grants.pop_front() {
+            let core = self.clients[lane / self.plan.lanes].core;
             if at == Some(core) {
-                self.on_granted(client)?;
+                self.on_granted(lane)?;
             } else {
-                self.fabric.tell(core, client, ask);
+                self.fabric.tell(core, lane, self.asks[lane]);
             }
         }
         Ok(())
@@ -296,9 +311,10 @@ impl<E: Engine> World<'_, E> {
 
     // ---- a client ----
 
-    fn own_work(&mut self, client: usize) {
+    /// Half of what a client does for a lock, for each of so many.
+    fn own_work(&mut self, client: usize, locks: usize) {
         // From half of its mean to one and a half: without that, clients of a core would go in lockstep.
-        let mean = self.fabric.costs.get(self.plan.client) / 2;
+        let mean = self.fabric.costs.get(self.plan.client) / 2 * locks as u64;
         let nanos = self.random.random_range(mean / 2..=mean * 3 / 2);
         self.fabric.client_work(self.clients[client].core, nanos, client);
     }
@@ -317,14 +333,14 @@ impl<E: Engine> World<'_, E> {
         }
         match (number & 3, one.state) {
             (EXECUTED, State::Executing) => {
-                one.state = State::Releasing(0);
-                self.own_work(client);
+                one.state = State::Releasing;
+                self.own_work(client, 1);
             }
             (AGAIN, State::Paused) => self.begin(client),
-            (OVERDUE, State::Waiting(index)) => {
-                let request = one.transaction.requests[index];
-                *self.present.entry(request.lock).or_default() -= 1;
-                self.engine.cancel(&mut self.fabric, client, request);
+            (OVERDUE, State::Waiting) => {
+                for index in 0..one.progress.len() {
+                    self.cancel(client, index);
+                }
                 self.abort(client);
             }
             (OVERDUE, State::Asking(_)) => one.overdue = true,
@@ -348,23 +364,66 @@ impl<E: Engine> World<'_, E> {
                 one.transaction.requests.sort_unstable_by_key(|request| request.lock);
             }
         }
-        (one.overdue, one.aborting, one.held) = (false, false, 0);
+        (one.overdue, one.aborting) = (false, false);
         one.lost.clear();
+        one.progress.clear();
+        one.progress.resize(one.transaction.requests.len(), Progress::Open);
         one.state = State::Asking(0);
         if let Some(abort) = self.plan.abort {
             self.fabric.alarm(now + abort, client, one.tries << 2 | OVERDUE);
         }
-        self.own_work(client);
+        let locks = self.at_once(client, 0).len();
+        self.own_work(client, locks);
+    }
+
+    /// What goes out together, from this request on.
+    fn at_once(&self, client: usize, first: usize) -> Range<usize> {
+        let all = self.clients[client].progress.len();
+        first..if self.plan.lanes > 1 { all } else { first + 1 }
+    }
+
+    /// The engine's client that has this request.
+    fn lane(&self, client: usize, index: usize) -> usize {
+        client * self.plan.lanes + index % self.plan.lanes
+    }
+
+    fn ask(&mut self, client: usize, index: usize) {
+        let lane = self.lane(client, index);
+        self.asks[lane] += 1;
+        let one = &mut self.clients[client];
+        one.progress[index] = Progress::Asked(self.fabric.now);
+        let request = one.transaction.requests[index];
+        let present = self.present.entry(request.lock).or_default();
+        *present += 1;
+        let (requests, most) = self.outcome.demand.entry(request.lock).or_default();
+        (*requests, *most) = (*requests + 1, (*most).max(*present));
+        self.engine.acquire(&mut self.fabric, lane, request);
+    }
+
+    /// If it is waited for.
+    fn cancel(&mut self, client: usize, index: usize) {
+        let lane = self.lane(client, index);
+        let one = &mut self.clients[client];
+        if let Progress::Asked(_) = one.progress[index] {
+            one.progress[index] = Progress::Over;
+            self.asks[lane] += 1;
+            let request = one.transaction.requests[index];
+            *self.present.entry(request.lock).or_default() -= 1;
+            self.engine.cancel(&mut self.fabric, lane, request);
+        }
+    }
+
+    /// A request that is held, if there is one.
+    fn held(&self, client: usize) -> Option<usize> {
+        self.clients[client].progress.iter().position(|at| *at == Progress::Held)
     }
 
     fn abort(&mut self, client: usize) {
-        let one = &mut self.clients[client];
-        one.aborting = true;
-        one.asks += 1;
+        self.clients[client].aborting = true;
         self.outcome.aborts += u64::from(self.measuring);
-        if one.held > 0 {
-            one.state = State::Releasing(0);
-            return self.own_work(client);
+        if self.held(client).is_some() {
+            self.clients[client].state = State::Releasing;
+            return self.own_work(client, 1);
         }
         self.after_abort(client);
     }
@@ -377,29 +436,28 @@ impl<E: Engine> World<'_, E> {
 
     /// Its core has done half of a lock's work.
     fn on_work(&mut self, client: usize) -> Result<(), Error> {
-        let now = self.fabric.now;
-        let one = &mut self.clients[client];
-        match one.state {
-            State::Asking(_) if one.overdue => self.abort(client),
-            State::Asking(index) => {
-                one.state = State::Waiting(index);
-                (one.asked, one.asks) = (now, one.asks + 1);
-                let request = one.transaction.requests[index];
-                let present = self.present.entry(request.lock).or_default();
-                *present += 1;
-                let (requests, most) = self.outcome.demand.entry(request.lock).or_default();
-                (*requests, *most) = (*requests + 1, (*most).max(*present));
-                self.engine.acquire(&mut self.fabric, client, request);
+        match self.clients[client].state {
+            State::Asking(_) if self.clients[client].overdue => self.abort(client),
+            State::Asking(first) => {
+                let indices = self.at_once(client, first);
+                if indices.len() > self.plan.lanes {
+                    return Err(format!("a transaction has {} locks, more than lanes", indices.len()));
+                }
+                self.clients[client].state = State::Waiting;
+                indices.for_each(|index| self.ask(client, index));
             }
-            State::Releasing(index) => {
-                let (request, held) = (one.transaction.requests[index], one.held);
-                one.state = State::Releasing(index + 1);
+            State::Releasing => {
+                let index = self.held(client).ok_or("a client gives back what it has not")?;
+                let lane = self.lane(client, index);
+                let one = &mut self.clients[client];
+                one.progress[index] = Progress::Over;
+                let request = one.transaction.requests[index];
                 if !one.lost.contains(&request.lock) {
                     self.let_go(request)?;
-                    self.engine.release(&mut self.fabric, client, request);
+                    self.engine.release(&mut self.fabric, lane, request);
                 }
-                if index + 1 < held {
-                    self.own_work(client);
+                if self.held(client).is_some() {
+                    self.own_work(client, 1);
                 } else {
                     self.finish(client);
                 }
@@ -426,25 +484,27 @@ impl<E: Engine> World<'_, E> {
         self.begin(client);
     }
 
-    fn on_granted(&mut self, client: usize) -> Result<(), Error> {
+    fn on_granted(&mut self, lane: usize) -> Result<(), Error> {
+        let client = lane / self.plan.lanes;
         let one = &mut self.clients[client];
-        let State::Waiting(index) = one.state else {
+        let waits = |(index, at): (usize, &Progress)| match at {
+            Progress::Asked(since) if index % self.plan.lanes == lane % self.plan.lanes => Some((index, *since)),
+            _ => None,
+        };
+        let Some((index, since)) = one.progress.iter().enumerate().find_map(waits) else {
             return Err(format!("client {client} is granted something, and is {:?}", one.state));
         };
         let Request { lock, mode } = one.transaction.requests[index];
-        one.held = index + 1;
-        one.asks += 1;
+        one.progress[index] = Progress::Held;
+        self.asks[lane] += 1;
         let millisecond = (self.fabric.now / 1_000_000) as usize;
         self.outcome.timeline.resize(self.outcome.timeline.len().max(millisecond + 1), 0);
         self.outcome.timeline[millisecond] += 1;
         if self.measuring {
             self.outcome.requests += 1;
             self.outcome.of_clients[client] += 1;
-            self.outcome.grants.saturating_record((self.fabric.now - one.asked).max(1));
+            self.outcome.grants.saturating_record((self.fabric.now - since).max(1));
         }
-        let is_last = index + 1 == one.transaction.requests.len();
-        one.state = if is_last { State::Executing } else { State::Asking(index + 1) };
-        let number = one.tries << 2 | EXECUTED;
         let holders = self.holders.entry(lock).or_default();
         if holders.exclusive || mode == Mode::Exclusive && holders.shared > 0 {
             return Err(format!("lock {lock} has two holders, {mode:?} the latter"));
@@ -453,20 +513,31 @@ impl<E: Engine> World<'_, E> {
             Mode::Exclusive => holders.exclusive = true,
             Mode::Shared => holders.shared += 1,
         }
-        if !is_last {
-            self.own_work(client);
-        } else if let Some(core) = self.plan.store {
+        if let Some(next) = one.progress.iter().position(|at| *at == Progress::Open) {
+            one.state = State::Asking(next);
+            self.own_work(client, 1);
+        } else if one.progress.iter().all(|at| *at == Progress::Held) {
+            self.execute(client);
+        }
+        Ok(())
+    }
+
+    /// It has all its locks.
+    fn execute(&mut self, client: usize) {
+        let one = &mut self.clients[client];
+        one.state = State::Executing;
+        let number = one.tries << 2 | EXECUTED;
+        if let Some(core) = self.plan.store {
             let commands = |request: &Request| if request.mode == Mode::Exclusive { 2 } else { 1 };
-            let commands: u64 = self.clients[client].transaction.requests.iter().map(commands).sum();
+            let commands: u64 = one.transaction.requests.iter().map(commands).sum();
             let nanos = commands * self.fabric.costs.get(Cost::Pipelined);
             self.fabric.ask_store(core, nanos, client, number);
         } else if self.plan.execution > 0 {
             self.fabric.alarm(self.fabric.now + self.plan.execution, client, number);
         } else {
-            self.clients[client].state = State::Releasing(0);
-            self.own_work(client);
+            one.state = State::Releasing;
+            self.own_work(client, 1);
         }
-        Ok(())
     }
 
     fn let_go(&mut self, request: Request) -> Result<(), Error> {
@@ -525,6 +596,7 @@ mod tests {
             abort: None,
             later: 0,
             sorted: false,
+            lanes: 1,
             client: Cost::FissLockClient,
             transactions: 10_000,
             most: 100_000_000,

@@ -21,7 +21,8 @@ mod table;
 mod witness;
 
 pub use change::compare;
-pub use page::page;
+pub(crate) use page::escaped;
+pub use page::{Records, page};
 pub use peers::{About, names as service_names};
 pub use record::{Contest, Played, Run};
 pub use table::put_contest;

@@ -1,6 +1,10 @@
 //! The report: one HTML page with everything in it, from records that were kept.
 
 use super::record::Contest;
+use crate::Error;
+use crate::calibrated::Calibrated;
+use crate::growth::Growth;
+use crate::keys::Keys;
 use crate::recovery::Recovery;
 use crate::report::Report;
 use std::fmt::Write;
@@ -39,19 +43,71 @@ const UNFAIR: [&str; 8] = [
      that was paused still writes cannot be told from the next holder's.",
 ];
 
-/// A page of these records: of lock services, of quick measurements, of recovery.
+/// What a page is made of.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Of lock services beside each other.
+    pub contests: Vec<Contest>,
+    reports: Vec<Report>,
+    recoveries: Vec<Recovery>,
+    keys: Vec<Keys>,
+    calibrated: Vec<Calibrated>,
+    growths: Vec<Growth>,
+}
+
+impl Records {
+    /// One more, of whatever kind it is.
+    ///
+    /// # Errors
+    /// If it is none, or of another version of this program.
+    pub fn add(&mut self, text: &str) -> Result<(), Error> {
+        if let Ok(contest) = Contest::from_json(text) {
+            self.contests.push(contest);
+        } else if let Ok(recovery) = Recovery::from_json(text) {
+            self.recoveries.push(recovery);
+        } else if let Ok(keys) = Keys::from_json(text) {
+            self.keys.push(keys);
+        } else if let Ok(calibrated) = Calibrated::from_json(text) {
+            self.calibrated.push(calibrated);
+        } else if let Ok(growth) = Growth::from_json(text) {
+            self.growths.push(growth);
+        } else {
+            self.reports.push(Report::from_json(text)?);
+        }
+        Ok(())
+    }
+}
+
+impl From<Contest> for Records {
+    fn from(contest: Contest) -> Records {
+        Records { contests: vec![contest], ..Records::default() }
+    }
+}
+
+/// A page of these records.
 #[must_use]
-pub fn page(contests: &[Contest], reports: &[Report], recoveries: &[Recovery]) -> String {
+pub fn page(records: &Records) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Wayside: figures</title>\n<style>\n{STYLE}</style>\
          </head>\n<body>\n<h1>Wayside: figures</h1>\n"
     );
-    contests.iter().enumerate().for_each(|(index, contest)| contest.write(&mut html, index));
-    for report in reports {
+    records.contests.iter().enumerate().for_each(|(index, contest)| contest.write(&mut html, index));
+    for calibrated in &records.calibrated {
+        section(&mut html, "The papers' headlines", &calibrated.to_html());
+    }
+    for report in &records.reports {
         section(&mut html, "Against a bare echo", &format!("<pre>{}</pre>\n", escaped(&report.to_string())));
     }
-    for recovery in recoveries {
+    for keys in &records.keys {
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&keys.to_string()), keys.timelines_as_svg());
+        section(&mut html, "Keys beside etcd and ZooKeeper", &text);
+    }
+    for growth in &records.growths {
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&growth.to_string()), growth.to_svg());
+        section(&mut html, "Cost as work grows", &text);
+    }
+    for recovery in &records.recoveries {
         let drawings = recovery.timelines_as_svg() + &recovery.growth_as_svg();
         let text = format!("<pre>{}</pre>\n{drawings}\n", escaped(&recovery.to_string()));
         section(&mut html, "How long locks are away when a switch or a node dies", &text);
@@ -64,7 +120,7 @@ fn section(html: &mut String, title: &str, body: &str) {
     let _ = writeln!(html, "<h2>{}</h2>\n{body}", escaped(title));
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -155,7 +211,7 @@ mod tests {
     fn a_page_needs_nothing_else_and_what_is_in_it_is_escaped() {
         let mut contest = record(&[("redis", &[100.0, 200.0]), ("etcd", &[9_000.0])]);
         contest.runs[2].failed = Some("<gone>".into());
-        let html = page(&[contest], &[], &[]);
+        let html = page(&contest.into());
         assert!(html.contains("a &lt;client&gt;") && html.contains("&lt;gone&gt;") && !html.contains("<gone>"));
         for outside in ["<script", "<link", "src=", "@import", "url("] {
             assert!(!html.contains(outside), "{outside}");

@@ -4,6 +4,7 @@
 use super::record::{Fault, Recovery, Trial};
 use crate::Error;
 use crate::figures::put_between;
+use crate::fit::exponent;
 use std::fmt;
 
 /// What is looked at of a trial, with its head.
@@ -137,15 +138,8 @@ impl Recovery {
 fn growth(curve: &[(u64, Spread)]) -> Option<(f64, f64)> {
     let (&(_, first), &(most, last)) = (curve.first()?, curve.last()?);
     let above = curve[1..].iter().map(|(locks, spread)| (*locks as f64, spread.median - first.median));
-    let points: Vec<(f64, f64)> =
-        above.filter(|(locks, ms)| *locks >= 1_000.0 && *ms > 0.0).map(|(locks, ms)| (locks.ln(), ms.ln())).collect();
-    if points.len() < 2 {
-        return None;
-    }
-    let count = points.len() as f64;
-    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
-    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>();
-    let slope = slope / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
+    let points: Vec<(f64, f64)> = above.filter(|(locks, ms)| *locks >= 1_000.0 && *ms > 0.0).collect();
+    let slope = exponent(&points)?;
     Some((slope, 1e3 * (last.median - first.median) / most as f64))
 }
 

@@ -268,8 +268,16 @@ impl Client {
         self.watching.pause();
     }
 
-    /// When [`Client::on_tick`] is wanted.
+    /// When [`Client::on_tick`] is wanted. Asked after every call of a node, most of which have no keys.
+    #[inline]
     pub fn next_timer(&mut self) -> Time {
+        let is_quiet = self.timers.is_empty() && self.map.asked.is_none() && self.map.look_at == Time(0);
+        let own = if is_quiet { Time::NEVER } else { self.next_of_its_own() };
+        own.min(self.watching.next_timer(self.next != 0))
+    }
+
+    /// But for watches.
+    fn next_of_its_own(&mut self) -> Time {
         let pending = &self.pending;
         let is_current = |at, due| is_current(pending, at, due);
         if self.timers.is_crowded(pending.len()) {
@@ -280,7 +288,7 @@ impl Client {
             None if self.map.look_at != Time(0) => self.map.look_at,
             None => Time::NEVER,
         };
-        self.timers.next(is_current).min(map).min(self.watching.next_timer(self.next != 0))
+        self.timers.next(is_current).min(map)
     }
 
     /// Does what is due, as far as it fits into the outbox.

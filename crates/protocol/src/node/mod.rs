@@ -264,6 +264,8 @@ pub struct Node {
     reports: census::Reports,
     chain: ChainClient,
     queue: Requester,
+    /// Some session's locks were queues, or somebody has sent a packet of theirs.
+    has_had_queues: bool,
     server: Option<LockServer>,
     /// It has left because it could not be sure of what it held.
     is_bereft: bool,
@@ -298,6 +300,7 @@ impl Node {
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
             queue: Requester::new(&config),
+            has_had_queues: false,
             server: None,
             is_bereft: false,
             config,

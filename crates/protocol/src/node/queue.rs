@@ -68,6 +68,7 @@ impl Node {
             return Err(DropReason::StaleEpoch);
         }
         let attempt = Attempt::read(packet, BODY);
+        self.has_had_queues = true;
         if is_for_server(header.kind) {
             self.at_server(now, |server, link| server.on_packet(link, &header, &attempt));
         } else {
@@ -91,7 +92,13 @@ impl Node {
         }
     }
 
+    /// Asked after every call of every node: one that never had queues has nothing to look at.
+    #[inline]
     pub(super) fn next_queue_timer(&mut self) -> Time {
+        if self.has_had_queues { self.next_timer_of_queues() } else { Time::NEVER }
+    }
+
+    fn next_timer_of_queues(&mut self) -> Time {
         let server = self.server.as_ref().map_or(Time::NEVER, |server| server.next_timer());
         self.queue.next_timer().min(self.queue.holds_end()).min(server)
     }
@@ -99,6 +106,7 @@ impl Node {
     /// A session has begun, and has queues or has not.
     pub(super) fn start_queue(&mut self, now: Time, incarnation: u64) {
         self.queue.start(incarnation, self.config.first_request);
+        self.has_had_queues |= self.is_queued();
         if self.config.lock_server && self.is_queued() {
             let server = self.server.get_or_insert_with(|| crate::queue::LockServer::new(&self.config));
             server.start(now);

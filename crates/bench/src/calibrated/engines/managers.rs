@@ -102,7 +102,7 @@ impl Managers {
             }
         }
         for (client, ask) in told {
-            self.pass(fabric, core, self.bed.clients[client], Message::Grant(client, ask));
+            self.pass(fabric, core, self.bed.receivers[client], Message::Grant(client, ask));
         }
     }
 }

@@ -46,13 +46,18 @@ pub trait Engine {
     }
 }
 
-/// Which cores and hosts do what.
+/// Which cores and hosts do what. Half of the cores that clients have are theirs, the other half receives for them:
+/// so do the programs of FissLock and of NetLock.
 #[derive(Clone, Debug)]
 pub struct Bed {
     /// Cores of each host.
     pub hosts: Vec<usize>,
     /// The core of each client.
     pub clients: Vec<usize>,
+    /// And that which receives its packets.
+    pub receivers: Vec<usize>,
+    /// Of each host with clients, the cores that receive.
+    pub receiving: Vec<Vec<usize>>,
     /// Of each host, the cores that keep locks' books; none where it has clients alone.
     pub managers: Vec<Vec<usize>>,
     /// The core of a controller, on the last host, where there is one.
@@ -60,17 +65,27 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Clients in turn over hosts with so many cores each, each host's in turn over its cores; behind them, where there
-    /// are any, so many cores of managers on each of those hosts (`beside`), or on hosts of their own (`apart`).
+    /// Clients in turn over hosts with so many cores for them each, each host's in turn over its cores; behind them as
+    /// many that receive, and, where there are any, so many cores of managers on each of those hosts (`beside`), or
+    /// on hosts of their own (`apart`).
     pub fn new(client_cores: &[usize], clients: usize, beside: usize, apart: &[usize]) -> Bed {
         let mut first = 0;
-        let mut bed = Bed { hosts: Vec::new(), clients: Vec::new(), managers: Vec::new(), office: None };
+        let mut bed = Bed {
+            hosts: Vec::new(),
+            clients: Vec::new(),
+            receivers: Vec::new(),
+            receiving: Vec::new(),
+            managers: Vec::new(),
+            office: None,
+        };
         let mut firsts = Vec::new();
         for &cores in client_cores {
+            let managers = first + 2 * cores;
             firsts.push(first);
-            bed.managers.push((first + cores..first + cores + beside).collect());
-            bed.hosts.push(cores + beside);
-            first += cores + beside;
+            bed.receiving.push((first + cores..managers).collect());
+            bed.managers.push((managers..managers + beside).collect());
+            bed.hosts.push(2 * cores + beside);
+            first = managers + beside;
         }
         for &cores in apart {
             bed.managers.push((first..first + cores).collect());
@@ -80,7 +95,15 @@ impl Bed {
         let hosts = client_cores.len();
         let core = |client: usize| firsts[client % hosts] + client / hosts % client_cores[client % hosts];
         bed.clients = (0..clients).map(core).collect();
+        bed.receivers = (0..clients).map(|client| core(client) + client_cores[client % hosts]).collect();
         bed
+    }
+
+    /// With so many clients at the place of each: one for each of the locks that it asks for at once.
+    pub fn with_lanes(mut self, lanes: usize) -> Bed {
+        let each = |cores: &[usize]| cores.iter().flat_map(|&core| std::iter::repeat_n(core, lanes)).collect();
+        (self.clients, self.receivers) = (each(&self.clients), each(&self.receivers));
+        self
     }
 
     /// With one core more, on a host of its own, for a controller.

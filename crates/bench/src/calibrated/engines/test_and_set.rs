@@ -25,6 +25,7 @@ pub enum Message {
 /// See the module's documentation.
 pub struct TestAndSet {
     cores: Vec<usize>,
+    receivers: Vec<usize>,
     owners: HashMap<u64, (usize, u64)>,
     /// Of each client: its latest request's number, and the lock that it waits for.
     asks: Vec<u64>,
@@ -40,6 +41,7 @@ impl TestAndSet {
             asks: vec![0; bed.clients.len()],
             wants: vec![None; bed.clients.len()],
             cores: bed.clients.clone(),
+            receivers: bed.receivers.clone(),
             owners: HashMap::new(),
             random: ChaCha8Rng::seed_from_u64(seed),
             tries: 0,
@@ -80,7 +82,7 @@ impl Engine for TestAndSet {
             Message::Set(client, ask, lock) => {
                 let owner = *self.owners.entry(lock).or_insert((client, ask));
                 let answer = Message::Answer(client, ask, owner == (client, ask));
-                fabric.send(at, Place::Core(self.cores[client]), answer);
+                fabric.send(at, Place::Core(self.receivers[client]), answer);
             }
             Message::Clear(lock, client, ask) => {
                 if self.owners.get(&lock).is_some_and(|owner| owner.0 == client && owner.1 <= ask) {

@@ -63,9 +63,8 @@ pub struct Wayside {
     anew: u64,
     /// When each node's timer is set for.
     due: Vec<u64>,
-    /// Of each client: its host. Of each host: its first core.
+    /// Of each client: its host.
     hosts: Vec<usize>,
-    firsts: Vec<usize>,
     requests: HashMap<(usize, RequestId), Asked>,
     held: HashMap<(usize, u64), RequestId>,
     /// What clients want whose node has no session.
@@ -179,7 +178,6 @@ impl Wayside {
         let hosts = bed.clients.iter().map(|core| firsts.partition_point(|first| first <= core) - 1);
         let mut wayside = Wayside {
             hosts: hosts.collect(),
-            firsts,
             bed: bed.clone(),
             which: which.clone(),
             switch,
@@ -237,17 +235,17 @@ impl Wayside {
     fn core(&self, socket: SocketAddrV4, bytes: &[u8]) -> usize {
         let node = node_of(socket);
         if let Some(client) = socket.port().checked_sub(FIRST_PORT).map(usize::from) {
-            return self.bed.clients[client];
+            return self.bed.receivers[client];
         }
         let cores = &self.bed.managers[node];
         if let [core] = cores[..] {
             return core;
         }
-        // By the name that it is about; over the cores of clients, where there are no others.
+        // By the name that it is about; over the cores that receive for clients, where there are no others.
         let is_long = bytes.len() >= BODY + Attempt::BYTES;
         let any = wayside_wire::mix(if is_long { Attempt::read(bytes, BODY).name } else { 0 });
-        let pick = |count: usize| (any % count as u64) as usize;
-        if cores.is_empty() { self.firsts[node] + pick(self.bed.hosts[node]) } else { cores[pick(cores.len())] }
+        let cores = if cores.is_empty() { &self.bed.receiving[node] } else { cores };
+        cores[(any % cores.len() as u64) as usize]
     }
 
     fn deliver(&mut self, fabric: &mut Fabric<Datagram>, socket: SocketAddrV4, bytes: Vec<u8>) {

@@ -72,11 +72,13 @@ const ALL: &[(&str, Start)] = &[
     ("wayside-userspace-threads", wayside::userspace_threads),
     ("wayside-userspace-queues", wayside::userspace_queues),
     ("wayside-userspace-server", wayside::userspace_server),
+    ("wayside-userspace-parlock", wayside::userspace_parlock),
     ("wayside-hook", wayside::hook),
     ("wayside-hook-threads", wayside::hook_threads),
     ("wayside-hook-undriven", wayside::hook_undriven),
     ("wayside-hook-queues", wayside::hook_queues),
     ("wayside-hook-server", wayside::hook_server),
+    ("wayside-hook-parlock", wayside::hook_parlock),
     #[cfg(feature = "peers")]
     ("redis", redis::single),
     #[cfg(feature = "peers")]

@@ -1,7 +1,7 @@
 //! Wayside itself: a switch daemon, and a session for each node. Its clients are tasks, as everybody's, or threads that
 //! block, each with a reply port of its own: what a program does that wants the shortest way. Its locks are with
 //! agents; or they are queues, the most asked for in the switch by a plan (NetLock) and the rest with one lock server
-//! behind it; or all with that lock server (SrvLock).
+//! behind it; or all with that lock server (SrvLock), or with several that have a part each (ParLock).
 
 use super::{About, Conditions, Contestant, Entry};
 use crate::Error;
@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Error as LockError, Guard, LockRequest, Mode, Session, Wait};
+use wayside_protocol::memory::Part;
 
 /// As many locks of a workload, from the first on, have a slot of their own; others share them.
 const SLOTS: u64 = 1 << 21;
@@ -35,14 +36,23 @@ enum Variety {
     Queues,
     /// Clients are tasks, and every lock is with one lock server.
     Server,
+    /// Clients are tasks, and every lock is with one of several lock servers.
+    Parlock,
 }
 
 /// Of a run whose locks are queues, before it counts: a plan follows what is asked for within some seconds.
 const LEARNING: Duration = Duration::from_secs(4);
 
+/// Lock servers of [`Variety::Parlock`]: as many as nodes with clients, and as processors.
+const PARTS: usize = 2;
+
 impl Variety {
-    fn has_server(self) -> bool {
-        matches!(self, Variety::Queues | Variety::Server)
+    fn lock_servers(self) -> usize {
+        match self {
+            Variety::Tasks | Variety::Undriven | Variety::Threads => 0,
+            Variety::Queues | Variety::Server => 1,
+            Variety::Parlock => PARTS,
+        }
     }
 
     /// Of its namespace.
@@ -52,6 +62,7 @@ impl Variety {
             Variety::Queues => "engine = \"queue\"\nplan = \"knapsack\"\nroom = 65536\ncells = 256".into(),
             // None is popular: the switch sends all of them on.
             Variety::Server => "engine = \"queue\"".into(),
+            Variety::Parlock => format!("engine = \"queue\"\nservers = {PARTS}"),
         }
     }
 }
@@ -65,12 +76,14 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
     let queues = "; queues of what is asked for most in its memory by a plan, 65,536 cells, the rest with one lock server \
                   (NetLock)";
     let server = ", and behind it one lock server that has every lock (SrvLock)";
+    let parlock = format!(", and behind it {PARTS} lock servers that have a part of the locks each (ParLock)");
     let (kind, client, behind, durability) = match variety {
         Variety::Tasks => ("", tasks, "", rebuilt),
         Variety::Undriven => ("-undriven", undriven, "", rebuilt),
         Variety::Threads => ("-threads", threads, "", rebuilt),
         Variety::Queues => ("-queues", tasks, queues, ends),
         Variety::Server => ("-server", tasks, server, ends),
+        Variety::Parlock => ("-parlock", tasks, parlock.as_str(), ends),
     };
     About {
         name: format!("{name}{kind}"),
@@ -103,6 +116,23 @@ fn lock_server(program: &Path, endpoint: &str, enter: impl FnOnce(&mut Command))
     }
 }
 
+/// How long until every part has its lock server, at most.
+const PARTED: Duration = Duration::from_secs(10);
+
+/// The parts, if there are any, are given away: a lock of each is to be had.
+fn await_parts(endpoint: &str, parts: usize) -> Result<(), Error> {
+    if parts == 0 {
+        return Ok(());
+    }
+    let session = connect(endpoint)?;
+    for part in 0..parts as u16 {
+        let name = (0..).find(|&name: &u64| Part::of_name(name, parts as u16).number == part).expect("a name of it");
+        let guard = request(&session, name, Mode::Exclusive, Instant::now() + PARTED).acquire();
+        guard.and_then(Guard::release).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 /// Runs it; `servers`: processes of the service; `enter` brings the calling thread to a node's place.
 fn run(
     variety: Variety,
@@ -112,7 +142,7 @@ fn run(
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
     match variety {
-        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server => {
+        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server | Variety::Parlock => {
             let warm_up = if variety == Variety::Queues { LEARNING.max(course.warm_up) } else { course.warm_up };
             drive(
                 &Course { warm_up, ..*course },
@@ -213,7 +243,7 @@ impl Drop for Tasks {
 struct Userspace {
     about: About,
     variety: Variety,
-    lock_server: Option<Process>,
+    lock_servers: Vec<Process>,
     switch: Switch,
 }
 
@@ -233,12 +263,18 @@ pub(super) fn userspace_server(conditions: &Conditions<'_>) -> Result<Entry, Err
     in_userspace(conditions, Variety::Server)
 }
 
+pub(super) fn userspace_parlock(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+    in_userspace(conditions, Variety::Parlock)
+}
+
 fn in_userspace(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
     let switch = Switch::start_with(conditions.wayside, &variety.settings(), None, "error")?;
-    let serve = || lock_server(conditions.wayside, &switch.address.to_string(), |_| {});
-    let lock_server = variety.has_server().then(serve).transpose()?;
+    let address = switch.address.to_string();
+    let serve = |_| lock_server(conditions.wayside, &address, |_| {});
+    let lock_servers = (0..variety.lock_servers()).map(serve).collect::<Result<Vec<_>, _>>()?;
+    await_parts(&address, lock_servers.len())?;
     let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", variety);
-    Ok(Entry::Runs(Box::new(Userspace { about, variety, lock_server, switch })))
+    Ok(Entry::Runs(Box::new(Userspace { about, variety, lock_servers, switch })))
 }
 
 impl Contestant for Userspace {
@@ -247,8 +283,7 @@ impl Contestant for Userspace {
     }
 
     fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
-        let servers: Vec<u32> =
-            self.switch.id().into_iter().chain(self.lock_server.as_ref().map(Process::id)).collect();
+        let servers: Vec<u32> = self.switch.id().into_iter().chain(self.lock_servers.iter().map(Process::id)).collect();
         run(self.variety, &self.switch.address.to_string(), course, &servers, |_| {})
     }
 }
@@ -259,14 +294,18 @@ pub(super) fn hook(_: &Conditions<'_>) -> Result<Entry, Error> {
 }
 
 #[cfg(not(feature = "xdp"))]
-pub(super) use {hook as hook_queues, hook as hook_server, hook as hook_threads, hook as hook_undriven};
+pub(super) use {
+    hook as hook_parlock, hook as hook_queues, hook as hook_server, hook as hook_threads, hook as hook_undriven,
+};
 
 #[cfg(feature = "xdp")]
-pub(super) use at_hook::{hook, hook_queues, hook_server, hook_threads, hook_undriven};
+pub(super) use at_hook::{hook, hook_parlock, hook_queues, hook_server, hook_threads, hook_undriven};
 
 #[cfg(feature = "xdp")]
 mod at_hook {
-    use super::{About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, about, lock_server, run};
+    use super::{
+        About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, about, await_parts, lock_server, run,
+    };
     use crate::recovery::switches::{Directory, Process, await_that, without_settings};
     use std::fs;
     use std::io::{BufRead, BufReader};
@@ -277,16 +316,16 @@ mod at_hook {
 
     const PATIENCE: Duration = Duration::from_secs(5);
     /// A switch's pins are named by where it listens: those that run at once need a port each.
-    const SWITCH: [&str; 5] =
-        ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650", "10.78.0.1:7660"];
+    const SWITCH: [&str; 6] =
+        ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650", "10.78.0.1:7660", "10.78.0.1:7670"];
     const ADMIN: &str = "10.78.0.1:7601";
 
-    /// A host for the switch, one for each node and one for the lock server, joined by veth. On veth the switch's
+    /// A host for the switch, one for each node and one for each lock server, joined by veth. On veth the switch's
     /// program runs within the sender's own call.
     struct AtHook {
         about: About,
         variety: Variety,
-        lock_server: Option<Process>,
+        lock_servers: Vec<Process>,
         process: Process,
         nodes: Vec<Host>,
         _passes: Vec<Program>,
@@ -325,11 +364,16 @@ mod at_hook {
         at_hook(conditions, Variety::Server)
     }
 
+    pub(in super::super) fn hook_parlock(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+        at_hook(conditions, Variety::Parlock)
+    }
+
     fn at_hook(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
         if let Some(why) = wayside_hosts::missing() {
             return Ok(Entry::LeftOut(why));
         }
-        let (switch, nodes) = hosts(conditions.nodes + 1).map_err(|error| format!("no hosts: {error}"))?;
+        let (switch, nodes) =
+            hosts(conditions.nodes + variety.lock_servers()).map_err(|error| format!("no hosts: {error}"))?;
         // What a native program sends back arrives only where there is another one.
         let passes = nodes.iter().map(|node| node.pass("wayside0")).collect::<Result<Vec<_>, _>>();
         let passes = match passes {
@@ -357,12 +401,14 @@ mod at_hook {
         }
         let endpoint = "UDP over veth between namespaces, a switch at the XDP hook (native)";
         let about = about("wayside-hook", endpoint, variety);
-        let serve = || lock_server(conditions.wayside, address, |command| nodes[conditions.nodes].enter(command));
-        let lock_server = variety.has_server().then(serve).transpose()?;
+        let hosts = &nodes[conditions.nodes..];
+        let serve = |host: &Host| lock_server(conditions.wayside, address, |command| host.enter(command));
+        let lock_servers = hosts.iter().map(serve).collect::<Result<Vec<_>, _>>()?;
+        nodes[0].within(|| await_parts(address, lock_servers.len()))?;
         Ok(Entry::Runs(Box::new(AtHook {
             about,
             variety,
-            lock_server,
+            lock_servers,
             process,
             nodes,
             _passes: passes,
@@ -393,7 +439,7 @@ mod at_hook {
         }
 
         fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
-            let servers: Vec<u32> = once(self.process.id()).chain(self.lock_server.as_ref().map(Process::id)).collect();
+            let servers: Vec<u32> = once(self.process.id()).chain(self.lock_servers.iter().map(Process::id)).collect();
             run(self.variety, SWITCH[self.variety as usize], course, &servers, |node| {
                 self.nodes[node].move_here().expect("whoever made a host may enter it");
             })
