@@ -156,6 +156,8 @@ pub(crate) struct Queues {
 struct Books {
     /// Queues that have a name: number, and begins of queues before.
     used: BTreeMap<u32, u64>,
+    /// The same by namespace and name.
+    names: BTreeMap<(u16, u64), u32>,
     begins: u64,
     /// Numbers that had one.
     recycled: Vec<u32>,
@@ -167,7 +169,14 @@ struct Books {
 
 impl Default for Books {
     fn default() -> Books {
-        Books { used: BTreeMap::new(), begins: 0, recycled: Vec::new(), unused: 1, regions: BTreeMap::new() }
+        Books {
+            used: BTreeMap::new(),
+            names: BTreeMap::new(),
+            begins: 0,
+            recycled: Vec::new(),
+            unused: 1,
+            regions: BTreeMap::new(),
+        }
     }
 }
 
@@ -191,13 +200,14 @@ impl Books {
         self.recycled.last().copied().or_else(|| ((self.unused as usize) < queues).then_some(self.unused))
     }
 
-    fn enter(&mut self, number: u32, left: u32, size: u32) {
+    fn enter(&mut self, key: (u16, u64), number: u32, left: u32, size: u32) {
         if self.recycled.last() == Some(&number) {
             self.recycled.pop();
         }
         self.unused = self.unused.max(number + 1);
         self.begins += 1;
         self.used.insert(number, self.begins);
+        self.names.insert(key, number);
         self.regions.insert(left, size);
     }
 }
@@ -299,13 +309,12 @@ impl Queues {
             }
             // A daemon that died between the two left one that nobody finds.
             let namespace = queue.namespace.load(Acquire) as u16;
-            let is_placed = queue.size.load(Acquire) != 0
-                && queues
-                    .find(namespace, queue.name.load(Acquire))
-                    .is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
-            if is_placed {
+            let name = queue.name.load(Acquire);
+            let found = queues.find(namespace, name);
+            let is_its = found.is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
+            if queue.size.load(Acquire) != 0 && is_its {
                 books.recycled.extend(books.unused..number);
-                books.enter(number, queue.left.load(Relaxed), queue.size.load(Relaxed));
+                books.enter((namespace, name), number, queue.left.load(Relaxed), queue.size.load(Relaxed));
             } else {
                 queue.size.store(0, SeqCst);
             }
@@ -390,14 +399,19 @@ impl Queues {
         servers.count.store(part.of, SeqCst);
     }
 
-    /// The locks of a namespace that have a queue, by name.
-    pub(crate) fn lines(&self, namespace: u16) -> Vec<Line> {
+    /// The locks of a namespace that have a queue, by name. The controller looks at all of them 100 times a second:
+    /// nothing is allocated or put in order for it.
+    pub(crate) fn read_lines(&self, namespace: u16, into: &mut Vec<Line>) {
+        into.clear();
         let books = self.books();
-        let of = |number: &u32| &self.queues[*number as usize];
-        let its = |queue: &&Queue| queue.namespace.load(Acquire) == u32::from(namespace);
-        let mut lines: Vec<Line> = books.used.keys().map(of).filter(its).map(line_of).collect();
-        lines.sort_unstable_by_key(|line| line.name);
-        lines
+        let its = books.names.range((namespace, 0)..=(namespace, u64::MAX));
+        into.extend(its.map(|(_, number)| line_of(&self.queues[*number as usize])));
+    }
+
+    /// One of them.
+    pub(crate) fn line(&self, namespace: u16, name: u64) -> Option<Line> {
+        let books = self.books();
+        books.names.get(&(namespace, name)).map(|number| line_of(&self.queues[*number as usize]))
     }
 
     /// A handle is given to another session: it is no lock server in the namespace that its former one was in.
@@ -473,7 +487,7 @@ impl Switch {
         queue.size.store(cells, Release);
         queue.lock.store(lock, SeqCst);
         place.store(tag | u64::from(number), SeqCst);
-        books.enter(number, left, cells);
+        books.enter((namespace, name), number, left, cells);
         Ok(())
     }
 
@@ -512,6 +526,7 @@ impl Switch {
         }
         if step == Step::Remove {
             books.used.remove(&number);
+            books.names.remove(&(namespace, name));
             books.recycled.push(number);
             books.regions.remove(&queue.left.load(Relaxed));
         }
