@@ -1,6 +1,7 @@
 //! The report: one HTML page with everything in it, from records that were kept.
 
 use super::record::Contest;
+use crate::queues::Queues;
 use crate::recovery::Recovery;
 use crate::report::Report;
 use std::fmt::Write;
@@ -39,9 +40,9 @@ const UNFAIR: [&str; 8] = [
      that was paused still writes cannot be told from the next holder's.",
 ];
 
-/// A page of these records: of lock services, of quick measurements, of recovery.
+/// A page of these records: of lock services, of quick measurements, of recovery, of queues in the switch.
 #[must_use]
-pub fn page(contests: &[Contest], reports: &[Report], recoveries: &[Recovery]) -> String {
+pub fn page(contests: &[Contest], reports: &[Report], recoveries: &[Recovery], queues: &[Queues]) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Wayside: figures</title>\n<style>\n{STYLE}</style>\
@@ -55,6 +56,10 @@ pub fn page(contests: &[Contest], reports: &[Report], recoveries: &[Recovery]) -
         let drawings = recovery.timelines_as_svg() + &recovery.growth_as_svg();
         let text = format!("<pre>{}</pre>\n{drawings}\n", escaped(&recovery.to_string()));
         section(&mut html, "How long locks are away when a switch or a node dies", &text);
+    }
+    for queues in queues {
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&queues.to_string()), queues.as_svg());
+        section(&mut html, "What the switch's memory, priorities and budgets do", &text);
     }
     html + "</body></html>\n"
 }
@@ -155,7 +160,7 @@ mod tests {
     fn a_page_needs_nothing_else_and_what_is_in_it_is_escaped() {
         let mut contest = record(&[("redis", &[100.0, 200.0]), ("etcd", &[9_000.0])]);
         contest.runs[2].failed = Some("<gone>".into());
-        let html = page(&[contest], &[], &[]);
+        let html = page(&[contest], &[], &[], &[]);
         assert!(html.contains("a &lt;client&gt;") && html.contains("&lt;gone&gt;") && !html.contains("<gone>"));
         for outside in ["<script", "<link", "src=", "@import", "url("] {
             assert!(!html.contains(outside), "{outside}");

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, Game, KeysOptions, Options, Recovery, RecoveryOptions, Report};
+use wayside_bench::{Contest, ContestOptions, Game, KeysOptions, Options, Queues, Recovery, RecoveryOptions, Report};
 
 /// Shorter, and a median would rest on a handful of rounds.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -84,7 +84,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     write(&args.out.with_extension("json"), &(contest.to_json() + "\n"))?;
     write(&args.out.with_extension("csv"), &contest.to_csv())?;
     let broken = contest.broken().next();
-    write(&args.out, &wayside_bench::page(&[contest], &[], &[]))?;
+    write(&args.out, &wayside_bench::page(&[contest], &[], &[], &[]))?;
     match broken {
         None => Ok(()),
         Some(why) => Err(Failure::unavailable(why)),
@@ -92,13 +92,16 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 fn from_records(args: &ReportArgs) -> Result<(), Failure> {
-    let (mut contests, mut reports, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut contests, mut reports) = (Vec::new(), Vec::new());
+    let (mut recoveries, mut queues) = (Vec::new(), Vec::new());
     for path in &args.records {
         let text = read(path)?;
         if let Ok(contest) = Contest::from_json(&text) {
             contests.push(contest);
         } else if let Ok(recovery) = Recovery::from_json(&text) {
             recoveries.push(recovery);
+        } else if let Ok(record) = Queues::from_json(&text) {
+            queues.push(record);
         } else {
             let report = Report::from_json(&text);
             reports.push(report.map_err(|_| Failure::usage(format!("{}: no record of this version", path.display())))?);
@@ -111,7 +114,7 @@ fn from_records(args: &ReportArgs) -> Result<(), Failure> {
         let all = first.to_csv() + &others.iter().map(runs).collect::<String>();
         write(&args.out.with_extension("csv"), &all)?;
     }
-    write(&args.out, &wayside_bench::page(&contests, &reports, &recoveries))
+    write(&args.out, &wayside_bench::page(&contests, &reports, &recoveries, &queues))
 }
 
 /// `wayside bench compare`.
