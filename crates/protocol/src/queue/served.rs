@@ -44,9 +44,10 @@ impl Moved {
         self.first != 0 && self.handed < self.first
     }
 
-    /// Whether it is this server's as if it had never moved: nothing is under way, nor late.
+    /// Whether it is this server's as if it had never moved: the switch has not been ceded it, and nothing of a move of
+    /// before is late.
     fn is_history(&self, now: Time) -> bool {
-        self.first == 0 && self.handed == self.taken && now.since(self.since) >= LATEST
+        self.first == 0 && now.since(self.since) >= LATEST
     }
 }
 
@@ -125,8 +126,7 @@ impl Served {
     fn forget_history(&mut self, now: Time) {
         if now >= self.forgets {
             self.forgets = now + LATEST;
-            let Self { moved, taking, .. } = self;
-            moved.retain(|name, moved| !moved.is_history(now) || taking.contains_key(name));
+            self.moved.retain(|_, moved| !moved.is_history(now));
         }
     }
 
