@@ -30,10 +30,12 @@ const HAND_OVER_ROUNDS: u32 = 6;
 /// For AF_XDP to take over.
 const TAKES_OVER: Duration = Duration::from_secs(3);
 
+/// Begins a session at one of the two hosts, of this namespace, whose threads wait so and are bound to this core.
+type Connect<'e> = dyn Fn(usize, &str, Waiting, usize) -> Result<Session, Error> + Sync + 'e;
+
 /// Where the two hosts are, and how they reach the switch.
 pub(crate) struct Ends<'e> {
-    /// A session of a namespace at one of them, whose threads are bound to this core.
-    pub(crate) connect: &'e (dyn Fn(usize, &str, Waiting, usize) -> Result<Session, Error> + Sync),
+    pub(crate) connect: &'e Connect<'e>,
     /// Brings the calling thread there.
     pub(crate) enter: &'e (dyn Fn(usize) + Sync),
     /// Where they run while they hand over.
