@@ -7,6 +7,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --queues [PART]... [--short] [--workload NAME] [--clients N] [--rounds N] [--record]
        wayside-bench --calibrated [ID]... [--short] [--requests N] [--record]
        wayside-bench --growth [--short] [--record]
        wayside-bench --figures FILE
@@ -16,6 +17,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: an hour or more
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
+  --queues [PART]...         measure what the switch's memory, priorities and budgets do, as NetLock's figures 12 to 14
+                             (memory, priorities, isolation; all without one), instead: quarter of an hour
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
                              eight minutes
   --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
@@ -29,7 +32,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --clients N                so many, in all workloads
   --rounds N                 so often; five times without it
   --record                   keep the report as
-                             bench/runs/<date>-<commit>-<held|free|recovery|services|keys|calibrated>.json, with its
+                             bench/runs/<date>-<commit>-<held|free|recovery|services|keys|queues|calibrated>.json, with its
                              drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 
@@ -40,8 +43,16 @@ pub(crate) enum What {
     Recovery,
     Services,
     Keys,
+    Queues,
     Calibrated,
     Growth,
+}
+
+impl What {
+    /// Whether some of it may be named.
+    fn is_of_some(self) -> bool {
+        matches!(self, What::Queues | What::Calibrated)
+    }
 }
 
 pub(crate) struct Arguments {
@@ -52,7 +63,8 @@ pub(crate) struct Arguments {
     pub(crate) locks: Vec<u64>,
     pub(crate) workloads: Vec<String>,
     pub(crate) services: Vec<String>,
-    pub(crate) headlines: Vec<String>,
+    /// Headlines, or parts of what is measured of queues.
+    pub(crate) which: Vec<String>,
     pub(crate) clients: Option<usize>,
     pub(crate) rounds: Option<u32>,
     pub(crate) requests: Option<u64>,
@@ -71,7 +83,7 @@ impl Arguments {
             locks: Vec::new(),
             workloads: Vec::new(),
             services: Vec::new(),
-            headlines: Vec::new(),
+            which: Vec::new(),
             clients: None,
             rounds: None,
             requests: None,
@@ -91,6 +103,7 @@ impl Arguments {
                 "--recovery" if arguments.what == What::Echoes => arguments.what = What::Recovery,
                 "--services" if arguments.what == What::Echoes => arguments.what = What::Services,
                 "--keys" if arguments.what == What::Echoes => arguments.what = What::Keys,
+                "--queues" if arguments.what == What::Echoes => arguments.what = What::Queues,
                 "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
                 "--growth" if arguments.what == What::Echoes => arguments.what = What::Growth,
                 "--short" => arguments.short = true,
@@ -102,7 +115,7 @@ impl Arguments {
                 "--requests" => arguments.requests = Some(words.next()?.parse().ok().filter(|&requests| requests > 0)?),
                 "--record" => arguments.record = true,
                 "--figures" => arguments.figures = Some(words.next()?.into()),
-                id if arguments.what == What::Calibrated && !id.starts_with('-') => arguments.headlines.push(word),
+                one if arguments.what.is_of_some() && !one.starts_with('-') => arguments.which.push(word),
                 _ => return None,
             }
         }
@@ -122,6 +135,7 @@ impl Arguments {
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
             What::Keys => !of_recovery && self.workloads.is_empty(),
+            What::Queues => !of_recovery && self.services.is_empty() && self.workloads.len() < 2,
             What::Calibrated | What::Growth => !of_recovery && !of_services && self.rounds.is_none(),
         }
     }
@@ -144,10 +158,12 @@ mod tests {
         assert_eq!(given.clients, Some(8));
         let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
         assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
+        let given = read("--queues memory --workload tatp --clients 8 --rounds 2").unwrap();
+        assert_eq!((given.what, given.workloads.len(), given.rounds), (What::Queues, 1, Some(2)));
         let given = read("--calibrated N1 F4 --short --record --requests 7").unwrap();
         assert_eq!(given.requests, Some(7));
         assert_eq!((given.what, given.short, given.record), (What::Calibrated, true, true));
-        assert_eq!(given.headlines, ["N1", "F4"]);
+        assert_eq!(given.which, ["N1", "F4"]);
         for line in [
             "--seconds",
             "--seconds 0",
@@ -166,6 +182,8 @@ mod tests {
             "--workload tatp",
             "--keys --workload tatp",
             "--keys --locks 5",
+            "--queues --service redis",
+            "--queues --workload tatp --workload tpcc",
             "--calibrated --rounds 2",
             "--calibrated --keys",
             "--growth --rounds 2",

@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Session, Wait};
 
+/// The lock.
+pub(crate) const NAME: &str = "hand-over";
 /// How long a lock is held, for the other one's request to reach the agent meanwhile.
 const HOLD: Duration = Duration::from_micros(30);
 
@@ -76,7 +78,7 @@ pub(crate) fn between(
 
 fn take_turns(session: &Session, index: u64, waiting: Waiting, shared: &Shared<'_>) -> Result<(), Error> {
     while !shared.over.load(SeqCst) {
-        let guard = session.lock("hand-over").acquire().map_err(|error| error.to_string())?;
+        let guard = session.lock(NAME).acquire().map_err(|error| error.to_string())?;
         let released = shared.released.load(SeqCst);
         if released > 0 && shared.by.load(SeqCst) != index {
             let released = shared.began + Duration::from_nanos(released);

@@ -12,6 +12,7 @@
 //! userspace, on the client's host so that it is reached by loopback, and Redis, whose sockets were made elsewhere.
 
 use crate::compare::Progress;
+use crate::engines::{self, Ends};
 use crate::hook_rounds::{Field, Userspace};
 use crate::knobs::{self, CLIENT_CORE, SERVER_CORE};
 use crate::report::{How, Mode, Ratio, Row, bars};
@@ -64,6 +65,11 @@ impl Hosts {
         hosts.other.ip("route add 10.78.0.0/24 via 10.78.1.1")?;
         hosts.echo.ip("addr add 10.79.0.1/24 dev echo")?;
         Ok(hosts)
+    }
+
+    /// The two that have a port of the switch, each with its interface.
+    fn end(&self, end: usize) -> (&Host, &'static str) {
+        if end == 0 { (&self.client, "wayside0") } else { (&self.other, "wayside1") }
     }
 }
 
@@ -132,36 +138,81 @@ fn one_way(
     let daemon =
         Daemon::start(wayside, Waiting::Blocking, SERVER_CORE, &arguments, |command| hosts.switch.enter(command))?;
     let joined = way.signed.then(|| daemon.let_join(wayside, |command| hosts.client.enter(command))).transpose()?;
-    let connect = |endpoint: &str, transport, credentials: Option<&Path>| {
+    let contestant = |endpoint: &str, transport, credentials: Option<&Path>| {
         Contestant::connect(endpoint, Waiting::Spinning, transport, credentials, options.allocations)
     };
-    let contestant = connect(SWITCH, way.transport("wayside0"), joined.as_deref())?;
+    let own = contestant(SWITCH, way.transport("wayside0"), joined.as_deref())?;
     let probe = echo_probe(way)?;
     // Signed packets are compared with the echo alone: the other ratios are the unsigned ones'.
     let userspace = || -> Result<Userspace, Error> {
         let here = |command: &mut Command| hosts.client.enter(command);
         let daemon = Daemon::in_userspace(wayside, Waiting::Spinning, SERVER_CORE, here)?;
-        let contestant = connect(&daemon.endpoint, Transport::Udp, None)?;
-        Ok(Userspace::new(daemon, contestant))
+        let other = contestant(&daemon.endpoint, Transport::Udp, None)?;
+        Ok(Userspace::new(daemon, other))
     };
     let userspace = (!way.signed).then(userspace).transpose()?;
     let redis = if way.signed { &mut [] } else { redis };
-    let mut field = Field::new(way.by(), way.signed, contestant, probe, userspace, redis);
+    let mut field = Field::new(way.by(), way.signed, own, probe, userspace, redis);
     let name = format!("XDP switch, {}{}", way.by(), if way.signed { ", signed" } else { "" });
-    let rounds = if way.signed { how_long } else { how_long * 8 / 10 };
+    let rounds = if way.signed { how_long } else { how_long * 13 / 20 };
     field.measure(rounds, || progress.show(&name))?;
     let mut mode = field.mode(name);
     // Its thread's port has the interface's only queue, which whoever hands locks over needs by AF_XDP. And the switch
     // goes last: without it no session could leave.
     let echo_us = field.echo_us();
     drop(field);
+    let mut others = Vec::new();
     if !way.signed {
-        let (rows, ratios) = between_hosts(way, hosts, how_long / 5)?;
+        others.push(between_hosts(way, hosts, how_long * 3 / 20)?);
+    }
+    drop(daemon);
+    if !way.signed {
+        others.push(between_engines(way, wayside, &arguments, hosts, how_long / 5)?);
+    }
+    for (rows, ratios) in others {
         mode.rows.extend(rows.into_iter().map(|row| row.against(echo_us)));
         mode.ratios.extend(ratios);
     }
-    drop(daemon);
     Ok(mode)
+}
+
+/// Queues in the switch beside fission, at a switch with these arguments that has both.
+fn between_engines(
+    way: Way,
+    wayside: &Path,
+    arguments: &[&str],
+    hosts: &Hosts,
+    how_long: Duration,
+) -> Result<(Vec<Row>, Vec<Ratio>), Error> {
+    let (settings, place) = (engines::settings(), |command: &mut Command| hosts.switch.enter(command));
+    let _daemon = Daemon::start_with(&settings, wayside, Waiting::Blocking, SERVER_CORE, arguments, place)?;
+    let ends = Ends {
+        connect: &|end, namespace, waiting, core| connect(way, hosts, end, namespace, waiting, core),
+        enter: &|end| hosts.end(end).0.move_here().expect("whoever made a host may enter it"),
+        cores: [CLIENT_CORE, SERVER_CORE],
+        waiting: Waiting::Spinning,
+        hand_overs: &[Waiting::Spinning, Waiting::Blocking],
+    };
+    let how =
+        How { transport: way.by().into(), cores: 2, waits: Waiting::Spinning.name().into(), signed: "off".into() };
+    engines::measure(&ends, &how, how_long)
+}
+
+/// A session of one of the two hosts that have a port of the switch.
+fn connect(
+    way: Way,
+    hosts: &Hosts,
+    end: usize,
+    namespace: &str,
+    waiting: Waiting,
+    core: usize,
+) -> Result<Session, Error> {
+    let (host, interface) = hosts.end(end);
+    host.within(|| {
+        knobs::pin(core);
+        let builder = Session::builder().endpoint(SWITCH).namespace(namespace).transport(way.transport(interface));
+        builder.wait(waiting.wait()).connect().map_err(|error| error.to_string())
+    })
 }
 
 /// Hand-overs between two nodes in turns with what they are compared with: echoes where threads spin, where they sleep
@@ -215,15 +266,8 @@ fn hand_overs(
     how_long: Duration,
     samples: &mut Samples,
 ) -> Result<(), Error> {
-    let connect = |host: &Host, interface: &str, core: usize| -> Result<Session, Error> {
-        host.within(|| {
-            knobs::pin(core);
-            let builder = Session::builder().endpoint(SWITCH).namespace("default").transport(way.transport(interface));
-            builder.wait(waiting.wait()).connect().map_err(|error| error.to_string())
-        })
-    };
-    let here = connect(&hosts.client, "wayside0", CLIENT_CORE)?;
-    let there = connect(&hosts.other, "wayside1", SERVER_CORE)?;
+    let here = connect(way, hosts, 0, "default", waiting, CLIENT_CORE)?;
+    let there = connect(way, hosts, 1, "default", waiting, SERVER_CORE)?;
     let places: [(Session, &(dyn Fn() + Sync)); 2] = [
         (here, &|| {
             knobs::pin(CLIENT_CORE);

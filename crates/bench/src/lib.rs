@@ -8,6 +8,7 @@
 //!   who takes turns there.
 //! * `echo.rs`, `wayside.rs`, `redis.rs`: one contestant each, with its server. `ways.rs`: by which way Redis is
 //!   fastest. `generator.rs`: packets of 32 locks without a client around them. `handover.rs`: two nodes, one lock.
+//! * `engines.rs`: queues in the switch beside lock fission.
 //! * `knobs.rs`: what a figure depends on besides the code, set and written down. `report.rs`: what comes out, with
 //!   what it is meant to be; `table.rs` shows it, `figures.rs` puts the gist of it into the README; `drawing.rs` has
 //!   axes and curves.
@@ -16,6 +17,7 @@
 //! * `recovery/` is a third one: how long locks are away when a switch or a node dies.
 //! * `isolation/` is a fourth: what a tenant that floods the switch does to another one.
 //! * `keys/` is a fifth: reading and writing keys beside etcd and ZooKeeper.
+//! * `queues/` is a sixth: memory of the switch, priorities and budgets, as NetLock's figures 12 to 14.
 //! * `phases.rs`: many clients on several threads, from their connections to their end, for `contest/` and `keys/`.
 //! * `growth/` is a sixth: what time and memory depend on, without a kernel; `fit.rs`: by which power.
 //! * `calibrated/` measures nothing: papers' figures by a model of what everything costs, in virtual time.
@@ -30,6 +32,7 @@ mod contest;
 mod cost;
 mod drawing;
 mod echo;
+mod engines;
 mod figures;
 mod fit;
 #[cfg(feature = "xdp")]
@@ -45,6 +48,7 @@ mod isolation;
 mod keys;
 mod knobs;
 mod phases;
+mod queues;
 mod recovery;
 mod redis;
 mod report;
@@ -68,6 +72,7 @@ pub use growth::{Growth, GrowthOptions, put_growth, run_growth};
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};
 pub use keys::{Keys, KeysOptions, put_keys, run_keys};
+pub use queues::{PARTS, Queues, QueuesOptions, put_queues, run_queues};
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};
 pub use report::{Bar, How, Mode, Ratio, Report, Row, Seen, Spread};
 

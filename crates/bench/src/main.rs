@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 use wayside_bench::{
     Calibrated, CalibratedOptions, Contest, ContestOptions, Game, Growth, GrowthOptions, Keys, KeysOptions, Options,
-    Recovery, RecoveryOptions, Report,
+    Queues, QueuesOptions, Recovery, RecoveryOptions, Report,
 };
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         (None, What::Recovery) => recover(&arguments),
         (None, What::Services) => contest(&arguments),
         (None, What::Keys) => keys(&arguments),
+        (None, What::Queues) => queues(&arguments),
         (None, What::Calibrated) => calibrated(&arguments),
         (None, What::Growth) => growth(&arguments),
     };
@@ -151,9 +152,28 @@ fn keys(arguments: &Arguments) -> Result<(), String> {
     if keys.broken().next().is_none() { Ok(()) } else { Err("a run failed: see above".into()) }
 }
 
+fn queues(arguments: &Arguments) -> Result<(), String> {
+    let wayside = build_wayside()?;
+    let mut options = if arguments.short { QueuesOptions::short(wayside) } else { QueuesOptions::whole(wayside) };
+    options.rounds = arguments.rounds.unwrap_or(options.rounds);
+    options.clients = arguments.clients.unwrap_or(options.clients);
+    options.parts.clone_from(&arguments.which);
+    if let Some(workload) = arguments.workloads.first() {
+        options.workload.clone_from(workload);
+    }
+    let queues = wayside_bench::run_queues(&options)?;
+    print!("{queues}");
+    if arguments.record {
+        let stem = stem(queues.commit(), "queues")?;
+        keep(&stem.with_extension("json"), &(queues.to_json() + "\n"))?;
+        keep(&stem.with_extension("svg"), &queues.as_svg())?;
+    }
+    if queues.broken().next().is_none() { Ok(()) } else { Err("a run failed: see above".into()) }
+}
+
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
-    options.ids.clone_from(&arguments.headlines);
+    options.ids.clone_from(&arguments.which);
     if let Some(requests) = arguments.requests {
         // As many times fewer with other costs as without the argument.
         options.varied = options.varied * requests / options.requests;
@@ -216,6 +236,9 @@ fn show(record: &Path) -> Result<(), String> {
     } else if let Ok(contest) = Contest::from_json(&text) {
         let page = Path::new("docs/figures.md");
         (page, wayside_bench::put_contest(&read(page)?, &contest, &name)?)
+    } else if let Ok(queues) = Queues::from_json(&text) {
+        let page = Path::new("docs/queue.md");
+        (page, wayside_bench::put_queues(&read(page)?, &queues, &name)?)
     } else if let Ok(calibrated) = Calibrated::from_json(&text) {
         let page = Path::new("docs/headlines.md");
         (page, wayside_bench::put_calibrated(&read(page)?, &calibrated, &name)?)

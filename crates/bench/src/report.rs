@@ -134,6 +134,8 @@ pub(crate) mod bars {
     pub(crate) const ACQUIRE_IN_USERSPACE: Bar = Bar::AtMost(1.2);
     #[cfg(feature = "xdp")]
     pub(crate) const ACQUIRE: Bar = Bar::AtMost(1.15);
+    /// A queue in the switch against lock fission: an acquire, and a hand-over.
+    pub(crate) const QUEUE: Bar = Bar::AtMost(1.3);
     /// An acquire and its release, at the hook.
     #[cfg(feature = "xdp")]
     pub(crate) const CYCLE: Bar = Bar::AtMost(2.2);

@@ -3,14 +3,16 @@
 
 use crate::compare::{Options, Progress};
 use crate::echo::{Client, Loop, Server};
-use crate::knobs::CLIENT_CORE;
-use crate::report::{How, Mode, Row, bars};
+use crate::engines::{self, Ends};
+use crate::knobs::{self, CLIENT_CORE};
+use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::ways::Contender;
-use crate::wayside::{Contestant, Daemon};
+use crate::wayside::{Contestant, Daemon, IN_USERSPACE};
 use crate::{Error, Waiting, handover};
+use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::Transport;
+use wayside_client::{Session, Transport};
 
 /// Operations of each kind in a round, and packets of 32.
 const OPERATIONS: usize = 200;
@@ -62,7 +64,7 @@ pub(crate) fn measure(
     field.contestant.begin();
     let mut counted = false;
     // One round at least, however short the time and slow the machine.
-    while !counted || began.elapsed() < how_long * 9 / 10 {
+    while !counted || began.elapsed() < how_long * 8 / 10 {
         field.round(round)?;
         field.end_round(true);
         (round, counted) = (round + 1, true);
@@ -72,7 +74,38 @@ pub(crate) fn measure(
     // Whatever the mode, both nodes sleep while they wait.
     let hand_overs = handover::run(&field.daemon.endpoint, how_long / 10)?;
     let hand_overs = hand_overs.row(&How { waits: Waiting::Blocking.name().into(), ..field.how.clone() });
-    Ok(field.mode(name, hand_overs))
+    field.daemon.pause();
+    let engines = engines(waiting, core, options, &field.how, how_long / 10);
+    field.daemon.resume();
+    let (rows, ratios) = engines?;
+    let mut mode = field.mode(name, hand_overs.into_iter().chain(rows));
+    mode.ratios.extend(ratios);
+    Ok(mode)
+}
+
+/// Queues in the switch beside fission.
+fn engines(
+    waiting: Waiting,
+    core: usize,
+    options: &Options,
+    how: &How,
+    how_long: Duration,
+) -> Result<(Vec<Row>, Vec<Ratio>), Error> {
+    let settings = engines::settings();
+    let daemon = Daemon::start_with(&settings, &options.wayside, waiting, core, &IN_USERSPACE, |_| {})?;
+    let connect = |_, namespace: &str, waiting: Waiting, core| {
+        let connect = || {
+            knobs::pin(core);
+            let builder = Session::builder().endpoint(&daemon.endpoint).namespace(namespace).wait(waiting.wait());
+            builder.connect().map_err(|error| error.to_string())
+        };
+        // Whoever asks is bound elsewhere already.
+        thread::scope(|scope| scope.spawn(connect).join()).unwrap_or_else(|_| Err("connecting panicked".into()))
+    };
+    // Whatever the mode, who hands over sleeps while it waits.
+    let ends =
+        Ends { connect: &connect, enter: &|_| {}, cores: [CLIENT_CORE; 2], waiting, hand_overs: &[Waiting::Blocking] };
+    engines::measure(&ends, how, how_long)
 }
 
 impl<'r> Field<'r> {
@@ -164,7 +197,7 @@ impl<'r> Field<'r> {
         if plain.samples.median() <= batched.samples.median() { &plain.samples } else { &batched.samples }
     }
 
-    fn mode(&self, name: String, hand_overs: Option<Row>) -> Mode {
+    fn mode(&self, name: String, others: impl Iterator<Item = Row>) -> Mode {
         let Field { how, acquires, cycles, batches, .. } = self;
         let [plain, batched] = &self.echoes;
         let own = [&plain.samples, &batched.samples, acquires, cycles, batches];
@@ -181,7 +214,7 @@ impl<'r> Field<'r> {
             ratios.push(redis.cycles.ratio(format!("{way} / acquire and release"), cycles));
             ratios.push(redis.batches.ratio(format!("{way} / 32 locks and guards"), batches));
         }
-        rows.extend(hand_overs);
+        rows.extend(others);
         let echo = echo.median() as f64 / 1_000.0;
         let rows = rows.into_iter().map(|row| row.against(echo)).collect();
         Mode { name, rows, ratios, rates: Vec::new(), seen: Some(self.contestant.seen()) }

@@ -21,6 +21,10 @@ use wayside_wire::limits::MAX_VALUE_BYTES;
 #[cfg(feature = "xdp")]
 const KEY: &str = "bench/value";
 
+/// Arguments of a switch in userspace on loopback.
+pub(crate) const IN_USERSPACE: [&str; 6] =
+    ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--mode", "userspace"];
+
 /// A daemon that this process started, in a directory that goes with it.
 pub(crate) struct Daemon {
     child: Child,
@@ -36,12 +40,23 @@ impl Daemon {
         core: usize,
         place: impl FnOnce(&mut Command),
     ) -> Result<Daemon, Error> {
-        let arguments = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--mode", "userspace"];
-        Daemon::start(binary, waiting, core, &arguments, place)
+        Daemon::start(binary, waiting, core, &IN_USERSPACE, place)
     }
 
     /// A switch with these arguments, started as `place` has it.
     pub(crate) fn start(
+        binary: &Path,
+        waiting: Waiting,
+        core: usize,
+        arguments: &[&str],
+        place: impl FnOnce(&mut Command),
+    ) -> Result<Daemon, Error> {
+        Daemon::start_with("", binary, waiting, core, arguments, place)
+    }
+
+    /// The same with a configuration file, of this text.
+    pub(crate) fn start_with(
+        settings: &str,
         binary: &Path,
         waiting: Waiting,
         core: usize,
@@ -64,6 +79,11 @@ impl Daemon {
             .env_remove("WAYSIDE_CONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        if !settings.is_empty() {
+            let file = directory.join("switch.toml");
+            fs::write(&file, settings).map_err(|error| format!("no configuration for the switch: {error}"))?;
+            command.arg("--config").arg(file);
+        }
         place(&mut command);
         // SAFETY: system calls only, between fork and exec.
         unsafe {
@@ -252,15 +272,19 @@ impl Contestant {
         Ok(())
     }
 
-    /// Waits until everything given back is confirmed: the next round begins with nothing under way.
     pub(crate) fn settle(&self) -> Result<(), Error> {
-        let began = Instant::now();
-        while !self.session.is_idle() {
-            if began.elapsed() > SETTLE_MOST {
-                return Err("locks that were given back are not confirmed".into());
-            }
-            thread::sleep(Duration::from_micros(100));
-        }
-        Ok(())
+        settle(&self.session)
     }
+}
+
+/// Waits until everything given back is confirmed: the next round begins with nothing under way.
+pub(crate) fn settle(session: &Session) -> Result<(), Error> {
+    let began = Instant::now();
+    while !session.is_idle() {
+        if began.elapsed() > SETTLE_MOST {
+            return Err("locks that were given back are not confirmed".into());
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
 }

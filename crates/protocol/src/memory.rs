@@ -258,8 +258,16 @@ pub trait SwitchMemory {
     /// Makes a node the lock server of a part of a namespace, in the part's next term. From here on nothing that
     /// another node says of it is believed.
     fn set_lock_server(&self, namespace: u16, part: Part, handle: u16);
-    /// A namespace's locks that have a queue, by name.
-    fn lines(&self, namespace: u16) -> Vec<Line>;
+    /// A namespace's locks that have a queue, by name, into a list that is used again and again.
+    fn read_lines(&self, namespace: u16, into: &mut Vec<Line>);
+    /// The same.
+    fn lines(&self, namespace: u16) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.read_lines(namespace, &mut lines);
+        lines
+    }
+    /// One of them.
+    fn line(&self, namespace: u16, name: u64) -> Option<Line>;
     /// Takes a step of a lock's move. False: it is not at the stage from which this step goes, or there is no room.
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool;
     /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
@@ -349,8 +357,12 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
         (**self).set_lock_server(namespace, part, handle);
     }
 
-    fn lines(&self, namespace: u16) -> Vec<Line> {
-        (**self).lines(namespace)
+    fn read_lines(&self, namespace: u16, into: &mut Vec<Line>) {
+        (**self).read_lines(namespace, into);
+    }
+
+    fn line(&self, namespace: u16, name: u64) -> Option<Line> {
+        (**self).line(namespace, name)
     }
 
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {

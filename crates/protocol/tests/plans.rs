@@ -3,15 +3,18 @@
 //!
 //! Left out one at a time, these rules fail here: a window counts once; a report is believed of the lock server alone;
 //! a rate is of one stay in the switch; what comes waits until what leaves has left its cells; no more moves begin than
-//! are allowed.
+//! are allowed; a new epoch forgets what was planned; where all is in its place nothing is moved, and what is not there
+//! any more is missed.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use wayside_protocol::Time;
 use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Notice, PlanView, Record, Room, Store};
-use wayside_protocol::memory::{Stage, SwitchMemory};
+use wayside_protocol::memory::{Stage, Step, SwitchMemory};
 use wayside_switch::{QueueConfig, Switch, SwitchConfig};
-use wayside_wire::{Attempt, BODY, Engine, Enrol, Header, Policy, QueueKind, check, kind, padded, service};
+use wayside_wire::{
+    Attempt, BODY, Engine, Enrol, Entry, Header, Policy, QueueKind, check, header_flag, kind, padded, service,
+};
 
 const SPACE: u16 = 1;
 const SECOND: u64 = 1_000_000;
@@ -111,6 +114,30 @@ impl Bench {
             self.now = self.now + TICK;
             self.controller.on_tick(self.now);
         }
+    }
+
+    /// The lock server's node has nothing to say to the census of a new epoch, and offers itself again.
+    fn report(&mut self) {
+        let packets: Vec<Vec<u8>> =
+            std::iter::from_fn(|| self.controller.transmit()).map(|(_, packet)| packet).collect();
+        let is_census = |packet: &&Vec<u8>| {
+            let header = check(packet).expect("a packet");
+            (header.service, header.kind) == (service::LOCK, kind::lock::CENSUS)
+        };
+        let asked = Entry::read(packets.iter().find(is_census).expect("a census"), BODY);
+        let header = Header {
+            service: service::LOCK,
+            kind: kind::lock::REPORT,
+            flags: header_flag::LAST,
+            count: 1,
+            source: self.server,
+            namespace: SPACE,
+            epoch: self.controller.epoch(),
+            ..Header::default()
+        };
+        let packet = packet(header, Entry::BYTES, |packet| asked.write(packet, BODY));
+        self.controller.on_packet(self.now, address(1), &packet);
+        self.hear(self.server, kind::queue::SERVE, Attempt { number: 1, ..Attempt::default() });
     }
 
     fn asked(&mut self, source: u16, name: u64, window: u64, requests: u64, most: u16) {
@@ -280,7 +307,30 @@ fn a_new_epoch_forgets_what_was_measured_and_planned() {
     bench.switch.set_epoch(0);
     bench.pass(TICK);
     assert_eq!(bench.rate(7), None);
+    bench.report();
     bench.pass(SECOND / 2);
+    assert!(bench.switch.serving() && bench.switch.lock_server(SPACE, 0).handle == bench.server, "it could be moved");
     assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Here)]);
     assert!(bench.view().locks.iter().all(|lock| lock.planned.is_none()));
+}
+
+/// A namespace that rests notices whatever is not as it was, and what else is wanted.
+#[test]
+fn where_all_was_in_its_place_what_is_elsewhere_is_noticed() {
+    let mut bench = Bench::new(ROOM, &[(1, 2), (2, 2)]);
+    bench.controller.place(SPACE, [(1, 2), (2, 2)]);
+    bench.settle();
+    assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Here)]);
+    // As a controller that died would leave it.
+    assert!(bench.switch.step(SPACE, 1, Step::Drain));
+    bench.settle();
+    assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Here)]);
+    assert_eq!(bench.switch.lines(SPACE)[0].ticket, FIRST, "nobody was in it: it has left, and come back");
+    assert!([Step::Drain, Step::Hand, Step::Remove].into_iter().all(|step| bench.switch.step(SPACE, 2, step)));
+    bench.pass(TICK);
+    assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Awaited)]);
+    bench.settle();
+    bench.controller.place(SPACE, [(1, 2)]);
+    bench.settle();
+    assert_eq!(bench.stages(), [(1, Stage::Here)]);
 }

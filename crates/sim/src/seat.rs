@@ -283,8 +283,11 @@ impl SwitchMemory for SharedSwitch {
     fn set_lock_server(&self, namespace: u16, part: Part, handle: u16) {
         self.with(|switch| switch.set_lock_server(namespace, part, handle));
     }
-    fn lines(&self, namespace: u16) -> Vec<Line> {
-        self.with(|switch| switch.lines(namespace))
+    fn read_lines(&self, namespace: u16, into: &mut Vec<Line>) {
+        self.with(|switch| switch.read_lines(namespace, into));
+    }
+    fn line(&self, namespace: u16, name: u64) -> Option<Line> {
+        self.with(|switch| switch.line(namespace, name))
     }
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
         #[cfg(feature = "mutants")]

@@ -391,8 +391,12 @@ impl SwitchMemory for Switch {
         self.queues.set_server(namespace, part, handle);
     }
 
-    fn lines(&self, namespace: u16) -> Vec<Line> {
-        self.queues.lines(namespace)
+    fn read_lines(&self, namespace: u16, into: &mut Vec<Line>) {
+        self.queues.read_lines(namespace, into);
+    }
+
+    fn line(&self, namespace: u16, name: u64) -> Option<Line> {
+        self.queues.line(namespace, name)
     }
 
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {

@@ -29,6 +29,9 @@ use crate::zeroed::Zeroed;
 
 /// `WS_MAX_CELLS`.
 const MAX_CELLS: u32 = 1_024;
+/// Of the eight places of a bucket. Packets look into a name's first bucket first, so it is taken while it has room; but
+/// from here on the other one, if that has more: without this one table in fifty had a name with both of them full.
+const CROWDED: usize = 6;
 /// `WS_LAST_TICKET`.
 const LAST_TICKET: u64 = (1 << 40) - 1;
 
@@ -156,6 +159,8 @@ pub(crate) struct Queues {
 struct Books {
     /// Queues that have a name: number, and begins of queues before.
     used: BTreeMap<u32, u64>,
+    /// The same by namespace and name.
+    names: BTreeMap<(u16, u64), u32>,
     begins: u64,
     /// Numbers that had one.
     recycled: Vec<u32>,
@@ -167,7 +172,14 @@ struct Books {
 
 impl Default for Books {
     fn default() -> Books {
-        Books { used: BTreeMap::new(), begins: 0, recycled: Vec::new(), unused: 1, regions: BTreeMap::new() }
+        Books {
+            used: BTreeMap::new(),
+            names: BTreeMap::new(),
+            begins: 0,
+            recycled: Vec::new(),
+            unused: 1,
+            regions: BTreeMap::new(),
+        }
     }
 }
 
@@ -191,13 +203,14 @@ impl Books {
         self.recycled.last().copied().or_else(|| ((self.unused as usize) < queues).then_some(self.unused))
     }
 
-    fn enter(&mut self, number: u32, left: u32, size: u32) {
+    fn enter(&mut self, key: (u16, u64), number: u32, left: u32, size: u32) {
         if self.recycled.last() == Some(&number) {
             self.recycled.pop();
         }
         self.unused = self.unused.max(number + 1);
         self.begins += 1;
         self.used.insert(number, self.begins);
+        self.names.insert(key, number);
         self.regions.insert(left, size);
     }
 }
@@ -299,13 +312,12 @@ impl Queues {
             }
             // A daemon that died between the two left one that nobody finds.
             let namespace = queue.namespace.load(Acquire) as u16;
-            let is_placed = queue.size.load(Acquire) != 0
-                && queues
-                    .find(namespace, queue.name.load(Acquire))
-                    .is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
-            if is_placed {
+            let name = queue.name.load(Acquire);
+            let found = queues.find(namespace, name);
+            let is_its = found.is_some_and(|(place, _)| place.load(Relaxed) as u32 == number);
+            if queue.size.load(Acquire) != 0 && is_its {
                 books.recycled.extend(books.unused..number);
-                books.enter(number, queue.left.load(Relaxed), queue.size.load(Relaxed));
+                books.enter((namespace, name), number, queue.left.load(Relaxed), queue.size.load(Relaxed));
             } else {
                 queue.size.store(0, SeqCst);
             }
@@ -390,14 +402,19 @@ impl Queues {
         servers.count.store(part.of, SeqCst);
     }
 
-    /// The locks of a namespace that have a queue, by name.
-    pub(crate) fn lines(&self, namespace: u16) -> Vec<Line> {
+    /// The locks of a namespace that have a queue, by name. The controller looks at all of them 100 times a second:
+    /// nothing is allocated or put in order for it.
+    pub(crate) fn read_lines(&self, namespace: u16, into: &mut Vec<Line>) {
+        into.clear();
         let books = self.books();
-        let of = |number: &u32| &self.queues[*number as usize];
-        let its = |queue: &&Queue| queue.namespace.load(Acquire) == u32::from(namespace);
-        let mut lines: Vec<Line> = books.used.keys().map(of).filter(its).map(line_of).collect();
-        lines.sort_unstable_by_key(|line| line.name);
-        lines
+        let its = books.names.range((namespace, 0)..=(namespace, u64::MAX));
+        into.extend(its.map(|(_, number)| line_of(&self.queues[*number as usize])));
+    }
+
+    /// One of them.
+    pub(crate) fn line(&self, namespace: u16, name: u64) -> Option<Line> {
+        let books = self.books();
+        books.names.get(&(namespace, name)).map(|number| line_of(&self.queues[*number as usize]))
     }
 
     /// A handle is given to another session: it is no lock server in the namespace that its former one was in.
@@ -462,8 +479,10 @@ impl Switch {
         let left = books.gap(cells, all).ok_or(QueueError::Cells)?;
         let number = books.spare(queues.queues.len()).ok_or(QueueError::Queues)?;
         let (buckets, tag) = queues.buckets_of(namespace, name);
-        let mut places = buckets.into_iter().flat_map(|bucket| &bucket.places);
-        let place = places.find(|place| place.load(Relaxed) == 0).ok_or(QueueError::Queues)?;
+        let used = |bucket: &Bucket| bucket.places.iter().filter(|place| place.load(Relaxed) != 0).count();
+        let [first, second] = buckets;
+        let bucket = if used(first) < CROWDED || used(first) <= used(second) { first } else { second };
+        let place = bucket.places.iter().find(|place| place.load(Relaxed) == 0).ok_or(QueueError::Queues)?;
         let queue = &queues.queues[number as usize];
         let lock = take(&queue.lock);
         queue.name.store(name, Release);
@@ -473,7 +492,7 @@ impl Switch {
         queue.size.store(cells, Release);
         queue.lock.store(lock, SeqCst);
         place.store(tag | u64::from(number), SeqCst);
-        books.enter(number, left, cells);
+        books.enter((namespace, name), number, left, cells);
         Ok(())
     }
 
@@ -512,6 +531,7 @@ impl Switch {
         }
         if step == Step::Remove {
             books.used.remove(&number);
+            books.names.remove(&(namespace, name));
             books.recycled.push(number);
             books.regions.remove(&queue.left.load(Relaxed));
         }

@@ -3,7 +3,7 @@
 //!
 //! Left out one at a time, these rules of `src/queues.rs` fail here: a region counts as used until its queue is
 //! removed; a queue is handed over only when nobody is in it; each step goes from one stage only; what is left of a
-//! session that is over is nobody.
+//! session that is over is nobody; a name is not put into a full bucket while its other one has room.
 
 mod engine;
 mod support;
@@ -145,5 +145,21 @@ fn each_holds(switch: &Switch, holders: &BTreeMap<u64, Client>) {
     for (name, client) in holders {
         let queued: Vec<u16> = switch.queued(NAMESPACE, *name).iter().map(|queued| queued.holder).collect();
         assert_eq!(queued, [client.me], "{name}: whoever held it has lost its cell, or somebody is in its region");
+    }
+}
+
+/// However the names fall: a configuration that has room is not refused.
+#[test]
+fn as_many_names_find_a_place_as_there_are_queues() {
+    for queues in [1, 9, 60, 128, 257, 1_000, 4_096] {
+        for seed in 0..100_000 / queues.max(500) {
+            let switch =
+                support::switch(1, SERVER).with_queues(QueueConfig { queues, cells: queues, seed: seed.into() });
+            for name in 0..queues {
+                let added = switch.add_queue(NAMESPACE, wayside_wire::mix(name.into()), 1, 1);
+                assert_eq!(added, Ok(()), "name {name} of {queues}, seed {seed}");
+            }
+            assert_eq!(switch.lines(NAMESPACE).len(), queues as usize);
+        }
     }
 }

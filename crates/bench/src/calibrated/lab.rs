@@ -108,7 +108,7 @@ impl Run {
 }
 
 /// Locks of clients of the second tenant are others.
-struct Apart<'w>(&'w dyn Workload);
+pub(crate) struct Apart<'w>(pub(crate) &'w dyn Workload);
 
 struct Moved<'w> {
     generator: Box<dyn Generator + 'w>,

@@ -26,6 +26,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+pub(crate) use lab::{Apart, FIRST_TENANT, MACHINES};
 pub use report::{Calibrated, put_calibrated};
 
 use costs::{Cost, Costs};

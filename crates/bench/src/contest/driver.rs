@@ -1,8 +1,8 @@
 //! Runs a workload's transactions over a lock service: a thread for each node, its clients as tasks on it, each of them
 //! one transaction after the other. The service is checked all the while (`witness.rs`).
 //!
-//! A transaction acquires its locks one by one, works for the workload's execution time, and gives all back; where the
-//! workload has a time-out, one that has not all locks by then gives back what it has and tries again a little later.
+//! A transaction acquires its locks one by one, works for the workload's execution time, thinks for as long as it is
+//! told, and gives all back; where the workload has a time-out, one that has not all locks by then gives back what it has and tries again a little later.
 //! Grants and transactions count if they end within the measured time.
 
 use super::service::{Grant, LockService, Refusal};
@@ -21,44 +21,50 @@ use wayside_client::Mode;
 /// An aborted transaction tries again after up to so many milliseconds.
 const BACKOFF_MS: u64 = 2;
 /// Of the throughput over time.
-pub(super) const BIN: Duration = Duration::from_millis(20);
+pub(crate) const BIN: Duration = Duration::from_millis(20);
 
 /// What to run, and how.
-pub(super) struct Course<'w> {
-    pub(super) workload: &'w dyn Workload,
-    pub(super) execution: Duration,
+pub(crate) struct Course<'w> {
+    pub(crate) workload: &'w dyn Workload,
+    pub(crate) execution: Duration,
+    /// For how long all locks are held besides, without a processor: at least, and a millisecond or two more.
+    pub(crate) think: Duration,
     /// After how long a transaction is aborted.
-    pub(super) abort: Option<Duration>,
+    pub(crate) abort: Option<Duration>,
     /// Locks are acquired in the order of their numbers, so that nobody can wait in a circle; otherwise in the
     /// program's.
-    pub(super) is_sorted: bool,
-    pub(super) nodes: usize,
+    pub(crate) is_sorted: bool,
+    pub(crate) nodes: usize,
     /// Of all nodes.
-    pub(super) clients: usize,
-    pub(super) seed: u64,
-    pub(super) warm_up: Duration,
-    pub(super) measured: Duration,
+    pub(crate) clients: usize,
+    pub(crate) seed: u64,
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
 }
 
 /// What came of it.
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// From asking for a lock until it was granted: nanoseconds.
-    pub(super) grants: Histogram<u64>,
+    pub(crate) grants: Histogram<u64>,
     /// From a transaction's first request until all was given back, with what was aborted before: nanoseconds.
-    pub(super) transactions: Histogram<u64>,
-    pub(super) aborts: u64,
-    /// Grants in each [`BIN`].
-    pub(super) timeline: Vec<u32>,
-    pub(super) overlaps: u64,
-    pub(super) stale_tokens: u64,
-    pub(super) times: Times,
+    pub(crate) transactions: Histogram<u64>,
+    pub(crate) aborts: u64,
+    /// Of these grants, those that the service says its switch made.
+    pub(crate) by_switch: u64,
+    /// Grants in each [`BIN`],
+    pub(crate) timeline: Vec<u32>,
+    /// and those of each node alone.
+    pub(crate) of_nodes: Vec<Vec<u32>>,
+    pub(crate) overlaps: u64,
+    pub(crate) stale_tokens: u64,
+    pub(crate) times: Times,
 }
 
 /// A thread's place among the nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) index: usize,
-    pub(super) clients: usize,
+pub(crate) struct Node {
+    pub(crate) index: usize,
+    pub(crate) clients: usize,
 }
 
 /// What all threads of a run share.
@@ -73,6 +79,7 @@ struct Tally {
     grants: Histogram<u64>,
     transactions: Histogram<u64>,
     aborts: u64,
+    by_switch: u64,
     timeline: Vec<u32>,
 }
 
@@ -81,7 +88,7 @@ impl Tally {
         // Two digits at least, up to the longest wait.
         let empty = || Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64, 2).expect("bounds that fit");
         let bins = measured.as_nanos().div_ceil(BIN.as_nanos()) as usize;
-        Tally { grants: empty(), transactions: empty(), aborts: 0, timeline: vec![0; bins] }
+        Tally { grants: empty(), transactions: empty(), aborts: 0, by_switch: 0, timeline: vec![0; bins] }
     }
 }
 
@@ -94,7 +101,7 @@ fn nanos(since: Instant) -> u64 {
 ///
 /// # Errors
 /// If the service fails. That it breaks its promise is in the outcome.
-pub(super) fn drive<S: LockService>(
+pub(crate) fn drive<S: LockService>(
     course: &Course<'_>,
     servers: &[u32],
     enter: impl Fn(Node) + Sync,
@@ -118,17 +125,22 @@ pub(super) fn drive<S: LockService>(
         tally.into_inner()
     })?;
     let mut all = Tally::new(course.measured);
+    let mut of_nodes = Vec::new();
     for tally in tallies {
         all.grants += tally.grants;
         all.transactions += tally.transactions;
         all.aborts += tally.aborts;
+        all.by_switch += tally.by_switch;
         all.timeline.iter_mut().zip(&tally.timeline).for_each(|(sum, one)| *sum += one);
+        of_nodes.push(tally.timeline);
     }
     Ok(Outcome {
         grants: all.grants,
         transactions: all.transactions,
         aborts: all.aborts,
+        by_switch: all.by_switch,
         timeline: all.timeline,
+        of_nodes,
         overlaps: witness.overlaps(),
         stale_tokens: witness.stale_tokens(),
         times,
@@ -161,6 +173,9 @@ async fn run_client<S: LockService>(
             let has_all = attempt.acquire(&transaction, &mut held).await?;
             if has_all {
                 work(course.execution);
+                if !course.think.is_zero() {
+                    tokio::time::sleep(course.think).await;
+                }
             }
             attempt.give_back(&mut held).await?;
             if has_all {
@@ -211,8 +226,8 @@ impl<S: LockService> Attempt<'_, '_, '_, S> {
             match self.service.acquire(self.client, request.lock, request.mode, until).await {
                 Ok(Grant { held: lock, token }) => {
                     self.shared.witness.enter(request.lock, request.mode, token);
+                    self.granted(asked, self.service.is_by_switch(&lock));
                     held.push((request.lock, request.mode, lock));
-                    self.granted(asked);
                 }
                 Err(Refusal::TimedOut) if abort.is_some() => return Ok(false),
                 Err(Refusal::TimedOut) => {
@@ -224,12 +239,13 @@ impl<S: LockService> Attempt<'_, '_, '_, S> {
         Ok(abort.is_none() || Instant::now() < until)
     }
 
-    fn granted(&self, asked: Instant) {
+    fn granted(&self, asked: Instant, by_switch: bool) {
         if !self.shared.phases.counts() {
             return;
         }
         let mut tally = self.tally.borrow_mut();
         tally.grants.saturating_record(nanos(asked));
+        tally.by_switch += u64::from(by_switch);
         let counted = self.shared.phases.counted();
         let bin = (counted.as_nanos() / BIN.as_nanos()) as usize;
         if let Some(bin) = tally.timeline.get_mut(bin) {
@@ -305,6 +321,7 @@ mod tests {
         let course = Course {
             workload: &*workload,
             execution: named.execution,
+            think: Duration::ZERO,
             abort: if is_sorted { None } else { named.abort },
             is_sorted,
             nodes: 1,
@@ -353,6 +370,7 @@ mod tests {
         let course = Course {
             workload: &*workload,
             execution: Duration::ZERO,
+            think: Duration::ZERO,
             abort: None,
             is_sorted: true,
             nodes: 2,

@@ -12,11 +12,11 @@
 
 mod change;
 mod chart;
-mod driver;
+pub(crate) mod driver;
 mod page;
-mod peers;
+pub(crate) mod peers;
 mod record;
-mod service;
+pub(crate) mod service;
 mod table;
 mod witness;
 
@@ -25,6 +25,7 @@ pub(crate) use page::escaped;
 pub use page::{Records, page};
 pub use peers::{About, names as service_names};
 pub use record::{Contest, Played, Run};
+pub(crate) use record::{QUANTILES, quantiles_us};
 pub use table::put_contest;
 
 use crate::knobs::{self, Machine};
@@ -187,6 +188,7 @@ fn course<'w>(game: &Game, named: &Named, workload: &'w dyn Workload, options: &
     Course {
         workload,
         execution: named.execution,
+        think: Duration::ZERO,
         abort: if game.aborts { named.abort } else { None },
         is_sorted: !game.aborts,
         nodes: options.nodes.min(game.clients),

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::calibrated::Calibrated;
 use crate::growth::Growth;
 use crate::keys::Keys;
+use crate::queues::Queues;
 use crate::recovery::Recovery;
 use crate::report::Report;
 use std::fmt::Write;
@@ -53,6 +54,7 @@ pub struct Records {
     keys: Vec<Keys>,
     calibrated: Vec<Calibrated>,
     growths: Vec<Growth>,
+    queues: Vec<Queues>,
 }
 
 impl Records {
@@ -71,6 +73,8 @@ impl Records {
             self.calibrated.push(calibrated);
         } else if let Ok(growth) = Growth::from_json(text) {
             self.growths.push(growth);
+        } else if let Ok(queues) = Queues::from_json(text) {
+            self.queues.push(queues);
         } else {
             self.reports.push(Report::from_json(text)?);
         }
@@ -111,6 +115,10 @@ pub fn page(records: &Records) -> String {
         let drawings = recovery.timelines_as_svg() + &recovery.growth_as_svg();
         let text = format!("<pre>{}</pre>\n{drawings}\n", escaped(&recovery.to_string()));
         section(&mut html, "How long locks are away when a switch or a node dies", &text);
+    }
+    for queues in &records.queues {
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&queues.to_string()), queues.as_svg());
+        section(&mut html, "What the switch's memory, priorities and budgets do", &text);
     }
     html + "</body></html>\n"
 }

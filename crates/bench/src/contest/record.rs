@@ -85,7 +85,7 @@ pub struct Run {
 }
 
 /// What is kept of a distribution: enough to draw it.
-pub(super) const QUANTILES: [f64; 31] = [
+pub(crate) const QUANTILES: [f64; 31] = [
     0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9,
     0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999, 1.0,
 ];
@@ -93,7 +93,7 @@ pub(super) const BIN_MS: u64 = BIN.as_millis() as u64;
 /// The workload whose throughput is looked at over time.
 const CHANGES: &str = "hot-spot";
 
-fn quantiles_us(nanos: &Histogram<u64>) -> Vec<f64> {
+pub(crate) fn quantiles_us(nanos: &Histogram<u64>) -> Vec<f64> {
     let us = |quantile| (nanos.value_at_quantile(quantile) as f64 / 100.0).round() / 10.0;
     if nanos.is_empty() { Vec::new() } else { QUANTILES.map(us).to_vec() }
 }

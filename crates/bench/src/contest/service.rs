@@ -6,7 +6,7 @@ use wayside_client::Mode;
 
 /// Why there is no lock.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Not in time.
     TimedOut,
     /// The service does not work.
@@ -14,14 +14,14 @@ pub(super) enum Refusal {
 }
 
 /// A lock that is held.
-pub(super) struct Grant<H> {
-    pub(super) held: H,
+pub(crate) struct Grant<H> {
+    pub(crate) held: H,
     /// A number that rises with every exclusive grant of the lock, where the service has one.
-    pub(super) token: Option<u64>,
+    pub(crate) token: Option<u64>,
 }
 
 /// One node's way to a lock service, for all of its clients: tasks of one thread.
-pub(super) trait LockService {
+pub(crate) trait LockService {
     /// What a client keeps of a lock, to give it back.
     type Held;
 
@@ -29,13 +29,18 @@ pub(super) trait LockService {
     async fn acquire(&self, client: usize, lock: u64, mode: Mode, until: Instant)
     -> Result<Grant<Self::Held>, Refusal>;
 
+    /// Whether the switch granted it, and no node, where the service has one.
+    fn is_by_switch(&self, _: &Self::Held) -> bool {
+        false
+    }
+
     /// Gives a lock back; done when the service's own library says so.
     async fn release(&self, client: usize, held: Self::Held) -> Result<(), Error>;
 }
 
 impl Refusal {
     /// What a library says.
-    pub(super) fn failed(error: impl ToString) -> Refusal {
+    pub(crate) fn failed(error: impl ToString) -> Refusal {
         Refusal::Failed(error.to_string())
     }
 }

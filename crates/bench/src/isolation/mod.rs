@@ -202,19 +202,18 @@ fn under(flooder: &Flooder, stream: usize, contestant: &mut Contestant) -> Resul
 
 fn start(place: Place, hosts: &Hosts, options: &IsolationOptions) -> Result<Daemon, Error> {
     let IsolationOptions { wayside, rate, .. } = options;
-    let file = std::env::temp_dir().join(format!("wayside-isolation-{}.toml", std::process::id()));
-    let text = format!(
+    let settings = format!(
         "[[namespace]]\nname = 'default'\n[[namespace]]\nname = 'limited'\nrate = {rate}\n[[namespace]]\nname = 'unlimited'\n"
     );
-    std::fs::write(&file, text).map_err(|error| format!("no configuration for the switch: {error}"))?;
-    let (listen, file_name) = (SWITCH.to_string(), file.display().to_string());
-    let common = ["--config", &file_name, "--listen", &listen, "--authentication", "off"];
+    let listen = SWITCH.to_string();
+    let common = ["--listen", &listen, "--authentication", "off"];
     let (how, waiting): (&[&str], _) = match place {
         Place::Apart => (&["--mode", "native", "--interfaces", "port0,port1"], Waiting::Blocking),
         Place::Together => (&["--mode", "native", "--interfaces", "port0"], Waiting::Blocking),
         Place::Userspace => (&["--mode", "userspace"], Waiting::Spinning),
     };
-    let daemon = Daemon::start(wayside, waiting, SERVER_CORE, &[&common[..], how].concat(), |command: &mut Command| {
+    let arguments = [&common[..], how].concat();
+    Daemon::start_with(&settings, wayside, waiting, SERVER_CORE, &arguments, |command: &mut Command| {
         hosts.switch.enter(command);
         // SAFETY: one system call, between fork and exec.
         unsafe {
@@ -223,10 +222,7 @@ fn start(place: Place, hosts: &Hosts, options: &IsolationOptions) -> Result<Daem
                 Ok(())
             })
         };
-    });
-    // It has read it, or did not start.
-    let _ = std::fs::remove_file(&file);
-    daemon
+    })
 }
 
 /// A session of B's in a namespace, which holds the lock that its flood asks for.

@@ -81,6 +81,7 @@ pub fn all() -> Vec<Named> {
         micro("exclusive-55k", "exclusive locks without contention: 55,000; NetLock 6.2", 55_000, uniform, 100),
         micro("exclusive-10k", "exclusive locks, 10,000; NetLock 6.2", 10_000, uniform, 100),
         micro("exclusive-500", "exclusive locks under contention: 500; NetLock 6.2", 500, uniform, 100),
+        micro("exclusive-4", "exclusive locks, 4: everybody waits for everybody", 4, uniform, 100),
         micro("scale-2m", "read-mostly, uniform, 2 M locks; FissLock 7.6", 2 * MILLION, uniform, 10),
         micro("scale-5m", "read-mostly, uniform, 5 M locks; FissLock 7.6", 5 * MILLION, uniform, 10),
         micro("scale-10m", "read-mostly, uniform, 10 M locks; FissLock 7.6", 10 * MILLION, uniform, 10),

@@ -14,6 +14,8 @@
 //! * The regions of a namespace that is planned never have more cells than it has room for, whatever moves.
 //! * No more moves begin at a time than are allowed; one that takes long keeps no other from beginning.
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
+//! * Where nothing moves and nothing has to, nothing is looked for: a namespace rests until it looks another way than
+//!   when all was found in its place, or others are wanted.
 
 use super::{Controller, Notice, Store};
 use crate::memory::{Line, LockServer, Part, Stage, Step, SwitchMemory};
@@ -46,6 +48,10 @@ pub(super) struct Moves {
     /// Of a namespace: the names that are to have a queue, and their cells. Without an entry all stays where it is.
     wanted: BTreeMap<u16, BTreeMap<u64, u32>>,
     under_way: BTreeMap<(u16, u64), Move>,
+    /// Of a namespace in which every lock was found in its place: those that had a queue, by name, with their cells.
+    in_place: BTreeMap<u16, Vec<(u64, u32)>>,
+    /// What was read last: its memory is used again.
+    lines: Vec<Line>,
 }
 
 impl Moves {
@@ -57,6 +63,23 @@ impl Moves {
     /// All of a namespace stays where it is.
     pub fn forget_wishes(&mut self, namespace: u16) {
         self.wanted.remove(&namespace);
+        self.in_place.remove(&namespace);
+    }
+
+    /// Whether these are the queues that were found in their places, and here still.
+    fn rests(&self, namespace: u16, lines: &[Line]) -> bool {
+        let is_same =
+            |(line, known): (&Line, &(u64, u32))| line.stage == Stage::Here && (line.name, line.cells) == *known;
+        let known = self.in_place.get(&namespace);
+        known.is_some_and(|known| known.len() == lines.len() && lines.iter().zip(known).all(is_same))
+    }
+
+    /// Whether every lock is where it is wanted.
+    fn are_in_place(&self, namespace: u16, lines: &[Line]) -> bool {
+        let wanted = self.wanted.get(&namespace);
+        let is_wanted = |line: &Line| wanted.is_none_or(|wanted| wanted.get(&line.name) == Some(&line.cells));
+        let are_all = wanted.is_none_or(|wanted| wanted.len() == lines.len());
+        are_all && lines.iter().all(|line| line.stage == Stage::Here && is_wanted(line))
     }
 }
 
@@ -65,7 +88,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// others. Those that have to move do so as soon as they can; one that has a queue of another size leaves, and
     /// comes back.
     pub fn place(&mut self, namespace: u16, wanted: impl IntoIterator<Item = (u64, u32)>) {
-        self.moves.wanted.insert(namespace, wanted.into_iter().collect());
+        let wanted: BTreeMap<u64, u32> = wanted.into_iter().collect();
+        if self.moves.wanted.get(&namespace) != Some(&wanted) {
+            self.moves.forget_wishes(namespace);
+            self.moves.wanted.insert(namespace, wanted);
+        }
     }
 
     /// Does what is due.
@@ -75,16 +102,30 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
         for namespace in queued.map(|namespace| namespace.id).collect::<Vec<u16>>() {
-            let parts = self.parts_of(namespace);
-            let movers: Vec<Option<LockServer>> = (0..parts).map(|part| self.mover(namespace, part)).collect();
-            let mover_of = |name: u64| movers[usize::from(Part::of_name(name, parts).number)];
-            let lines = self.memory.lines(namespace);
+            let mut lines = core::mem::take(&mut self.moves.lines);
+            self.memory.read_lines(namespace, &mut lines);
             self.measure(now, namespace, &lines);
-            let mut may_begin = self.may_begin(now, namespace, &lines);
-            for line in &lines {
-                self.move_on(now, namespace, line, mover_of(line.name), &mut may_begin);
+            if !self.moves.rests(namespace, &lines) {
+                self.move_each(now, namespace, &lines);
             }
-            self.await_wanted(namespace, &lines, may_begin, |name| mover_of(name).is_some());
+            self.moves.lines = lines;
+        }
+    }
+
+    fn move_each(&mut self, now: Time, namespace: u16, lines: &[Line]) {
+        let parts = self.parts_of(namespace);
+        let movers: Vec<Option<LockServer>> = (0..parts).map(|part| self.mover(namespace, part)).collect();
+        let mover_of = |name: u64| movers[usize::from(Part::of_name(name, parts).number)];
+        let mut may_begin = self.may_begin(now, namespace, lines);
+        for line in lines {
+            self.move_on(now, namespace, line, mover_of(line.name), &mut may_begin);
+        }
+        self.await_wanted(namespace, lines, may_begin, |name| mover_of(name).is_some());
+        if self.moves.are_in_place(namespace, lines) {
+            let in_place = lines.iter().map(|line| (line.name, line.cells)).collect();
+            self.moves.in_place.insert(namespace, in_place);
+        } else {
+            self.moves.in_place.remove(&namespace);
         }
     }
 
@@ -153,8 +194,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 let patience = DRAIN_PAUSES * self.config.retransmit;
                 if fits && self.memory.step(namespace, key.1, Step::Hand) {
                     self.moves.under_way.insert(key, Move { due: now, ..known });
-                    if let Some(line) = self.memory.lines(namespace).iter().find(|line| line.name == key.1) {
-                        self.yield_lock(now, namespace, line, server);
+                    if let Some(line) = self.memory.line(namespace, key.1) {
+                        self.yield_lock(now, namespace, &line, server);
                     }
                 } else if !fits || wanted.is_some_and(|_| !is_unwanted) || now.since(known.since) > patience {
                     self.memory.step(namespace, key.1, Step::Stay);
@@ -213,8 +254,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.moves.under_way.remove(&key);
             self.note_move(header.namespace, name, true);
             // It would ask by itself, a moment later.
-            let line = self.memory.lines(header.namespace).into_iter().find(|line| line.name == name);
-            let room = line.map_or(0, |line| line.cells as u16);
+            let room = self.memory.line(header.namespace, name).map_or(0, |line| line.cells as u16);
             let body = Attempt { name, number: pushed, order: given, room, ..Attempt::default() };
             self.tell_server(header.namespace, handle, QueueKind::Pushed, &body);
         }
@@ -222,9 +262,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// TAKEN: the lock's server knows all that it has to know of its queue.
     pub(super) fn on_taken(&mut self, header: &Header, attempt: &Attempt) {
-        let lines = self.memory.lines(header.namespace);
-        let is_its = |line: &&Line| (line.name, line.ticket) == (attempt.name, attempt.ticket);
-        let is_handed = lines.iter().find(is_its).is_some_and(|line| line.stage == Stage::Handed);
+        let line = self.memory.line(header.namespace, attempt.name);
+        let is_handed = line.is_some_and(|line| (line.ticket, line.stage) == (attempt.ticket, Stage::Handed));
         if is_handed && self.server_of(header.namespace, attempt.name).handle == header.source {
             self.memory.step(header.namespace, attempt.name, Step::Remove);
             self.moves.under_way.remove(&(header.namespace, attempt.name));

@@ -51,11 +51,18 @@ impl Known {
 /// A queue in the switch, since it was looked at last.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
+    name: u64,
     since: Time,
     /// The first ticket that was not used then.
     ticket: u64,
     /// Cells used at a time, the most so far.
     most: u32,
+}
+
+impl Sample {
+    fn of(line: &Line, now: Time) -> Sample {
+        Sample { name: line.name, since: now, ticket: line.ticket, most: line.used }
+    }
 }
 
 /// Of a namespace.
@@ -64,10 +71,33 @@ struct Space {
     /// Whose reports are believed: of each part.
     servers: Vec<LockServer>,
     known: BTreeMap<u64, Known>,
-    samples: BTreeMap<u64, Sample>,
+    /// By name.
+    samples: Vec<Sample>,
     next: Option<Time>,
     /// Of the last plan.
     planned: Option<BTreeMap<u64, u32>>,
+}
+
+impl Space {
+    /// A tick's look at the queues that are here. Both lists are by name: a step for each, and nothing is looked for.
+    fn look<'l>(&mut self, now: Time, here: impl Iterator<Item = &'l Line>) {
+        let mut at = 0;
+        for line in here {
+            while self.samples.get(at).is_some_and(|sample| sample.name < line.name) {
+                at += 1;
+            }
+            match self.samples.get_mut(at).filter(|sample| sample.name == line.name) {
+                None => self.samples.insert(at, Sample::of(line, now)),
+                Some(sample) if line.ticket < sample.ticket => *sample = Sample::of(line, now),
+                Some(sample) => sample.most = sample.most.max(line.used),
+            }
+            at += 1;
+        }
+    }
+
+    fn place_of(&self, name: u64) -> Option<usize> {
+        self.samples.binary_search_by_key(&name, |sample| sample.name).ok()
+    }
 }
 
 #[derive(Default)]
@@ -76,8 +106,10 @@ pub(super) struct Popularity(BTreeMap<u16, Space>);
 impl Popularity {
     /// The tickets of a lock's queue begin anew, or are nobody's.
     pub fn moved(&mut self, namespace: u16, name: u64) {
-        if let Some(space) = self.0.get_mut(&namespace) {
-            space.samples.remove(&name);
+        if let Some(space) = self.0.get_mut(&namespace)
+            && let Some(place) = space.place_of(name)
+        {
+            space.samples.remove(place);
         }
     }
 }
@@ -146,14 +178,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             space.servers = servers;
         }
         let is_here = |line: &&Line| matches!(line.stage, Stage::Here | Stage::Drains);
-        for line in lines.iter().filter(is_here) {
-            let fresh = Sample { since: now, ticket: line.ticket, most: line.used };
-            let sample = space.samples.entry(line.name).or_insert(fresh);
-            if line.ticket < sample.ticket {
-                *sample = fresh;
-            }
-            sample.most = sample.most.max(line.used);
-        }
+        space.look(now, lines.iter().filter(is_here));
         let period = self.config.plan_period;
         // The first plan needs a whole period of all queues.
         let next = *space.next.get_or_insert(now + period);
@@ -162,18 +187,18 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         space.next = Some(now + period);
         let here: BTreeMap<u64, &Line> = lines.iter().filter(is_here).map(|line| (line.name, line)).collect();
-        space.samples.retain(|name, _| here.contains_key(name));
-        for (name, sample) in &mut space.samples {
-            let line = here[name];
+        space.samples.retain(|sample| here.contains_key(&sample.name));
+        for sample in &mut space.samples {
+            let line = here[&sample.name];
             let age = now.since(sample.since);
             // One that has just come has a rate from its lock server.
             if age >= period / 2 {
-                let known = space.known.entry(*name).or_default();
+                let known = space.known.entry(sample.name).or_default();
                 let behind = known.behind;
                 known.learn(rate_of(line.ticket - sample.ticket, age), sample.most.saturating_add(behind));
                 known.behind = behind / 2;
-                *sample = Sample { since: now, ticket: line.ticket, most: line.used };
-            } else if let Some(known) = space.known.get_mut(name) {
+                *sample = Sample::of(line, now);
+            } else if let Some(known) = space.known.get_mut(&sample.name) {
                 known.is_fresh = true;
             }
         }
@@ -225,7 +250,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let Some(space) = self.popularity.0.get_mut(&header.namespace).filter(|space| is_known(space)) else {
             return; // It is known from the next tick on.
         };
-        let has_queue = space.samples.contains_key(&name);
+        let has_queue = space.place_of(name).is_some();
         if !has_queue && requests == 0 {
             return;
         }

@@ -110,8 +110,11 @@ impl SwitchMemory for Rc<Memory> {
         let term = self.lock_server(0, part.number).term + 1;
         self.servers.borrow_mut().insert(part.number, LockServer { handle, term });
     }
-    fn lines(&self, _: u16) -> Vec<Line> {
-        Vec::new()
+    fn read_lines(&self, _: u16, into: &mut Vec<Line>) {
+        into.clear();
+    }
+    fn line(&self, _: u16, _: u64) -> Option<Line> {
+        None
     }
     fn step(&self, _: u16, _: u64, _: Step) -> bool {
         false

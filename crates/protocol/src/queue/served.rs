@@ -25,7 +25,13 @@ struct Moved {
     handed: u64,
     /// That from which on it was taken.
     taken: u64,
+    /// When any of this became so.
+    since: Time,
 }
+
+/// What is known of a move of before is for packets that are late: none is by so much. Microseconds; handles rest as
+/// long for the same reason.
+const LATEST: u64 = 60_000_000;
 
 impl Moved {
     /// Whether the switch has handed it here, with this ticket, and this is the first that is heard of it.
@@ -37,12 +43,20 @@ impl Moved {
     fn is_away(&self) -> bool {
         self.first != 0 && self.handed < self.first
     }
+
+    /// Whether it is this server's as if it had never moved: the switch has not been ceded it, and nothing of a move of
+    /// before is late.
+    fn is_history(&self, now: Time) -> bool {
+        self.first == 0 && now.since(self.since) >= LATEST
+    }
 }
 
 /// See the module's documentation.
 pub(super) struct Served {
     overflows: BTreeMap<u64, Overflow>,
     moved: BTreeMap<u64, Moved>,
+    /// When what is history of these is forgotten next.
+    forgets: Time,
     /// Locks that are this server's, and until when it waits for what the switch has given of them.
     taking: BTreeMap<u64, Time>,
     own: Own,
@@ -65,6 +79,7 @@ impl Served {
         Served {
             overflows: BTreeMap::new(),
             moved: BTreeMap::new(),
+            forgets: now + LATEST,
             taking: BTreeMap::new(),
             own: Own::new(now, terms, config.retransmit_most_us, Order { mutant, ..config.order() }),
             popular: Popular::new(now, config.asked_us),
@@ -86,6 +101,7 @@ impl Served {
     pub fn next_timer(&self) -> Time {
         let own = self.own.due().min(self.popular.due());
         let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
+        let own = if self.moved.is_empty() { own } else { own.min(self.forgets) };
         let pushing = self.overflows.iter().filter(|(name, _)| !self.taking.contains_key(name));
         let overflows = pushing.map(|(_, overflow)| overflow.due()).min().unwrap_or(Time::NEVER);
         overflows.min(own).min(taking)
@@ -95,6 +111,7 @@ impl Served {
         self.own.on_tick(link);
         self.take_what_is_whole(link);
         self.cede_what_is_left(link);
+        self.forget_history(link.now);
         let Self { overflows, taking, .. } = self;
         for (_, overflow) in overflows.iter_mut().filter(|(name, _)| !taking.contains_key(name)) {
             if link.out.is_full() {
@@ -103,6 +120,20 @@ impl Served {
             overflow.on_tick(link);
         }
         self.tell_what_is_asked(link);
+    }
+
+    /// Locks that move come to be many, in a term that lasts for months.
+    fn forget_history(&mut self, now: Time) {
+        if now >= self.forgets {
+            self.forgets = now + LATEST;
+            self.moved.retain(|_, moved| !moved.is_history(now));
+        }
+    }
+
+    /// Names of which a move is known.
+    #[cfg(test)]
+    pub fn moves_known(&self) -> usize {
+        self.moved.len()
     }
 
     /// ASKED, of the locks that are asked for most. One that is lost is of a window that is over.
@@ -169,7 +200,7 @@ impl Served {
             let moved = self.moved.entry(attempt.name).or_default();
             if moved.is_news(attempt.over) {
                 // What is on its way here is older: the controller says how much that is.
-                moved.handed = attempt.over;
+                (moved.handed, moved.since) = (attempt.over, link.now);
                 self.own.close(attempt.name);
             }
         }
@@ -227,7 +258,7 @@ impl Served {
         let Attempt { name, number: id, .. } = *attempt;
         let moved = self.moved.get(&name).copied().unwrap_or_default();
         if moved.is_away() && id >= moved.id {
-            self.moved.insert(name, Moved { id, ..moved });
+            self.moved.insert(name, Moved { id, since: link.now, ..moved });
             return tell_ceded(link, name, id, moved.first);
         }
         if id > moved.id && !moved.is_away() {
@@ -242,7 +273,7 @@ impl Served {
             let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(link.now, first, waiters);
             self.overflows.insert(name, overflow);
             let moved = self.moved.entry(name).or_default();
-            (moved.id, moved.first, moved.handed) = (id, first, 0);
+            (moved.id, moved.first, moved.handed, moved.since) = (id, first, 0, link.now);
             tell_ceded(link, name, id, first);
         }
     }
@@ -255,7 +286,7 @@ impl Served {
             if !self.own.raise(ticket) {
                 return;
             }
-            (moved.first, moved.handed, moved.taken) = (0, ticket, ticket);
+            (moved.first, moved.handed, moved.taken, moved.since) = (0, ticket, ticket, link.now);
             self.own.close(name);
             let mut overflow = self.overflows.remove(&name);
             if given != 0 {

@@ -62,6 +62,12 @@ impl LockServer {
         served.into_iter().flat_map(move |served| served.line(epoch, name))
     }
 
+    /// Names of which a move is known.
+    #[cfg(test)]
+    pub fn moves_known(&self) -> usize {
+        self.served.values().map(Served::moves_known).sum()
+    }
+
     /// A term of its has no tickets left: another one has to follow.
     pub fn is_exhausted(&self) -> bool {
         self.served.values().any(Served::is_exhausted)

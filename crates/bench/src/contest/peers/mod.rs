@@ -13,6 +13,8 @@ mod wayside;
 #[cfg(feature = "peers")]
 mod zookeeper;
 
+pub(crate) use wayside::{granted, lock_server, settle};
+
 use super::driver::{Course, Outcome};
 use crate::Error;
 use serde::{Deserialize, Serialize};

@@ -103,7 +103,7 @@ fn connect(endpoint: &str) -> Result<Session, Error> {
 }
 
 /// A lock server of the switch that listens there; `enter` brings it to its host.
-fn lock_server(program: &Path, endpoint: &str, enter: impl FnOnce(&mut Command)) -> Result<Process, Error> {
+pub(crate) fn lock_server(program: &Path, endpoint: &str, enter: impl FnOnce(&mut Command)) -> Result<Process, Error> {
     let mut command = Command::new(program);
     command.args(["--log", "error", "node", "serve-locks", "--endpoint", endpoint]);
     without_settings(&mut command).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -179,14 +179,14 @@ fn run(
 }
 
 /// The next run begins with nothing under way.
-fn settle(session: &Session) {
+pub(crate) fn settle(session: &Session) {
     let began = Instant::now();
     while !session.is_idle() && began.elapsed() < SETTLE_MOST {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn granted(acquired: Result<Guard, LockError>) -> Result<Grant<Guard>, Refusal> {
+pub(crate) fn granted(acquired: Result<Guard, LockError>) -> Result<Grant<Guard>, Refusal> {
     match acquired {
         Ok(guard) => {
             let token = (guard.mode() == Mode::Exclusive).then_some(guard.token().0);

@@ -175,3 +175,39 @@ fn a_lock_server_tells_in_each_window_what_it_is_asked_for_and_who_waits_for_the
     releases(&mut server, 2 * WINDOW + 20, 1, held);
     assert_eq!(asked(&mut server, 3 * WINDOW), [(NAME, 3, 0, 1)]);
 }
+
+/// Long enough for every packet of it to have come; a lock that is away, or whose hand-over has begun, stays known.
+#[test]
+fn a_move_is_forgotten_once_nothing_of_it_can_be_late() {
+    const LATEST: u64 = 60_000_000;
+    let mut server = server();
+    let ticket = (1 << TICKET_BITS) + 5_000;
+    let late = Attempt { order: 4, ..wish(2, Mode::Exclusive) };
+    yields(&mut server, 10, ticket, 0, 0);
+    for now in [LATEST / 2, LATEST] {
+        link(now, |link| server.on_tick(link));
+        assert_eq!(say(&mut server, now, kind::queue::ACQUIRE, &late), [], "a copy of before the move");
+    }
+    assert_eq!(server.moves_known(), 1);
+    assert!(server.next_timer() <= Time(2 * LATEST));
+    link(2 * LATEST, |link| server.on_tick(link));
+    assert_eq!(server.moves_known(), 0);
+    // The lock is its own as before, and may move again.
+    let granted = asks(&mut server, 2 * LATEST, 1, Mode::Exclusive);
+    assert!(granted[0].0 == GRANT && granted[0].2.ticket >= ticket, "{granted:?}");
+    recall(&mut server, 2 * LATEST, 9);
+    let first = releases(&mut server, 2 * LATEST, 1, granted[0].2.ticket)[1].2.ticket;
+    link(5 * LATEST, |link| server.on_tick(link));
+    assert_eq!(server.moves_known(), 1, "the switch has it");
+    // Handed back, as a request says first; the controller is away.
+    asks_handed(&mut server, 5 * LATEST, first + 7);
+    link(8 * LATEST, |link| server.on_tick(link));
+    assert_eq!(server.moves_known(), 1, "what it was given is not known yet");
+    assert_eq!(kinds(&yields(&mut server, 8 * LATEST, first + 7, 0, 0))[0], TAKEN);
+}
+
+/// A request for a lock that the switch has handed here, with this ticket.
+fn asks_handed(server: &mut LockServer, now: u64, ticket: u64) {
+    let after = Attempt { over: ticket, ..wish(8, Mode::Exclusive) };
+    assert_eq!(told(&say(server, now, kind::queue::ACQUIRE, &after)), [(QUEUED, 8)]);
+}
