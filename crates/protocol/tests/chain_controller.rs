@@ -234,3 +234,29 @@ fn records_of_an_earlier_version_give_new_epochs_to_all() {
         assert!(before.iter().all(|(number, epoch)| after[number] > *epoch), "forgets: {forgets}");
     }
 }
+
+/// A commit took long, or the processor was others': what was said meanwhile is read one after the other.
+#[test]
+fn nobody_was_silent_while_the_controller_did_not_listen() {
+    let (_, mut world) = kept();
+    let before = epochs(&world);
+    for away in [LEASE / 2, LEASE, 5 * LEASE] {
+        world.now += away;
+        let renewal = Renewal { boot: 7, sent_us: world.now, ..Renewal::default() };
+        // The first of them alone has been read.
+        world.say(1, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
+        world.controller.on_tick(Time(world.now));
+        (0..50).for_each(|_| world.tick());
+        assert_eq!(epochs(&world), before, "away for {away} us");
+    }
+    // Who is dead is noticed all the same, however often the controller is away for a moment.
+    world.up.remove(&2);
+    world.now = world.now.next_multiple_of(4 * TICK);
+    for _ in 0..100 {
+        // Then comes a tick with renewals.
+        world.now += 3 * TICK;
+        world.tick();
+    }
+    world.settle();
+    assert_eq!(world.chains_have(2), 0);
+}

@@ -24,6 +24,7 @@
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may. A group keeps its epoch, and is told of it again, unless somebody was to join in it: a joiner may
 //!   still copy, or the tail be quiet. Then, and where the store does not know (`records.rs`), it gets another one.
+//! * Silence is counted while the controller listens, and no longer.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 //! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or
 //!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes,
@@ -197,6 +198,8 @@ pub struct Controller<S> {
     looks: u64,
     /// Of the post: nothing is said or decided from then on.
     active_until: Time,
+    /// When it looked at anything last.
+    attended: Time,
     /// When it got the post.
     began: Time,
     passes: u64,
@@ -206,6 +209,9 @@ pub struct Controller<S> {
     notices: VecDeque<Notice>,
     next: Time,
 }
+
+/// So many pauses before something is said again may pass between two looks: whoever comes later has been away.
+const AWAY: u64 = 4;
 
 /// Groups of which is told at a time, with a packet to each of their switches: a burst has to fit into sockets' queues
 /// and the daemons'.
@@ -232,6 +238,7 @@ impl<S: Store> Controller<S> {
             config,
             store,
             active_until: Time(0),
+            attended: Time(0),
             began: Time(0),
             passes: 0,
             unsaved: BTreeMap::new(),
@@ -406,6 +413,18 @@ impl<S: Store> Controller<S> {
         (length > self.config.length || joins || is_useless).then_some(last)
     }
 
+    /// While the controller itself was away (a store was slow, or the processor others'), nobody was silent: what was
+    /// said meanwhile is still to be read, one packet after the other.
+    fn attend(&mut self, now: Time) {
+        let away = now.since(self.attended);
+        self.attended = now;
+        if away > AWAY * self.config.retransmit {
+            for switch in self.switches.values_mut() {
+                switch.heard = now.min(switch.heard + away);
+            }
+        }
+    }
+
     fn on_renew(&mut self, now: Time, handle: Handle, asked: &Renewal) {
         let Some(switch) = self.switches.get_mut(&handle) else { return };
         let is_late = asked.boot == switch.boot && asked.sent_us <= switch.asked;
@@ -512,6 +531,7 @@ impl<S: Store> Controller<S> {
             self.out.clear();
             return;
         }
+        self.attend(now);
         let seen = self.see(now);
         if seen != self.seen {
             self.seen = seen;
@@ -689,6 +709,7 @@ impl<S: Store> Controller<S> {
         if now >= self.active_until || header.service != service::CHAIN {
             return;
         }
+        self.attend(now);
         match header.kind {
             kind::chain::RENEW => self.on_renew(now, header.source, &Renewal::read(packet, BODY)),
             kind::chain::PLACED => self.on_placed(now, header.source, &Placement::read(packet, BODY)),

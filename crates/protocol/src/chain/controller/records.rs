@@ -30,7 +30,7 @@ impl<S: Store> Controller<S> {
             groups.clear();
         }
         self.touched = (0..self.config.groups.len()).collect();
-        (self.began, self.next) = (now, now);
+        (self.began, self.attended, self.next) = (now, now, now);
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
             (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
