@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use support::{NAMESPACE, from};
 use wayside_protocol::Time;
+use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{GroupRoute, Groups, Key, Member, Place};
 use wayside_switch::{StoreConfig, Switch};
 use wayside_wire::{Operation, kind};
