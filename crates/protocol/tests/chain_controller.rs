@@ -2,9 +2,10 @@
 //! (docs/chain.md).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use wayside_protocol::chain::Sent;
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, State};
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::{Handle, Time};
@@ -14,6 +15,8 @@ const GROUPS: u16 = 4096;
 /// Microseconds.
 const TICK: u64 = 20_000;
 const LEASE: u64 = 600_000;
+/// Records of a commit, but for one.
+const RECORDS: usize = 99;
 /// Stages of a group's change, and some.
 const LOOKS: u64 = 24;
 
@@ -28,14 +31,24 @@ impl Store for Disk {
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), String> {
+        assert!(batch.len() <= RECORDS + 1, "{} records at a time", batch.len());
         self.0.borrow_mut().extend(batch.iter().cloned());
         Ok(())
+    }
+}
+
+impl Disk {
+    fn epoch(&self, group: u16) -> u32 {
+        let records = self.0.borrow();
+        let bytes = records.get(&group.into()).and_then(|value| value.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 }
 
 /// A controller, and switches that do as they are told.
 struct World {
     controller: Controller<Disk>,
+    disk: Disk,
     now: u64,
     up: BTreeSet<Handle>,
     /// Joiners have all at once that they copy; otherwise they never do.
@@ -59,12 +72,13 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
         retransmit: TICK,
         full_pause: 60_000_000,
         loads_most: 4,
+        records_most: RECORDS,
         mutant: None,
     };
     let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
     let mut controller = Controller::new(config, &fellows, disk.clone());
     controller.take_post(Time(now), Time(u64::MAX));
-    World { controller, now, up: up.iter().copied().collect(), copies: true, burst: 0 }
+    World { controller, disk: disk.clone(), now, up: up.iter().copied().collect(), copies: true, burst: 0 }
 }
 
 fn fellow(handle: Handle) -> Fellow {
@@ -89,20 +103,28 @@ impl World {
                 self.say(handle, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
             }
         }
-        self.controller.on_tick(Time(self.now));
-        let mut said: VecDeque<_> = std::iter::from_fn(|| self.controller.transmit()).collect();
-        self.burst = self.burst.max(said.len());
-        while let Some(sent) = said.pop_front() {
-            if self.up.contains(&sent.to) && check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
-                let told = Placement::read(&sent.packet, BODY);
-                if told.role == Role::Joiner as u8 && !self.copies {
-                    continue;
-                }
-                self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
-                said.extend(std::iter::from_fn(|| self.controller.transmit()));
+        loop {
+            self.controller.on_tick(Time(self.now));
+            let said: Vec<_> = std::iter::from_fn(|| self.controller.transmit()).collect();
+            self.burst = self.burst.max(said.len());
+            said.into_iter().for_each(|sent| self.answer(&sent));
+            if self.controller.next_timer() > Time(self.now) {
+                break;
             }
         }
         while self.controller.notice().is_some() {}
+    }
+
+    /// A switch does as it is told at once.
+    fn answer(&mut self, sent: &Sent) {
+        if !self.up.contains(&sent.to) || !check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
+            return;
+        }
+        let told = Placement::read(&sent.packet, BODY);
+        assert!(told.epoch <= self.disk.epoch(told.group), "an epoch is shown that is nowhere");
+        if told.role != Role::Joiner as u8 || self.copies {
+            self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
+        }
     }
 
     /// Ticks until all chains are as they should be. Looks that it took.
@@ -259,4 +281,23 @@ fn nobody_was_silent_while_the_controller_did_not_listen() {
     }
     world.settle();
     assert_eq!(world.chains_have(2), 0);
+}
+
+/// Each takes an etcd some milliseconds, in which nobody is heard and no lease of a post is renewed.
+#[test]
+fn many_groups_are_written_in_pieces_and_a_controller_that_dies_meanwhile_gives_new_epochs_to_all() {
+    let (disk, world) = kept();
+    let before = epochs(&world);
+    // As if somebody had been about to join anywhere: all of them have to change.
+    disk.0.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
+    let mut second = begun(&disk, &[1, 2, 3], world.now);
+    (0..10).for_each(|_| second.controller.on_tick(Time(second.now)));
+    let written = |number: u16| disk.epoch(number) > before[&number];
+    let there = (0..GROUPS).filter(|number| written(*number)).count();
+    assert!(there >= RECORDS && there <= 12 * RECORDS, "{there} are written");
+    let between: BTreeMap<u16, u32> = (0..GROUPS).map(|number| (number, disk.epoch(number))).collect();
+    let third = begun(&disk, &[1, 2, 3], second.now);
+    let after = epochs(&third);
+    assert!(between.iter().all(|(number, epoch)| after[number] > *epoch));
+    second.settle();
 }

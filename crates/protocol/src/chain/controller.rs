@@ -15,7 +15,8 @@
 //! nothing new, so that nothing new is acknowledged. REST: the joiner copies again; then it has all.
 //!
 //! Invariants
-//! * Epochs of a group only rise, and are in the store before a packet shows them.
+//! * Epochs of a group only rise, and are in the store before a packet shows them: each group's by itself, as many
+//!   groups at a time as the store takes at once.
 //! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their
 //!   order, and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
@@ -73,6 +74,8 @@ pub struct Config {
     pub full_pause: u64,
     /// Groups that are copied at a time.
     pub loads_most: usize,
+    /// Records that are written at a time, but for one: so long whoever owns the controller waits for its store.
+    pub records_most: usize,
     /// A rule to break.
     pub mutant: Option<Mutant>,
 }
@@ -208,6 +211,10 @@ pub struct Controller<S> {
     out: VecDeque<Sent>,
     notices: VecDeque<Notice>,
     next: Time,
+    /// Something has happened since it was looked at everything.
+    is_wanted: bool,
+    /// The store has failed: it is tried again then.
+    save_at: Time,
 }
 
 /// So many pauses before something is said again may pass between two looks: whoever comes later has been away.
@@ -245,6 +252,8 @@ impl<S: Store> Controller<S> {
             out: VecDeque::new(),
             notices: VecDeque::new(),
             next: Time::NEVER,
+            is_wanted: false,
+            save_at: Time(0),
         }
     }
 
@@ -353,7 +362,7 @@ impl<S: Store> Controller<S> {
 
     /// When [`Controller::on_tick`] is wanted.
     pub fn next_timer(&self) -> Time {
-        self.next
+        if self.is_wanted { Time(0) } else { self.next }
     }
 
     fn is_broken(&self, mutant: Mutant) -> bool {
@@ -452,10 +461,10 @@ impl<S: Store> Controller<S> {
             let longest = self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1;
             switch.lease_until = switch.lease_until.max(now + longest);
         }
-        if self.save() {
+        self.is_wanted = true;
+        if self.is_known_there(handle) || (self.save(now) && self.is_known_there(handle)) {
             self.say(handle, kind::chain::RENEWED, 0, |packet| answer.write(packet, BODY));
         }
-        self.on_tick(now);
     }
 
     /// A switch has lost its memory: it serves nobody, and has nothing.
@@ -524,8 +533,9 @@ impl<S: Store> Controller<S> {
         }
     }
 
-    /// Does what is due.
+    /// Does what is due. Packets only have it wanted: whoever owns the controller waits for the store once a tick.
     pub fn on_tick(&mut self, now: Time) {
+        self.is_wanted = false;
         if now >= self.active_until {
             self.next = Time::NEVER;
             self.out.clear();
@@ -590,13 +600,21 @@ impl<S: Store> Controller<S> {
         if self.joined.len() < self.config.loads_most { self.wishing.pop_first() } else { None }
     }
 
-    /// Says what is due of these groups, once all that was decided is in the store; and finds those that go on waiting.
+    /// Says what is due of these groups, once what was decided of them is in the store; and finds those that go on
+    /// waiting.
     fn tell_all(&mut self, now: Time, mut groups: BTreeSet<usize>) {
-        if !self.save() {
+        if !self.save(now) {
             return self.busy.append(&mut groups);
         }
+        // Whoever calls does other things before the next piece is written.
+        self.is_wanted = !self.unsaved.is_empty();
+        groups.append(&mut self.touched);
         let mut told = 0;
         for index in groups {
+            if !self.is_saved(index) {
+                // It is touched once it is.
+                continue;
+            }
             let untold = self.untold(now, index);
             let is_due = self.groups[index].say_at <= now;
             if is_due && !untold.is_empty() && told < TOLD_MOST {
@@ -736,7 +754,7 @@ impl<S: Store> Controller<S> {
             }
         }
         self.touched.insert(index);
-        self.on_tick(now);
+        self.is_wanted = true;
     }
 
     /// A joiner has all that the tail had, or cannot have it.

@@ -24,6 +24,7 @@ impl<S: Store> Controller<S> {
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let Ok(records) = self.store.load() else { return false };
         self.unsaved.clear();
+        self.save_at = Time(0);
         self.groups.clear();
         self.places = self.config.groups.iter().copied().zip(0..).collect();
         for groups in [&mut self.busy, &mut self.wishing, &mut self.joined] {
@@ -98,22 +99,46 @@ impl<S: Store> Controller<S> {
         self.unsaved.insert(SWITCHES + u32::from(handle), switch.boot.to_be_bytes().to_vec());
     }
 
-    /// Whether all that was decided is in the store.
-    pub(super) fn save(&mut self) -> bool {
+    /// Writes what was decided, as much as is written at a time: groups whose records are there now are touched by
+    /// that. False: the store failed.
+    ///
+    /// Until the rest is there, the sum is one that the store's epochs do not have, if any of them is to rise.
+    pub(super) fn save(&mut self, now: Time) -> bool {
         if self.unsaved.is_empty() {
             return true;
+        }
+        if now < self.save_at {
+            return false;
         }
         let mut joined = self.sum_of_epochs().to_be_bytes().to_vec();
         let numbers = self.groups.iter().filter(|group| group.was_joined).map(|group| group.number);
         numbers.for_each(|number| joined.extend(number.to_be_bytes()));
-        self.unsaved.insert(JOINED, joined);
-        let batch: Vec<Record> = self.unsaved.iter().map(|(key, value)| (*key, value.clone())).collect();
+        // Switches first, which wait for their leases.
+        let all = self.unsaved.range(SWITCHES..).chain(self.unsaved.range(..SWITCHES));
+        let some = all.take(self.config.records_most).map(|(key, value)| (*key, value.clone()));
+        let batch: Vec<Record> = some.chain([(JOINED, joined)]).collect();
         if self.store.commit(&batch).is_err() {
             self.notices.push_back(Notice::StoreFailed);
+            self.save_at = now + self.config.retransmit;
             return false;
         }
-        self.unsaved.clear();
+        for (key, _) in &batch {
+            if self.unsaved.remove(key).is_some() {
+                let index = u16::try_from(*key).ok().and_then(|number| self.places.get(&number));
+                self.touched.extend(index);
+            }
+        }
         true
+    }
+
+    /// Whether all that was decided of a group is in the store.
+    pub(super) fn is_saved(&self, index: usize) -> bool {
+        !self.unsaved.contains_key(&self.groups[index].number.into())
+    }
+
+    /// Whether a switch's beginning is in the store.
+    pub(super) fn is_known_there(&self, handle: Handle) -> bool {
+        !self.unsaved.contains_key(&(SWITCHES + u32::from(handle)))
     }
 
     fn sum_of_epochs(&self) -> u64 {
