@@ -152,6 +152,8 @@ struct Group {
     joiner: Handle,
     /// In this epoch somebody was to join.
     was_joined: bool,
+    /// Epoch that the store has, and whether somebody was to join in it.
+    stored: (u32, bool),
     pass: u64,
     say_at: Time,
 }

@@ -57,6 +57,7 @@ impl<S: Store> Controller<S> {
         for index in 0..self.groups.len() {
             let group = &mut self.groups[index];
             let keeps = keeps_all || (is_known && !was_joined.contains(&group.number));
+            group.stored = (group.epoch, !keeps);
             if group.epoch == 0 {
                 continue;
             }
@@ -100,9 +101,8 @@ impl<S: Store> Controller<S> {
     }
 
     /// Writes what was decided, as much as is written at a time: groups whose records are there now are touched by
-    /// that. False: the store failed.
-    ///
-    /// Until the rest is there, the sum is one that the store's epochs do not have, if any of them is to rise.
+    /// that. False: the store failed. `JOINED` is at any time about what the store has: whoever has the post next goes
+    /// on from there.
     pub(super) fn save(&mut self, now: Time) -> bool {
         if self.unsaved.is_empty() {
             return true;
@@ -110,25 +110,35 @@ impl<S: Store> Controller<S> {
         if now < self.save_at {
             return false;
         }
-        let mut joined = self.sum_of_epochs().to_be_bytes().to_vec();
-        let numbers = self.groups.iter().filter(|group| group.was_joined).map(|group| group.number);
-        numbers.for_each(|number| joined.extend(number.to_be_bytes()));
         // Switches first, which wait for their leases.
         let all = self.unsaved.range(SWITCHES..).chain(self.unsaved.range(..SWITCHES));
         let some = all.take(self.config.records_most).map(|(key, value)| (*key, value.clone()));
-        let batch: Vec<Record> = some.chain([(JOINED, joined)]).collect();
+        let mut batch: Vec<Record> = some.collect();
+        let written = batch.iter().filter_map(|(key, _)| self.places.get(&u16::try_from(*key).ok()?).copied());
+        let written: BTreeSet<usize> = written.collect();
+        let stored: Vec<(u32, bool)> = self.stored_with(&written).collect();
+        let sum: u64 = stored.iter().map(|(epoch, _)| u64::from(*epoch)).sum();
+        let mut joined = sum.to_be_bytes().to_vec();
+        let numbers = self.groups.iter().zip(&stored).filter(|(_, (_, was_joined))| *was_joined);
+        numbers.for_each(|(group, _)| joined.extend(group.number.to_be_bytes()));
+        batch.push((JOINED, joined));
         if self.store.commit(&batch).is_err() {
             self.notices.push_back(Notice::StoreFailed);
             self.save_at = now + self.config.retransmit;
             return false;
         }
-        for (key, _) in &batch {
-            if self.unsaved.remove(key).is_some() {
-                let index = u16::try_from(*key).ok().and_then(|number| self.places.get(&number));
-                self.touched.extend(index);
-            }
-        }
+        batch.iter().for_each(|(key, _)| drop(self.unsaved.remove(key)));
+        self.groups.iter_mut().zip(stored).for_each(|(group, stored)| group.stored = stored);
+        self.touched.extend(written);
         true
+    }
+
+    /// What the store has of each group once it has these too.
+    fn stored_with(&self, written: &BTreeSet<usize>) -> impl Iterator<Item = (u32, bool)> {
+        let of = |(index, group): (usize, &Group)| {
+            if written.contains(&index) { (group.epoch, group.was_joined) } else { group.stored }
+        };
+        self.groups.iter().enumerate().map(of)
     }
 
     /// Whether all that was decided of a group is in the store.
@@ -157,6 +167,7 @@ impl Group {
             placed: BTreeSet::new(),
             joiner: 0,
             was_joined: false,
+            stored: (0, false),
             pass: 0,
             say_at: now,
         }
