@@ -295,7 +295,7 @@ fn many_groups_are_written_in_pieces_and_the_next_controller_goes_on_from_there(
     let between: BTreeMap<u16, u32> = (0..GROUPS).map(|number| (number, disk.epoch(number))).collect();
     let is_written = |number: &u16| between[number] > before[number];
     let written = (0..GROUPS).filter(is_written).count();
-    assert!(written >= RECORDS && written <= 12 * RECORDS, "{written} are written");
+    assert!((RECORDS..=12 * RECORDS).contains(&written), "{written} are written");
     let mut third = begun(&disk, &[1, 2, 3], second.now);
     for (number, epoch) in epochs(&third) {
         assert_eq!(epoch > between[&number], !is_written(&number), "group {number}");
