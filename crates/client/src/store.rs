@@ -141,8 +141,8 @@ impl<'s> Store<'s> {
         block_on(self.hold_by(Asker::Thread, name.as_ref(), value.as_ref(), condition))
     }
 
-    /// As [`Store::hold`], as a future. Dropped before it is ready, it leaves nothing either; and the key, dropped, does
-    /// not keep its thread until it is deleted, as [`LeasedKey`] says.
+    /// As [`Store::hold`], as a future. Dropped before it is ready, it leaves nothing either; and the key, dropped,
+    /// does not keep its thread until it is deleted, as [`LeasedKey`] says.
     ///
     /// # Errors
     /// Those of [`Store::put`].

@@ -2,8 +2,8 @@
 //!
 //! Packets come from the workers through a bounded channel, which they never wait for; what the control connections
 //! ask comes through a list of its own, because a closed lifeline must not be lost. What the shard's other switches say
-//! comes through a channel of its own: a burst of enrolments, each of which waits for etcd, would look like their silence otherwise.
-//! All wake the thread.
+//! comes through a channel of its own: a burst of enrolments, each of which waits for etcd, would look like their
+//! silence otherwise. All wake the thread.
 
 use super::clock;
 use super::etcd::Shard;
