@@ -10,6 +10,7 @@
 
 use crate::Error;
 use crate::session::{Connection, Session};
+use crate::wait::Asker;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -152,6 +153,51 @@ impl Drop for Beginning<'_> {
     }
 }
 
+/// Of a question under way: if whoever asked drops it, it is as if there were no answer.
+pub(crate) struct Doubtful<'a> {
+    session: &'a Session,
+    name: &'a [u8],
+    of: Of<'a>,
+}
+
+enum Of<'a> {
+    Writing(&'a [u8]),
+    Deleting(Version),
+    /// It has ended.
+    Nothing,
+}
+
+impl<'a> Doubtful<'a> {
+    pub(crate) fn written(session: &'a Session, name: &'a [u8], value: &'a [u8]) -> Doubtful<'a> {
+        Doubtful { session, name, of: Of::Writing(value) }
+    }
+
+    pub(crate) fn deleted(session: &'a Session, name: &'a [u8], version: Version) -> Doubtful<'a> {
+        Doubtful { session, name, of: Of::Deleting(version) }
+    }
+
+    /// There is an answer, or this error.
+    pub(crate) fn ends(mut self, error: Option<&Error>) {
+        match (std::mem::replace(&mut self.of, Of::Nothing), error) {
+            (Of::Writing(value), Some(error)) => self.session.doubt_written(self.name, value, error),
+            (Of::Deleting(version), Some(error)) if *error != Error::Closed => {
+                self.session.delete_later(self.name, version);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Doubtful<'_> {
+    fn drop(&mut self) {
+        match self.of {
+            Of::Writing(value) => self.session.doubt_written(self.name, value, &Error::TimedOut),
+            Of::Deleting(version) => self.session.delete_later(self.name, version),
+            Of::Nothing => {}
+        }
+    }
+}
+
 impl Session {
     pub(crate) fn leases(&self) -> &Leases {
         &self.connection.leases
@@ -170,12 +216,16 @@ impl Session {
     }
 
     /// Deletes what this process has written: now, or as soon as somebody answers. Whether it was there.
-    pub(crate) fn delete_leased(&self, name: &[u8], version: Version) -> Result<bool, Error> {
-        let deleted = self.store().wait(GOODBYE).delete_if(name, Condition::Version(version));
-        if deleted.as_ref().is_err_and(|error| *error != Error::Closed) {
-            self.doubt(Doubt::Deleted(name.into(), version), Duration::ZERO);
-        }
+    pub(crate) async fn delete_leased(&self, asker: Asker, name: &[u8], version: Version) -> Result<bool, Error> {
+        let doubt = Doubtful::deleted(self, name, version);
+        let deleted = self.store().wait(GOODBYE).delete_if_by(asker, name, Condition::Version(version)).await;
+        doubt.ends(deleted.as_ref().err());
         Ok(matches!(deleted?, crate::Written::Done(_)))
+    }
+
+    /// The same, by whom nobody waits for.
+    pub(crate) fn delete_later(&self, name: &[u8], version: Version) {
+        self.doubt(Doubt::Deleted(name.into(), version), Duration::ZERO);
     }
 
     fn doubt(&self, doubt: Doubt, late: Duration) {

@@ -92,7 +92,7 @@ pub use secure::join;
 #[cfg(feature = "otel")]
 pub use session::TRACE_VARIABLE;
 pub use session::{Builder, NAMESPACE_VARIABLE, Session};
-pub use store::{Entry, Overwritten, Store, Written};
+pub use store::{Entry, Held, Overwritten, Store, Written};
 pub use task::{TASK_VARIABLE, Task, Working};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};
 pub use wait::Wait;

@@ -2,10 +2,12 @@
 
 use crate::core::{Answer, Core, Terms};
 use crate::errands::Errands;
+use crate::guard::block_on;
 use crate::leased::LeasedKey;
 use crate::port::Place;
 use crate::questions::Reply;
 use crate::session::{Connection, Session};
+use crate::wait::Asker;
 use crate::watch::Watch;
 use crate::{Error, clock};
 use std::future::Future;
@@ -59,6 +61,9 @@ pub enum Written {
     /// has been overwritten since.
     Unmet(Result<Option<Entry>, Overwritten>),
 }
+
+/// What became of [`Store::hold`]: the key, or what the condition met, as [`Written::Unmet`] has it.
+pub type Held = Result<LeasedKey, Result<Option<Entry>, Overwritten>>;
 
 /// What a condition met is not known any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,13 +137,32 @@ impl<'s> Store<'s> {
     ///
     /// # Errors
     /// Those of [`Store::put`].
-    pub fn hold(
+    pub fn hold(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: Condition) -> Result<Held, Error> {
+        block_on(self.hold_by(Asker::Thread, name.as_ref(), value.as_ref(), condition))
+    }
+
+    /// As [`Store::hold`], as a future. Dropped before it is ready, it leaves nothing either; and the key, dropped,
+    /// does not keep its thread until it is deleted, as [`LeasedKey`] says.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub async fn hold_async(
         &self,
         name: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         condition: Condition,
-    ) -> Result<Result<LeasedKey, Result<Option<Entry>, Overwritten>>, Error> {
-        LeasedKey::begin(self.session, self.wait, name.as_ref(), value.as_ref(), condition)
+    ) -> Result<Held, Error> {
+        self.hold_by(Asker::Task, name.as_ref(), value.as_ref(), condition).await
+    }
+
+    pub(crate) async fn hold_by(
+        &self,
+        asker: Asker,
+        name: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Held, Error> {
+        LeasedKey::begin(self.session, asker, self.wait, name, value, condition).await
     }
 
     /// Takes a key's value away. The version of that.
@@ -188,6 +212,14 @@ impl<'s> Store<'s> {
         self.begin(name.as_ref(), wish)?.await.map(Answered::written)
     }
 
+    /// As [`Store::delete`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::put`].
+    pub async fn delete_async(&self, name: impl AsRef<[u8]>) -> Result<Version, Error> {
+        self.begin(name.as_ref(), Wish::Delete(Condition::Always))?.await.map(|answer| answer.version)
+    }
+
     /// As [`Store::delete_if`], as a future.
     ///
     /// # Errors
@@ -211,11 +243,7 @@ impl<'s> Store<'s> {
     /// # Errors
     /// Those of [`Store::get`], [`Error::TooManyWatches`].
     pub fn watch_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Watch, Error> {
-        let prefix = prefix.as_ref();
-        if prefix.len() > MAX_KEY_NAME_BYTES {
-            return Err(Error::InvalidName(format!("no name has {} bytes", prefix.len())));
-        }
-        Watch::begin(&self.session.connection, Scope::Prefix(prefix.into()), &[], self.wait)
+        Watch::begin(&self.session.connection, scope_of(prefix.as_ref())?, &[], self.wait)
     }
 
     /// What a key has, and all that comes after: watches first, then reads. What was read may be seen once more.
@@ -234,6 +262,65 @@ impl<'s> Store<'s> {
     pub async fn watch_async(&self, name: impl AsRef<[u8]>) -> Result<Watch, Error> {
         let key = self.key(name.as_ref())?;
         Watch::begin_async(&self.session.connection, Scope::Key(key), name.as_ref(), self.wait).await
+    }
+
+    /// As [`Store::watch_prefix`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::watch_prefix`].
+    pub async fn watch_prefix_async(&self, prefix: impl AsRef<[u8]>) -> Result<Watch, Error> {
+        let scope = scope_of(prefix.as_ref())?;
+        Watch::begin_async(&self.session.connection, scope, &[], self.wait).await
+    }
+
+    /// As [`Store::get_and_watch`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`].
+    pub async fn get_and_watch_async(&self, name: impl AsRef<[u8]>) -> Result<(Option<Entry>, Watch), Error> {
+        let watch = self.watch_async(name.as_ref()).await?;
+        Ok((self.get_async(name).await?, watch))
+    }
+
+    pub(crate) async fn get_by(&self, asker: Asker, name: &str) -> Result<Option<Entry>, Error> {
+        match asker {
+            Asker::Thread => self.get(name),
+            Asker::Task => self.get_async(name).await,
+        }
+    }
+
+    pub(crate) async fn get_and_watch_by(&self, asker: Asker, name: &str) -> Result<(Option<Entry>, Watch), Error> {
+        match asker {
+            Asker::Thread => self.get_and_watch(name),
+            Asker::Task => self.get_and_watch_async(name).await,
+        }
+    }
+
+    pub(crate) async fn put_if_by(
+        &self,
+        asker: Asker,
+        name: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        match asker {
+            Asker::Thread => self.put_if(name, value, condition),
+            Asker::Task => self.put_if_async(name, value, condition).await,
+        }
+    }
+
+    pub(crate) async fn delete_if_by(&self, asker: Asker, name: &[u8], condition: Condition) -> Result<Written, Error> {
+        match asker {
+            Asker::Thread => self.delete_if(name, condition),
+            Asker::Task => self.delete_if_async(name, condition).await,
+        }
+    }
+
+    pub(crate) async fn watch_prefix_by(&self, asker: Asker, prefix: &str) -> Result<Watch, Error> {
+        match asker {
+            Asker::Thread => self.watch_prefix(prefix),
+            Asker::Task => self.watch_prefix_async(prefix).await,
+        }
     }
 
     fn key(&self, name: &[u8]) -> Result<Key, Error> {
@@ -378,6 +465,13 @@ fn conclude(connection: &Connection, id: RequestId, reply: Reply) -> Result<Answ
         Reply::TimedOut => Err(Error::TimedOut),
         Reply::Lost | Reply::Waiting => Err(Error::Lost),
     }
+}
+
+fn scope_of(prefix: &[u8]) -> Result<Scope, Error> {
+    if prefix.len() > MAX_KEY_NAME_BYTES {
+        return Err(Error::InvalidName(format!("no name has {} bytes", prefix.len())));
+    }
+    Ok(Scope::Prefix(prefix.into()))
 }
 
 fn checked(value: &[u8]) -> Result<Value, Error> {

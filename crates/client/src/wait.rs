@@ -1,8 +1,18 @@
-//! How a thread waits for an answer.
+//! Who waits for an answer, and how a thread does.
 
 use crate::clock;
 use std::time::Duration;
 use wayside_protocol::Time;
+
+/// Who waits for an answer. What takes several questions is written once, as a future: whoever waits with his thread
+/// runs it by `block_on`, and asks in a way that has the answer as soon as it is polled, at the thread's own port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// Stands still meanwhile.
+    Thread,
+    /// Lets its thread do other things.
+    Task,
+}
 
 /// How a thread waits for an answer: what it pays for a few microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::core::{Core, Phase};
 use crate::errands::Errands;
 use crate::port::Place;
 use crate::session::Connection;
+use crate::wait::Asker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -131,6 +132,13 @@ impl Watch {
     /// Those of [`Watch::next`].
     pub async fn next_async(&mut self) -> Result<Event, Error> {
         self.wait_for_async(Watch::look).await
+    }
+
+    pub(crate) async fn next_by(&mut self, asker: Asker) -> Result<Event, Error> {
+        match asker {
+            Asker::Thread => self.next(),
+            Asker::Task => self.next_async().await,
+        }
     }
 
     fn wait_for<T>(&self, look: impl Fn(&Watch, &mut Core) -> Option<Result<T, Error>>) -> Result<T, Error> {

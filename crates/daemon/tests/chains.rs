@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::etcd::Etcd;
-use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
+use support::{Daemon, Ended, Running, Stopped, end, eventually, signal_process, wayside};
 use wayside_client::{Error, Event, Session, Store};
 use wayside_protocol::chain::Key;
 
@@ -123,6 +124,26 @@ fn values_outlive_every_switch_of_three_one_after_the_other() {
     }
 }
 
+/// The longest chain that there is.
+#[test]
+fn values_on_five_switches_outlive_four_of_them() {
+    let Some(mut switches) = Switches::or_skip(5, 5) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "first");
+    check_all(&store, "first");
+    // Two at a moment.
+    switches.all[..2].iter_mut().for_each(Daemon::kill);
+    check_all(&store, "first");
+    write_all(&store, "second");
+    switches.settle("three are left", |group| group["chain"].as_array().unwrap().len() == 3);
+    switches.all[2..4].iter_mut().for_each(Daemon::kill);
+    check_all(&store, "second");
+    write_all(&store, "third");
+    check_all(&store, "third");
+}
+
 /// Without what it says last its chains would wait for twice its lease of 10 s, and for 20 s to be sure that it is
 /// silent.
 #[test]
@@ -143,6 +164,8 @@ fn nobody_waits_for_a_switch_that_is_ended_in_order() {
 struct Detour {
     address: SocketAddr,
     is_open: Arc<AtomicBool>,
+    /// Milliseconds by which what etcd says comes late.
+    late: Arc<AtomicU64>,
     under_way: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -151,15 +174,24 @@ impl Detour {
         let etcd = url.strip_prefix("http://").expect("without TLS").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let detour = Detour { address, is_open: Arc::new(true.into()), under_way: Arc::default() };
-        let (is_open, under_way) = (detour.is_open.clone(), detour.under_way.clone());
+        let detour =
+            Detour { address, is_open: Arc::new(true.into()), late: Arc::default(), under_way: Arc::default() };
+        let (is_open, late, under_way) = (detour.is_open.clone(), detour.late.clone(), detour.under_way.clone());
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok).filter(|_| is_open.load(SeqCst)) {
                 let Ok(far) = TcpStream::connect(&etcd) else { continue };
-                for (from, to) in [(&near, &far), (&far, &near)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                }
+                let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let (mut from, mut to, late) = (far.try_clone().unwrap(), near.try_clone().unwrap(), late.clone());
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 1 << 16];
+                    while let Ok(length @ 1..) = from.read(&mut bytes) {
+                        std::thread::sleep(Duration::from_millis(late.load(SeqCst)));
+                        if to.write_all(&bytes[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
                 under_way.lock().unwrap().extend([near, far]);
             }
         });
@@ -202,6 +234,32 @@ fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
     check_all(&store, "second");
 }
 
+/// Each waits for etcd, on the thread that hears the other switches and gives them their leases.
+#[test]
+fn a_burst_of_enrolments_makes_no_switch_look_silent() {
+    let Some(etcd) = Etcd::or_skip("chains of several switches") else { return };
+    let mut switches = Switches { all: Vec::new(), etcd };
+    let detour = Detour::to(&switches.etcd.url);
+    let url = format!("http://{}", detour.address);
+    // The first has the post.
+    let flags = ["--chain-length", "3", "--lease", "40s"];
+    switches.all.push(Daemon::start(&[&["--etcd", &url], &flags[..]].concat()));
+    eventually("it serves", || switches.all[0].json("status")["role"] == "serving");
+    for _ in 0..2 {
+        switches.all.push(Daemon::start(&[&["--etcd", &switches.etcd.url], &flags[..]].concat()));
+    }
+    let whole = |group: &serde_json::Value| group["chain"].as_array().unwrap().len() == 3;
+    let before = switches.settle("three each", whole);
+    detour.late.store(60, SeqCst);
+    let endpoint = switches.all[0].address.to_string();
+    let begun: Vec<Session> =
+        (0..24).map(|_| Session::builder().endpoint(endpoint.as_str()).begin().unwrap()).collect();
+    eventually("all have their sessions", || begun.iter().all(|session| session.info().is_some()));
+    detour.late.store(0, SeqCst);
+    let after = switches.settle("three each", whole);
+    assert_eq!(before["groups"], after["groups"], "no chain has changed");
+}
+
 #[test]
 fn a_switch_that_is_stopped_answers_nobody_afterwards() {
     let Some(switches) = Switches::or_skip(2, 2) else { return };
@@ -221,20 +279,60 @@ fn a_switch_that_is_stopped_answers_nobody_afterwards() {
     check_all(&store, "after");
 }
 
+/// The one that has the post is stopped for longer than its lease, so that another takes it; then it goes on where it
+/// was. It knows chains that are no more, and changes nothing by that.
 #[test]
-fn a_switch_is_emptied_before_it_is_taken_away() {
+fn of_two_controllers_at_once_one_changes_chains() {
+    let Some(switches) = Switches::or_skip(3, 3) else { return };
+    let session = switches.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "before");
+    let serves = |index: &usize| switches.all[*index].json("status")["role"] == "serving";
+    let epochs = |chains: &serde_json::Value| -> Vec<u64> {
+        chains["groups"].as_array().unwrap().iter().map(|group| group["epoch"].as_u64().unwrap()).collect()
+    };
+    for round in 0..3 {
+        let former = (0..3).find(serves).expect("one of them has the post");
+        let stopped = Stopped::stop(&switches.all[former]);
+        eventually("another has the post", || (0..3).filter(|other| *other != former).any(|other| serves(&other)));
+        write_all(&store, &format!("round {round}"));
+        let before = switches.settle("without it", |group| group["chain"].as_array().unwrap().len() == 2);
+        drop(stopped);
+        let after = switches.settle("it is back", |group| group["chain"].as_array().unwrap().len() == 3);
+        assert!(epochs(&before).iter().zip(epochs(&after)).all(|(before, after)| after > *before));
+        assert_eq!((0..3).filter(serves).collect::<Vec<_>>().len(), 1, "one has the post");
+        check_all(&store, &format!("round {round}"));
+    }
+}
+
+#[test]
+fn a_switch_is_emptied_before_it_is_taken_away_and_takes_its_share_when_it_is_added() {
     let Some(mut switches) = Switches::or_skip(2, 1) else { return };
     let session = switches.session();
     let store = session.store();
     let store = store.wait(Duration::from_secs(30));
     write_all(&store, "kept");
     let leaver = switches.all[1].address.to_string();
-    let removed = switches.run(&["chain", "remove", &leaver]);
-    assert_eq!(removed.code, Some(0), "{removed:?}");
-    switches.settle("it has no groups", |group| {
+    let change = |how: &str| {
+        let changed = switches.run(&["chain", how, &leaver]);
+        assert_eq!(changed.code, Some(0), "{changed:?}");
+    };
+    change("remove");
+    let is_away = |group: &serde_json::Value| {
         let chain = group["chain"].as_array().unwrap();
         chain.len() == 1 && chain[0] != leaver
+    };
+    switches.settle("it has no groups", is_away);
+    check_all(&store, "kept");
+    change("add");
+    eventually("it has its share", || {
+        let chains = switches.settle("one each", |group| group["chain"].as_array().unwrap().len() == 1);
+        chains["groups"].as_array().unwrap().iter().filter(|group| group["chain"][0] == *leaver).count() > 3
     });
+    check_all(&store, "kept");
+    change("remove");
+    switches.settle("it has no groups", is_away);
     check_all(&store, "kept");
     assert_eq!(switches.all[1].interrupt().code(), Some(0));
     check_all(&store, "kept");
@@ -392,51 +490,90 @@ fn values_on_chains_are_signed() {
     assert!(session.info().is_some());
 }
 
-/// One of the two decides at the kernel's hook, the other in userspace: packets go either way.
+/// Two switches of one shard, one at the kernel's hook and the other in userspace on another host.
 #[cfg(feature = "xdp")]
-#[test]
-fn values_on_chains_at_the_hook() {
-    use support::Running;
-    use support::world::{SWITCH, World};
+struct AtTheHook {
+    first: Running,
+    second: Running,
+    url: String,
+    world: support::world::World,
+    _etcd: Running,
+    _directory: Etcd,
+}
 
+#[cfg(feature = "xdp")]
+impl AtTheHook {
     const OTHER: &str = "10.78.0.2:7600";
-    let Some(world) = World::or_skip(1) else { return };
-    let Some(mut etcd) = Etcd::unstarted("chains at the hook") else { return };
-    world.switch.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).expect("root");
-    etcd.url = "http://10.78.0.1:2379".into();
-    let mut command = etcd.command();
-    world.switch.enter(&mut command);
-    let _etcd = Running::start(command);
-    let shared = ["--etcd", etcd.url.as_str(), "--chain-length", "2", "--lease", "5s"];
-    let (first, line) = world.daemon_with("native", &shared[..4]);
-    assert!(line.contains("native XDP"), "{line}");
-    let mut command = wayside(&["switch", "--listen", OTHER, "--mode", "userspace", "--authentication", "off"]);
-    command.args(shared).arg("--state-dir").arg(world.directory.path().join("other"));
-    command.arg("--control-socket").arg(world.directory.path().join("other.sock"));
-    world.clients[0].enter(&mut command);
-    let second = Running::start(command);
-    second.line();
 
-    let chains = || -> serde_json::Value {
-        let endpoints = format!("{SWITCH},{OTHER}");
-        let mut command = wayside(&["chain", "status", "-o", "json", "--endpoint", &endpoints]);
+    fn or_skip() -> Option<AtTheHook> {
+        let world = support::world::World::or_skip(1)?;
+        let mut etcd = Etcd::unstarted("chains at the hook")?;
+        world.switch.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).expect("root");
+        etcd.url = "http://10.78.0.1:2379".into();
+        let mut command = etcd.command();
         world.switch.enter(&mut command);
-        serde_json::from_str(&end(command).stdout).unwrap_or_default()
-    };
-    let have = |length: usize| {
-        let chains = chains();
+        let running = Running::start(command);
+        let url = etcd.url.clone();
+        let (first, line) = world.daemon_with("native", &["--etcd", &url, "--chain-length", "2"]);
+        assert!(line.contains("native XDP"), "{line}");
+        let listen = ["--listen", AtTheHook::OTHER, "--mode", "userspace", "--authentication", "off"];
+        let mut command = wayside(&[&["switch"], &listen[..]].concat());
+        command.args(["--etcd", &url, "--chain-length", "2", "--lease", "5s"]);
+        command.arg("--state-dir").arg(world.directory.path().join("other"));
+        command.arg("--control-socket").arg(world.directory.path().join("other.sock"));
+        world.clients[0].enter(&mut command);
+        let second = Running::start(command);
+        second.line();
+        let both = AtTheHook { first, second, url, world, _etcd: running, _directory: etcd };
+        eventually("all groups have two switches", || both.have(2));
+        Some(both)
+    }
+
+    /// At the second client, where this thread is from now on.
+    fn session(&self) -> Session {
+        self.world.clients[1].move_here().expect("whoever made a host may enter it");
+        let endpoints = format!("{},{}", support::world::SWITCH, AtTheHook::OTHER);
+        Session::builder().endpoint(endpoints).connect().expect("one serves")
+    }
+
+    /// Whether all groups serve on so many switches.
+    fn have(&self, length: usize) -> bool {
+        let endpoints = format!("{},{}", support::world::SWITCH, AtTheHook::OTHER);
+        let mut command = wayside(&["chain", "status", "-o", "json", "--endpoint", &endpoints]);
+        self.world.switch.enter(&mut command);
+        let chains: serde_json::Value = serde_json::from_str(&end(command).stdout).unwrap_or_default();
         let is_its = |group: &serde_json::Value| {
             group["state"] == "serving" && group["chain"].as_array().unwrap().len() == length
         };
         chains["groups"].as_array().is_some_and(|groups| groups.iter().all(is_its))
-    };
-    eventually("all groups have two switches", || have(2));
-    world.clients[1].move_here().expect("whoever made a host may enter it");
-    let session = Session::builder().endpoint(format!("{SWITCH},{OTHER}")).connect().expect("one serves");
+    }
+
+    /// Leaves the program and its memory where they are.
+    fn kill_hook(&mut self) {
+        self.first.signal(libc::SIGKILL);
+        eventually("its daemon is no more", || !self.first.is_running());
+    }
+
+    fn restart_hook(&mut self) {
+        self.first = self.world.daemon_with("native", &["--etcd", &self.url, "--chain-length", "2"]).0;
+    }
+
+    fn kill_other(&mut self) {
+        self.second.signal(libc::SIGKILL);
+        eventually("it is no more", || !self.second.is_running());
+    }
+}
+
+#[cfg(feature = "xdp")]
+#[test]
+fn values_on_chains_at_the_hook() {
+    let Some(mut both) = AtTheHook::or_skip() else { return };
+    let session = both.session();
     let store = session.store();
     let store = store.wait(Duration::from_secs(30));
     write_all(&store, "first");
     check_all(&store, "first");
+    let world = &both.world;
     assert!(world.count("written") + world.count("applied") >= 40, "the hook had its part");
     // By now the daemon has found the way to the other switch: what goes there leaves from the hook.
     std::thread::sleep(Duration::from_millis(100));
@@ -445,13 +582,32 @@ fn values_on_chains_at_the_hook() {
     let (by_daemon, to_others) = (world.count("handed_up") - before[0], world.count("to_node") - before[1]);
     assert!(to_others >= 50 && by_daemon * 4 < to_others, "{by_daemon} of {to_others} packets went by the daemon");
     write_all(&store, "first");
-    second.signal(libc::SIGKILL);
-    second.wait();
+    both.kill_other();
     write_all(&store, "second");
     check_all(&store, "second");
-    eventually("the hook is alone", || have(1));
+    eventually("the hook is alone", || both.have(1));
     check_all(&store, "second");
-    drop(first);
+}
+
+/// The program at the hook and what it remembers outlive their daemon. What was written meanwhile is in the other
+/// switch alone.
+#[cfg(feature = "xdp")]
+#[test]
+fn a_hook_that_comes_back_with_its_old_memory_tells_nothing_of_it() {
+    let Some(mut both) = AtTheHook::or_skip() else { return };
+    let session = both.session();
+    let store = session.store();
+    let store = store.wait(Duration::from_secs(30));
+    write_all(&store, "old");
+    check_all(&store, "old");
+    both.kill_hook();
+    write_all(&store, "new");
+    both.restart_hook();
+    check_all(&store, "new");
+    eventually("it has joined again", || both.have(2));
+    check_all(&store, "new");
+    both.kill_other();
+    check_all(&store, "new");
 }
 
 /// The head of some groups dies at the same moment as who had leased keys in all of them: the next heads have not

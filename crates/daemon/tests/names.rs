@@ -5,7 +5,10 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 use support::world::{SWITCH, World};
 use support::{PATIENCE, Running, end, wayside};
@@ -33,6 +36,11 @@ fn restarted(world: &World, daemon: Running) -> Running {
 
 fn file(world: &World) -> PathBuf {
     world.directory.path().join("state").join("names")
+}
+
+/// A name's bytes, as the file has them.
+fn line(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
@@ -63,7 +71,6 @@ fn names_of_keys_outlive_the_daemon_at_the_hook() {
 
     // What becomes of the file costs names, and nothing else.
     let text = fs::read_to_string(file(&world)).unwrap();
-    let line = |name: &str| name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert!(text.contains(&line("config/rate")));
     fs::write(file(&world), text.replace(&line("config/rate"), "rubbish")).unwrap();
     let _daemon = restarted(&world, daemon);
@@ -78,4 +85,23 @@ fn names_of_keys_outlive_the_daemon_at_the_hook() {
     store.put("config/limit", "5").unwrap();
     let event = watch.next().unwrap();
     assert!(matches!(&event, Event::Put { name, .. } if **name == *b"config/limit"), "{event:?}");
+}
+
+/// Whoever was told that his key is there finds it in lists, however soon the daemon dies.
+#[test]
+fn a_name_is_in_the_file_before_its_key_is_answered() {
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    // Whoever opens it waits for a reader.
+    assert!(Command::new("mkfifo").arg(file(&world)).status().expect("it is of coreutils").success());
+    let session = world.session(0);
+    thread::scope(|scope| {
+        let making = scope.spawn(|| session.store().wait(PATIENCE).put("config/limit", "1"));
+        thread::sleep(Duration::from_millis(300));
+        assert!(!making.is_finished(), "it was answered, and its name is nowhere");
+        let mut written = BufReader::new(fs::File::open(file(&world)).unwrap()).lines();
+        let found = written.find(|written| written.as_ref().unwrap().ends_with(&line("config/limit")));
+        assert!(found.is_some());
+        making.join().unwrap().unwrap();
+    });
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Daemon, Ended, end, eventually, signal_process};
+use support::{Daemon, Ended, Stopped, end, eventually};
 use wayside_client::{Condition, Error, Event, Session};
 
 /// Short, so that the dead are noticed soon; they have no lifeline when they are threads of this process.
@@ -192,30 +192,6 @@ fn nobody_goes_on_before_all_are_there() {
 /// For a minute no session ends by itself.
 fn patient_daemon() -> Daemon {
     Daemon::start(&["--lease", "60s"])
-}
-
-/// While this is there the daemon does nothing: what is sent to it lies in its socket, and has its effect afterwards.
-struct Stopped(i32);
-
-impl Stopped {
-    fn stop(daemon: &Daemon) -> Stopped {
-        let stopped = Stopped(daemon.pid());
-        signal_process(daemon.pid(), libc::SIGSTOP);
-        // Each of its threads, not at once.
-        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
-            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
-        };
-        let tasks = format!("/proc/{}/task", daemon.pid());
-        eventually("it is stopped", || std::fs::read_dir(&tasks).unwrap().all(is_stopped));
-        stopped
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        signal_process(self.0, libc::SIGCONT);
-    }
 }
 
 #[test]

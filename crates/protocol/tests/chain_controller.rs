@@ -2,9 +2,10 @@
 //! (docs/chain.md).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use wayside_protocol::chain::Sent;
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, State};
 use wayside_protocol::controller::{Record, Store};
 use wayside_protocol::{Handle, Time};
@@ -14,6 +15,8 @@ const GROUPS: u16 = 4096;
 /// Microseconds.
 const TICK: u64 = 20_000;
 const LEASE: u64 = 600_000;
+/// Records of a commit, but for one.
+const RECORDS: usize = 99;
 /// Stages of a group's change, and some.
 const LOOKS: u64 = 24;
 
@@ -28,14 +31,24 @@ impl Store for Disk {
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), String> {
+        assert!(batch.len() <= RECORDS + 1, "{} records at a time", batch.len());
         self.0.borrow_mut().extend(batch.iter().cloned());
         Ok(())
+    }
+}
+
+impl Disk {
+    fn epoch(&self, group: u16) -> u32 {
+        let records = self.0.borrow();
+        let bytes = records.get(&group.into()).and_then(|value| value.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 }
 
 /// A controller, and switches that do as they are told.
 struct World {
     controller: Controller<Disk>,
+    disk: Disk,
     now: u64,
     up: BTreeSet<Handle>,
     /// Joiners have all at once that they copy; otherwise they never do.
@@ -59,12 +72,13 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
         retransmit: TICK,
         full_pause: 60_000_000,
         loads_most: 4,
+        records_most: RECORDS,
         mutant: None,
     };
     let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
     let mut controller = Controller::new(config, &fellows, disk.clone());
     controller.take_post(Time(now), Time(u64::MAX));
-    World { controller, now, up: up.iter().copied().collect(), copies: true, burst: 0 }
+    World { controller, disk: disk.clone(), now, up: up.iter().copied().collect(), copies: true, burst: 0 }
 }
 
 fn fellow(handle: Handle) -> Fellow {
@@ -89,20 +103,28 @@ impl World {
                 self.say(handle, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
             }
         }
-        self.controller.on_tick(Time(self.now));
-        let mut said: VecDeque<_> = std::iter::from_fn(|| self.controller.transmit()).collect();
-        self.burst = self.burst.max(said.len());
-        while let Some(sent) = said.pop_front() {
-            if self.up.contains(&sent.to) && check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
-                let told = Placement::read(&sent.packet, BODY);
-                if told.role == Role::Joiner as u8 && !self.copies {
-                    continue;
-                }
-                self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
-                said.extend(std::iter::from_fn(|| self.controller.transmit()));
+        loop {
+            self.controller.on_tick(Time(self.now));
+            let said: Vec<_> = std::iter::from_fn(|| self.controller.transmit()).collect();
+            self.burst = self.burst.max(said.len());
+            said.into_iter().for_each(|sent| self.answer(&sent));
+            if self.controller.next_timer() > Time(self.now) {
+                break;
             }
         }
         while self.controller.notice().is_some() {}
+    }
+
+    /// A switch does as it is told at once.
+    fn answer(&mut self, sent: &Sent) {
+        if !self.up.contains(&sent.to) || !check(&sent.packet).is_ok_and(|header| header.kind == kind::chain::PLACE) {
+            return;
+        }
+        let told = Placement::read(&sent.packet, BODY);
+        assert!(told.epoch <= self.disk.epoch(told.group), "an epoch is shown that is nowhere");
+        if told.role != Role::Joiner as u8 || self.copies {
+            self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
+        }
     }
 
     /// Ticks until all chains are as they should be. Looks that it took.
@@ -233,4 +255,50 @@ fn records_of_an_earlier_version_give_new_epochs_to_all() {
         let after = epochs(&begun(&disk, &[1, 2, 3], world.now));
         assert!(before.iter().all(|(number, epoch)| after[number] > *epoch), "forgets: {forgets}");
     }
+}
+
+/// A commit took long, or the processor was others': what was said meanwhile is read one after the other.
+#[test]
+fn nobody_was_silent_while_the_controller_did_not_listen() {
+    let (_, mut world) = kept();
+    let before = epochs(&world);
+    for away in [LEASE / 2, LEASE, 5 * LEASE] {
+        world.now += away;
+        let renewal = Renewal { boot: 7, sent_us: world.now, ..Renewal::default() };
+        // The first of them alone has been read.
+        world.say(1, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
+        world.controller.on_tick(Time(world.now));
+        (0..50).for_each(|_| world.tick());
+        assert_eq!(epochs(&world), before, "away for {away} us");
+    }
+    // Who is dead is noticed all the same, however often the controller is away for a moment.
+    world.up.remove(&2);
+    world.now = world.now.next_multiple_of(4 * TICK);
+    for _ in 0..100 {
+        // Then comes a tick with renewals.
+        world.now += 3 * TICK;
+        world.tick();
+    }
+    world.settle();
+    assert_eq!(world.chains_have(2), 0);
+}
+
+/// Each takes an etcd some milliseconds, in which nobody is heard and no lease of a post is renewed.
+#[test]
+fn many_groups_are_written_in_pieces_and_the_next_controller_goes_on_from_there() {
+    let (disk, world) = kept();
+    let before = epochs(&world);
+    // As if somebody had been about to join anywhere: all of them have to change.
+    disk.0.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
+    let mut second = begun(&disk, &[1, 2, 3], world.now);
+    (0..10).for_each(|_| second.controller.on_tick(Time(second.now)));
+    let between: BTreeMap<u16, u32> = (0..GROUPS).map(|number| (number, disk.epoch(number))).collect();
+    let is_written = |number: &u16| between[number] > before[number];
+    let written = (0..GROUPS).filter(is_written).count();
+    assert!((RECORDS..=12 * RECORDS).contains(&written), "{written} are written");
+    let mut third = begun(&disk, &[1, 2, 3], second.now);
+    for (number, epoch) in epochs(&third) {
+        assert_eq!(epoch > between[&number], !is_written(&number), "group {number}");
+    }
+    third.settle();
 }

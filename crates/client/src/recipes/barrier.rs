@@ -8,8 +8,10 @@
 //! comes when it is open goes on at once.
 
 use super::seats::{Patience, Seats, await_change};
+use crate::guard::block_on;
 use crate::session::Session;
 use crate::store::Entry;
+use crate::wait::Asker;
 use crate::{Condition, Error, LeasedKey};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,31 +51,38 @@ impl Barrier {
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::Store::put`] and [`crate::Store::watch_prefix`].
     pub fn enter(&self) -> Result<(), Error> {
-        let leases = self.seats.session().leases();
-        let party = leases.party(&self.open);
-        let entered = self.enter_as(party, Patience::new(self.wait));
-        if entered.is_err() {
-            // It may have a seat that it does not know of, with which it must not count as another.
-            leases.party_again(&self.open, party);
-        }
+        block_on(self.enter_by(Asker::Thread))
+    }
+
+    /// As [`Barrier::enter`], as a future for any executor. Dropped before it is ready, it does not count.
+    ///
+    /// # Errors
+    /// Those of [`Barrier::enter`].
+    pub async fn enter_async(&self) -> Result<(), Error> {
+        self.enter_by(Asker::Task).await
+    }
+
+    async fn enter_by(&self, asker: Asker) -> Result<(), Error> {
+        let mut party = Party::of(self);
+        let entered = self.enter_as(party.number, Patience::new(asker, self.wait)).await;
+        party.has_entered = entered.is_ok();
         entered
     }
 
-    fn enter_as(&self, party: u64, patience: Patience) -> Result<(), Error> {
-        let mut watch = self.seats.watch(patience)?;
+    async fn enter_as(&self, party: u64, patience: Patience) -> Result<(), Error> {
+        let mut watch = self.seats.watch(patience).await?;
         let mut seat = None;
-        while !self.is_open(patience)? {
+        while !self.is_open(patience).await? {
             // One that was lost with its session is another's by now, or nobody's.
             if seat.as_ref().is_none_or(|(_, key): &(u32, LeasedKey)| key.is_lost()) {
-                seat = self.seats.take(0, &party.to_be_bytes(), patience)?;
+                seat = self.seats.take(0, &party.to_be_bytes(), patience).await?;
             }
-            if are_all_there(&self.seats.all(patience)?) {
+            if are_all_there(&self.seats.all(patience).await?) {
                 // Another may have been first.
-                patience
-                    .outlasts(|| patience.store(self.seats.session())?.put_if(&self.open, [], Condition::Absent))?;
+                patience.outlasts(|| self.open(patience)).await?;
                 break;
             }
-            watch = await_change(watch, patience, |_| true)?;
+            watch = await_change(watch, patience, |_| true).await?;
         }
         Ok(())
     }
@@ -83,7 +92,15 @@ impl Barrier {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn is_open_now(&self) -> Result<bool, Error> {
-        self.is_open(Patience::new(self.wait))
+        block_on(self.is_open(Patience::new(Asker::Thread, self.wait)))
+    }
+
+    /// As [`Barrier::is_open_now`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::get`].
+    pub async fn is_open_now_async(&self) -> Result<bool, Error> {
+        self.is_open(Patience::new(Asker::Task, self.wait)).await
     }
 
     /// Forgets that it was open: for the name to be used again, once nobody waits at it.
@@ -91,11 +108,47 @@ impl Barrier {
     /// # Errors
     /// Those of [`crate::Store::delete`].
     pub fn close(&self) -> Result<(), Error> {
-        Patience::new(self.wait).store(self.seats.session())?.delete(&self.open).map(|_| ())
+        Patience::new(Asker::Thread, self.wait).store(self.seats.session())?.delete(&self.open).map(|_| ())
     }
 
-    fn is_open(&self, patience: Patience) -> Result<bool, Error> {
-        Ok(patience.outlasts(|| patience.store(self.seats.session())?.get(&self.open))?.is_some())
+    /// As [`Barrier::close`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`crate::Store::delete`].
+    pub async fn close_async(&self) -> Result<(), Error> {
+        Patience::new(Asker::Task, self.wait).store(self.seats.session())?.delete_async(&self.open).await.map(|_| ())
+    }
+
+    async fn is_open(&self, patience: Patience) -> Result<bool, Error> {
+        Ok(patience.outlasts(|| patience.get(self.seats.session(), &self.open)).await?.is_some())
+    }
+
+    async fn open(&self, patience: Patience) -> Result<(), Error> {
+        let store = patience.store(self.seats.session())?;
+        store.put_if_by(patience.asker, self.open.as_bytes(), &[], Condition::Absent).await.map(|_| ())
+    }
+}
+
+/// Who enters.
+struct Party<'b> {
+    barrier: &'b Barrier,
+    number: u64,
+    has_entered: bool,
+}
+
+impl Party<'_> {
+    fn of(barrier: &Barrier) -> Party<'_> {
+        let number = barrier.seats.session().leases().party(&barrier.open);
+        Party { barrier, number, has_entered: false }
+    }
+}
+
+impl Drop for Party<'_> {
+    fn drop(&mut self) {
+        if !self.has_entered {
+            // It may have a seat that it does not know of, with which it must not count as another.
+            self.barrier.seats.session().leases().party_again(&self.barrier.open, self.number);
+        }
     }
 }
 

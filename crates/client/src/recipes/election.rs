@@ -5,10 +5,11 @@
 //! in between does not write over his successor.
 
 use super::seats::Patience;
-use crate::guard::Guard;
+use crate::guard::{Guard, block_on};
 use crate::leased::LeasedKey;
 use crate::session::Session;
 use crate::store::Entry;
+use crate::wait::Asker;
 use crate::watch::Watch;
 use crate::{Condition, Error, Token};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub struct Election {
     wait: Option<Duration>,
 }
 
-/// This process leads. Dropped, another may; it also ends with its session.
+/// This process leads. Dropped, another may, as [`LeasedKey`] says; it also ends with its session.
 #[derive(Debug)]
 pub struct Leadership {
     // Dropped in this order: nobody is named any more when the next one is elected.
@@ -58,26 +59,42 @@ impl Election {
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::LockRequest::acquire`] and [`crate::Store::put`].
     pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
-        let patience = Patience::new(self.wait);
-        patience.outlasts(|| self.try_to_lead(value.as_ref(), patience))
+        block_on(self.campaign_by(Asker::Thread, value.as_ref()))
     }
 
-    fn try_to_lead(&self, value: &[u8], patience: Patience) -> Result<Leadership, Error> {
+    /// As [`Election::campaign`], as a future for any executor. Dropped before it is ready, it does not lead.
+    ///
+    /// # Errors
+    /// Those of [`Election::campaign`].
+    pub async fn campaign_async(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
+        self.campaign_by(Asker::Task, value.as_ref()).await
+    }
+
+    async fn campaign_by(&self, asker: Asker, value: &[u8]) -> Result<Leadership, Error> {
+        let patience = Patience::new(asker, self.wait);
+        patience.outlasts(|| self.try_to_lead(value, patience)).await
+    }
+
+    async fn try_to_lead(&self, value: &[u8], patience: Patience) -> Result<Leadership, Error> {
         loop {
-            let request = self.session.lock(self.name.as_str());
-            let guard = match patience.left()? {
-                Some(left) => request.wait(left).acquire()?,
-                None => request.acquire()?,
+            let mut request = self.session.lock(self.name.as_str());
+            if let Some(left) = patience.left()? {
+                request = request.wait(left);
+            }
+            let guard = match patience.asker {
+                Asker::Thread => request.acquire()?,
+                Asker::Task => request.await?,
             };
             // Once more where the predecessor's key has been deleted in between.
             while !guard.is_lost() {
-                let before = patience.store(&self.session)?.get(&self.key)?;
+                let before = patience.get(&self.session, &self.key).await?;
                 let condition = before.map_or(Condition::Absent, |entry| Condition::Version(entry.version));
                 // What was read is no successor's.
                 if guard.is_lost() {
                     break;
                 }
-                let held = patience.store(&self.session)?.hold(&self.key, value, condition)?;
+                let store = patience.store(&self.session)?;
+                let held = store.hold_by(patience.asker, self.key.as_bytes(), value, condition).await?;
                 if let Ok(key) = held
                     && !guard.is_lost()
                 {
@@ -92,8 +109,20 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn leader(&self) -> Result<Option<Entry>, Error> {
-        let patience = Patience::new(self.wait);
-        patience.outlasts(|| patience.store(&self.session)?.get(&self.key))
+        block_on(self.leader_by(Asker::Thread))
+    }
+
+    /// As [`Election::leader`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Election::leader`].
+    pub async fn leader_async(&self) -> Result<Option<Entry>, Error> {
+        self.leader_by(Asker::Task).await
+    }
+
+    async fn leader_by(&self, asker: Asker) -> Result<Option<Entry>, Error> {
+        let patience = Patience::new(asker, self.wait);
+        patience.outlasts(|| patience.get(&self.session, &self.key)).await
     }
 
     /// The leader, and whoever comes after.
@@ -101,8 +130,20 @@ impl Election {
     /// # Errors
     /// Those of [`crate::Store::get_and_watch`].
     pub fn follow(&self) -> Result<(Option<Entry>, Watch), Error> {
-        let patience = Patience::new(self.wait);
-        patience.outlasts(|| patience.store(&self.session)?.get_and_watch(&self.key))
+        block_on(self.follow_by(Asker::Thread))
+    }
+
+    /// As [`Election::follow`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Election::follow`].
+    pub async fn follow_async(&self) -> Result<(Option<Entry>, Watch), Error> {
+        self.follow_by(Asker::Task).await
+    }
+
+    async fn follow_by(&self, asker: Asker) -> Result<(Option<Entry>, Watch), Error> {
+        let patience = Patience::new(asker, self.wait);
+        patience.outlasts(|| async { patience.store(&self.session)?.get_and_watch_by(asker, &self.key).await }).await
     }
 }
 
@@ -130,14 +171,34 @@ impl Leadership {
         self.key.update(value)
     }
 
+    /// As [`Leadership::update`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`LeasedKey::update`].
+    pub async fn update_async(&mut self, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.key.update_async(value).await
+    }
+
     /// Lets another lead, now.
     ///
     /// # Errors
     /// Those of [`Guard::release`] and [`crate::Store::delete`].
     pub fn resign(self) -> Result<(), Error> {
+        block_on(self.resign_by(Asker::Thread))
+    }
+
+    /// As [`Leadership::resign`], as a future. Dropped before it is ready, another leads all the same.
+    ///
+    /// # Errors
+    /// Those of [`Leadership::resign`].
+    pub async fn resign_async(self) -> Result<(), Error> {
+        self.resign_by(Asker::Task).await
+    }
+
+    async fn resign_by(self, asker: Asker) -> Result<(), Error> {
         let Leadership { key, guard } = self;
         // For a second at most. Whatever becomes of it, the lock is given back.
-        let deleted = key.release();
+        let deleted = key.release_by(asker).await;
         guard.release()?;
         deleted.map(|_| ())
     }

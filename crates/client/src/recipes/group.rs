@@ -1,8 +1,10 @@
 //! Membership of a group: each member a seat, with what it says of itself.
 
 use super::seats::{Patience, Seats, await_change};
+use crate::guard::block_on;
 use crate::leased::LeasedKey;
 use crate::session::Session;
+use crate::wait::Asker;
 use crate::{Error, Value, Version};
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ pub struct Member {
     pub version: Version,
 }
 
-/// This process's own. Dropped, it leaves; it also ends with its session.
+/// This process's own. Dropped, it leaves, as [`LeasedKey`] says; it also ends with its session.
 #[derive(Debug)]
 pub struct Membership {
     seat: u32,
@@ -77,7 +79,19 @@ impl Group {
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::Store::put`].
     pub fn join(&self, value: impl AsRef<[u8]>) -> Result<Membership, Error> {
-        let (seat, key) = self.seats.await_seat(0, value.as_ref(), Patience::new(self.wait))?;
+        block_on(self.join_by(Asker::Thread, value.as_ref()))
+    }
+
+    /// As [`Group::join`], as a future for any executor. Dropped before it is ready, it is no member.
+    ///
+    /// # Errors
+    /// Those of [`Group::join`].
+    pub async fn join_async(&self, value: impl AsRef<[u8]>) -> Result<Membership, Error> {
+        self.join_by(Asker::Task, value.as_ref()).await
+    }
+
+    async fn join_by(&self, asker: Asker, value: &[u8]) -> Result<Membership, Error> {
+        let (seat, key) = self.seats.await_seat(0, value, Patience::new(asker, self.wait)).await?;
         Ok(Membership { seat, key })
     }
 
@@ -86,7 +100,19 @@ impl Group {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn members(&self) -> Result<Vec<Member>, Error> {
-        let all = self.seats.all(Patience::new(self.wait))?;
+        block_on(self.members_by(Asker::Thread))
+    }
+
+    /// As [`Group::members`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Group::members`].
+    pub async fn members_async(&self) -> Result<Vec<Member>, Error> {
+        self.members_by(Asker::Task).await
+    }
+
+    async fn members_by(&self, asker: Asker) -> Result<Vec<Member>, Error> {
+        let all = self.seats.all(Patience::new(asker, self.wait)).await?;
         let member = |(seat, entry): (u32, Option<crate::Entry>)| {
             entry.map(|entry| Member { seat, value: entry.value, version: entry.version })
         };
@@ -98,16 +124,28 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Group::members`] and [`crate::Store::watch_prefix`].
-    pub fn follow(&self, mut show: impl FnMut(&[Member]) -> bool) -> Result<(), Error> {
-        let mut watch = self.seats.watch(Patience::new(self.wait))?;
+    pub fn follow(&self, show: impl FnMut(&[Member]) -> bool) -> Result<(), Error> {
+        block_on(self.follow_by(Asker::Thread, show))
+    }
+
+    /// As [`Group::follow`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Group::follow`].
+    pub async fn follow_async(&self, show: impl FnMut(&[Member]) -> bool) -> Result<(), Error> {
+        self.follow_by(Asker::Task, show).await
+    }
+
+    async fn follow_by(&self, asker: Asker, mut show: impl FnMut(&[Member]) -> bool) -> Result<(), Error> {
+        let mut watch = self.seats.watch(Patience::new(asker, self.wait)).await?;
         let mut shown = None;
         loop {
-            let members = self.members()?;
+            let members = self.members_by(asker).await?;
             if shown.as_ref() != Some(&members) && !show(&members) {
                 return Ok(());
             }
             shown = Some(members);
-            watch = await_change(watch, Patience::new(None), |_| true)?;
+            watch = await_change(watch, Patience::new(asker, None), |_| true).await?;
         }
     }
 }
@@ -126,6 +164,14 @@ impl Membership {
         self.key.update(value)
     }
 
+    /// As [`Membership::update`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`LeasedKey::update`].
+    pub async fn update_async(&mut self, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.key.update_async(value).await
+    }
+
     /// As [`LeasedKey::deadline`].
     pub fn deadline(&self) -> Instant {
         self.key.deadline()
@@ -142,5 +188,13 @@ impl Membership {
     /// Those of [`crate::Store::delete`]; [`Error::Lost`] if it was lost before.
     pub fn leave(self) -> Result<(), Error> {
         if self.key.release()? { Ok(()) } else { Err(Error::Lost) }
+    }
+
+    /// As [`Membership::leave`], as a future. Dropped before it is ready, it leaves all the same.
+    ///
+    /// # Errors
+    /// Those of [`Membership::leave`].
+    pub async fn leave_async(self) -> Result<(), Error> {
+        if self.key.release_async().await? { Ok(()) } else { Err(Error::Lost) }
     }
 }

@@ -4,20 +4,25 @@
 use crate::leased::LeasedKey;
 use crate::session::Session;
 use crate::store::{Entry, Store};
+use crate::wait::Asker;
 use crate::watch::{Event, Watch};
 use crate::{Condition, Error};
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// Seats of a name.
 pub(super) const MOST: u32 = 1_024;
 
-/// How long a call may take, all in all.
+/// Who makes a call, and how long that may take, all in all.
 #[derive(Clone, Copy)]
-pub(super) struct Patience(Option<Instant>);
+pub(super) struct Patience {
+    pub(super) asker: Asker,
+    end: Option<Instant>,
+}
 
 impl Patience {
-    pub(super) fn new(wait: Option<Duration>) -> Patience {
-        Patience(wait.and_then(|wait| Instant::now().checked_add(wait)))
+    pub(super) fn new(asker: Asker, wait: Option<Duration>) -> Patience {
+        Patience { asker, end: wait.and_then(|wait| Instant::now().checked_add(wait)) }
     }
 
     /// What is left of it; `None`: it has no end.
@@ -25,16 +30,19 @@ impl Patience {
     /// # Errors
     /// [`Error::TimedOut`] if nothing is.
     pub(super) fn left(self) -> Result<Option<Duration>, Error> {
-        let Some(end) = self.0 else { return Ok(None) };
+        let Some(end) = self.end else { return Ok(None) };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(Error::TimedOut) } else { Ok(Some(left)) }
     }
 
     /// Begins again when the session is lost, which begins anew by itself, and waits for a switch that was there.
-    pub(super) fn outlasts<T>(self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) async fn outlasts<T, A>(self, mut ask: impl FnMut() -> A) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Error>>,
+    {
         let mut met = false;
         loop {
-            match ask() {
+            match ask().await {
                 Err(Error::Lost) => met = true,
                 Err(Error::Unavailable { .. }) if met => {}
                 ended => return ended,
@@ -47,6 +55,11 @@ impl Patience {
     pub(super) fn store(self, session: &Session) -> Result<Store<'_>, Error> {
         let store = session.store();
         Ok(self.left()?.map_or(store, |left| store.wait(left)))
+    }
+
+    /// What a key has.
+    pub(super) async fn get(self, session: &Session, name: &str) -> Result<Option<Entry>, Error> {
+        self.store(session)?.get_by(self.asker, name).await
     }
 }
 
@@ -80,28 +93,35 @@ impl Seats {
     }
 
     /// What every seat has, at one instant.
-    pub(super) fn all(&self, patience: Patience) -> Result<Vec<Option<Entry>>, Error> {
-        patience.outlasts(|| patience.store(&self.session)?.snapshot(&self.names))
+    pub(super) async fn all(&self, patience: Patience) -> Result<Vec<Option<Entry>>, Error> {
+        // They are asked for all at once, by whomever.
+        patience.outlasts(|| async { patience.store(&self.session)?.snapshot_async(&self.names).await }).await
     }
 
     /// Sees whatever becomes of seats from now on, and of what is beside them.
-    pub(super) fn watch(&self, patience: Patience) -> Result<Watch, Error> {
-        patience.outlasts(|| patience.store(&self.session)?.watch_prefix(&self.prefix))
+    pub(super) async fn watch(&self, patience: Patience) -> Result<Watch, Error> {
+        let watch = || async { patience.store(&self.session)?.watch_prefix_by(patience.asker, &self.prefix).await };
+        patience.outlasts(watch).await
     }
 
     /// Takes the first free seat from this one on, in a circle; `None`: at some instant none was free.
-    pub(super) fn take(
+    pub(super) async fn take(
         &self,
         from: usize,
         value: &[u8],
         patience: Patience,
     ) -> Result<Option<(u32, LeasedKey)>, Error> {
-        patience.outlasts(|| self.try_to_take(from, value, patience))
+        patience.outlasts(|| self.try_to_take(from, value, patience)).await
     }
 
-    fn try_to_take(&self, from: usize, value: &[u8], patience: Patience) -> Result<Option<(u32, LeasedKey)>, Error> {
+    async fn try_to_take(
+        &self,
+        from: usize,
+        value: &[u8],
+        patience: Patience,
+    ) -> Result<Option<(u32, LeasedKey)>, Error> {
         loop {
-            let all = self.all(patience)?;
+            let all = self.all(patience).await?;
             let count = all.len();
             let free: Vec<usize> =
                 (from..from + count).map(|seat| seat % count).filter(|&seat| all[seat].is_none()).collect();
@@ -109,8 +129,8 @@ impl Seats {
                 return Ok(None);
             }
             for seat in free {
-                let store = patience.store(&self.session)?;
-                if let Ok(key) = store.hold(&self.names[seat], value, Condition::Absent)? {
+                let (store, name) = (patience.store(&self.session)?, self.names[seat].as_bytes());
+                if let Ok(key) = store.hold_by(patience.asker, name, value, Condition::Absent).await? {
                     return Ok(Some((seat as u32, key)));
                 }
             }
@@ -118,23 +138,28 @@ impl Seats {
     }
 
     /// The same, but waits for one to become free.
-    pub(super) fn await_seat(&self, from: usize, value: &[u8], patience: Patience) -> Result<(u32, LeasedKey), Error> {
-        if let Some(taken) = self.take(from, value, patience)? {
+    pub(super) async fn await_seat(
+        &self,
+        from: usize,
+        value: &[u8],
+        patience: Patience,
+    ) -> Result<(u32, LeasedKey), Error> {
+        if let Some(taken) = self.take(from, value, patience).await? {
             return Ok(taken);
         }
         // From here on nothing is missed.
-        let mut watch = self.watch(patience)?;
+        let mut watch = self.watch(patience).await?;
         loop {
-            if let Some(taken) = self.take(from, value, patience)? {
+            if let Some(taken) = self.take(from, value, patience).await? {
                 return Ok(taken);
             }
-            watch = await_change(watch, patience, |event| !matches!(event, Event::Put { .. }))?;
+            watch = await_change(watch, patience, |event| !matches!(event, Event::Put { .. })).await?;
         }
     }
 }
 
 /// Waits for something that may matter.
-pub(super) fn await_change(
+pub(super) async fn await_change(
     mut watch: Watch,
     patience: Patience,
     matters: impl Fn(&Event) -> bool,
@@ -143,7 +168,7 @@ pub(super) fn await_change(
         if let Some(left) = patience.left()? {
             watch = watch.wait(left);
         }
-        if matters(&watch.next()?) {
+        if matters(&watch.next_by(patience.asker).await?) {
             return Ok(watch);
         }
     }

@@ -1,8 +1,10 @@
 //! A counting semaphore: so many permits, each a seat.
 
 use super::seats::{Patience, Seats};
+use crate::guard::block_on;
 use crate::leased::LeasedKey;
 use crate::session::Session;
+use crate::wait::Asker;
 use crate::{Error, Version};
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ pub struct Semaphore {
     wait: Option<Duration>,
 }
 
-/// A permit. Dropped, it is given back; it also ends with its session.
+/// A permit. Dropped, it is given back, as [`LeasedKey`] says; it also ends with its session.
 #[derive(Debug)]
 pub struct Permit {
     number: u32,
@@ -45,7 +47,19 @@ impl Semaphore {
     /// # Errors
     /// [`Error::TimedOut`], and those of [`crate::Store::put`] and [`crate::Store::watch_prefix`].
     pub fn acquire(&self) -> Result<Permit, Error> {
-        self.seats.await_seat(self.first(), &[], Patience::new(self.wait)).map(Permit::of)
+        block_on(self.acquire_by(Asker::Thread))
+    }
+
+    /// As [`Semaphore::acquire`], as a future for any executor. Dropped before it is ready, it has no permit.
+    ///
+    /// # Errors
+    /// Those of [`Semaphore::acquire`].
+    pub async fn acquire_async(&self) -> Result<Permit, Error> {
+        self.acquire_by(Asker::Task).await
+    }
+
+    async fn acquire_by(&self, asker: Asker) -> Result<Permit, Error> {
+        self.seats.await_seat(self.first(), &[], Patience::new(asker, self.wait)).await.map(Permit::of)
     }
 
     /// A permit, if one is free.
@@ -53,7 +67,19 @@ impl Semaphore {
     /// # Errors
     /// Those of [`crate::Store::put`].
     pub fn try_acquire(&self) -> Result<Option<Permit>, Error> {
-        Ok(self.seats.take(self.first(), &[], Patience::new(self.wait))?.map(Permit::of))
+        block_on(self.try_acquire_by(Asker::Thread))
+    }
+
+    /// As [`Semaphore::try_acquire`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Semaphore::try_acquire`].
+    pub async fn try_acquire_async(&self) -> Result<Option<Permit>, Error> {
+        self.try_acquire_by(Asker::Task).await
+    }
+
+    async fn try_acquire_by(&self, asker: Asker) -> Result<Option<Permit>, Error> {
+        Ok(self.seats.take(self.first(), &[], Patience::new(asker, self.wait)).await?.map(Permit::of))
     }
 
     /// How many are free, at one instant.
@@ -61,7 +87,19 @@ impl Semaphore {
     /// # Errors
     /// Those of [`crate::Store::get`].
     pub fn available(&self) -> Result<usize, Error> {
-        let all = self.seats.all(Patience::new(self.wait))?;
+        block_on(self.available_by(Asker::Thread))
+    }
+
+    /// As [`Semaphore::available`], as a future.
+    ///
+    /// # Errors
+    /// Those of [`Semaphore::available`].
+    pub async fn available_async(&self) -> Result<usize, Error> {
+        self.available_by(Asker::Task).await
+    }
+
+    async fn available_by(&self, asker: Asker) -> Result<usize, Error> {
+        let all = self.seats.all(Patience::new(asker, self.wait)).await?;
         Ok(all.iter().filter(|seat| seat.is_none()).count())
     }
 
@@ -102,5 +140,13 @@ impl Permit {
     /// Those of [`crate::Store::delete`]; [`Error::Lost`] if it was lost before.
     pub fn release(self) -> Result<(), Error> {
         if self.key.release()? { Ok(()) } else { Err(Error::Lost) }
+    }
+
+    /// As [`Permit::release`], as a future. Dropped before it is ready, it is given back all the same.
+    ///
+    /// # Errors
+    /// Those of [`Permit::release`].
+    pub async fn release_async(self) -> Result<(), Error> {
+        if self.key.release_async().await? { Ok(()) } else { Err(Error::Lost) }
     }
 }

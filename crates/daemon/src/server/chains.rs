@@ -10,8 +10,8 @@
 //!   that are over stops serving clients.
 
 use super::clock;
-use super::etcd::Shard;
 use super::etcd::fabric::{Changes, Listed};
+use super::etcd::{BATCH, Shard};
 use crate::answers::{ChainGroup, ChainSwitch, Chains as ChainsAnswer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,6 +89,7 @@ impl Chains {
             retransmit: RETRANSMIT,
             full_pause: FULL_PAUSE,
             loads_most: LOADS,
+            records_most: BATCH - 1,
             mutant: None,
         };
         let following = Following {

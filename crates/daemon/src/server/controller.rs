@@ -1,7 +1,9 @@
 //! The controller's thread: the sans-I/O `Controller` with a clock, the state directory and the switch's socket.
 //!
 //! Packets come from the workers through a bounded channel, which they never wait for; what the control connections
-//! ask comes through a list of its own, because a closed lifeline must not be lost. Both wake the thread.
+//! ask comes through a list of its own, because a closed lifeline must not be lost. What the shard's other switches say
+//! comes through a channel of its own: a burst of enrolments, each of which waits for etcd, would look like their
+//! silence otherwise. All wake the thread.
 
 use super::clock;
 use super::etcd::Shard;
@@ -12,12 +14,13 @@ use super::records::Records;
 use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
 use std::collections::HashSet;
 use std::net::{SocketAddrV4, UdpSocket};
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
+use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{Answer, Controller, Inquiry, Notice, PlanView, Seat, SessionView};
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
@@ -43,6 +46,18 @@ pub struct Packet {
     from: SocketAddrV4,
     length: u16,
     bytes: [u8; MAX_PACKET_BYTES],
+}
+
+impl Packet {
+    fn of(tenant: usize, from: SocketAddrV4, packet: &[u8]) -> Packet {
+        let mut bytes = [0; MAX_PACKET_BYTES];
+        bytes[..packet.len()].copy_from_slice(packet);
+        Packet { tenant, from, length: packet.len() as u16, bytes }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.into()]
+    }
 }
 
 /// What wakes the thread: a packet, or (None) a request.
@@ -92,11 +107,15 @@ enum Request {
 #[derive(Clone)]
 pub struct Inbox {
     events: SyncSender<Event>,
+    /// From other switches of the shard.
+    fellows: SyncSender<Packet>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     requests: Mutex<Vec<Request>>,
+    /// The thread has been woken for what other switches say, and has not looked yet.
+    is_called: AtomicBool,
     overflowed: AtomicU64,
     role: Mutex<Role>,
     /// Places that each tenant has.
@@ -104,21 +123,26 @@ struct Shared {
 }
 
 impl Inbox {
-    /// An inbox, and the end that the controller's thread reads.
-    pub fn with_channel() -> (Inbox, Receiver<Event>) {
+    /// An inbox, and the ends that the controller's thread reads: the second has what other switches say.
+    pub fn with_channels() -> (Inbox, Receiver<Event>, Receiver<Packet>) {
         let (events, receiver) = sync_channel(BACKLOG);
+        let (fellows, said) = sync_channel(BACKLOG);
         let shared = Shared {
             requests: Mutex::default(),
+            is_called: AtomicBool::new(false),
             overflowed: AtomicU64::new(0),
             role: Mutex::default(),
             places: (0..=TENANTS).map(|_| AtomicU16::new(0)).collect(),
         };
-        (Inbox { events, shared: Arc::new(shared) }, receiver)
+        (Inbox { events, fellows, shared: Arc::new(shared) }, receiver, said)
     }
 
     /// Hands a packet over, or drops and counts it where the controller is too far behind, or its tenant has its share
     /// of what waits there. `tenant`: the namespace of its source, as the switch knows it.
     pub fn packet(&self, from: SocketAddrV4, tenant: Option<u16>, packet: &[u8]) {
+        if tenant == Some(FELLOWS) {
+            return self.fellow(from, packet);
+        }
         let tenant = tenant.map_or(TENANTS, usize::from);
         let places = &self.shared.places[tenant];
         let takes = |taken: u16| (taken < SHARE).then_some(taken + 1);
@@ -126,13 +150,25 @@ impl Inbox {
             self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let mut bytes = [0; MAX_PACKET_BYTES];
-        bytes[..packet.len()].copy_from_slice(packet);
-        let packet = Packet { tenant, from, length: packet.len() as u16, bytes };
+        let packet = Packet::of(tenant, from, packet);
         if self.events.try_send(Some(packet)).is_err() {
             places.fetch_sub(1, Ordering::Relaxed);
             self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn fellow(&self, from: SocketAddrV4, packet: &[u8]) {
+        if self.fellows.try_send(Packet::of(usize::from(FELLOWS), from, packet)).is_err() {
+            self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
+        } else if !self.shared.is_called.swap(true, Ordering::SeqCst) {
+            // A full channel wakes the thread as well.
+            let _ = self.events.try_send(None);
+        }
+    }
+
+    /// From here on what other switches say wakes the thread again.
+    pub fn listens(&self) {
+        self.shared.is_called.store(false, Ordering::SeqCst);
     }
 
     /// A packet that was handed over has been taken: its place is free.
@@ -277,6 +313,7 @@ pub struct Desk {
     namespaces: Vec<(u16, String)>,
     socket: Arc<UdpSocket>,
     events: Receiver<Event>,
+    fellows: Receiver<Packet>,
     shared: Arc<Shared>,
     ledger: Arc<Ledger>,
     /// Lifelines that closed while the lease of the post was over: nobody tells of them again.
@@ -295,7 +332,7 @@ impl Desk {
         socket: Arc<UdpSocket>,
         ledger: Arc<Ledger>,
     ) -> (Desk, Inbox) {
-        let (inbox, events) = Inbox::with_channel();
+        let (inbox, events, fellows) = Inbox::with_channels();
         let shared = Arc::clone(&inbox.shared);
         let desk = Desk {
             seat,
@@ -307,6 +344,7 @@ impl Desk {
             namespaces,
             socket,
             events,
+            fellows,
             shared,
             ledger,
             closed: Vec::new(),
@@ -381,11 +419,15 @@ impl Desk {
         loop {
             let now = clock::now();
             let wait = Duration::from_micros(self.seat.next_timer(now).min(self.keys.next_timer()).since(now));
-            match self.events.recv_timeout(wait) {
+            let event = self.events.recv_timeout(wait);
+            self.inbox.listens();
+            while let Ok(packet) = self.fellows.try_recv() {
+                self.keys.on_packet(clock::now(), packet.from, packet.bytes());
+            }
+            match event {
                 Ok(Some(packet)) => {
                     self.inbox.took(&packet);
-                    let bytes = &packet.bytes[..packet.length.into()];
-                    let now = clock::now();
+                    let (now, bytes) = (clock::now(), packet.bytes());
                     // Of a standby nobody can want anything but about keys: whoever serves hears it when it is sent
                     // again.
                     if !self.keys.on_packet(now, packet.from, bytes)

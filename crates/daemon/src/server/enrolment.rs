@@ -481,7 +481,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).unwrap();
-                door.serve(listener, Inbox::with_channel().0, counts).await;
+                door.serve(listener, Inbox::with_channels().0, counts).await;
             });
         });
 

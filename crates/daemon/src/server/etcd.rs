@@ -38,7 +38,7 @@ use wayside_wire::mix;
 
 /// Records in one transaction: etcd takes 128 operations by default. A larger batch is several transactions, of which
 /// a crash may leave the last undone: only ends of sessions come in such batches, each of which stands for itself.
-const BATCH: usize = 100;
+pub const BATCH: usize = 100;
 /// Records in one answer: 2,000 of 200 bytes are far below the 4 MiB that a message may have.
 const PAGE: u32 = 2_000;
 /// For a commit, and for anything else that the controller waits for.
@@ -101,6 +101,8 @@ pub struct Shard {
     shelf: Shelf,
     commits: Commits,
     latest: Arc<Mutex<Latest>>,
+    /// For a commit.
+    patience: Duration,
 }
 
 /// Commits of this process, which come in an order.
@@ -156,6 +158,7 @@ impl Shard {
             shelf: SESSIONS,
             commits: Commits::default(),
             latest: Arc::new(Mutex::new(Latest { revision: 0, process: format!("{process:016x}"), commits: 0 })),
+            patience: PATIENCE,
         })
     }
 
@@ -431,7 +434,9 @@ impl Store for Shard {
     fn commit(&mut self, batch: &[Record]) -> Result<(), Error> {
         let begun = Instant::now();
         let (shard, batch) = (self.clone(), batch.to_vec());
-        let outcome = self.within(async move { shard.write(batch).await });
+        let most = self.patience;
+        let outcome =
+            self.within(async move { timeout(most, shard.write(batch)).await.unwrap_or(Err(Error::Silent(most))) });
         self.commits.note(begun.elapsed(), outcome.is_ok());
         outcome
     }

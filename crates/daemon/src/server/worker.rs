@@ -107,6 +107,7 @@ mod tests {
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;
     use std::net::{SocketAddr, SocketAddrV4};
+    use wayside_protocol::chain::FELLOWS;
     use wayside_protocol::memory::{NodeEntry, SwitchMemory};
     use wayside_switch::SwitchConfig;
     use wayside_wire::{Entry, Header, Policy, kind, service};
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn deciding_and_handing_over_allocates_nothing() {
-        let (inbox, events) = Inbox::with_channel();
+        let (inbox, events, _fellows) = Inbox::with_channels();
         let (worker, node) = worker(inbox);
         let to = ipv4(&worker.socket);
         let mut batch = Batch::new();
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_tenant_that_floods_the_controller_keeps_nobody_out() {
-        let (inbox, events) = Inbox::with_channel();
+        let (inbox, events, _fellows) = Inbox::with_channels();
         let (worker, node) = worker(inbox.clone());
         let mut batch = Batch::new();
         let share = u64::from(super::super::controller::SHARE);
@@ -220,9 +221,36 @@ mod tests {
         assert_eq!(events.try_iter().flatten().count() as u64, share + 2);
     }
 
+    /// However many enrolments wait, each of them for etcd: what is behind them would look like a silent switch.
+    #[test]
+    fn what_other_switches_say_goes_before_what_nodes_do() {
+        let (inbox, events, fellows) = Inbox::with_channels();
+        let (_, node) = worker(inbox.clone());
+        let backlog = super::super::controller::BACKLOG as u64;
+        let say = |tenant: u16, name: u64| inbox.packet(ipv4(&node), Some(tenant), &packet(kind::lock::GAP, name));
+        (0..2 * backlog).for_each(|turn| say((turn % 10) as u16, turn));
+        let overflowed = inbox.overflowed();
+        (0..backlog).for_each(|name| say(FELLOWS, name));
+        assert_eq!(inbox.overflowed(), overflowed, "they have places of their own");
+        inbox.listens();
+        assert!(
+            fellows
+                .try_iter()
+                .map(|said| said.bytes().to_vec())
+                .eq((0..backlog).map(|name| packet(kind::lock::GAP, name)))
+        );
+        assert_eq!(events.try_iter().flatten().count() as u64, backlog);
+        // Since the thread has looked, the next one wakes it, once.
+        say(FELLOWS, 1);
+        say(FELLOWS, 2);
+        assert_eq!((events.try_iter().count(), fellows.try_iter().count()), (1, 2));
+        (0..2 * backlog).for_each(|name| say(FELLOWS, name));
+        assert_eq!((fellows.try_iter().count() as u64, inbox.overflowed()), (backlog, overflowed + backlog));
+    }
+
     #[test]
     fn tenants_together_have_no_more_places_than_there_are() {
-        let (inbox, events) = Inbox::with_channel();
+        let (inbox, events, _fellows) = Inbox::with_channels();
         let (_, node) = worker(inbox.clone());
         let backlog = super::super::controller::BACKLOG as u64;
         for turn in 0..2 * backlog {

@@ -253,3 +253,27 @@ fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String)
     let ready = running.line();
     (running, ready)
 }
+
+/// While this is there the daemon does nothing: what is sent to it lies in its socket, and has its effect afterwards.
+pub struct Stopped(i32);
+
+impl Stopped {
+    pub fn stop(daemon: &Daemon) -> Stopped {
+        let stopped = Stopped(daemon.pid());
+        signal_process(daemon.pid(), libc::SIGSTOP);
+        // Each of its threads, not at once.
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        let tasks = format!("/proc/{}/task", daemon.pid());
+        eventually("it is stopped", || std::fs::read_dir(&tasks).unwrap().all(is_stopped));
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal_process(self.0, libc::SIGCONT);
+    }
+}

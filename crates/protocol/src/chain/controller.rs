@@ -15,7 +15,8 @@
 //! nothing new, so that nothing new is acknowledged. REST: the joiner copies again; then it has all.
 //!
 //! Invariants
-//! * Epochs of a group only rise, and are in the store before a packet shows them.
+//! * Epochs of a group only rise, and are in the store before a packet shows them: each group's by itself, as many
+//!   groups at a time as the store takes at once.
 //! * A chain in the store has, at every one of its switches, all that was ever acknowledged. Survivors keep their
 //!   order, and a joiner becomes the tail, so that nobody is behind who comes after him (K3).
 //! * No lease is given to a switch that owes a group its leaving, nor by a controller that has not the post.
@@ -24,6 +25,7 @@
 //! * A controller that begins, or gets the post, knows no lease that another one gave: it takes them all to run as long
 //!   as any may. A group keeps its epoch, and is told of it again, unless somebody was to join in it: a joiner may
 //!   still copy, or the tail be quiet. Then, and where the store does not know (`records.rs`), it gets another one.
+//! * Silence is counted while the controller listens, and no longer.
 //! * A switch that has left a group joins it again only once it has said that it has forgotten it.
 //! * A group that is in neither `touched` nor `busy` has nothing to do until a packet is about it, a switch comes or
 //!   goes (`seen`), or, being in `wishing`, there is room for one more to be copied. So work is by what changes,
@@ -72,6 +74,8 @@ pub struct Config {
     pub full_pause: u64,
     /// Groups that are copied at a time.
     pub loads_most: usize,
+    /// Records that are written at a time, but for one: so long whoever owns the controller waits for its store.
+    pub records_most: usize,
     /// A rule to break.
     pub mutant: Option<Mutant>,
 }
@@ -148,6 +152,8 @@ struct Group {
     joiner: Handle,
     /// In this epoch somebody was to join.
     was_joined: bool,
+    /// Epoch that the store has, and whether somebody was to join in it.
+    stored: (u32, bool),
     pass: u64,
     say_at: Time,
 }
@@ -197,6 +203,8 @@ pub struct Controller<S> {
     looks: u64,
     /// Of the post: nothing is said or decided from then on.
     active_until: Time,
+    /// When it looked at anything last.
+    attended: Time,
     /// When it got the post.
     began: Time,
     passes: u64,
@@ -205,7 +213,14 @@ pub struct Controller<S> {
     out: VecDeque<Sent>,
     notices: VecDeque<Notice>,
     next: Time,
+    /// Something has happened since it was looked at everything.
+    is_wanted: bool,
+    /// The store has failed: it is tried again then.
+    save_at: Time,
 }
+
+/// So many pauses before something is said again may pass between two looks: whoever comes later has been away.
+const AWAY: u64 = 4;
 
 /// Groups of which is told at a time, with a packet to each of their switches: a burst has to fit into sockets' queues
 /// and the daemons'.
@@ -232,12 +247,15 @@ impl<S: Store> Controller<S> {
             config,
             store,
             active_until: Time(0),
+            attended: Time(0),
             began: Time(0),
             passes: 0,
             unsaved: BTreeMap::new(),
             out: VecDeque::new(),
             notices: VecDeque::new(),
             next: Time::NEVER,
+            is_wanted: false,
+            save_at: Time(0),
         }
     }
 
@@ -346,7 +364,7 @@ impl<S: Store> Controller<S> {
 
     /// When [`Controller::on_tick`] is wanted.
     pub fn next_timer(&self) -> Time {
-        self.next
+        if self.is_wanted { Time(0) } else { self.next }
     }
 
     fn is_broken(&self, mutant: Mutant) -> bool {
@@ -406,6 +424,18 @@ impl<S: Store> Controller<S> {
         (length > self.config.length || joins || is_useless).then_some(last)
     }
 
+    /// While the controller itself was away (a store was slow, or the processor others'), nobody was silent: what was
+    /// said meanwhile is still to be read, one packet after the other.
+    fn attend(&mut self, now: Time) {
+        let away = now.since(self.attended);
+        self.attended = now;
+        if away > AWAY * self.config.retransmit {
+            for switch in self.switches.values_mut() {
+                switch.heard = now.min(switch.heard + away);
+            }
+        }
+    }
+
     fn on_renew(&mut self, now: Time, handle: Handle, asked: &Renewal) {
         let Some(switch) = self.switches.get_mut(&handle) else { return };
         let is_late = asked.boot == switch.boot && asked.sent_us <= switch.asked;
@@ -433,10 +463,10 @@ impl<S: Store> Controller<S> {
             let longest = self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1;
             switch.lease_until = switch.lease_until.max(now + longest);
         }
-        if self.save() {
+        self.is_wanted = true;
+        if self.is_known_there(handle) || (self.save(now) && self.is_known_there(handle)) {
             self.say(handle, kind::chain::RENEWED, 0, |packet| answer.write(packet, BODY));
         }
-        self.on_tick(now);
     }
 
     /// A switch has lost its memory: it serves nobody, and has nothing.
@@ -505,13 +535,15 @@ impl<S: Store> Controller<S> {
         }
     }
 
-    /// Does what is due.
+    /// Does what is due. Packets only have it wanted: whoever owns the controller waits for the store once a tick.
     pub fn on_tick(&mut self, now: Time) {
+        self.is_wanted = false;
         if now >= self.active_until {
             self.next = Time::NEVER;
             self.out.clear();
             return;
         }
+        self.attend(now);
         let seen = self.see(now);
         if seen != self.seen {
             self.seen = seen;
@@ -570,13 +602,21 @@ impl<S: Store> Controller<S> {
         if self.joined.len() < self.config.loads_most { self.wishing.pop_first() } else { None }
     }
 
-    /// Says what is due of these groups, once all that was decided is in the store; and finds those that go on waiting.
+    /// Says what is due of these groups, once what was decided of them is in the store; and finds those that go on
+    /// waiting.
     fn tell_all(&mut self, now: Time, mut groups: BTreeSet<usize>) {
-        if !self.save() {
+        if !self.save(now) {
             return self.busy.append(&mut groups);
         }
+        // Whoever calls does other things before the next piece is written.
+        self.is_wanted = !self.unsaved.is_empty();
+        groups.append(&mut self.touched);
         let mut told = 0;
         for index in groups {
+            if !self.is_saved(index) {
+                // It is touched once it is.
+                continue;
+            }
             let untold = self.untold(now, index);
             let is_due = self.groups[index].say_at <= now;
             if is_due && !untold.is_empty() && told < TOLD_MOST {
@@ -689,6 +729,7 @@ impl<S: Store> Controller<S> {
         if now >= self.active_until || header.service != service::CHAIN {
             return;
         }
+        self.attend(now);
         match header.kind {
             kind::chain::RENEW => self.on_renew(now, header.source, &Renewal::read(packet, BODY)),
             kind::chain::PLACED => self.on_placed(now, header.source, &Placement::read(packet, BODY)),
@@ -715,7 +756,7 @@ impl<S: Store> Controller<S> {
             }
         }
         self.touched.insert(index);
-        self.on_tick(now);
+        self.is_wanted = true;
     }
 
     /// A joiner has all that the tail had, or cannot have it.

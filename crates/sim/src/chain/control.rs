@@ -134,6 +134,8 @@ impl World {
             retransmit: keeping.retransmit,
             full_pause: keeping.full_pause,
             loads_most: keeping.loads_most,
+            // One more draw would make all seeds other ones.
+            records_most: 1 + keeping.retransmit as usize % 4,
             mutant: self.options.mutant,
         };
         let fellow = |seat: usize| Fellow {

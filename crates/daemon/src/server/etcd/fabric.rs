@@ -48,10 +48,12 @@ pub struct Changes {
 }
 
 impl Shard {
-    /// The same, for the records of the controller of chains.
+    /// The same, for the records of the controller of chains. One of its commits is one transaction: when that takes
+    /// longer than the post's lease, the post is another's, and the thread has better things to do than to wait.
     pub fn chains(&self) -> Shard {
         let latest = Latest { revision: 0, process: self.latest().process.clone(), commits: 0 };
-        Shard { shelf: CHAINS, latest: Arc::new(Mutex::new(latest)), ..self.clone() }
+        let patience = self.lease.min(self.patience);
+        Shard { shelf: CHAINS, latest: Arc::new(Mutex::new(latest)), patience, ..self.clone() }
     }
 
     /// This switch's number among the shard's: the one that it has, or the next that is free.

@@ -24,13 +24,14 @@ impl<S: Store> Controller<S> {
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let Ok(records) = self.store.load() else { return false };
         self.unsaved.clear();
+        self.save_at = Time(0);
         self.groups.clear();
         self.places = self.config.groups.iter().copied().zip(0..).collect();
         for groups in [&mut self.busy, &mut self.wishing, &mut self.joined] {
             groups.clear();
         }
         self.touched = (0..self.config.groups.len()).collect();
-        (self.began, self.next) = (now, now);
+        (self.began, self.attended, self.next) = (now, now, now);
         let longest = self.longest_lease();
         for switch in self.switches.values_mut() {
             (switch.boot, switch.full_until, switch.heard, switch.lease_until) = (0, Time(0), now, now + longest);
@@ -56,6 +57,7 @@ impl<S: Store> Controller<S> {
         for index in 0..self.groups.len() {
             let group = &mut self.groups[index];
             let keeps = keeps_all || (is_known && !was_joined.contains(&group.number));
+            group.stored = (group.epoch, !keeps);
             if group.epoch == 0 {
                 continue;
             }
@@ -98,22 +100,55 @@ impl<S: Store> Controller<S> {
         self.unsaved.insert(SWITCHES + u32::from(handle), switch.boot.to_be_bytes().to_vec());
     }
 
-    /// Whether all that was decided is in the store.
-    pub(super) fn save(&mut self) -> bool {
+    /// Writes what was decided, as much as is written at a time: groups whose records are there now are touched by
+    /// that. False: the store failed. `JOINED` is at any time about what the store has: whoever has the post next goes
+    /// on from there.
+    pub(super) fn save(&mut self, now: Time) -> bool {
         if self.unsaved.is_empty() {
             return true;
         }
-        let mut joined = self.sum_of_epochs().to_be_bytes().to_vec();
-        let numbers = self.groups.iter().filter(|group| group.was_joined).map(|group| group.number);
-        numbers.for_each(|number| joined.extend(number.to_be_bytes()));
-        self.unsaved.insert(JOINED, joined);
-        let batch: Vec<Record> = self.unsaved.iter().map(|(key, value)| (*key, value.clone())).collect();
-        if self.store.commit(&batch).is_err() {
-            self.notices.push_back(Notice::StoreFailed);
+        if now < self.save_at {
             return false;
         }
-        self.unsaved.clear();
+        // Switches first, which wait for their leases.
+        let all = self.unsaved.range(SWITCHES..).chain(self.unsaved.range(..SWITCHES));
+        let some = all.take(self.config.records_most).map(|(key, value)| (*key, value.clone()));
+        let mut batch: Vec<Record> = some.collect();
+        let written = batch.iter().filter_map(|(key, _)| self.places.get(&u16::try_from(*key).ok()?).copied());
+        let written: BTreeSet<usize> = written.collect();
+        let stored: Vec<(u32, bool)> = self.stored_with(&written).collect();
+        let sum: u64 = stored.iter().map(|(epoch, _)| u64::from(*epoch)).sum();
+        let mut joined = sum.to_be_bytes().to_vec();
+        let numbers = self.groups.iter().zip(&stored).filter(|(_, (_, was_joined))| *was_joined);
+        numbers.for_each(|(group, _)| joined.extend(group.number.to_be_bytes()));
+        batch.push((JOINED, joined));
+        if self.store.commit(&batch).is_err() {
+            self.notices.push_back(Notice::StoreFailed);
+            self.save_at = now + self.config.retransmit;
+            return false;
+        }
+        batch.iter().for_each(|(key, _)| drop(self.unsaved.remove(key)));
+        self.groups.iter_mut().zip(stored).for_each(|(group, stored)| group.stored = stored);
+        self.touched.extend(written);
         true
+    }
+
+    /// What the store has of each group once it has these too.
+    fn stored_with(&self, written: &BTreeSet<usize>) -> impl Iterator<Item = (u32, bool)> {
+        let of = |(index, group): (usize, &Group)| {
+            if written.contains(&index) { (group.epoch, group.was_joined) } else { group.stored }
+        };
+        self.groups.iter().enumerate().map(of)
+    }
+
+    /// Whether all that was decided of a group is in the store.
+    pub(super) fn is_saved(&self, index: usize) -> bool {
+        !self.unsaved.contains_key(&self.groups[index].number.into())
+    }
+
+    /// Whether a switch's beginning is in the store.
+    pub(super) fn is_known_there(&self, handle: Handle) -> bool {
+        !self.unsaved.contains_key(&(SWITCHES + u32::from(handle)))
     }
 
     fn sum_of_epochs(&self) -> u64 {
@@ -132,6 +167,7 @@ impl Group {
             placed: BTreeSet::new(),
             joiner: 0,
             was_joined: false,
+            stored: (0, false),
             pass: 0,
             say_at: now,
         }
