@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
 use wayside_protocol::{Time, seal};

@@ -71,6 +71,13 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
     let tasks = "wayside-client, async, with a driver on Tokio; release is sent, not waited for";
     let undriven = "wayside-client, async; release is sent, not waited for";
     let threads = "wayside-client, blocking, a thread for each client; release is not waited for";
+    let batching = match variety {
+        Variety::Threads => "none: a packet for each request, a system call for each packet",
+        Variety::Undriven => "none: a packet for each request; answers are taken together",
+        _ => {
+            "a packet for each request; those of a node's tasks go out, and come in, together when they are ready together"
+        }
+    };
     let rebuilt = "none: locks are rebuilt from their holders; epochs and sessions on disk";
     let ends = "none: a lock server's loss ends its holders' sessions";
     let queues = "; queues of what is asked for most in its memory by a plan, 65,536 cells, the rest with one lock server \
@@ -92,7 +99,7 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
         endpoint: format!("{endpoint}{behind}"),
         members: 1,
         durability: durability.into(),
-        batching: "none: a packet for each request".into(),
+        batching: batching.into(),
         modes: "shared and exclusive; queued, first come first served".into(),
     }
 }
