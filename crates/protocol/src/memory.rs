@@ -217,7 +217,8 @@ pub trait SwitchMemory {
     fn epoch(&self) -> u32;
     /// Takes a new epoch: packets of another one are answered STALE.
     fn set_epoch(&self, epoch: u32);
-    /// No epoch has been set since the memory was made, of zeros: every slot is UNHELD at tenure 0. A standby's, mostly.
+    /// No epoch has been set since the memory was made, of zeros: every slot is UNHELD at tenure 0. A standby's,
+    /// mostly.
     fn is_new(&self) -> bool {
         false
     }

@@ -98,8 +98,8 @@ pub const CHAIN_RULES: &[Rule] = &[
     Rule::Machine(Mutant::HastyWatch),
 ];
 
-/// Of these, the one that takes thousands of seeds, minutes of two processors. `crates/switch/tests/sweeping.rs` has the
-/// same rule by itself; who tries all of them here too, by `wayside sim mutants`, has the time.
+/// Of these, the one that takes thousands of seeds, minutes of two processors. `crates/switch/tests/sweeping.rs` has
+/// the same rule by itself; who tries all of them here too, by `wayside sim mutants`, has the time.
 pub const RARE: &[Rule] = &[Rule::Machine(Mutant::LeaveBehind)];
 
 /// The queue service's: what docs/queue.md says of both ends, and of the switch.

@@ -29,8 +29,8 @@ use crate::zeroed::Zeroed;
 
 /// `WS_MAX_CELLS`.
 const MAX_CELLS: u32 = 1_024;
-/// Of the eight places of a bucket. Packets look into a name's first bucket first, so it is taken while it has room; but
-/// from here on the other one, if that has more: without this one table in fifty had a name with both of them full.
+/// Of the eight places of a bucket. Packets look into a name's first bucket first, so it is taken while it has room;
+/// but from here on the other one, if that has more: without this one table in fifty had a name with both of them full.
 const CROWDED: usize = 6;
 /// `WS_LAST_TICKET`.
 const LAST_TICKET: u64 = (1 << 40) - 1;

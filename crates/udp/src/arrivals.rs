@@ -9,8 +9,8 @@ use std::ptr;
 /// Two lines of cache more than a train has at most, so that not all begin in one set of a cache.
 const ROOM: usize = TRAIN_BYTES + 1 + 2 * 64;
 
-/// Room for packets, or trains of them: 64 KiB each, of which what is never written takes no memory. Allocated once, and
-/// never moved: headers point to all of it.
+/// Room for packets, or trains of them: 64 KiB each, of which what is never written takes no memory. Allocated once,
+/// and never moved: headers point to all of it.
 pub struct Arrivals {
     rooms: Box<[[u8; ROOM]]>,
     names: Box<[libc::sockaddr_in]>,

@@ -2,8 +2,8 @@
 //! one transaction after the other. The service is checked all the while (`witness.rs`).
 //!
 //! A transaction acquires its locks one by one, works for the workload's execution time, thinks for as long as it is
-//! told, and gives all back; where the workload has a time-out, one that has not all locks by then gives back what it has and tries again a little later.
-//! Grants and transactions count if they end within the measured time.
+//! told, and gives all back; where the workload has a time-out, one that has not all locks by then gives back what it
+//! has and tries again a little later. Grants and transactions count if they end within the measured time.
 
 use super::service::{Grant, LockService, Refusal};
 use super::witness::Witness;

@@ -13,8 +13,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use wayside_udp::{Arrival, Arrivals, Control, TRAIN_MOST};
 
-/// Datagrams that are decided on before any is answered. At 64 what a system call costs by itself (about 200 ns) is 3 ns
-/// a packet; a burst of 64 is 128 KiB of buffers, which an L2 cache holds.
+/// Datagrams that are decided on before any is answered. At 64 what a system call costs by itself (about 200 ns) is
+/// 3 ns a packet; a burst of 64 is 128 KiB of buffers, which an L2 cache holds.
 pub const BATCH: usize = 64;
 
 /// After a batch of one (or none) so many datagrams are received singly: recvmsg and sendmsg cost 150 ns less each than

@@ -48,8 +48,8 @@ impl Rebuilt {
         Rebuilt { first: vec![0; slots as usize], found: Vec::new(), takes_rest: BTreeSet::new(), next: 0, is_new }
     }
 
-    /// How many slots from this one on, up to `most`, have nothing to be written: nobody speaks of them, and they are as
-    /// they were made.
+    /// How many slots from this one on, up to `most`, have nothing to be written: nobody speaks of them, and they are
+    /// as they were made.
     fn passed_by(&self, slot: u32, most: u64) -> u32 {
         let most = if self.is_new { most as usize } else { 0 };
         self.first[slot as usize..].iter().take(most).take_while(|first| **first == 0).count() as u32
