@@ -25,6 +25,9 @@ const NEXT_ENDPOINT: Duration = Duration::from_millis(250);
 /// timer of a runtime is asked for.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// A session that is being closed looks so often whether what it gave back has been taken over.
+const LINGERING_LOOK: Duration = Duration::from_micros(500);
+
 /// Runs until the session is closed. `lifeline` is told whether the session has one.
 pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>) {
     errands::prepare();
@@ -85,6 +88,9 @@ impl Background<'_> {
             self.engine.sweep();
             self.engine.tick();
         }
+        if self.engine.lingers() {
+            self.engine.leave_once_settled();
+        }
         if line {
             self.lifeline.on_readable(|asked| listing(self.engine, asked), |order| abort(self.engine, order));
         }
@@ -137,6 +143,7 @@ impl Background<'_> {
     /// When the session needs a look although no timer of the protocol is due.
     fn looks_again(&self) -> Time {
         let look = match self.phase {
+            Phase::Live if self.engine.lingers() => clock::after(clock::now(), LINGERING_LOOK),
             Phase::Live | Phase::Closed => Time(u64::MAX),
             Phase::Enrolling | Phase::Lost | Phase::Refused(_) => clock::after(clock::now(), LOOK),
         };

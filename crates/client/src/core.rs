@@ -237,6 +237,11 @@ impl Core {
         self.limits.peek().map_or(node, |Reverse((at, _))| node.min(*at))
     }
 
+    /// Whether nothing is held or awaited here, but something is under way to others that was.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.phase == Phase::Live && self.book.len() == 0 && !self.node.is_idle()
+    }
+
     /// Does what is due.
     pub(crate) fn on_tick(&mut self, now: Time, errands: &mut Errands) {
         self.node.on_tick(now);

@@ -53,6 +53,9 @@ const LOOKS_PER_CLOCK: u64 = 8;
 const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
 const LEAVE_MOST: Duration = Duration::from_millis(150);
+/// How long it waits before that for what was given back to be taken over: whoever waits for it would have to ask again,
+/// and come into any order.
+const LINGER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -72,6 +75,8 @@ pub(crate) struct Engine {
     /// Of the latest session.
     incarnation: AtomicU64,
     closes_at: AtomicU64,
+    /// Until when a session that is being closed waits for its locks to be taken over; the end of time if it does not.
+    lingers_until: AtomicU64,
     /// How it stands with enrolment.
     pub(crate) admission: Admission,
     /// Which of the endpoints is in use, and where it leads. One more than there are: where the session has moved.
@@ -115,6 +120,7 @@ impl Engine {
             promised: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             closes_at: AtomicU64::new(u64::MAX),
+            lingers_until: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
             switch: Mutex::new((0, switch)),
             moved: Mutex::new(None),
@@ -672,10 +678,29 @@ impl Engine {
 
     /// Asks for the end of the session; the background thread sees it through.
     pub(crate) fn close(&self) {
-        self.closes_at.store(clock::after(clock::now(), LEAVE_MOST).0, SeqCst);
+        let lingers_until = clock::after(clock::now(), LINGER);
+        self.closes_at.store(clock::after(lingers_until, LEAVE_MOST).0, SeqCst);
+        self.lingers_until.store(lingers_until.0, SeqCst);
         self.config.observer.closes();
-        self.visit(|core, now, _| core.node.leave(now));
+        self.leave_once_settled();
         self.agent().alarm.ring();
+    }
+
+    /// Whether the session is being closed, and waits for its locks to be taken over.
+    pub(crate) fn lingers(&self) -> bool {
+        self.lingers_until.load(SeqCst) != u64::MAX
+    }
+
+    /// Leaves, for a session that is being closed, unless what it gave back is still under way.
+    pub(crate) fn leave_once_settled(&self) {
+        // Confirmations come to ports that nobody reads any more.
+        self.sweep();
+        self.visit(|core, now, _| {
+            if self.lingers() && (!core.hands_over() || now.0 >= self.lingers_until.load(SeqCst)) {
+                self.lingers_until.store(u64::MAX, SeqCst);
+                core.node.leave(now);
+            }
+        });
     }
 
     /// When the background thread ends, whatever the switch says.
