@@ -53,8 +53,8 @@ const LOOKS_PER_CLOCK: u64 = 8;
 const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
 const LEAVE_MOST: Duration = Duration::from_millis(150);
-/// How long it waits before that for what was given back to be taken over: whoever waits for it would have to ask again,
-/// and come into any order.
+/// How long it waits before that for what was given back to be taken over: whoever waits for it would have to ask
+/// again, and come into any order.
 const LINGER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Engine {
