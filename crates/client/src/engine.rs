@@ -693,7 +693,9 @@ impl Engine {
 
     /// Leaves, for a session that is being closed, unless what it gave back is still under way.
     pub(crate) fn leave_once_settled(&self) {
-        // Confirmations come to ports that nobody reads any more.
+        // The runtime that would send for its tasks may be what waits here; confirmations come to ports that nobody
+        // reads any more.
+        self.seat().send_kept(&self.reactor().socket);
         self.sweep();
         self.visit(|core, now, _| {
             if self.lingers() && (!core.hands_over() || now.0 >= self.lingers_until.load(SeqCst)) {

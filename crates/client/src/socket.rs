@@ -217,10 +217,11 @@ impl Socket {
     }
 
     /// The next packets, by one system call where that can be, for `work`, if there are any. Whether these were all; an
-    /// error: something before them has met it.
+    /// error: something before them has met it. While somebody is at it already there may be more: that may be the
+    /// caller itself, called by what was read.
     pub(crate) fn receive_some(&self, work: impl FnOnce(&mut dyn Iterator<Item = &[u8]>)) -> io::Result<bool> {
         let Some(arrivals) = &self.arrivals else { return self.receive_each(work) };
-        let mut arrivals = arrivals.lock();
+        let Some(mut arrivals) = arrivals.try_lock() else { return Ok(false) };
         match arrivals.receive(self.udp.as_fd(), AT_ONCE, libc::MSG_DONTWAIT) {
             Ok(count) => {
                 let packets = |index| {
@@ -534,6 +535,20 @@ mod tests {
             assert_eq!(received[usize::from(total)..], [b"one", b"two", b"odd"]);
             assert_eq!(ends, [false, true], "round {round}");
         }
+    }
+
+    /// What is read may end a session, which reads what is left.
+    #[test]
+    fn who_reads_while_reading_is_not_kept_waiting() {
+        let (udp, address) = peer();
+        let socket = Socket::open(address, None).unwrap().for_many();
+        udp.send_to(b"one", (Ipv4Addr::LOCALHOST, socket.number())).unwrap();
+        let mut count = 0;
+        let all = socket.receive_some(|packets| {
+            assert!(!socket.receive_some(|_| panic!("it has been read")).unwrap());
+            count += packets.count();
+        });
+        assert_eq!((all.unwrap(), count), (true, 1));
     }
 
     #[test]
