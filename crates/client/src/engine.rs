@@ -202,6 +202,9 @@ impl Engine {
         }
         self.publish_lease(&core);
         drop(core);
+        if let Some(switch) = errands.moves_to() {
+            self.move_to(switch);
+        }
         if errands.run(&self.ports) {
             self.phase_changed.notify_all();
             self.agent().alarm.ring();
@@ -556,8 +559,7 @@ impl Engine {
     ) -> L {
         self.config.observer.received(packet);
         let is_endpoint = self.known.lock().contains(&from);
-        let mut has_moved = false;
-        let work = |core: &mut Core, now, _: &mut _| {
+        let work = |core: &mut Core, now, errands: &mut Errands| {
             let epoch = |core: &Core| core.info().map(|info| info.epoch);
             let before = epoch(core);
             let is_known = is_endpoint || core.node.knows_switch(from);
@@ -566,20 +568,16 @@ impl Engine {
             }
             core.node.on_packet(now, packet);
             if epoch(core) > before && core.switch != from {
-                // What it is answered goes there already.
                 core.switch = from;
-                has_moved = true;
+                errands.move_to(from);
             }
         };
-        let seen = self.visit_at(now, reader, work, look);
-        if has_moved {
-            self.move_to(from);
-        }
-        seen
+        self.visit_at(now, reader, work, look)
     }
 
-    /// All ports go on with this switch. Not within the visit that learned of it: whoever is told something there may
-    /// ask for a port at once, and a port that is opened meanwhile is redirected too, or opened there.
+    /// All ports go on with this switch, before what it is answered leaves by them: it would take the switch until its
+    /// next question. With the core's lock free, and before anybody is told of anything, who may ask for a port at once:
+    /// one that is opened meanwhile is redirected too, or opened there.
     fn move_to(&self, to: SocketAddrV4) {
         let mut switch = self.switch.lock();
         if self.core.lock().switch != to {
@@ -632,6 +630,7 @@ impl Engine {
         (core.phase, core.info())
     }
 
+    #[cfg(feature = "tokio")]
     pub(crate) fn is_closed(&self) -> bool {
         self.core.lock().phase == Phase::Closed
     }

@@ -8,6 +8,7 @@
 use crate::links::Others;
 use crate::port::{Place, Ports};
 use std::cell::Cell;
+use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
@@ -23,6 +24,8 @@ pub(crate) struct Errands {
 }
 
 struct Rest {
+    /// The session's switch is this one now: ports are to lead there before anything is sent.
+    moves_to: Option<SocketAddrV4>,
     bytes: Vec<u8>,
     packets: Vec<Packet>,
     /// Threads that something has changed for.
@@ -52,6 +55,17 @@ impl Errands {
     #[inline]
     pub(crate) fn new(reader: Option<Place>) -> Errands {
         Errands { reader, told: false, first: None, short: [0; SHORT], rest: None }
+    }
+
+    /// The session goes on at this switch, where what it sends from now on is to arrive.
+    pub(crate) fn move_to(&mut self, switch: SocketAddrV4) {
+        self.rest().moves_to = Some(switch);
+    }
+
+    /// Where the session has moved to. To be seen to before the rest.
+    #[inline]
+    pub(crate) fn moves_to(&mut self) -> Option<SocketAddrV4> {
+        self.rest.as_mut().and_then(|rest| rest.moves_to.take())
     }
 
     /// `to`: a switch, where that or the one that answers is not the session's.
@@ -126,6 +140,7 @@ pub(crate) fn prepare() {
 impl Rest {
     fn new() -> Box<Rest> {
         Box::new(Rest {
+            moves_to: None,
             bytes: Vec::with_capacity(BYTES),
             packets: Vec::with_capacity(32),
             told: Vec::with_capacity(8),
