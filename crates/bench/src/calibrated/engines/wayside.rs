@@ -73,6 +73,8 @@ pub struct Wayside {
     dead: Option<usize>,
     paths: [u64; 3],
     lost: u64,
+    /// GAPs.
+    gaps: u64,
 }
 
 const NAMESPACE: u16 = 1;
@@ -191,6 +193,7 @@ impl Wayside {
             dead: None,
             paths: [0; 3],
             lost: 0,
+            gaps: 0,
         };
         wayside.nodes = (0..nodes).map(|node| wayside.node(node, nodes, node as u64 + 1)).collect();
         if wayside.office.is_none() {
@@ -285,9 +288,14 @@ impl Wayside {
         }
     }
 
-    /// What the controller says to who offers itself as a lock server.
+    /// What the controller says to who offers itself as a lock server. A node to which something took very long asks
+    /// for a census: nothing is lost here, and there is none.
     fn serve(&mut self, fabric: &mut Fabric<Datagram>, asked: &[u8]) {
         let asked = Header::read(asked).expect("the core has read it");
+        if (asked.service, asked.kind) == (service::LOCK, kind::lock::GAP) {
+            self.gaps += 1;
+            return;
+        }
         assert_eq!(
             (asked.service, asked.kind),
             (service::QUEUE, kind::queue::SERVE),
@@ -554,6 +562,7 @@ impl Engine for Wayside {
             ("by an agent or server", share(Path::Agent)),
             ("by the own agent", share(Path::Local)),
             ("holds lost", self.lost as f64),
+            ("censuses asked for", self.gaps as f64),
             ("sessions begun anew", self.anew as f64),
         ]
     }
