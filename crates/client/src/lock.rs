@@ -4,6 +4,7 @@ use crate::core::{Answer, Core, Terms};
 use crate::engine::Engine;
 use crate::errands::Errands;
 use crate::guard::Guard;
+use crate::name::Named;
 use crate::observe::Watch;
 use crate::port::{CheckedOut, Place};
 use crate::request::{Begun, Outcome, Refused};
@@ -80,9 +81,9 @@ impl<'s, 'n> LockRequest<'s, 'n> {
 
     fn acquire_watched(self, watch: &mut Watch) -> Result<Guard, Error> {
         self.terms.check()?;
-        let connection = &self.session.connection;
-        let engine = &connection.engine;
         let name = self.name.named()?;
+        let connection = self.session.connection_of(&name)?;
+        let engine = &connection.engine;
         let port = engine.check_out()?;
         let mut since = None;
         let (begun, now, outcome) = loop {
@@ -122,13 +123,14 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// As [`LockRequest::acquire`], as a future for any executor. Nothing is sent before the first poll; dropping it
     /// takes the request back.
     pub fn acquire_async(self) -> Acquiring<'n> {
-        Acquiring {
-            connection: self.session.connection.clone(),
-            name: self.name,
-            terms: self.terms,
-            state: State::New { since: None },
-            watch: None,
-        }
+        let named = self.name.named();
+        let connection = named.and_then(|name| Ok((name, self.session.connection_of(&name)?.clone())));
+        // Of what is no name, the task is told when it asks.
+        let (name, connection) = match connection {
+            Ok((name, connection)) => (Ok(name), connection),
+            Err(error) => (Err(error), self.session.connection.clone()),
+        };
+        Acquiring { connection, name, terms: self.terms, state: State::New { since: None }, watch: None }
     }
 
     /// As [`LockRequest::try_lock`], as a future.
@@ -151,7 +153,7 @@ impl<'n> IntoFuture for LockRequest<'_, 'n> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<'n> {
     connection: Arc<Connection>,
-    name: Name<'n>,
+    name: Result<Named<'n>, Error>,
     terms: Terms,
     state: State,
     /// From the first poll on.
@@ -188,7 +190,7 @@ impl Acquiring<'_> {
         let (name, outcome) = match this.state {
             State::New { ref mut since } => {
                 this.terms.check()?;
-                let name = this.name.named()?;
+                let name = this.name.clone()?;
                 let since = *since.get_or_insert_with(clock::now);
                 let terms = &this.terms;
                 let begun = engine.begin_for_task(

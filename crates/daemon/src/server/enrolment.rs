@@ -103,6 +103,7 @@ fn word_of(refusal: Refusal) -> &'static str {
         Refusal::Namespace => "no_such_namespace",
         Refusal::Full => "full",
         Refusal::Recovering => "recovering",
+        Refusal::Shards => "other_shards",
         Refusal::Version | Refusal::None => "refused",
     }
 }
@@ -358,7 +359,7 @@ async fn begin_session(
         return wrong();
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
-    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, body).await;
+    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, enrol.shards, body).await;
     Ok(match session.map(|session| Enrolled::of(&session, renewal)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.
