@@ -73,7 +73,9 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
     /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {
-        let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
+        // Where there is one shard the name need not be looked at twice.
+        let connection = self.session.spread.as_ref().map_or(&self.session.connection, |_| self.addressed().1);
+        let mut watch = connection.engine.config.observer.watch(self.terms.mode);
         let acquired = self.acquire_watched(&mut watch);
         watch.ends(&acquired);
         acquired
@@ -110,6 +112,15 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         conclude(connection, name.id, begun, outcome)
     }
 
+    /// The name, or why it is none that can be asked for here; and the connection by which that is told or asked.
+    fn addressed(&self) -> (Result<Named<'n>, Error>, &'s Arc<Connection>) {
+        let found = self.name.named().and_then(|name| Ok((name, self.session.connection_of(&name)?)));
+        match found {
+            Ok((name, connection)) => (Ok(name), connection),
+            Err(error) => (Err(error), &self.session.connection),
+        }
+    }
+
     /// Takes the lock if it is to be had at once: one round trip.
     ///
     /// # Errors
@@ -123,14 +134,14 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// As [`LockRequest::acquire`], as a future for any executor. Nothing is sent before the first poll; dropping it
     /// takes the request back.
     pub fn acquire_async(self) -> Acquiring<'n> {
-        let named = self.name.named();
-        let connection = named.and_then(|name| Ok((name, self.session.connection_of(&name)?.clone())));
-        // Of what is no name, the task is told when it asks.
-        let (name, connection) = match connection {
-            Ok((name, connection)) => (Ok(name), connection),
-            Err(error) => (Err(error), self.session.connection.clone()),
-        };
-        Acquiring { connection, name, terms: self.terms, state: State::New { since: None }, watch: None }
+        let (name, connection) = self.addressed();
+        Acquiring {
+            connection: connection.clone(),
+            name,
+            terms: self.terms,
+            state: State::New { since: None },
+            watch: None,
+        }
     }
 
     /// As [`LockRequest::try_lock`], as a future.

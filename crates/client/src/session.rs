@@ -178,7 +178,7 @@ impl Builder {
     pub fn begin(self) -> Result<Session, Error> {
         task::prepare();
         let only = self.only.clone().transpose()?;
-        let (config, endpoints) = self.config()?;
+        let (config, endpoints, one_in) = self.config()?;
         let Some(shards) = endpoints.shards() else {
             return Ok(Session { connection: Connection::begin(config)?, spread: None });
         };
@@ -189,7 +189,10 @@ impl Builder {
                 return Ok(None);
             }
             let shards = shards.fingerprint(place);
-            let connection = Connection::begin(Config { shards, endpoints: endpoints.clone(), ..config.clone() })?;
+            // Requests are told apart by ids that those of another session may have as well.
+            let observer = Observer::new(&config.namespace, one_in);
+            let connection =
+                Connection::begin(Config { observer, shards, endpoints: endpoints.clone(), ..config.clone() })?;
             first.get_or_insert_with(|| connection.clone());
             Ok(Some(connection))
         });
@@ -198,8 +201,8 @@ impl Builder {
         Ok(Session { connection, spread: Some(Arc::new(spread)) })
     }
 
-    /// That of a session with the first shard, and where all are.
-    fn config(self) -> Result<(Config, Endpoints), Error> {
+    /// That of a session with the first shard; where all are; and of how many acquires one is traced.
+    fn config(self) -> Result<(Config, Endpoints, u64), Error> {
         let from = |variable: &str| std::env::var(variable).ok().filter(|value| !value.is_empty());
         let endpoints = self.endpoints.or_else(|| from(ENDPOINTS_VARIABLE)).unwrap_or_else(|| ENDPOINT.into());
         let namespace = self.namespace.or_else(|| from(NAMESPACE_VARIABLE)).unwrap_or_else(|| NAMESPACE.into());
@@ -228,7 +231,7 @@ impl Builder {
             credentials: self.credentials,
             lock_server: self.lock_server,
         };
-        Ok((config, endpoints))
+        Ok((config, endpoints, one_in))
     }
 }
 

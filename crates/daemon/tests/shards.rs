@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 use support::etcd::Etcd;
@@ -270,4 +271,38 @@ fn a_host_that_is_cut_off_from_one_shard_keeps_the_locks_of_the_other() {
             assert!(!guards.of(name.as_str()).unwrap().is_lost());
         }
     });
+}
+
+/// Sessions that begin over a secure connection say there by what they divide, and hear it.
+#[test]
+fn signed_sessions_divide_as_well() {
+    let credentials = tempfile::tempdir().unwrap();
+    let daemons = ["east", "west"].map(|shard| {
+        let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let signed = ["--authentication", "on", "--enrol-listen", &enrol, "--shard", shard];
+        let daemon = Daemon::start(&[&signed, &DIVIDED[..]].concat());
+        let node = |arguments: &[&str]| {
+            let mut command = wayside(&[&["node"], arguments].concat());
+            command.env("WAYSIDE_STATE_DIR", daemon.directory.path().join("state"));
+            command.env("WAYSIDE_CREDENTIALS", credentials.path());
+            let ended = end(command);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            ended.stdout.trim().to_owned()
+        };
+        node(&["join", &node(&["token", "--lifetime", "1h"])]);
+        daemon
+    });
+    let [east, west] = daemons.each_ref().map(|daemon| daemon.address);
+    let connect = |endpoints: String| Session::builder().endpoint(endpoints).credentials(credentials.path()).connect();
+    let session = connect(format!("east={east};west={west}")).unwrap();
+    let (in_east, in_west) = (names_of(0, 5), names_of(1, 5));
+    let guards = session.lock_many(in_east.iter().chain(&in_west)).acquire().unwrap();
+    assert_eq!((held(&daemons[0]), held(&daemons[1])), (sorted(in_east), sorted(in_west)));
+    guards.release().unwrap();
+    for endpoints in [east.to_string(), format!("east={west};west={east}")] {
+        let refused = connect(endpoints).map(|_| ()).expect_err("other shards");
+        assert!(refused.to_string().contains("locks are divided among shards"), "{refused}");
+    }
+    let answers = &daemons[0].json("status")["authentication"]["answers"]["enrol"];
+    assert!(answers["other_shards"].as_u64() >= Some(1), "{answers}");
 }

@@ -114,7 +114,7 @@ pub fn tally() -> Tally {
     let elsewhere = Denial::Namespace { asked: String::new(), allowed: Vec::new() };
     let hosts = [Denial::NoCertificate, Denial::Removed, Denial::Expired].map(|denial| denial.word());
     let enrolments = [&hosts[..], &[elsewhere.word()]].concat();
-    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering].map(word_of);
+    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering, Refusal::Shards].map(word_of);
     let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
     let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
     let joins = of(Asked::Join, &[&both[..], &joins].concat());
