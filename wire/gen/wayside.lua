@@ -15,7 +15,7 @@ names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "froze
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.engine = { [0] = "fission", [1] = "queue" }
-names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering" }
+names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering", [5] = "shards" }
 names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
 names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure", [9] = "reset" }
 names.role = { [0] = "none", [1] = "member", [2] = "quiet", [3] = "joiner" }
@@ -42,7 +42,7 @@ f.header_flags_key = ProtoField.bool("wayside.flags.key", "key", 16, nil, 0x200,
 f.header_source = ProtoField.uint16("wayside.source", "source", base.DEC, nil, nil, "handle of the sender; of the agent in a switch's GRANT by join")
 f.header_destination = ProtoField.uint16("wayside.destination", "destination", base.DEC, nil, nil, "handle of the receiver; 0 to the switch or the controller")
 f.header_epoch = ProtoField.uint32("wayside.epoch", "epoch", base.DEC, nil, nil, "boot epoch of the switch (23 bits used); of a chain's packet: the group's")
-f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "version of the shard map that the sender used")
+f.header_shard_map = ProtoField.uint32("wayside.shard_map", "shard_map", base.DEC, nil, nil, "of ENROL and ENROLLED: fingerprint of the shards that names are divided among, and of the one that is asked; 0: there is one")
 f.header_namespace = ProtoField.uint16("wayside.namespace", "namespace", base.DEC, nil, nil, "namespace of the slots")
 f.header_position = ProtoField.uint16("wayside.position", "position", base.DEC, nil, nil, "hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED")
 f.header_tag = ProtoField.uint64("wayside.tag", "tag", base.HEX, nil, nil, "SipHash-2-4 over the packet with this field as 0; 0 while authentication is off")

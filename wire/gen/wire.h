@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 8                           /* any is accepted */
-#define WS_VERSION 0x18                      /* major << 4 | minor */
+#define WS_MINOR 9                           /* any is accepted */
+#define WS_VERSION 0x19                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -233,7 +233,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_REFUSAL_NAMESPACE 2               /* no such namespace */
 #define WS_REFUSAL_FULL 3                    /* no free handle */
 #define WS_REFUSAL_RECOVERING 4              /* the switch is recovering: ask again */
-#define WS_REFUSAL_COUNT 5                   /* one more than the highest */
+#define WS_REFUSAL_SHARDS 5                  /* the switch divides names among other shards, or is another one of them */
+#define WS_REFUSAL_COUNT 6                   /* one more than the highest */
 
 /* What a write asks of the item that it meets. */
 #define WS_CONDITION_NONE 0                  /* nothing */
@@ -319,7 +320,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_SOURCE_AT 8                /* handle of the sender; of the agent in a switch's GRANT by join */
 #define WS_HEADER_DESTINATION_AT 10          /* handle of the receiver; 0 to the switch or the controller */
 #define WS_HEADER_EPOCH_AT 12                /* boot epoch of the switch (23 bits used); of a chain's packet: the group's */
-#define WS_HEADER_SHARD_MAP_AT 16            /* version of the shard map that the sender used */
+#define WS_HEADER_SHARD_MAP_AT 16            /* of ENROL and ENROLLED: fingerprint of the shards that names are divided among, and of the one that is asked; 0: there is one */
 #define WS_HEADER_NAMESPACE_AT 20            /* namespace of the slots */
 #define WS_HEADER_POSITION_AT 22             /* hops of a request; offset or total of waiters; page of a report; dead handle of a DOWN; owner's handle of a leased version; engine of an ENROLLED */
 #define WS_HEADER_TAG_AT 24                  /* SipHash-2-4 over the packet with this field as 0; 0 while authentication is off */
@@ -1151,6 +1152,7 @@ WS_INLINE const char *ws_refusal_name(ws_u8 refusal)
 	case WS_REFUSAL_NAMESPACE: return "namespace";
 	case WS_REFUSAL_FULL: return "full";
 	case WS_REFUSAL_RECOVERING: return "recovering";
+	case WS_REFUSAL_SHARDS: return "shards";
 	default: return "unknown";
 	}
 }

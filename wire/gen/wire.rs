@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 8;
+pub const MINOR: u8 = 9;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -1203,12 +1203,14 @@ pub enum Refusal {
     Full = 3,
     /// The switch is recovering: ask again.
     Recovering = 4,
+    /// The switch divides names among other shards, or is another one of them.
+    Shards = 5,
 }
 
 impl Refusal {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Refusal; 5] =
-        [Refusal::None, Refusal::Version, Refusal::Namespace, Refusal::Full, Refusal::Recovering];
+    pub const ALL: [Refusal; 6] =
+        [Refusal::None, Refusal::Version, Refusal::Namespace, Refusal::Full, Refusal::Recovering, Refusal::Shards];
 
     /// Its name in the schema, for people and metrics.
     pub const fn name(self) -> &'static str {
@@ -1218,6 +1220,7 @@ impl Refusal {
             Refusal::Namespace => "namespace",
             Refusal::Full => "full",
             Refusal::Recovering => "recovering",
+            Refusal::Shards => "shards",
         }
     }
 }
@@ -1232,6 +1235,7 @@ impl TryFrom<u8> for Refusal {
             2 => Ok(Refusal::Namespace),
             3 => Ok(Refusal::Full),
             4 => Ok(Refusal::Recovering),
+            5 => Ok(Refusal::Shards),
             _ => Err(Unknown(number)),
         }
     }
@@ -1685,7 +1689,7 @@ pub struct Header {
     pub destination: u16,
     /// Boot epoch of the switch (23 bits used); of a chain's packet: the group's.
     pub epoch: u32,
-    /// Version of the shard map that the sender used.
+    /// Of ENROL and ENROLLED: fingerprint of the shards that names are divided among, and of the one that is asked; 0: there is one.
     pub shard_map: u32,
     /// Namespace of the slots.
     pub namespace: u16,

@@ -17,7 +17,7 @@
 use crate::core::{Core, Grants, Phase};
 use crate::driver::Seat;
 use crate::ears::Ears;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::entry::{Admission, Way};
 use crate::errands::Errands;
 use crate::port::{CheckedOut, Place, Port, Ports};
@@ -460,6 +460,13 @@ impl Engine {
             }
             Refusal::Namespace => format!("it has no namespace {:?}", self.config.namespace),
             Refusal::Full => "all its handles are in use: end some sessions".into(),
+            Refusal::Shards => {
+                let told =
+                    if self.config.shards == 0 { "no shards" } else { "other ones, or this one's switch elsewhere" };
+                format!(
+                    "locks are divided among shards, and {ENDPOINTS_VARIABLE} names {told}: `wayside status` knows them"
+                )
+            }
             Refusal::None | Refusal::Recovering => "it gave no reason".into(),
         }
     }
@@ -733,6 +740,7 @@ pub(crate) fn node_config(config: &Config) -> NodeConfig {
         pid: std::process::id(),
         lease_us: config.lease.map_or(0, |lease| u32::try_from(lease.as_micros()).unwrap_or(u32::MAX)),
         lock_server: config.lock_server,
+        shards: config.shards,
         ..NodeConfig::new(seed())
     }
 }

@@ -70,6 +70,9 @@ pub struct Enrol {
     pub host: String,
     /// UDP port of the agent.
     pub port: u16,
+    /// As in `wire/messages.toml`. Left out where there is one shard, of which earlier versions know nothing else.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub shards: u32,
 }
 
 /// Daemon to host.
@@ -126,6 +129,9 @@ pub struct Enrolled {
     /// earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub engine: u8,
+    /// As in the question.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub shards: u32,
     /// Lease in microseconds.
     pub lease_us: u32,
     /// What the controller adds, in microseconds.
@@ -143,6 +149,11 @@ fn is_zero(number: &u8) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_none(shards: &u32) -> bool {
+    *shards == 0
+}
+
 impl Enrolled {
     /// As the controller gave it. None: its packets are not signed, so it needs no secure connection.
     #[must_use]
@@ -155,6 +166,7 @@ impl Enrolled {
             namespace: enrolment.namespace,
             slots: enrolment.slots,
             engine: enrolment.engine as u8,
+            shards: enrolment.shards,
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
             lifeline: format!("{:016x}", enrolment.lifeline),
@@ -176,6 +188,7 @@ impl Enrolled {
             lease: self.lease_us,
             grace: self.grace_us,
             lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
+            shards: self.shards,
             secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
         })
     }
@@ -297,6 +310,7 @@ mod tests {
             lease: 2_000_000,
             grace: 28_000,
             lifeline: u64::MAX - 1,
+            shards: 77,
             secret: Some(Secret([9; 32])),
         };
         let renewal = Renewal { certificate: None, again_s: 9 };

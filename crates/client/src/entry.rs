@@ -261,5 +261,6 @@ fn question(namespace: &str, node: &NodeConfig, port: u16) -> Enrol {
         namespace: namespace.into(),
         host: text(&node.host).unwrap_or("?").into(),
         port,
+        shards: node.shards,
     }
 }

@@ -266,7 +266,7 @@ impl Session {
 fn clean(leases: &Leases, connection: &Weak<Connection>) {
     while let Some(doubt) = leases.due() {
         let Some(connection) = connection.upgrade() else { return };
-        let is_settled = Session { connection }.settle(&doubt);
+        let is_settled = Session { connection, spread: None }.settle(&doubt);
         leases.looked(&doubt, is_settled);
     }
 }

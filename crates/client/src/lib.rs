@@ -68,6 +68,7 @@ mod secure;
 mod session;
 mod snapshot;
 mod socket;
+mod spread;
 mod store;
 mod task;
 mod transport;
@@ -80,7 +81,7 @@ pub use crate::core::Grants;
 pub use daemon::SOCKET_VARIABLE;
 #[cfg(feature = "tokio")]
 pub use driver::Driver;
-pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint};
+pub use endpoint::{ENDPOINTS_VARIABLE, Endpoint, Endpoints};
 pub use entry::renew;
 pub use error::Error;
 pub use guard::Guard;
@@ -98,5 +99,5 @@ pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, Transpo
 pub use wait::Wait;
 pub use watch::{Event, Watch};
 pub use wayside_protocol::chain::{Condition, Value, Version};
-pub use wayside_protocol::{Mode, Path, SessionInfo, Token};
+pub use wayside_protocol::{Mode, Path, SessionInfo, Shards, Token};
 pub use wayside_wire::Engine;

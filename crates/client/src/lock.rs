@@ -4,6 +4,7 @@ use crate::core::{Answer, Core, Terms};
 use crate::engine::Engine;
 use crate::errands::Errands;
 use crate::guard::Guard;
+use crate::name::Named;
 use crate::observe::Watch;
 use crate::port::{CheckedOut, Place};
 use crate::request::{Begun, Outcome, Refused};
@@ -72,7 +73,9 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
     /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {
-        let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
+        // Where there is one shard the name need not be looked at twice.
+        let connection = self.session.spread.as_ref().map_or(&self.session.connection, |_| self.addressed().1);
+        let mut watch = connection.engine.config.observer.watch(self.terms.mode);
         let acquired = self.acquire_watched(&mut watch);
         watch.ends(&acquired);
         acquired
@@ -80,9 +83,9 @@ impl<'s, 'n> LockRequest<'s, 'n> {
 
     fn acquire_watched(self, watch: &mut Watch) -> Result<Guard, Error> {
         self.terms.check()?;
-        let connection = &self.session.connection;
-        let engine = &connection.engine;
         let name = self.name.named()?;
+        let connection = self.session.connection_of(&name)?;
+        let engine = &connection.engine;
         let port = engine.check_out()?;
         let mut since = None;
         let (begun, now, outcome) = loop {
@@ -109,6 +112,15 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         conclude(connection, name.id, begun, outcome)
     }
 
+    /// The name, or why it is none that can be asked for here; and the connection by which that is told or asked.
+    fn addressed(&self) -> (Result<Named<'n>, Error>, &'s Arc<Connection>) {
+        let found = self.name.named().and_then(|name| Ok((name, self.session.connection_of(&name)?)));
+        match found {
+            Ok((name, connection)) => (Ok(name), connection),
+            Err(error) => (Err(error), &self.session.connection),
+        }
+    }
+
     /// Takes the lock if it is to be had at once: one round trip.
     ///
     /// # Errors
@@ -122,9 +134,10 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// As [`LockRequest::acquire`], as a future for any executor. Nothing is sent before the first poll; dropping it
     /// takes the request back.
     pub fn acquire_async(self) -> Acquiring<'n> {
+        let (name, connection) = self.addressed();
         Acquiring {
-            connection: self.session.connection.clone(),
-            name: self.name,
+            connection: connection.clone(),
+            name,
             terms: self.terms,
             state: State::New { since: None },
             watch: None,
@@ -151,7 +164,7 @@ impl<'n> IntoFuture for LockRequest<'_, 'n> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<'n> {
     connection: Arc<Connection>,
-    name: Name<'n>,
+    name: Result<Named<'n>, Error>,
     terms: Terms,
     state: State,
     /// From the first poll on.
@@ -188,7 +201,7 @@ impl Acquiring<'_> {
         let (name, outcome) = match this.state {
             State::New { ref mut since } => {
                 this.terms.check()?;
-                let name = this.name.named()?;
+                let name = this.name.clone()?;
                 let since = *since.get_or_insert_with(clock::now);
                 let terms = &this.terms;
                 let begun = engine.begin_for_task(

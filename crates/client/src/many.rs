@@ -8,6 +8,7 @@ use crate::name::Named;
 use crate::observe::Watch;
 use crate::request::{Begun, Standing};
 use crate::session::{Connection, Session};
+use crate::spread::OfShard;
 use crate::{Error, Name, clock};
 use std::future::{self, Future, IntoFuture};
 use std::mem;
@@ -80,36 +81,15 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     }
 
     fn acquire_unwatched(self) -> Result<Guards, Error> {
-        let connection = &self.session.connection;
-        let engine = &connection.engine;
         self.terms.check()?;
-        let mut names = self.names?;
-        let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
-        let port = engine.check_out()?;
-        let mut since = None;
-        let (now, outcome) = loop {
-            let begun = engine.visit_and_look(
-                Some(port.place),
-                |core, now, _| {
-                    let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
-                    let answer = Answer::at(&port);
-                    Ok((core.begin_many(now, &mut names, &self.terms, deadline, answer, &mut room)?, now))
-                },
-                |core, _, begun| {
-                    begun.map(|(begun, now)| {
-                        waited.begun = begun;
-                        (now, waited.look(core, connection))
-                    })
-                },
-            );
-            match begun {
-                Ok(outcome) => break outcome,
-                Err(AcquireError::NoSession) => engine.await_session(self.terms.wait)?,
-                Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
-            }
+        let names = self.names?;
+        let Some(spread) = &self.session.spread else {
+            return acquire_of(&self.session.connection, names, &self.terms, &mut None);
         };
-        let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
-        outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look)).inspect_err(|_| waited.give_up(engine))
+        let mut since = None;
+        spread.divide(names)?.into_iter().try_fold(Guards::default(), |taken, (connection, names)| {
+            taken.and(acquire_of(&connection, names, &self.terms, &mut since)?)
+        })
     }
 
     /// Takes them if all are to be had at once.
@@ -123,9 +103,25 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
 
     /// As [`ManyRequest::acquire`], as a future for any executor.
     pub fn acquire_async(self) -> AcquiringMany<'n> {
+        let session = self.session;
+        let (mut names, mut rest) = (self.names, Vec::new());
+        if let Some(spread) = &session.spread {
+            // Of what is no name, and of no names at all, the task is told when it asks.
+            match names.and_then(|names| spread.divide(names)) {
+                Ok(of_each) => (names, rest) = (Ok(Vec::new()), of_each),
+                Err(error) => names = Err(error),
+            }
+            rest.reverse();
+        }
+        let (connection, names) = match rest.pop() {
+            Some((connection, names)) => (connection, Ok(names)),
+            None => (session.connection.clone(), names),
+        };
         AcquiringMany {
-            connection: self.session.connection.clone(),
-            names: self.names,
+            connection,
+            names,
+            rest,
+            taken: Guards::default(),
             terms: self.terms,
             since: None,
             waited: None,
@@ -140,6 +136,41 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     }
 }
 
+/// Several locks of one shard. `since`: when the first of all was asked for.
+fn acquire_of(
+    connection: &Arc<Connection>,
+    mut names: Vec<Named<'_>>,
+    terms: &Terms,
+    since: &mut Option<Time>,
+) -> Result<Guards, Error> {
+    let engine = &connection.engine;
+    let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
+    let port = engine.check_out()?;
+    let (now, outcome) = loop {
+        let begun = engine.visit_and_look(
+            Some(port.place),
+            |core, now, _| {
+                let deadline = terms.deadline(*since.get_or_insert(now), engine.patience());
+                let answer = Answer::at(&port);
+                Ok((core.begin_many(now, &mut names, terms, deadline, answer, &mut room)?, now))
+            },
+            |core, _, begun| {
+                begun.map(|(begun, now)| {
+                    waited.begun = begun;
+                    (now, waited.look(core, connection))
+                })
+            },
+        );
+        match begun {
+            Ok(outcome) => break outcome,
+            Err(AcquireError::NoSession) => engine.await_session(terms.wait)?,
+            Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+        }
+    };
+    let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
+    outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look)).inspect_err(|_| waited.give_up(engine))
+}
+
 impl<'n> IntoFuture for ManyRequest<'_, 'n> {
     type Output = Result<Guards, Error>;
     type IntoFuture = AcquiringMany<'n>;
@@ -152,8 +183,13 @@ impl<'n> IntoFuture for ManyRequest<'_, 'n> {
 /// A pending acquire of several locks. Ready with all guards, or with why there are none.
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringMany<'n> {
+    /// Of the shard whose locks are asked for.
     connection: Arc<Connection>,
     names: Result<Vec<Named<'n>>, Error>,
+    /// What is asked for when these are held, the next one last.
+    rest: Vec<OfShard<'n>>,
+    /// Of shards before.
+    taken: Guards,
     terms: Terms,
     since: Option<Time>,
     waited: Option<Waited>,
@@ -178,6 +214,17 @@ impl Future for AcquiringMany<'_> {
 
 impl AcquiringMany<'_> {
     fn poll_unwatched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
+        loop {
+            let Poll::Ready(acquired) = self.poll_shard(context) else { return Poll::Pending };
+            let taken = mem::take(&mut self.taken);
+            let all = acquired.and_then(|guards| taken.and(guards));
+            let Some((connection, names)) = self.rest.pop().filter(|_| all.is_ok()) else { return Poll::Ready(all) };
+            self.taken = all?;
+            (self.connection, self.names, self.waited) = (connection, Ok(names), None);
+        }
+    }
+
+    fn poll_shard(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
         let this = self;
         let engine = &this.connection.engine;
         let mut waker = Some(context.waker().clone());
@@ -289,7 +336,7 @@ impl Waited {
 }
 
 /// Several locks that are held. Dropping them gives all of them back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "the locks are given back when their guards are dropped"]
 pub struct Guards {
     guards: Vec<Guard>,
@@ -341,12 +388,27 @@ impl Guards {
         if self.give_back() > 0 { Err(Error::Lost) } else { Ok(()) }
     }
 
-    /// All at once: one visit of the session, and as few system calls as the transport allows. How many were lost.
+    /// These and those of another shard, unless some of these were lost while the others were waited for.
+    fn and(mut self, mut others: Guards) -> Result<Guards, Error> {
+        if self.guards.is_empty() {
+            return Ok(others);
+        }
+        if self.is_lost() {
+            return Err(Error::Lost);
+        }
+        self.guards.append(&mut others.guards);
+        Ok(self)
+    }
+
+    /// All of a shard at once: one visit of the session, and as few system calls as the transport allows. How many were
+    /// lost.
     fn give_back(&mut self) -> usize {
-        let Some(first) = self.guards.first() else { return 0 };
-        let connection = first.connection().clone();
-        self.guards.iter().for_each(|_| connection.engine.config.observer.gave_back());
-        let lost = connection.engine.give_up(self.guards.iter_mut().map(Guard::take));
+        let mut lost = 0;
+        for of_shard in self.guards.chunk_by_mut(|one, next| Arc::ptr_eq(one.connection(), next.connection())) {
+            let connection = of_shard[0].connection().clone();
+            of_shard.iter().for_each(|_| connection.engine.config.observer.gave_back());
+            lost += connection.engine.give_up(of_shard.iter_mut().map(Guard::take));
+        }
         self.guards.clear();
         lost
     }

@@ -4,13 +4,15 @@ use crate::background;
 use crate::core::Grants;
 #[cfg(feature = "tokio")]
 use crate::driver::Driver;
-use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
+use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint, Endpoints};
 use crate::engine::{Engine, system};
 use crate::leases::Leases;
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
+use crate::name::Named;
 use crate::observe::Observer;
 use crate::recipes::{Barrier, Election, Group, Semaphore};
+use crate::spread::Spread;
 use crate::store::Store;
 use crate::transport::{TRANSPORT_VARIABLE, Transport, TransportReport};
 use crate::{Error, Name, Wait, clock, task};
@@ -39,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Fingerprint of the shards, and of the one that this is about; 0: there is one.
+    pub(crate) shards: u32,
     pub(crate) namespace: String,
     pub(crate) lease: Option<Duration>,
     pub(crate) wait: Wait,
@@ -74,6 +78,8 @@ pub struct Builder {
     patience: Duration,
     credentials: Option<PathBuf>,
     lock_server: bool,
+    /// The one lock that it is for, or why that is no name.
+    only: Option<Result<u64, Error>>,
     #[cfg(feature = "otel")]
     trace_one_in: Option<u64>,
 }
@@ -87,8 +93,9 @@ impl Builder {
         self
     }
 
-    /// Where the switch is: `host[:port]`, several separated by commas: ways to it, and its standbys. Without it,
-    /// `WAYSIDE_ENDPOINTS`, else `127.0.0.1:7600`.
+    /// Where the switch is: `host[:port]`, several separated by commas: ways to it, and its standbys. Where locks are
+    /// divided among shards, `name=` and those of each, separated by semicolons. Without it, `WAYSIDE_ENDPOINTS`, else
+    /// `127.0.0.1:7600`.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoints = Some(endpoint.into());
         self
@@ -143,6 +150,14 @@ impl Builder {
         self
     }
 
+    /// A session for this one lock: where locks are divided among shards, with that shard alone that has it. Nothing else
+    /// is to be asked of it.
+    #[doc(hidden)]
+    pub fn only<'a>(mut self, lock: impl Into<Name<'a>>) -> Self {
+        self.only = Some(lock.into().id());
+        self
+    }
+
     /// Enrols, and waits for it.
     ///
     /// # Errors
@@ -152,7 +167,7 @@ impl Builder {
     /// cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
-        session.connection.engine.await_session(None)?;
+        session.connections().try_for_each(|connection| connection.engine.await_session(None))?;
         Ok(session)
     }
 
@@ -162,20 +177,32 @@ impl Builder {
     /// As [`Builder::connect`], but for those that only an answer brings.
     pub fn begin(self) -> Result<Session, Error> {
         task::prepare();
-        let engine = Arc::new(Engine::new(self.config()?)?);
-        engine.start();
-        let lifeline = Arc::new(AtomicBool::new(false));
-        let run = {
-            let (engine, lifeline) = (engine.clone(), lifeline.clone());
-            move || background::run(&engine, lifeline)
+        let only = self.only.clone().transpose()?;
+        let (config, endpoints, one_in) = self.config()?;
+        let Some(shards) = endpoints.shards() else {
+            return Ok(Session { connection: Connection::begin(config)?, spread: None });
         };
-        let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
-        let thread = Mutex::new(Some(thread));
-        let leases = Arc::default();
-        Ok(Session { connection: Arc::new(Connection { engine, leases, lifeline, thread }) })
+        let only = only.map(|name| shards.owner(name));
+        let mut first = None;
+        let of_each = endpoints.of_each().iter().enumerate().map(|(place, endpoints)| {
+            if only.is_some_and(|only| only != place) {
+                return Ok(None);
+            }
+            let shards = shards.fingerprint(place);
+            // Requests are told apart by ids that those of another session may have as well.
+            let observer = Observer::new(&config.namespace, one_in);
+            let connection =
+                Connection::begin(Config { observer, shards, endpoints: endpoints.clone(), ..config.clone() })?;
+            first.get_or_insert_with(|| connection.clone());
+            Ok(Some(connection))
+        });
+        let spread = Spread::new(shards.clone(), of_each.collect::<Result<_, _>>()?);
+        let connection = first.expect("there are several shards, and each name has an owner");
+        Ok(Session { connection, spread: Some(Arc::new(spread)) })
     }
 
-    fn config(self) -> Result<Config, Error> {
+    /// That of a session with the first shard; where all are; and of how many acquires one is traced.
+    fn config(self) -> Result<(Config, Endpoints, u64), Error> {
         let from = |variable: &str| std::env::var(variable).ok().filter(|value| !value.is_empty());
         let endpoints = self.endpoints.or_else(|| from(ENDPOINTS_VARIABLE)).unwrap_or_else(|| ENDPOINT.into());
         let namespace = self.namespace.or_else(|| from(NAMESPACE_VARIABLE)).unwrap_or_else(|| NAMESPACE.into());
@@ -191,9 +218,11 @@ impl Builder {
         let one_in = self.trace_one_in.or_else(|| from(TRACE_VARIABLE)?.parse().ok()).unwrap_or(0);
         #[cfg(not(feature = "otel"))]
         let one_in = 0;
-        Ok(Config {
+        let endpoints = Endpoints::parse(&endpoints)?;
+        let config = Config {
             observer: Observer::new(&namespace, one_in),
-            endpoints: Endpoint::parse_list(&endpoints)?,
+            endpoints: endpoints.of_keys().to_vec(),
+            shards: 0,
             transport,
             namespace,
             lease: self.lease,
@@ -201,7 +230,8 @@ impl Builder {
             patience: self.patience,
             credentials: self.credentials,
             lock_server: self.lock_server,
-        })
+        };
+        Ok((config, endpoints, one_in))
     }
 }
 
@@ -210,6 +240,9 @@ impl Builder {
 /// It lives as long as a clone of it, a guard or a pending acquire does; then it leaves, which takes at most a few
 /// tenths of a second. All its locks are kept by one heartbeat. If it is lost (the network was away for a lease, or
 /// the process paused), every guard is lost with it, and the session enrols anew by itself.
+///
+/// Where locks are divided among shards it is a session with each of them: whoever is cut off from one shard loses the
+/// locks of that one alone. Keys, and what this type tells of one switch, are the first one's.
 ///
 /// ```no_run
 /// use wayside_client::Session;
@@ -222,7 +255,10 @@ impl Builder {
 /// ```
 #[derive(Clone)]
 pub struct Session {
+    /// With the switch that has the keys, and the locks if there is one shard.
     pub(crate) connection: Arc<Connection>,
+    /// Where locks are divided among several.
+    pub(crate) spread: Option<Arc<Spread>>,
 }
 
 impl Session {
@@ -245,6 +281,7 @@ impl Session {
             patience: PATIENCE,
             credentials: None,
             lock_server: false,
+            only: None,
             #[cfg(feature = "otel")]
             trace_one_in: None,
         }
@@ -282,7 +319,7 @@ impl Session {
     /// Polled outside of a Tokio runtime whose IO is enabled.
     #[cfg(feature = "tokio")]
     pub fn driver(&self) -> Driver {
-        Driver::new(self.connection.engine.clone())
+        Driver::new(self.connections().map(|connection| connection.engine.clone()))
     }
 
     /// The namespace's keys and values.
@@ -321,6 +358,21 @@ impl Session {
         Barrier::new(self, name, parties)
     }
 
+    /// With each shard.
+    fn connections(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        let several = self.spread.iter().flat_map(|spread| spread.connections().map(|(_, connection)| connection));
+        several.chain(Some(&self.connection).filter(|_| self.spread.is_none()))
+    }
+
+    /// With the shard that has this lock.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`]: the session is not for that shard.
+    #[inline]
+    pub(crate) fn connection_of(&self, name: &Named<'_>) -> Result<&Arc<Connection>, Error> {
+        self.spread.as_ref().map_or(Ok(&self.connection), |spread| spread.of(name.id))
+    }
+
     /// Handle, incarnation, epoch and lease of the session; None while there is none.
     #[must_use]
     pub fn info(&self) -> Option<SessionInfo> {
@@ -336,13 +388,25 @@ impl Session {
     /// What its threads really use to reach the switch.
     #[must_use]
     pub fn transport(&self) -> TransportReport {
-        self.connection.engine.transport()
+        let mut report = self.connection.engine.transport();
+        let others = self.connections().skip(1).flat_map(|connection| connection.engine.transport().ports);
+        report.ports.extend(others);
+        report
     }
 
-    /// Until when the locks of this session are safe unless another heartbeat is acknowledged; None without a session.
+    /// The shards that locks are divided among, and the address of each one's switch; none where there is one.
+    #[must_use]
+    pub fn shards(&self) -> Vec<(String, SocketAddrV4)> {
+        let each = self.spread.iter().flat_map(|spread| spread.connections());
+        each.map(|(name, connection)| (name.to_owned(), connection.engine.switch())).collect()
+    }
+
+    /// Until when the locks of this session are safe unless another heartbeat is acknowledged, of whichever shard; None
+    /// if there is one without a session.
     #[must_use]
     pub fn lease_end(&self) -> Option<Instant> {
-        clock::instant(self.info()?.lease_end)
+        let ends = self.connections().map(|connection| Some(connection.engine.session().1?.lease_end));
+        clock::instant(ends.collect::<Option<Vec<_>>>()?.into_iter().min()?)
     }
 
     /// Whether the switch's daemon, on this host, is connected to this session: then the end of this process, however
@@ -350,26 +414,33 @@ impl Session {
     /// began, it is noticed a lease and its grace later. `wayside doctor` says what is in the way.
     #[must_use]
     pub fn has_lifeline(&self) -> bool {
-        self.connection.lifeline.load(Relaxed)
+        self.connections().all(|connection| connection.lifeline.load(Relaxed))
     }
 
     /// Grants so far, by who decided.
     #[must_use]
     pub fn grants(&self) -> Grants {
-        self.connection.engine.grants()
+        let each = self.connections().map(|connection| connection.engine.grants());
+        each.fold(Grants::default(), |all, one| Grants {
+            switch: all.switch + one.switch,
+            agent: all.agent + one.agent,
+            local: all.local + one.local,
+        })
     }
 
     /// Whether nothing is held, awaited, or given back and not yet confirmed, and no agent of a slot is here: a good
     /// moment to end the process.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.connection.engine.is_idle()
+        self.connections().all(|connection| connection.engine.is_idle())
     }
 
     /// Ends the session now, for all its clones: what is held is lost. What was given back just before is taken over
     /// first by whoever waits for it, so that lines keep their order. Takes at most a few tenths of a second.
     pub fn close(self) {
-        self.connection.close();
+        // Asked of all before any is waited for.
+        self.connections().for_each(|connection| connection.engine.close());
+        self.connections().for_each(|connection| connection.join());
     }
 }
 
@@ -390,8 +461,27 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Enrols without waiting.
+    fn begin(config: Config) -> Result<Arc<Connection>, Error> {
+        let engine = Arc::new(Engine::new(config)?);
+        engine.start();
+        let lifeline = Arc::new(AtomicBool::new(false));
+        let run = {
+            let (engine, lifeline) = (engine.clone(), lifeline.clone());
+            move || background::run(&engine, lifeline)
+        };
+        let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Arc::new(Connection { engine, leases: Arc::default(), lifeline, thread }))
+    }
+
     fn close(&self) {
         self.engine.close();
+        self.join();
+    }
+
+    /// Waits until the session is over.
+    fn join(&self) {
         if let Some(thread) = self.thread.lock().take()
             && thread.thread().id() != thread::current().id()
         {

@@ -134,6 +134,9 @@ pub struct Status {
     /// What it is among the switches of its shard.
     #[serde(default)]
     pub role: Role,
+    /// Where locks are divided among shards: its own, then the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<String>,
     pub namespaces: Vec<Namespace>,
     /// Of all namespaces together.
     #[serde(default)]

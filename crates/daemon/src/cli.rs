@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 use wayside_client::credentials::CREDENTIALS_VARIABLE;
-use wayside_client::{ENDPOINTS_VARIABLE, Endpoint, Version};
+use wayside_client::{ENDPOINTS_VARIABLE, Endpoint, Endpoints, Version};
 use wayside_protocol::Priority;
 
 /// Microsecond locks, decided by a switch on the packets' way
@@ -601,17 +601,35 @@ pub struct SwitchArgs {
 /// Which switch to talk to.
 #[derive(Clone, Debug, Args)]
 pub struct EndpointArgs {
-    /// Where the switch is; several ways to it separated by commas
+    /// Where the switch is; several ways to it separated by commas; where locks are divided among shards, NAME= and
+    /// those of each, separated by semicolons
     #[arg(
         id = "endpoint",
         long,
         env = ENDPOINTS_VARIABLE,
         value_name = "HOST:PORT",
-        value_parser = Endpoint::parse,
-        value_delimiter = ',',
+        value_parser = Endpoints::parse,
         default_value = "127.0.0.1:7600"
     )]
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Endpoints,
+}
+
+impl EndpointArgs {
+    /// Those of each shard, with its name where there are several.
+    pub fn of_each(&self) -> impl Iterator<Item = (Option<&str>, &[Endpoint])> {
+        let named = |place: usize| Some(self.endpoints.shards()?.names()[place].as_str());
+        self.endpoints.of_each().iter().enumerate().map(move |(place, list)| (named(place), list.as_slice()))
+    }
+
+    /// Those of all shards.
+    pub fn all(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.of_each().iter().flatten()
+    }
+
+    /// Those of the shard that has the keys.
+    pub fn of_keys(&self) -> &[Endpoint] {
+        self.endpoints.of_keys()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -638,6 +656,13 @@ pub struct LocksArgs {
 pub enum Output {
     Text,
     Json,
+}
+
+impl Output {
+    /// A line as it came, or for people.
+    pub fn of(self, line: String, text: impl FnOnce() -> String) -> String {
+        if self == Output::Json { line } else { text() }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use wayside_protocol::controller;
+use wayside_protocol::{Shards, controller};
 use wayside_wire::PORT;
 
 pub use namespaces::Namespace;
@@ -151,9 +151,14 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_ETCD", value_name = "URLS", value_delimiter = ',')]
     etcd: Option<Vec<String>>,
 
-    /// Name under which the switches find each other in etcd [default: main]
+    /// Name of this switch's shard: under it the switches that share one find each other in etcd [default: main]
     #[arg(long, env = "WAYSIDE_SHARD", value_name = "NAME")]
     shard: Option<String>,
+
+    /// Names of the shards that locks are divided among, separated by commas; --shard is this switch's. The same at all of
+    /// their switches, for the life of their records [default: none, this shard has all locks]
+    #[arg(long, env = "WAYSIDE_SHARDS", value_name = "NAMES", value_delimiter = ',')]
+    shards: Option<Vec<String>>,
 
     /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
@@ -326,6 +331,32 @@ pub struct Config {
     pub namespaces: Vec<Namespace>,
     /// None: there is no standby.
     pub sharing: Option<Sharing>,
+    /// None: this shard has all locks.
+    pub division: Option<Division>,
+}
+
+/// The shards that locks are divided among.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    pub shards: Shards,
+    /// This switch's place among them.
+    pub own: usize,
+}
+
+impl Division {
+    /// Their names, its own first.
+    pub fn own_first(&self) -> Vec<String> {
+        let names = self.shards.names();
+        let others = names.iter().enumerate().filter(|(place, _)| *place != self.own).map(|(_, name)| name);
+        std::iter::once(&names[self.own]).chain(others).cloned().collect()
+    }
+
+    /// As records have them; empty where there is none.
+    pub fn recorded(division: Option<&Division>) -> String {
+        division.map_or_else(String::new, |division| {
+            format!("{} of {}", division.shards.names()[division.own], division.shards.names().join(","))
+        })
+    }
 }
 
 impl Settings {
@@ -457,6 +488,7 @@ impl Layers<'_> {
             deadlock_period,
             namespaces: self.namespaces()?,
             sharing: self.sharing(lease)?,
+            division: self.division()?,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
             control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })
@@ -523,17 +555,36 @@ impl Layers<'_> {
         Ok((Some(told.map_or_else(next, Ok)?), reason))
     }
 
+    /// The name of this shard, and whether a flag or the environment gave it.
+    fn shard(&self) -> Result<(String, bool), Failure> {
+        match self.pick(|s| s.shard.as_ref()) {
+            Some((name, flag)) if name.is_empty() || name.contains('/') => {
+                Err(self.wrong("shard", &format_args!("{name:?}"), flag, "must be a word without a slash"))
+            }
+            Some((name, flag)) => Ok((name.clone(), flag)),
+            None => Ok((DEFAULT_SHARD.into(), false)),
+        }
+    }
+
+    fn division(&self) -> Result<Option<Division>, Failure> {
+        let (own, own_flag) = self.shard()?;
+        let Some((names, flag)) = self.pick(|s| s.shards.as_ref()).filter(|(names, _)| !names.is_empty()) else {
+            return Ok(None);
+        };
+        let listed = names.join(",");
+        let shards = Shards::new(names.iter().map(|name| name.trim().to_owned()))
+            .map_err(|error| self.wrong("shards", &listed, flag, &format!("can't be: {error}")))?;
+        let place = shards.place(&own);
+        let own =
+            place.ok_or_else(|| self.wrong("shard", &own, own_flag, &format!("is not one of shards = {listed}")))?;
+        Ok(Some(Division { shards, own }))
+    }
+
     fn sharing(&self, lease: Duration) -> Result<Option<Sharing>, Failure> {
         let Some((etcd, _)) = self.pick(|s| s.etcd.as_ref()).filter(|(etcd, _)| !etcd.is_empty()) else {
             return Ok(None);
         };
-        let shard = match self.pick(|s| s.shard.as_ref()) {
-            Some((name, flag)) if name.is_empty() || name.contains('/') => {
-                return Err(self.wrong("shard", &format_args!("{name:?}"), flag, "must be a word without a slash"));
-            }
-            Some((name, _)) => name.clone(),
-            None => DEFAULT_SHARD.into(),
-        };
+        let (shard, _) = self.shard()?;
         let serving_lease = match self.pick(|s| s.serving_lease.as_ref()) {
             Some((text, flag)) => {
                 self.duration("serving_lease", text, flag, SHORTEST_SERVING_LEASE, LONGEST_SERVING_LEASE)?
@@ -727,6 +778,12 @@ mod tests {
     fn impossible_values_name_their_key_and_what_is_allowed() {
         for (text, expected) in [
             ("treads = 1", "unknown field `treads`"),
+            ("shards = ['main']", "w.toml: shards = main can't be: locks are divided among 2 to 64 shards, not 1"),
+            ("shards = ['main', 'a b']", "\"a b\" is no name of a shard"),
+            ("shards = ['main', 'a', 'a']", "two shards are called \"a\""),
+            ("shards = ['a', 'b']", "shard = main is not one of shards = a,b"),
+            ("shard = 'c'\nshards = ['a', 'b']", "w.toml: shard = c is not one of shards = a,b"),
+            ("shard = 'a/b'", "must be a word without a slash"),
             ("threads = 'two'", "expected i64"),
             ("threads = 0", "w.toml: threads = 0 must be 1 to 64"),
             ("threads = 65", "must be 1 to 64"),

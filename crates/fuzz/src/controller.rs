@@ -130,7 +130,7 @@ impl Desk {
                     namespace_name: padded("default").expect("it is short"),
                     host: [0; 32],
                 };
-                if let Ok(enrolment) = self.controller.enrol(self.now, from(input), 1, &body) {
+                if let Ok(enrolment) = self.controller.enrol(self.now, from(input), 1, 0, &body) {
                     self.incarnation = enrolment.incarnation;
                     self.nonces.push(body.nonce);
                 }

@@ -55,6 +55,7 @@ impl World {
                 lease: 10_000_000,
                 grace: 1,
                 lifeline: 5,
+                shards: 0,
                 secret: signs.then_some(SECRET),
             };
             world.node.begin(now, now, &enrolment);

@@ -126,6 +126,7 @@ impl World {
             lease: u32::MAX,
             grace: 0,
             lifeline: 0,
+            shards: 0,
             secret: None,
         };
         node.begin(now, now, &enrolment);

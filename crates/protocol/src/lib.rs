@@ -31,6 +31,7 @@ mod outbox;
 mod queue;
 pub mod seal;
 mod session;
+mod shards;
 mod timers;
 mod types;
 
@@ -40,4 +41,5 @@ pub use mutant::Mutant;
 pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
 pub use outbox::{Ends, Outbox, Transmit};
 pub use session::SessionInfo;
+pub use shards::{Shards, ShardsError};
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -47,6 +47,8 @@ pub enum Mutant {
     ForgetOvertaken,
     /// A retired request may be queued by a late copy of itself.
     ForgetRetired,
+    /// Nodes and controllers begin sessions whichever shards the other one divides names among.
+    AnyShards,
     /// The controller adds no grace to a lease.
     NoGrace,
     /// The controller takes a session for over once it has expired its word, though its lease may still run.

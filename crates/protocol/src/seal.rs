@@ -234,6 +234,8 @@ pub struct Enrolment {
     pub grace: u32,
     /// Ties a local connection to the session.
     pub lifeline: u64,
+    /// [`crate::Shards::fingerprint`] of the shards whose names the controller takes for its own; 0: there is one.
+    pub shards: u32,
     /// Where all keys come from; None: packets of this switch are not signed.
     pub secret: Option<Secret>,
 }

@@ -193,6 +193,7 @@ impl Session {
             lease: body.lease_us,
             grace: body.grace_us,
             lifeline: body.lifeline,
+            shards: header.shard_map,
             secret: None,
         };
         self.begin(now, self.first_sent, &enrolment)
@@ -202,6 +203,12 @@ impl Session {
     pub fn begin(&mut self, now: Time, asked: Time, enrolment: &Enrolment) -> Option<Change> {
         if !matches!(self.phase, Phase::Idle | Phase::Enrolling) || enrolment.handle == 0 || enrolment.slots == 0 {
             return None;
+        }
+        // A switch of before 1.9 does not look at what it is asked for.
+        if enrolment.shards != self.config.shards && !self.config.is_broken(Mutant::AnyShards) {
+            self.phase = Phase::Over;
+            self.due = Time(u64::MAX);
+            return Some(Change::Refused(Refusal::Shards));
         }
         let lease = u64::from(enrolment.lease);
         self.info = Some(SessionInfo {
@@ -276,7 +283,7 @@ impl Session {
             self.pause = PAUSE_FIRST;
         }
         let body = self.config.question(self.nonce);
-        let header = self.header(service::FABRIC, kind::fabric::ENROL, 0);
+        let header = Header { shard_map: self.config.shards, ..self.header(service::FABRIC, kind::fabric::ENROL, 0) };
         out.body(0, header, FabricKind::Enrol.body().bytes(0), |packet, at| body.write(packet, at));
         self.back_off(now);
     }

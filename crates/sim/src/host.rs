@@ -45,6 +45,8 @@ pub struct Running {
     pub leaving: bool,
     /// How often it has asked for a session.
     pub questions: usize,
+    /// It divides names otherwise than the shard whose switch it asks.
+    pub mistaken: bool,
 }
 
 /// A place where one process at a time lives.
@@ -88,15 +90,16 @@ impl Host {
     }
 
     /// Starts a process, which enrols by packets or waits for somebody to bring it a session.
-    pub fn start(&mut self, config: NodeConfig, by_packets: bool, clock: Clock, now: u64) {
+    pub fn start(&mut self, config: NodeConfig, mistaken: bool, by_packets: bool, clock: Clock, now: u64) {
         let mut node = Node::new(config);
         if by_packets {
             node.start(clock.at(now));
         }
         self.inbox.clear();
         self.generation += 1;
+        let promised = Time(0);
         self.running =
-            Some(Running { node, clock, timer: None, lapsed: false, promised: Time(0), leaving: false, questions: 0 });
+            Some(Running { node, clock, timer: None, lapsed: false, promised, leaving: false, questions: 0, mistaken });
     }
 
     /// Keeps a packet for a stopped process, as far as its sockets can.

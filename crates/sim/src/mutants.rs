@@ -52,6 +52,7 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::AdoptAlone),
     Rule::Machine(Mutant::HastyServing),
     Rule::Machine(Mutant::IgnoreLease),
+    Rule::Machine(Mutant::AnyShards),
     Rule::Machine(Mutant::LeaseFromAck),
     Rule::Machine(Mutant::NoGrace),
     Rule::Machine(Mutant::HastyDismissal),

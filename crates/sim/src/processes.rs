@@ -1,6 +1,7 @@
 //! Processes: started, woken by their timers, told of events.
 
 use wayside_protocol::Event;
+use wayside_wire::Refusal;
 
 use crate::dice::Dice;
 use crate::host::Process;
@@ -30,13 +31,18 @@ impl<S: Service> Run<S> {
         if dice.percent(2) {
             config.first_beat = (1 << 56) - dice.between(1, 30);
         }
+        let mistaken = world.setup.division.as_ref().and_then(|division| {
+            let mut dice = Dice::of(world.seed, &[MISTAKEN, host as u64, process.generation.into()]);
+            dice.percent(15).then(|| division.mistaken(&mut dice))
+        });
+        config.shards = mistaken.unwrap_or(config.shards);
         let clock = world.new_clock();
-        let question = config.question(config.seed);
+        let (question, shards) = (config.question(config.seed), config.shards);
         let (by_packets, now) = (!world.setup.authenticated, world.now);
-        world.hosts[host].start(config, by_packets, clock, now);
+        world.hosts[host].start(config, mistaken.is_some(), by_packets, clock, now);
         world.note(Lane::Host(host), |_| format!("process {process} starts"));
         if !by_packets {
-            world.connect(host, question);
+            world.connect(host, question, shards);
         }
         self.settle(host);
     }
@@ -144,9 +150,7 @@ impl<S: Service> Run<S> {
                 world.count("session begun");
                 None
             }
-            Event::Refused(refusal) => {
-                Some(if refusal == wayside_wire::Refusal::Full { "refused: no handle" } else { "refused" })
-            }
+            Event::Refused(refusal) => Some(name_of(refusal)),
             Event::SessionLost => Some("session lost"),
             Event::Left => Some("left"),
             _ => None,
@@ -174,8 +178,8 @@ impl<S: Service> Run<S> {
 
     /// At the controller's end of the secure connection.
     pub(crate) fn ask(&mut self, asking: Asking) {
-        if let AskedFor::Refused = self.world.ask(asking) {
-            self.world.count("refused: no handle");
+        if let AskedFor::Refused(refusal) = self.world.ask(asking) {
+            self.world.count(name_of(refusal));
             self.end_process(asking.process.host);
         }
     }
@@ -198,5 +202,15 @@ impl<S: Service> Run<S> {
     }
 }
 
-/// Purpose of dice.
+/// Why there is no session.
+fn name_of(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Full => "refused: no handle",
+        Refusal::Shards => "refused: other shards",
+        _ => "refused",
+    }
+}
+
+/// Purposes of dice.
 const PROCESSES: u64 = 8;
+const MISTAKEN: u64 = 41;

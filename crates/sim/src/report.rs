@@ -143,6 +143,7 @@ const OUTCOMES: &[&str] = &[
     "slot recovered unheld",
     "epoch raised",
     "refused: no handle",
+    "refused: other shards",
     "store failed",
     "controller not started",
     "decided between two steps",

@@ -94,6 +94,8 @@ kinds! {
     Tight "tight"
     /// A condition: names of a slot are mistaken for each other.
     Collision "collision"
+    /// A condition: names are divided among several shards, of which the world is one.
+    Shards "shards"
 }
 
 impl Kind {

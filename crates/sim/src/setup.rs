@@ -2,7 +2,7 @@
 
 use wayside_protocol::controller::{Allocation, Config, Counters, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
-use wayside_protocol::{LONGEST_PATIENCE, NodeConfig};
+use wayside_protocol::{LONGEST_PATIENCE, NodeConfig, Shards};
 use wayside_switch::Budget;
 use wayside_wire::{Engine, Policy, limits, padded};
 
@@ -46,6 +46,40 @@ pub struct Setup {
     pub calm: bool,
     /// Lease of the post of those who share it; `None`: there is one switch.
     pub standby: Option<u64>,
+    /// Names are divided among several shards.
+    pub division: Option<Division>,
+}
+
+/// Shards that names are divided among. What happens in one has nothing to do with another: the world is one of them, and
+/// of the others there are those processes alone that come to the wrong one.
+pub struct Division {
+    shards: Shards,
+    own: usize,
+}
+
+impl Division {
+    /// In a quarter of the seeds. The world is the one that has the name for which all ask most.
+    fn draw(seed: u64) -> Option<Division> {
+        let mut dice = Dice::of(seed, &[SHARDS]);
+        if !dice.percent(25) {
+            return None;
+        }
+        let names = (0..dice.between(2, 4)).map(|shard| format!("shard{shard}"));
+        let shards = Shards::new(names).expect("two to four names");
+        Some(Division { own: shards.owner(name_of(0)), shards })
+    }
+
+    /// Whether it has this name.
+    pub fn has(&self, name: u64) -> bool {
+        self.shards.owner(name) == self.own
+    }
+
+    /// What a process says that divides names otherwise, or has come to the wrong shard.
+    pub fn mistaken(&self, dice: &mut Dice) -> u32 {
+        let count = self.shards.names().len();
+        let more = Shards::new((0..=count).map(|shard| format!("shard{shard}"))).expect("three to five names");
+        dice.pick(&[0, self.shards.fingerprint((self.own + 1) % count), more.fingerprint(self.own)])
+    }
 }
 
 impl Setup {
@@ -152,6 +186,10 @@ impl Setup {
             mutant: options.mutant,
             ..Config::default()
         };
+        let allowed = schedule.allows(Kind::Shards) && scale.is_none();
+        let division = allowed.then(|| Division::draw(seed)).flatten();
+        let shards = division.as_ref().map_or(0, |division| division.shards.fingerprint(division.own));
+        let (config, node) = (Config { shards, ..config }, NodeConfig { shards, ..node });
         let records = aged.then_some(records);
         let has_standby = condition(&mut dice, Kind::Standby, 30) && scale.is_none() && !mix.crowd;
         let serving = dice.magnitude(40_000, 400_000);
@@ -164,6 +202,7 @@ impl Setup {
             first_server,
             calm,
             standby: standby.filter(|_| !calm),
+            division,
             hosts,
             mix,
             namespaces,
@@ -270,3 +309,4 @@ const QUEUES: u64 = 19;
 const PLANS: u64 = 23;
 const PARTS: u64 = 29;
 const RANKS: u64 = 31;
+const SHARDS: u64 = 37;

@@ -67,6 +67,7 @@ impl World {
                 lease: u32::MAX,
                 grace: 0,
                 lifeline: 0,
+                shards: 0,
                 secret: None,
             };
             one.begin(self.now, self.now, &enrolment);

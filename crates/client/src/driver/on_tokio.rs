@@ -19,6 +19,11 @@ const TURNS: u32 = 4;
 /// [`Session::driver`](crate::Session::driver).
 #[must_use = "a driver reads while it is polled: spawn it"]
 pub struct Driver {
+    /// Of each shard that the session is not over with.
+    readers: Vec<Reader>,
+}
+
+struct Reader {
     engine: Arc<Engine>,
     is_seated: bool,
     watched: Option<Watched>,
@@ -33,10 +38,13 @@ struct Watched {
 }
 
 impl Driver {
-    pub(crate) fn new(engine: Arc<Engine>) -> Driver {
-        Driver { engine, is_seated: false, watched: None }
+    pub(crate) fn new(engines: impl Iterator<Item = Arc<Engine>>) -> Driver {
+        let reader = |engine| Reader { engine, is_seated: false, watched: None };
+        Driver { readers: engines.map(reader).collect() }
     }
+}
 
+impl Reader {
     /// Has the runtime watch the sockets that the port has by now.
     fn watched(&mut self) -> io::Result<&Watched> {
         let port = self.engine.reactor();
@@ -72,7 +80,14 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
+        self.readers.retain_mut(|reader| reader.poll(context).is_pending());
+        if self.readers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Reader {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let this = self;
         let engine = this.engine.clone();
         let seat = engine.seat();
         if !this.is_seated && seat.taken.swap(true, SeqCst) {
@@ -117,7 +132,7 @@ impl Future for Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for Reader {
     fn drop(&mut self) {
         if self.is_seated {
             let seat = self.engine.seat();

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 pub fn chain(command: &Chain) -> Result<(), Failure> {
     match command {
         Chain::Status(args) => {
-            let (line, chains) = ask_who_knows::<Chains>(&args.endpoint, &Query::Chains)?;
+            let (line, chains) = ask_who_knows::<Chains>(args.endpoint.of_keys(), &Query::Chains)?;
             match args.output {
                 Output::Json => say(&line),
                 Output::Text => say(&text(&chains)),
@@ -24,7 +24,7 @@ pub fn chain(command: &Chain) -> Result<(), Failure> {
 
 fn share(args: &ChainSwitchArgs, share: u32) -> Result<(), Failure> {
     let query = Query::Share { switch: args.switch.to_string(), share };
-    ask_who_knows::<Changed>(&args.endpoint, &query)?;
+    ask_who_knows::<Changed>(args.endpoint.of_keys(), &query)?;
     say(&match share {
         0 => format!("{} gives its groups to others; `wayside chain status` shows when it has none", args.switch),
         _ => format!("{} takes its share of the groups", args.switch),
@@ -33,7 +33,7 @@ fn share(args: &ChainSwitchArgs, share: u32) -> Result<(), Failure> {
 }
 
 fn recover(endpoint: &EndpointArgs) -> Result<(), Failure> {
-    let (_, Changed { changed }) = ask_who_knows::<Changed>(endpoint, &Query::Recover)?;
+    let (_, Changed { changed }) = ask_who_knows::<Changed>(endpoint.of_keys(), &Query::Recover)?;
     say(&match changed {
         0 => "no group is lost, or no switch is up to keep it".into(),
         1 => "one group begins anew, empty".into(),

@@ -69,7 +69,13 @@ fn problem(check: &'static str, finding: impl Into<String>, fix: impl Into<Strin
 
 /// `wayside doctor`.
 pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
-    let mut findings = switch_and_lifeline(&args.endpoint)?;
+    let mut findings = Vec::new();
+    for (_, endpoints) in args.endpoint.of_each() {
+        findings.extend(switch(endpoints)?);
+    }
+    if findings.iter().all(|finding| finding.level != Level::Problem) {
+        findings.push(lifeline(&args.endpoint));
+    }
     findings.extend([
         kernel(),
         privileges(),
@@ -122,13 +128,13 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// Whether a switch answers, and what a session with it would have; where none does, whether one could be started here.
-fn switch_and_lifeline(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure> {
+/// Whether a switch answers, and whom it believes; where none does, whether one could be started here.
+fn switch(endpoints: &[Endpoint]) -> Result<Vec<Finding>, Failure> {
     match ask::<Status>(endpoints, &Query::Status) {
         Ok((_, status)) if status.serving => {
             let Status { mode, listen, version, authentication, .. } = status;
             let switch = ok("switch", format!("{mode} on {listen}, version {version}, serving"));
-            Ok(vec![switch, signatures(&listen, &authentication), lifeline(endpoints)])
+            Ok(vec![switch, signatures(&listen, &authentication)])
         }
         Ok((_, status)) => {
             let fix = "wait for a lease and its grace; if it lasts, look at the daemon's log";
@@ -145,7 +151,7 @@ fn switch_and_lifeline(endpoints: &EndpointArgs) -> Result<Vec<Finding>, Failure
         Err(_) => {
             let fix = "start one with `wayside dev`, or set WAYSIDE_ENDPOINTS to where one runs";
             let mut findings = vec![problem("switch", "none answers", fix)];
-            findings.extend(endpoints.endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok()).map(ports));
+            findings.extend(endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok()).map(ports));
             findings.push(socket_directory(endpoints));
             Ok(findings)
         }
@@ -183,8 +189,7 @@ fn signatures(listen: &str, authentication: &Authentication) -> Finding {
 /// Begins a session, as an application would, and looks whether it gets its lifeline.
 fn lifeline(endpoints: &EndpointArgs) -> Finding {
     const CHECK: &str = "lifeline";
-    let addresses: Vec<String> = endpoints.endpoints.iter().map(Endpoint::to_string).collect();
-    let session = match Session::builder().endpoint(addresses.join(",")).connect() {
+    let session = match Session::builder().endpoint(endpoints.endpoints.to_string()).connect() {
         Ok(session) => session,
         Err(Error::Refused(why)) => {
             return note(
@@ -250,8 +255,8 @@ fn ports(address: SocketAddrV4) -> Finding {
 }
 
 /// Where a daemon of this user would have the file of its socket.
-fn socket_directory(endpoints: &EndpointArgs) -> Finding {
-    let resolved = endpoints.endpoints.iter().find_map(|endpoint| endpoint.resolve().ok());
+fn socket_directory(endpoints: &[Endpoint]) -> Finding {
+    let resolved = endpoints.iter().find_map(|endpoint| endpoint.resolve().ok());
     let Some(path) = resolved.map(own_control_socket) else {
         return problem("control socket", "no endpoint resolves", "write --endpoint host:port");
     };
@@ -290,8 +295,7 @@ fn kernel() -> Finding {
 /// What a switch of this host would find at the XDP hook.
 #[cfg(feature = "xdp")]
 fn hook(endpoints: &EndpointArgs) -> Vec<Finding> {
-    let addresses: Vec<_> =
-        endpoints.endpoints.iter().filter_map(|endpoint| Some(*endpoint.resolve().ok()?.ip())).collect();
+    let addresses: Vec<_> = endpoints.all().filter_map(|endpoint| Some(*endpoint.resolve().ok()?.ip())).collect();
     match facts::ports(&addresses) {
         Ok(ports) => hook::findings(&facts::host(release().1), &ports),
         Err(error) => {

@@ -11,7 +11,7 @@ use crate::failure::{Failure, exit};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::time::Duration;
-use wayside_client::{Condition, Endpoint, Entry, Error, Session, Store, Version, Written};
+use wayside_client::{Condition, Entry, Error, Session, Store, Version, Written};
 
 /// Without --wait: for a switch to be found, and for it to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -159,8 +159,8 @@ fn list(args: &KvList) -> Result<(), Failure> {
 /// The keys of a namespace whose names begin so, and how many switches have not answered.
 fn listed(endpoint: &EndpointArgs, namespace: &str, prefix: &str) -> Result<(Keys, usize), Failure> {
     let query = Query::Keys { namespace: namespace.to_owned(), prefix: prefix.to_owned() };
-    let answers = ask_each::<Keys>(endpoint, &query)?;
-    let silent = endpoint.endpoints.len() - answers.len();
+    let answers = ask_each::<Keys>(endpoint.of_keys(), &query)?;
+    let silent = endpoint.of_keys().len() - answers.len();
     Ok((merged(answers), silent))
 }
 
@@ -262,8 +262,7 @@ fn begin(args: &KvArgs) -> Result<Session, Failure> {
 }
 
 fn connect(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Result<Session, Failure> {
-    let endpoints: Vec<String> = endpoint.endpoints.iter().map(Endpoint::to_string).collect();
-    let builder = Session::builder().endpoint(endpoints.join(",")).namespace(namespace);
+    let builder = Session::builder().endpoint(endpoint.endpoints.to_string()).namespace(namespace);
     builder.patience(patience).connect().map_err(|error| failure(&error))
 }
 

@@ -36,8 +36,8 @@ const LOOKS: Duration = Duration::from_secs(3600);
 /// Until a signal comes. The session's own threads do the work, and begin another session when it is lost.
 fn serve_locks(args: &ServeLocksArgs) -> Result<(), Failure> {
     let signals = Signals::block([libc::SIGINT, libc::SIGTERM]);
-    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(ToString::to_string).collect();
-    let session = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str()).lock_server();
+    let session = Session::builder().endpoint(args.endpoint.endpoints.to_string());
+    let session = session.namespace(args.namespace.as_str()).lock_server();
     let session = session.connect().map_err(Failure::unavailable)?;
     let info = session.info().ok_or_else(|| Failure::unavailable("the session was lost at once"))?;
     if info.engine != Engine::Queue {
@@ -78,7 +78,7 @@ fn failure(what: &str, error: NotJoined) -> Failure {
 
 /// With every switch that is named.
 fn renew(args: &RenewArgs) -> Result<(), Failure> {
-    for endpoint in &args.endpoint.endpoints {
+    for endpoint in args.endpoint.all() {
         let switch = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
         let renewed = wayside_client::renew(args.credentials.as_deref(), switch);
         let (_, is_new) = renewed.map_err(|error| failure("not renewed", error))?;

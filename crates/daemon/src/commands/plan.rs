@@ -1,8 +1,8 @@
 //! `wayside plan` and `wayside locks --hot`: where locks lie whose namespace has queues, and how often they are asked
 //! for.
 
-use super::query::ask;
-use super::text::{say, shown, table};
+use super::query::tell_each;
+use super::text::{shown, table};
 use crate::answers::{Plan, PlannedLock, Plans, Query, servers_text};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
@@ -13,27 +13,22 @@ const NONE: &str = "no namespace's locks are queues: nothing is measured (docs/q
 
 /// `wayside plan`.
 pub fn plan(args: &QueryArgs) -> Result<(), Failure> {
-    let (line, plans) = ask::<Plans>(&args.endpoint, &Query::Plan)?;
-    match args.output {
-        Output::Json => say(&line),
-        Output::Text => say(&plans_text(&plans)),
-    }
-    Ok(())
+    tell_each::<Plans>(args, &Query::Plan, |line, plans| args.output.of(line, || plans_text(&plans)))
 }
 
 /// `wayside locks --hot`.
 pub fn hot(args: &QueryArgs) -> Result<(), Failure> {
-    let (_, plans) = ask::<Plans>(&args.endpoint, &Query::Plan)?;
-    let hottest = hottest(&plans);
-    match args.output {
-        Output::Json => {
-            let lines: Vec<serde_json::Value> = hottest.into_iter().map(|(plan, lock)| as_json(plan, lock)).collect();
-            say(&serde_json::json!({ "locks": lines }).to_string());
+    tell_each::<Plans>(args, &Query::Plan, |_, plans| {
+        let hottest = hottest(&plans);
+        match args.output {
+            Output::Json => {
+                let lines = hottest.into_iter().map(|(plan, lock)| as_json(plan, lock));
+                serde_json::json!({ "locks": lines.collect::<Vec<_>>() }).to_string()
+            }
+            Output::Text if plans.namespaces.is_empty() => NONE.into(),
+            Output::Text => hot_text(&hottest),
         }
-        Output::Text if plans.namespaces.is_empty() => say(NONE),
-        Output::Text => say(&hot_text(&hottest)),
-    }
-    Ok(())
+    })
 }
 
 /// All that are asked for, of all namespaces, first those that are asked for most.

@@ -1,12 +1,14 @@
 //! A command's question to the daemon, over the control connection.
 
+use super::text::say;
 use crate::answers::{Query, Refused};
-use crate::cli::EndpointArgs;
+use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
+use wayside_client::Endpoint;
 use wayside_client::daemon::connect_here;
 
 /// To connect to another host, and for an answer to begin.
@@ -42,11 +44,34 @@ impl From<Failure> for Unanswered {
     }
 }
 
+/// Asks each shard, and prints what it says: the line as it came, or as a text, under the shard's name if there are
+/// several. Whoever does not answer keeps nobody from being shown.
+pub fn tell_each<T: DeserializeOwned>(
+    args: &QueryArgs,
+    query: &Query,
+    show: impl Fn(String, T) -> String,
+) -> Result<(), Failure> {
+    let mut failure = None;
+    for (shard, endpoints) in args.endpoint.of_each() {
+        match (ask::<T>(endpoints, query), shard) {
+            (Ok((line, answer)), Some(shard)) if args.output == Output::Text => {
+                say(&format!("shard {shard}\n{}", show(line, answer)));
+            }
+            (Ok((line, answer)), _) => say(&show(line, answer)),
+            (Err(unanswered), None) => return Err(unanswered.into()),
+            (Err(Unanswered { failure: why, .. }), Some(shard)) => {
+                failure = Some(Failure::new(why.code, format!("shard {shard}: {}", why.reason())));
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
 /// Asks the switch at the first endpoint that answers; the line as it came and what it says.
-pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Unanswered> {
+pub fn ask<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> Result<(String, T), Unanswered> {
     let nowhere = Failure::unavailable("no endpoint: name the switch with --endpoint or WAYSIDE_ENDPOINTS");
     let mut last = Unanswered::from(nowhere);
-    for endpoint in &endpoints.endpoints {
+    for endpoint in endpoints {
         let address = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
         match exchange(address, query) {
             Ok(line) => return Ok(understand(line)?),
@@ -58,10 +83,10 @@ pub fn ask<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Resu
 
 /// Asks the switches in turn until one does not refuse: of several, one may know. Where none does, why one that
 /// answered refused.
-pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<(String, T), Unanswered> {
+pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> Result<(String, T), Unanswered> {
     let mut refused = None;
     let mut absent = None;
-    for endpoint in &endpoints.endpoints {
+    for endpoint in endpoints {
         let address = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
         match exchange(address, query).map(understand) {
             Ok(Ok(answer)) => return Ok(answer),
@@ -73,12 +98,11 @@ pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Quer
 }
 
 /// Asks all switches; what those say that answer, and the last failure if none does.
-pub fn ask_each<T: DeserializeOwned>(endpoints: &EndpointArgs, query: &Query) -> Result<Vec<T>, Unanswered> {
+pub fn ask_each<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> Result<Vec<T>, Unanswered> {
     let mut answers = Vec::new();
     let mut last = None;
-    for endpoint in &endpoints.endpoints {
-        let only = EndpointArgs { endpoints: vec![endpoint.clone()] };
-        match ask(&only, query) {
+    for endpoint in endpoints {
+        match ask(std::slice::from_ref(endpoint), query) {
             Ok((_, answer)) => answers.push(answer),
             Err(unanswered) => last = Some(unanswered),
         }

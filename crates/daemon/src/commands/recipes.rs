@@ -11,7 +11,7 @@ use crate::failure::{Failure, exit};
 use std::ffi::OsString;
 use std::time::Duration;
 use wayside_client::recipes::{Group, Member};
-use wayside_client::{Endpoint, Event, Session, Value};
+use wayside_client::{Event, Session, Value};
 
 /// For a switch to be found.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -177,7 +177,6 @@ fn own_name() -> String {
 }
 
 fn begin(args: &RecipeArgs) -> Result<Session, Failure> {
-    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
-    let builder = Session::builder().endpoint(endpoints.join(",")).namespace(args.namespace.as_str());
+    let builder = Session::builder().endpoint(args.endpoint.endpoints.to_string()).namespace(args.namespace.as_str());
     builder.patience(args.wait.unwrap_or(PATIENCE)).connect().map_err(|error| Failure::of(&error))
 }

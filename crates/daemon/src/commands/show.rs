@@ -1,10 +1,10 @@
 //! `wayside locks`, `wayside deadlocks` and `wayside status`.
 
 use super::plan;
-use super::query::ask;
-use super::text::{lasted, say, shown, table};
+use super::query::tell_each;
+use super::text::{lasted, shown, table};
 use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Queue, Role, Status};
-use crate::cli::{LocksArgs, Output, QueryArgs};
+use crate::cli::{LocksArgs, QueryArgs};
 use crate::failure::Failure;
 use crate::server::aside;
 use std::time::Duration;
@@ -15,12 +15,7 @@ pub fn locks(args: &LocksArgs) -> Result<(), Failure> {
     if *hot {
         return plan::hot(args);
     }
-    let (line, locks) = ask::<Locks>(&args.endpoint, &Query::Locks)?;
-    match args.output {
-        Output::Json => say(&line),
-        Output::Text => say(&locks_text(&locks)),
-    }
-    Ok(())
+    tell_each::<Locks>(args, &Query::Locks, |line, locks| args.output.of(line, || locks_text(&locks)))
 }
 
 fn locks_text(answer: &Locks) -> String {
@@ -48,12 +43,8 @@ fn locks_text(answer: &Locks) -> String {
 
 /// `wayside deadlocks`.
 pub fn deadlocks(args: &QueryArgs) -> Result<(), Failure> {
-    let (line, deadlocks) = ask::<Deadlocks>(&args.endpoint, &Query::Deadlocks)?;
-    match args.output {
-        Output::Json => say(&line),
-        Output::Text => say(&deadlocks_text(&deadlocks)),
-    }
-    Ok(())
+    let show = |line, deadlocks| args.output.of(line, || deadlocks_text(&deadlocks));
+    tell_each::<Deadlocks>(args, &Query::Deadlocks, show)
 }
 
 fn deadlocks_text(answer: &Deadlocks) -> String {
@@ -102,12 +93,7 @@ fn unheard(silent: &[Owner], partial: &[Owner]) -> String {
 
 /// `wayside status`.
 pub fn status(args: &QueryArgs) -> Result<(), Failure> {
-    let (line, status) = ask::<Status>(&args.endpoint, &Query::Status)?;
-    match args.output {
-        Output::Json => say(&line),
-        Output::Text => say(&status_text(&status)),
-    }
-    Ok(())
+    tell_each::<Status>(args, &Query::Status, |line, status| args.output.of(line, || status_text(&status)))
 }
 
 fn authentication_text(status: &Status) -> String {
@@ -148,6 +134,14 @@ fn status_text(status: &Status) -> String {
         Role::Serving => text.push_str("shard: this switch serves; others may stand by\n"),
         Role::Standby { serving: Some(address) } => text.push_str(&format!("shard: the switch at {address} serves\n")),
         Role::Standby { serving: None } => text.push_str("shard: no switch serves\n"),
+    }
+    if let [_, others @ ..] = &status.shards[..] {
+        let (own, all) = (&status.shards[0], status.shards.len());
+        let share = 100.0 / all as f64;
+        text.push_str(&format!(
+            "shards: this is {own}, which has {share:.0} % of the names; the others: {}\n",
+            others.join(", ")
+        ));
     }
     if !status.admin_listen.is_empty() {
         text.push_str(&format!("metrics: http://{}/metrics\n", status.admin_listen));

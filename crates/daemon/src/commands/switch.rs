@@ -2,7 +2,7 @@
 
 use super::text::say;
 use crate::cli::SwitchArgs;
-use crate::config::{Config, Settings, Shown};
+use crate::config::{Config, Division, Settings, Shown};
 use crate::failure::Failure;
 use crate::server;
 #[cfg(feature = "xdp")]
@@ -94,6 +94,9 @@ fn shown(config: &Config) -> String {
     let mut text = format!("listen {listen}, admin_listen {admin_listen}\nthreads {threads}, wait {wait}\n");
     text.push_str(&format!("lease {}, grace {}\n", Shown(*lease), Shown(*grace)));
     text.push_str(&format!("deadlocks {}, deadlock_period {}\n", config.deadlocks, Shown(config.deadlock_period)));
+    if let Some(division) = &config.division {
+        text.push_str(&format!("shard {}\n", Division::recorded(Some(division))));
+    }
     text.push_str(&match config.enrol_listen {
         Some(address) => {
             let Config { authentication_reason: reason, key_lifetime, .. } = config;

@@ -81,6 +81,7 @@ enum Request {
     Enrol {
         address: SocketAddrV4,
         admission: u64,
+        shards: u32,
         body: Box<Enrol>,
         answer: oneshot::Sender<Result<Enrolment, Refusal>>,
     },
@@ -264,9 +265,15 @@ impl Inbox {
     ///
     /// # Errors
     /// The controller's reason.
-    pub async fn enrol(&self, address: SocketAddrV4, admission: u64, body: Enrol) -> Result<Enrolment, Refusal> {
+    pub async fn enrol(
+        &self,
+        address: SocketAddrV4,
+        admission: u64,
+        shards: u32,
+        body: Enrol,
+    ) -> Result<Enrolment, Refusal> {
         let (answer, session) = oneshot::channel();
-        self.request(Request::Enrol { address, admission, body: Box::new(body), answer });
+        self.request(Request::Enrol { address, admission, shards, body: Box::new(body), answer });
         // The daemon is ending.
         session.await.unwrap_or(Err(Refusal::Recovering))
     }
@@ -470,9 +477,9 @@ impl Desk {
             Request::Plans(answer) => {
                 let _ = answer.send(self.seat.records().map(Controller::plans).unwrap_or_default());
             }
-            Request::Enrol { address, admission, body, answer } => {
+            Request::Enrol { address, admission, shards, body, answer } => {
                 let enrolment = match self.seat.controller(now) {
-                    Some(controller) => controller.enrol(now, address, admission, &body),
+                    Some(controller) => controller.enrol(now, address, admission, shards, &body),
                     None => Err(Refusal::Recovering),
                 };
                 let _ = answer.send(enrolment);

@@ -103,6 +103,7 @@ fn word_of(refusal: Refusal) -> &'static str {
         Refusal::Namespace => "no_such_namespace",
         Refusal::Full => "full",
         Refusal::Recovering => "recovering",
+        Refusal::Shards => "other_shards",
         Refusal::Version | Refusal::None => "refused",
     }
 }
@@ -113,7 +114,7 @@ pub fn tally() -> Tally {
     let elsewhere = Denial::Namespace { asked: String::new(), allowed: Vec::new() };
     let hosts = [Denial::NoCertificate, Denial::Removed, Denial::Expired].map(|denial| denial.word());
     let enrolments = [&hosts[..], &[elsewhere.word()]].concat();
-    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering].map(word_of);
+    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering, Refusal::Shards].map(word_of);
     let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
     let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
     let joins = of(Asked::Join, &[&both[..], &joins].concat());
@@ -358,7 +359,7 @@ async fn begin_session(
         return wrong();
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
-    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, body).await;
+    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, enrol.shards, body).await;
     Ok(match session.map(|session| Enrolled::of(&session, renewal)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.

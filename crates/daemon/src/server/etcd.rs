@@ -7,6 +7,7 @@
 //!   /wayside/SHARD/records          which commit was the latest: "PROCESS COUNT"
 //!   /wayside/SHARD/chain/KEY        a record of the controller of chains
 //!   /wayside/SHARD/chains           which commit of those was the latest
+//!   /wayside/SHARD/shards           "SHARD of NAME,NAME": what locks are divided among; empty: they are not
 //!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS GROUPS"; GROUPS 0: it has no keys
 //!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
@@ -241,6 +242,34 @@ impl Shard {
         let damaged = || Error::Damaged(self.key("post"));
         let (holder, address) = std::str::from_utf8(&entry.value).ok().and_then(holder_of).ok_or_else(damaged)?;
         Ok((Post { holder, revision: entry.mod_revision }, address))
+    }
+
+    /// The shards that the records are those of: `wanted` from now on, if they are new.
+    ///
+    /// # Errors
+    /// If etcd does not answer.
+    pub fn division(&self, wanted: &str) -> Result<String, Failure> {
+        let (shard, wanted) = (self.clone(), wanted.to_owned());
+        let division = self.within(async move { shard.division_or(&wanted).await });
+        division.map_err(|error| Failure::unavailable(format!("can't read which shards there are: {error}")))
+    }
+
+    async fn division_or(&self, wanted: &str) -> Result<String, Error> {
+        let own = self.key("shards");
+        loop {
+            let found = self.etcd.range(&Keys::one(&own)).await?;
+            if let Some(entry) = found.kvs.into_iter().next() {
+                return String::from_utf8(entry.value).map_err(|_| Error::Damaged(own.clone()));
+            }
+            // None may begin its namespaces meanwhile without having said.
+            let guard = self.key("namespaces");
+            let is_new = self.etcd.range(&Keys::one(&guard)).await?.kvs.is_empty();
+            let division = if is_new { wanted } else { "" };
+            let as_found = Compare::Version { key: guard.into(), version: 0 };
+            let none = Compare::Version { key: own.clone().into(), version: 0 };
+            let conditions = if is_new { vec![none, as_found] } else { vec![none] };
+            self.etcd.write_if(conditions, vec![Put::new(&own, division)], None).await?;
+        }
     }
 
     /// The number of each of `namespaces`, in their order: the same for every switch of the shard, for ever.

@@ -179,6 +179,7 @@ impl Server {
             let (listener, address) = bind_tcp(address, "--enrol-listen")?;
             door = Some((Door::open(&state_dir, listen, address, config)?, listener, address));
         }
+        records.divide(config.division.as_ref())?;
         let numbers = records.number(&config.namespaces)?;
         let (socket_file, local) = LocalSockets::bind(config, listen)?;
         tracing::info!(%listen, %admin_listen, "listening");
@@ -410,6 +411,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
         rotation_period: config.key_lifetime.as_micros() as u64,
         first_epoch,
         first_incarnation,
+        shards: config.division.as_ref().map_or(0, |division| division.shards.fingerprint(division.own)),
         ..Default::default()
     })
 }

@@ -3,7 +3,7 @@
 use super::etcd::Shard;
 use super::metrics::Commits;
 use super::store::StateDir;
-use crate::config::Namespace;
+use crate::config::{Division, Namespace};
 use crate::failure::Failure;
 use wayside_protocol::controller::{Record, Store};
 
@@ -21,6 +21,29 @@ impl Records {
             Records::Here(state) => state.commits(),
             Records::Shared(shard) => shard.commits(),
         }
+    }
+
+    /// Takes the shards that locks are divided among for those of the records, which keep them as long as they live.
+    ///
+    /// # Errors
+    /// If the records have others: nodes whose sessions go on would go on asking this shard for another one's names.
+    pub fn divide(&mut self, division: Option<&Division>) -> Result<(), Failure> {
+        let wanted = Division::recorded(division);
+        let (known, whose) = match self {
+            Records::Here(state) => (state.division(&wanted)?, "this state directory".to_owned()),
+            Records::Shared(shard) => (shard.division(&wanted)?, "etcd".to_owned()),
+        };
+        if known == wanted {
+            return Ok(());
+        }
+        let shown = |text: &str| if text.is_empty() { "no shards".to_owned() } else { format!("shard {text}") };
+        Err(Failure::usage(format!(
+            "the records in {whose} are those of {}, not of {}: which shards locks are divided among can't change while \
+             locks are held; stop all that use them, then begin with other records (an empty --state-dir, or another \
+             --shard in etcd)",
+            shown(&known),
+            shown(&wanted)
+        )))
     }
 
     /// The number of each of `namespaces`, in their order.

@@ -5,7 +5,7 @@ use super::metrics::{Ledger, Tally};
 use super::worker::Traffic;
 use crate::admission::Admission;
 use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Role, Session, Status};
-use crate::config::Config;
+use crate::config::{Config, Division};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ impl Facts {
             epoch: self.switch.epoch(),
             serving: self.is_serving(),
             role,
+            shards: self.config.division.as_ref().map_or_else(Vec::new, Division::own_first),
             namespaces: self.namespaces(),
             keys: self.keys(),
             sessions,

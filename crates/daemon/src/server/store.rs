@@ -9,7 +9,9 @@
 use super::metrics::Commits;
 use crate::config::Namespace;
 use crate::failure::Failure;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,
+};
 use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -24,6 +26,8 @@ const RECORDS: TableDefinition<u32, &[u8]> = TableDefinition::new("records");
 /// What this switch is among those of its shard.
 const OWN: TableDefinition<&str, u64> = TableDefinition::new("own");
 const NUMBER: &str = "number";
+/// What the records are those of, [`crate::config::Division`]; nothing where they are older than that.
+const DIVISION: TableDefinition<(), &str> = TableDefinition::new("division");
 /// Name of a namespace to its number and count of slots.
 const NAMESPACES: TableDefinition<&str, (u16, u32)> = TableDefinition::new("namespaces");
 
@@ -104,6 +108,24 @@ impl StateDir {
             Ok(number)
         };
         number().map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
+    }
+
+    /// The shards that the records are those of: `wanted` from now on, if they are new.
+    pub fn division(&mut self, wanted: &str) -> Result<String, Failure> {
+        let division = || -> Result<String, redb::Error> {
+            let transaction = self.database.begin_write()?;
+            let division = {
+                let is_new = transaction.open_table(NAMESPACES)?.is_empty()?;
+                let mut table = transaction.open_table(DIVISION)?;
+                let known = table.get(())?.map(|entry| entry.value().to_owned());
+                let division = known.unwrap_or_else(|| if is_new { wanted.to_owned() } else { String::new() });
+                table.insert((), division.as_str())?;
+                division
+            };
+            transaction.commit()?;
+            Ok(division)
+        };
+        division().map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
     }
 
     /// The number of each of `namespaces`, in their order.
@@ -204,6 +226,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut state = StateDir::open(directory.path()).unwrap();
         assert_eq!((state.own_number(5).unwrap(), state.own_number(6).unwrap()), (5, 5));
+    }
+
+    #[test]
+    fn records_are_of_the_shards_that_they_began_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = StateDir::open(directory.path()).unwrap();
+        assert_eq!(state.division("a of a,b").unwrap(), "a of a,b");
+        assert_eq!(state.division("a of a,b,c").unwrap(), "a of a,b");
+        let directory = tempfile::tempdir().unwrap();
+        let mut before = StateDir::open(directory.path()).unwrap();
+        before.number(&[namespace("a", 4)]).unwrap();
+        assert_eq!(before.division("a of a,b").unwrap(), "", "of before there were any");
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub struct Config {
     /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost
     /// records send is nobody else's.
     pub first_incarnation: u64,
+    /// [`crate::Shards::fingerprint`] of the shards that names are divided among, and of this one; 0: there is one. The
+    /// same as long as the records live.
+    pub shards: u32,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -119,6 +122,7 @@ impl Default for Config {
             rotation_period: 3_600_000_000,
             first_epoch: 0,
             first_incarnation: 0,
+            shards: 0,
             mutant: None,
         }
     }

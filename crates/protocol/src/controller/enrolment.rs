@@ -5,17 +5,17 @@ use super::store::{SessionRecord, Stage};
 use super::{Controller, Counters, Namespace, Notice, Store};
 use crate::memory::SwitchMemory;
 use crate::seal::Enrolment;
-use crate::{Handle, Time};
+use crate::{Handle, Mutant, Time};
 use core::net::SocketAddrV4;
 use wayside_wire::{Enrol, Enrolled, FabricKind, Header, Refusal, VERSION, header_flag, kind, mix, service, text};
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// A packet is no way to hand out a secret: where packets are signed, none begins a session.
-    pub(super) fn on_enrol(&mut self, now: Time, from: SocketAddrV4, body: &Enrol) {
+    pub(super) fn on_enrol(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &Enrol) {
         if self.config.root.is_some() {
             return;
         }
-        match self.enrol(now, from, 0, body) {
+        match self.enrol(now, from, 0, header.shard_map, body) {
             Ok(enrolment) => self.send_enrolled(&enrolment, body.nonce),
             // The store failed: the node asks again.
             Err(Refusal::Recovering) => {}
@@ -26,7 +26,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Begins a session for a node whose agent port is `address`, or tells again of the one that this nonce has begun.
     /// What it returns goes to the node alone: with a secret in it, over a secure connection. `admission` is the
     /// host's, for
-    /// [`Controller::cut_off`].
+    /// [`Controller::cut_off`]; `shards` what the node takes them for ([`crate::Shards::fingerprint`]).
     ///
     /// # Errors
     /// Why there is none. [`Refusal::Recovering`]: not now.
@@ -35,10 +35,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         now: Time,
         address: SocketAddrV4,
         admission: u64,
+        shards: u32,
         body: &Enrol,
     ) -> Result<Enrolment, Refusal> {
         if !self.ensure_booted(now) {
             return Err(Refusal::Recovering);
+        }
+        // It would ask for names that another shard grants, too.
+        if shards != self.config.shards && !self.config.is_broken(Mutant::AnyShards) {
+            return Err(Refusal::Shards);
         }
         if let Some((handle, record)) = self.sessions.by_nonce(body.nonce) {
             // The same answer, even if that session is over by now: its heartbeats will say so.
@@ -92,6 +97,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             lease: record.lease,
             grace: record.grace,
             lifeline: record.lifeline,
+            shards: self.config.shards,
             secret: record.secret,
         }
     }
@@ -123,6 +129,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             position: enrolment.engine as u16,
             destination: enrolment.handle,
             namespace: enrolment.namespace,
+            shard_map: enrolment.shards,
             ..Header::default()
         };
         self.send_fabric(address, header, FabricKind::Enrolled.body().bytes(0), |packet, at| body.write(packet, at));
@@ -167,7 +174,22 @@ mod tests {
         controller.on_tick(Time(0));
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600);
         let body = |nonce| Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        (1..5).map(|nonce| controller.enrol(Time(0), address, 0, &body(nonce)).err()).collect()
+        (1..5).map(|nonce| controller.enrol(Time(0), address, 0, 0, &body(nonce)).err()).collect()
+    }
+
+    #[test]
+    fn who_divides_names_among_other_shards_gets_no_session() {
+        let config = Config { shards: 7, ..config() };
+        let mut controller =
+            Controller::new(config, Rc::new(Memory::default()), Disk::default()).expect("an empty store");
+        controller.on_tick(Time(0));
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600);
+        let body = Enrol { nonce: 1, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        let mut enrol = |shards| controller.enrol(Time(0), address, 0, shards, &body).map(|enrolment| enrolment.shards);
+        assert_eq!(
+            [enrol(0), enrol(8), enrol(7), enrol(8)],
+            [Err(Refusal::Shards), Err(Refusal::Shards), Ok(7), Err(Refusal::Shards)]
+        );
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn on_fabric(&mut self, now: Time, from: SocketAddrV4, header: &Header, packet: &[u8]) {
         match FabricKind::try_from(header.kind) {
-            Ok(FabricKind::Enrol) => self.on_enrol(now, from, &wayside_wire::Enrol::read(packet, BODY)),
+            Ok(FabricKind::Enrol) => self.on_enrol(now, from, header, &wayside_wire::Enrol::read(packet, BODY)),
             Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
             _ => {}

@@ -237,7 +237,7 @@ impl Bench {
     /// As over a secure connection.
     fn enrol_securely(&mut self, nonce: u64) -> Result<Enrolment, Refusal> {
         let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        self.controller.enrol(Time(self.now), address(1), nonce, &body)
+        self.controller.enrol(Time(self.now), address(1), nonce, 0, &body)
     }
 
     /// The node of this handle lives on, and signs with the latest keys.

@@ -74,6 +74,9 @@ pub struct NodeConfig {
     /// How often a waiter of an agent is overtaken at most by those of higher priority: up to
     /// [`crate::LONGEST_PATIENCE`].
     pub overtaken_most: u8,
+    /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its session
+    /// with; 0: there is one.
+    pub shards: u32,
     /// Where its namespace's locks are queues: it offers itself as their lock server.
     pub lock_server: bool,
     /// As one, it tells so often what it is asked for most. Microseconds.
@@ -103,6 +106,7 @@ impl NodeConfig {
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
             overtaken_most: OVERTAKEN_MOST,
+            shards: 0,
             lock_server: false,
             asked_us: 1_000_000,
             mutant: None,

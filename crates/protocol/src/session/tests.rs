@@ -314,6 +314,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         lease: LEASE as u32,
         grace: 77,
         lifeline: 5,
+        shards: 0,
         secret: None,
     };
     let mut scene = Scene::new();
@@ -322,6 +323,11 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
     assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), None);
     scene.session.leave(NOW, true, &mut scene.out);
     assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), None);
+    let mut scene = Scene::new();
+    let other = Enrolment { shards: 7, ..enrolment };
+    let refused = Some(Change::Refused(Refusal::Shards));
+    assert_eq!(scene.session.begin(NOW + 9, NOW, &other), refused, "it divides names otherwise");
+    assert!(!scene.session.is_live());
     let mut scene = Scene::new();
     assert_eq!(scene.tick(NOW), None);
     assert_eq!(scene.session.due(), Time(u64::MAX), "nothing has begun");

@@ -20,6 +20,7 @@ fn node() -> Node {
         lease: 1_000_000,
         grace: 10_000,
         lifeline: 0,
+        shards: 0,
         secret: None,
     };
     node.begin(Time(0), Time(0), &enrolment);

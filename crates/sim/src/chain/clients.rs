@@ -85,7 +85,7 @@ impl World {
         let namespace = padded(SPACE.1).expect("short, and without zeros");
         let config = NodeConfig { seed, namespace, first_request: self.setup.first_request, ..self.setup.node.clone() };
         let now = self.now;
-        self.hosts[client].start(config, false, clock, now);
+        self.hosts[client].start(config, false, false, clock, now);
         self.install_session(client);
         let host = &mut self.hosts[client];
         let running = host.running.as_mut().expect("it was just started");
@@ -99,6 +99,7 @@ impl World {
             lease: LEASE,
             grace: 0,
             lifeline: 0,
+            shards: 0,
             secret: self.setup.authenticated.then_some(secret),
         };
         let time = running.clock.at(now);

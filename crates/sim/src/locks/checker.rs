@@ -12,6 +12,7 @@
 //! | S3 | at every release: the process still has every other hold it was granted and did not give back; |
 //! | | and an agent's books lose nobody but the one whom a release names, nor ever one who holds |
 //! | L1 | at the end: nobody waits any more |
+//! | M1 | at every grant: names are divided among shards, and this one has the name: so no two have (`mod.rs`) |
 //!
 //! P1 to P3, of agents' lines, are `lines.rs`.
 //!
@@ -93,6 +94,11 @@ impl Checker {
     /// A request was made; it has to be answered.
     pub fn asked(&mut self, now: u64, owner: Owner, name: NameOf, priority: Priority) {
         self.waits.insert(owner, Waiting { name, since: now, priority });
+    }
+
+    /// What a request that waits is for.
+    pub fn asked_for(&self, owner: Owner) -> Option<NameOf> {
+        self.waits.get(&owner).map(|waiting| waiting.name)
     }
 
     /// P3: somebody waits by an agent's books.

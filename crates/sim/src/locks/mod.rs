@@ -105,6 +105,11 @@ impl Service for Locks {
                     Path::Local => "granted locally",
                 });
                 world.watch_grant(host, request, token);
+                if let Some(name) = self.checker.asked_for(Self::owner(world, host, request))
+                    && world.setup.division.as_ref().is_some_and(|division| !division.has(name.1))
+                {
+                    world.fail("M1", format!("h{host} is granted name {}, which is another shard's", name.1));
+                }
                 let (owner, now) = (Self::owner(world, host, request), world.now);
                 let hosts = &world.hosts;
                 let bound = world.clocks_are_good();

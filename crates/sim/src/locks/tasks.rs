@@ -91,7 +91,13 @@ impl Locks {
         let space = world.hosts[host].namespace;
         let Some(running) = &mut world.hosts[host].running else { return };
         let port = if dice.percent(10) { 0 } else { 8_001 + task as u16 };
-        let wishes = self.habits.wishes(&mut dice, space, port, &running.clock, now);
+        let mut wishes = self.habits.wishes(&mut dice, space, port, &running.clock, now);
+        if let Some(division) = world.setup.division.as_ref().filter(|_| !running.mistaken) {
+            wishes.retain(|wish| division.has(wish.name));
+            if wishes.is_empty() {
+                return self.pause_task(world, host, task);
+            }
+        }
         let time = running.time(now);
         let mut requests = Vec::new();
         let slot = slot_of(wishes[0].name, world.setup.namespaces[space].slots);

@@ -60,7 +60,8 @@ impl Habits {
         let (deadlines, cancels) = (sometimes(60, 5, 80), sometimes(60, 5, 60));
         let (downgrades, many, stuck) = (sometimes(50, 5, 50), sometimes(50, 5, 60), sometimes(40, 1, 20));
         let has_slots = world.options.service == ServiceKind::Lock;
-        let collide = dice.percent(20) && world.schedule.allows(Kind::Collision) && has_slots;
+        let may_collide = world.schedule.allows(Kind::Collision) && world.setup.division.is_none();
+        let collide = dice.percent(20) && may_collide && has_slots;
         let names = match world.options.scale {
             Some(scale) => Names::Many(scale.names),
             None => Names::Few(slots.iter().map(|slots| names(dice, *slots, collide)).collect()),

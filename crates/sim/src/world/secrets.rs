@@ -23,6 +23,8 @@ pub struct Asking {
     /// Who.
     pub process: Process,
     question: Enrol,
+    /// Among which shards its process divides names.
+    shards: u32,
     /// By the process's clock: when it first asked.
     pub since: Time,
     attempts: u64,
@@ -33,15 +35,15 @@ pub enum Asked {
     /// An answer is on its way, or the question will be asked again.
     Goes,
     /// There will be no session.
-    Refused,
+    Refused(Refusal),
 }
 
 impl World {
     /// A process that has just been started connects.
-    pub fn connect(&mut self, host: usize, question: Enrol) {
+    pub fn connect(&mut self, host: usize, question: Enrol, shards: u32) {
         let Some(running) = &self.hosts[host].running else { return };
         let (process, since) = (self.hosts[host].process(), running.time(self.now));
-        self.ask_later(Asking { process, question, since, attempts: 0 });
+        self.ask_later(Asking { process, question, shards, since, attempts: 0 });
     }
 
     fn ask_later(&mut self, asking: Asking) {
@@ -69,7 +71,7 @@ impl World {
             return Asked::Goes;
         };
         self.hosts[host].seat = seat;
-        let answer = controller.enrol(now, address, 0, &asking.question);
+        let answer = controller.enrol(now, address, 0, asking.shards, &asking.question);
         self.settle_controller(seat);
         match answer {
             Ok(enrolment) => {
@@ -77,7 +79,7 @@ impl World {
                 self.plan(at, Happening::Told(asking, enrolment));
             }
             Err(Refusal::Recovering) => self.ask_later(asking),
-            Err(_) => return Asked::Refused,
+            Err(refusal) => return Asked::Refused(refusal),
         }
         Asked::Goes
     }

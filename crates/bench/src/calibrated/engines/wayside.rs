@@ -227,6 +227,7 @@ impl Wayside {
                 lease: LEASE,
                 grace: 0,
                 lifeline: 0,
+                shards: 0,
                 secret: None,
             };
             one.begin(Time(0), Time(0), &enrolment);

@@ -26,7 +26,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use wayside_client::recipes::{Leadership, Membership, Permit};
-use wayside_client::{Endpoint, Engine, Error, Guard, LeasedKey, Name, Path, Session};
+use wayside_client::{Engine, Error, Guard, LeasedKey, Name, Path, Session};
 use wayside_protocol::Priority;
 
 /// For the switch to answer an enrolment; then a wait goes on in another turn.
@@ -68,6 +68,8 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
 fn begin(args: &LockArgs) -> Result<Session, Failure> {
     let mut builder =
         Session::builder().endpoint(endpoints(args)).namespace(args.namespace.as_str()).patience(PATIENCE);
+    // COMMAND keeps the session's lifeline alive, and that is one switch's.
+    builder = builder.only(args.name.as_str());
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }
@@ -75,8 +77,7 @@ fn begin(args: &LockArgs) -> Result<Session, Failure> {
 }
 
 fn endpoints(args: &LockArgs) -> String {
-    let endpoints: Vec<String> = args.endpoint.endpoints.iter().map(Endpoint::to_string).collect();
-    endpoints.join(",")
+    args.endpoint.endpoints.to_string()
 }
 
 /// Waits as long as it was told to, through losses of the session and absences of the switch too. Without a limit it
@@ -290,7 +291,8 @@ fn describe(args: &LockArgs, agent: u16) -> String {
         0 => "held or awaited by others",
         _ => "held by another",
     };
-    let locks = ask::<Locks>(&args.endpoint, &Query::Locks);
+    let Ok(endpoints) = args.endpoint.endpoints.of_lock(Name::Text(&args.name)) else { return unknown.into() };
+    let locks = ask::<Locks>(endpoints, &Query::Locks);
     if let Ok((_, answer)) = &locks {
         let ours = |lock: &&Lock| lock.name == args.name && lock.namespace == args.namespace;
         let holders: Vec<&Lock> = answer.locks.iter().filter(ours).filter(|lock| lock.state == "held").collect();
@@ -306,7 +308,7 @@ fn describe(args: &LockArgs, agent: u16) -> String {
     if locks.is_err() || agent == 0 {
         return unknown.into();
     }
-    match ask::<SessionAnswer>(&args.endpoint, &Query::Node { handle: agent }) {
+    match ask::<SessionAnswer>(endpoints, &Query::Node { handle: agent }) {
         Ok((_, session)) => format!("held or awaited at {}", session.owner()),
         Err(_) => unknown.into(),
     }
