@@ -7,13 +7,14 @@
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
 //!   longer than its hold can last without this server's answer.
 //! * Nobody is granted a lock that is closed: the switch had it, and who came before its move is not known yet.
+//! * A lock that was asked for with a priority lately is not ceded: the switch's queues know none.
 //! * In a term that is not the first of its memory nobody new is granted anything before every hold of the terms
 //!   before was told here by its holder, or is over.
 
-use super::{LAST_COUNT, Link, TICKET_BITS};
+use super::{LAST_COUNT, Link, TICKET_BITS, is_ranked};
 use crate::line::{Order, Rank, Ranked};
 use crate::mutant::Mutant;
-use crate::node::Booked;
+use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Mode, RequestId, Time, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use wayside_wire::{Attempt, kind, queue_flag};
@@ -119,6 +120,11 @@ pub(super) struct Own {
     lines: BTreeMap<u64, VecDeque<Claim>>,
     closed: BTreeSet<u64>,
     stops: BTreeMap<u64, Stop>,
+    /// The first end of those that are on.
+    stops_end: Time,
+    /// When somebody asked last who said a priority, and for how long that counts. Microseconds.
+    ranked: BTreeMap<u64, Time>,
+    lull: u64,
     terms: Terms,
     granted: u64,
     /// Before that time only holders of earlier terms are heard.
@@ -131,13 +137,27 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub fn new(now: Time, terms: Terms, pause_most: u64, order: Order) -> Own {
+    pub fn new(now: Time, terms: Terms, config: &NodeConfig) -> Own {
+        let order = Order { mutant: config.mutant.filter(|_| cfg!(feature = "mutants")), ..config.order() };
         let mutant = order.mutant;
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };
         let due = if is_first { now + terms.patience } else { opens };
-        let (lines, closed, stops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Own { lines, closed, stops, terms, granted: 0, opens, due, pause_most, order, mutant }
+        Own {
+            lines: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            stops: BTreeMap::new(),
+            stops_end: Time::NEVER,
+            ranked: BTreeMap::new(),
+            lull: config.lull_us,
+            terms,
+            granted: 0,
+            opens,
+            due,
+            pause_most: config.retransmit_most_us,
+            order,
+            mutant,
+        }
     }
 
     /// Who holds a lock and who waits for it, in the order in which they are served; for checkers.
@@ -156,8 +176,13 @@ impl Own {
     }
 
     pub fn due(&self) -> Time {
-        let stops = self.stops.values().filter(|stop| stop.is_on).map(|stop| stop.until);
-        stops.min().unwrap_or(Time::NEVER).min(self.due)
+        self.stops_end.min(self.due)
+    }
+
+    /// Stops have come or gone: asked after every packet, the first end is not looked for.
+    fn note_stops(&mut self) {
+        let ends = self.stops.values().filter(|stop| stop.is_on).map(|stop| stop.until);
+        self.stops_end = ends.min().unwrap_or(Time::NEVER);
     }
 
     /// No ticket is left.
@@ -192,7 +217,8 @@ impl Own {
 
     /// The switch wants a lock.
     pub fn stop(&mut self, link: &mut Link<'_>, name: u64, id: u64) {
-        if !self.is_open(link.now) || self.closed.contains(&name) || self.is_exhausted() {
+        let may = self.is_open(link.now) && !self.closed.contains(&name) && !self.is_exhausted();
+        if !may || self.was_ranked(link.now, name) {
             return;
         }
         let until = link.now + self.pause_most;
@@ -201,19 +227,44 @@ impl Own {
             Some(known) if known.again > link.now => known.id = id,
             _ => drop(self.stops.insert(name, stop)),
         }
+        self.note_stops();
     }
 
-    /// A lock that is stopped and that nobody holds: its name, and the move.
-    pub fn is_left(&self) -> Option<(u64, u64)> {
-        let holds = |name| self.lines.get(name).is_some_and(|line| line.iter().any(Claim::holds));
-        let mut stops = self.stops.iter().filter(|(_, stop)| stop.is_on);
-        let left = stops.find(|(name, _)| !(holds(name) || self.is_exhausted()) || self.is_broken(Mutant::CedeHeld));
-        left.map(|(name, stop)| (*name, stop.id))
+    /// Whether somebody asked for a lock with a priority lately.
+    fn was_ranked(&self, now: Time, name: u64) -> bool {
+        self.ranked.get(&name).is_some_and(|at| now.since(*at) < self.lull)
+    }
+
+    /// Somebody asks: with a priority the lock is not to leave. Whether it was stopped for that.
+    fn note_rank(&mut self, now: Time, attempt: &Attempt) -> bool {
+        if attempt.ticket != 0 || !is_ranked(attempt) {
+            return false;
+        }
+        self.ranked.insert(attempt.name, now);
+        let was_stopped = self.stops.remove(&attempt.name).is_some();
+        if was_stopped {
+            self.note_stops();
+        }
+        was_stopped
+    }
+
+    /// Whether a lock is stopped and nobody holds it: the move.
+    pub fn is_left(&self, name: u64) -> Option<u64> {
+        let stop = self.stops.get(&name).filter(|stop| stop.is_on)?;
+        let is_held = self.lines.get(&name).is_some_and(|line| line.iter().any(Claim::holds));
+        let is_left = !(is_held || self.is_exhausted()) || self.is_broken(Mutant::CedeHeld);
+        is_left.then_some(stop.id)
+    }
+
+    /// The first such lock: its name, and the move.
+    pub fn first_left(&self) -> Option<(u64, u64)> {
+        self.stops.keys().find_map(|name| Some((*name, self.is_left(*name)?)))
     }
 
     /// Cedes it: the switch's first ticket, and who waits.
     pub fn cede(&mut self, name: u64) -> (u64, impl Iterator<Item = Attempt> + use<>) {
         self.stops.remove(&name);
+        self.note_stops();
         // One is nobody's: no two queues of a name begin with the same.
         self.granted += 1;
         let line = self.lines.remove(&name).unwrap_or_default();
@@ -240,7 +291,14 @@ impl Own {
     pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
         self.closed.remove(&name);
         let line = self.lines.entry(name).or_default();
-        let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
+        let ranked = &mut self.ranked;
+        let claim = |attempt: Attempt| {
+            if is_ranked(&attempt) {
+                ranked.insert(name, link.now);
+            }
+            Claim::of(&attempt, link.now)
+        };
+        let mut first: VecDeque<Claim> = first.map(claim).collect();
         line.retain(|claim| !first.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
         let (holders, mut later) = core::mem::take(line).into_iter().partition(Claim::holds);
         *line = holders;
@@ -259,6 +317,7 @@ impl Own {
     /// or wait for it with this one, if it is a new wish.
     pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> Option<usize> {
         let now = link.now;
+        let goes_on = self.note_rank(now, attempt);
         let is_open = self.grants(now, attempt.name);
         let is_before_open = !self.is_open(now) && self.is_of_before(attempt.ticket);
         let line = self.lines.entry(attempt.name).or_default();
@@ -277,6 +336,9 @@ impl Own {
                 self.tell_granted(link, attempt.name, &claim);
             } else {
                 self.tell_queued(link, attempt);
+            }
+            if goes_on {
+                self.serve(link, attempt.name);
             }
             return None;
         }
@@ -347,10 +409,13 @@ impl Own {
             stop.is_on = false;
             self.serve(link, name);
         }
+        self.note_stops();
         if self.due > link.now {
             return;
         }
         self.due = link.now + (self.terms.patience / 4).max(1);
+        let (now, lull) = (link.now, self.lull);
+        self.ranked.retain(|_, at| now.since(*at) < lull);
         if self.is_broken(Mutant::NeverForget) {
             return self.remove(link, |_| false);
         }
