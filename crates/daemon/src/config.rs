@@ -4,6 +4,8 @@
 //! error with its origin, its key and what is allowed.
 
 // Named, since the fuzzer reads this file from elsewhere.
+#[path = "config/changes.rs"]
+mod changes;
 #[path = "config/namespaces.rs"]
 mod namespaces;
 
@@ -17,8 +19,8 @@ use std::time::Duration;
 use wayside_protocol::controller;
 use wayside_wire::PORT;
 
-pub use namespaces::Namespace;
 use namespaces::NamespaceSettings;
+pub use namespaces::{Namespace, budget_text};
 
 /// Data ports from 1 to 65,534: the admin port is the next one by default.
 const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);

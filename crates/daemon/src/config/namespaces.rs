@@ -87,6 +87,11 @@ pub struct Namespace {
     pub budget: Option<Budget>,
 }
 
+/// For people.
+pub fn budget_text(budget: Option<Budget>) -> String {
+    budget.map_or_else(|| "no limit".into(), |of| format!("{} requests a second, {} at once", of.rate, of.burst))
+}
+
 impl Namespace {
     /// What a file has for the policy.
     pub fn policy_word(&self) -> &'static str {
