@@ -7,12 +7,12 @@
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
 //!   longer than its hold can last without this server's answer.
 //! * Nobody is granted a lock that is closed: the switch had it, and who came before its move is not known yet.
-//! * A lock that was asked for with a priority lately is not ceded: the switch's queues know none.
+//! * A lock for which somebody has waited lately who said a priority is not ceded: the switch's queues know none.
 //! * In a term that is not the first of its memory nobody new is granted anything before every hold of the terms
 //!   before was told here by its holder, or is over.
 
-use super::{LAST_COUNT, Link, TICKET_BITS, is_ranked};
-use crate::line::{Order, Rank, Ranked};
+use super::{LAST_COUNT, Link, TICKET_BITS};
+use crate::line::{Order, Priority, Rank, Ranked};
 use crate::mutant::Mutant;
 use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Mode, RequestId, Time, Token};
@@ -86,6 +86,11 @@ impl Claim {
         !self.holds()
     }
 
+    /// Whether it says a priority of its own.
+    fn is_ranked(&self) -> bool {
+        self.rank.priority != Priority::NORMAL
+    }
+
     fn conflicts(&self, other: &Claim) -> bool {
         self.exclusive || other.exclusive
     }
@@ -122,7 +127,7 @@ pub(super) struct Own {
     stops: BTreeMap<u64, Stop>,
     /// The first end of those that are on.
     stops_end: Time,
-    /// When somebody asked last who said a priority, and for how long that counts. Microseconds.
+    /// When somebody waited last who said a priority, and for how long that counts. Microseconds.
     ranked: BTreeMap<u64, Time>,
     lull: u64,
     terms: Terms,
@@ -230,18 +235,15 @@ impl Own {
         self.note_stops();
     }
 
-    /// Whether somebody asked for a lock with a priority lately.
+    /// Whether somebody waited for a lock with a priority lately.
     fn was_ranked(&self, now: Time, name: u64) -> bool {
         self.ranked.get(&name).is_some_and(|at| now.since(*at) < self.lull)
     }
 
-    /// Somebody asks: with a priority the lock is not to leave. Whether it was stopped for that.
-    fn note_rank(&mut self, now: Time, attempt: &Attempt) -> bool {
-        if attempt.ticket != 0 || !is_ranked(attempt) {
-            return false;
-        }
-        self.ranked.insert(attempt.name, now);
-        let was_stopped = self.stops.remove(&attempt.name).is_some();
+    /// Somebody waits for others with a priority: the lock is not to leave. Whether it was stopped for that.
+    fn note_rank(&mut self, now: Time, name: u64) -> bool {
+        self.ranked.insert(name, now);
+        let was_stopped = self.stops.remove(&name).is_some();
         if was_stopped {
             self.note_stops();
         }
@@ -291,17 +293,14 @@ impl Own {
     pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
         self.closed.remove(&name);
         let line = self.lines.entry(name).or_default();
-        let ranked = &mut self.ranked;
-        let claim = |attempt: Attempt| {
-            if is_ranked(&attempt) {
-                ranked.insert(name, link.now);
-            }
-            Claim::of(&attempt, link.now)
-        };
-        let mut first: VecDeque<Claim> = first.map(claim).collect();
+        let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
         line.retain(|claim| !first.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
-        let (holders, mut later) = core::mem::take(line).into_iter().partition(Claim::holds);
+        let (holders, mut later): (VecDeque<Claim>, VecDeque<Claim>) =
+            core::mem::take(line).into_iter().partition(Claim::holds);
         *line = holders;
+        if first.iter().chain(&later).any(Claim::is_ranked) {
+            self.ranked.insert(name, link.now);
+        }
         if self.mutant == Some(Mutant::OpenBehind) {
             core::mem::swap(&mut first, &mut later);
         }
@@ -317,7 +316,6 @@ impl Own {
     /// or wait for it with this one, if it is a new wish.
     pub fn on_acquire(&mut self, link: &mut Link<'_>, attempt: &Attempt) -> Option<usize> {
         let now = link.now;
-        let goes_on = self.note_rank(now, attempt);
         let is_open = self.grants(now, attempt.name);
         let is_before_open = !self.is_open(now) && self.is_of_before(attempt.ticket);
         let line = self.lines.entry(attempt.name).or_default();
@@ -337,8 +335,8 @@ impl Own {
             } else {
                 self.tell_queued(link, attempt);
             }
-            if goes_on {
-                self.serve(link, attempt.name);
+            if claim.is_ranked() && claim.waits() && self.is_held_against(attempt.name, &claim) {
+                self.keep(link, attempt.name);
             }
             return None;
         }
@@ -350,7 +348,8 @@ impl Own {
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
         let is_held = line.iter().any(|other| other.holds() && other.conflicts(&claim));
-        let may_hold = is_open && !is_held && self.order.would_lead(line, claim.rank, Claim::waits);
+        let waits = is_held || !self.order.would_lead(line, claim.rank, Claim::waits);
+        let may_hold = is_open && !waits;
         let claims = line.len() + 1;
         if tries && !may_hold {
             let flags = if is_open { 0 } else { wayside_wire::header_flag::RETRY };
@@ -361,8 +360,22 @@ impl Own {
         if !may_hold {
             self.tell_queued(link, attempt);
         }
+        if waits && claim.is_ranked() {
+            self.note_rank(now, attempt.name);
+        }
         self.serve(link, attempt.name);
         Some(claims)
+    }
+
+    fn is_held_against(&self, name: u64, claim: &Claim) -> bool {
+        self.lines.get(&name).is_some_and(|line| line.iter().any(|other| other.holds() && other.conflicts(claim)))
+    }
+
+    /// Somebody waits still with a priority.
+    fn keep(&mut self, link: &mut Link<'_>, name: u64) {
+        if self.note_rank(link.now, name) {
+            self.serve(link, name);
+        }
     }
 
     /// Somebody says that it holds, of whom nothing is known here: its server was another one.

@@ -149,3 +149,14 @@ fn a_lock_that_is_asked_for_with_priorities_is_not_ceded() {
     recalled(&mut own, 20 + lull);
     assert_eq!(own.is_left(NAME), Some(9));
 }
+
+#[test]
+fn who_need_not_wait_keeps_no_lock_from_the_switch() {
+    let mut own = own(1);
+    let granted = acquire(&mut own, 0, &urgent(7, 2, Mode::Exclusive));
+    let tries = Attempt { flags: queue_flag::TRY | queue_flag::EXCLUSIVE, ..urgent(7, 3, Mode::Exclusive) };
+    assert_eq!(told(&acquire(&mut own, 1, &tries)), [(kind::queue::BUSY, 3)]);
+    assert!(leaves(&mut own, 2, granted[0].2.ticket).0.is_empty());
+    link(10, |link| own.stop(link, NAME, 9));
+    assert_eq!(own.is_left(NAME), Some(9));
+}
