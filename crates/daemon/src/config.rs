@@ -19,8 +19,8 @@ use std::time::Duration;
 use wayside_protocol::controller;
 use wayside_wire::PORT;
 
+pub use namespaces::Namespace;
 use namespaces::NamespaceSettings;
-pub use namespaces::{Namespace, budget_text};
 
 /// Data ports from 1 to 65,534: the admin port is the next one by default.
 const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);

@@ -4,7 +4,7 @@ use super::query::ask;
 use super::text::say;
 use crate::answers::{Query, Reloaded};
 use crate::cli::{Output, QueryArgs, SwitchArgs};
-use crate::config::{Config, Settings, Shown, budget_text};
+use crate::config::{Config, Settings, Shown};
 use crate::failure::Failure;
 use crate::server::{self, Reread};
 #[cfg(feature = "xdp")]
@@ -120,7 +120,7 @@ fn shown(config: &Config) -> String {
     });
     for namespace in &config.namespaces {
         let (name, slots, policy) = (&namespace.name, namespace.slots, namespace.policy_word());
-        let budget = namespace.budget.map(|budget| format!(", {}", budget_text(Some(budget))));
+        let budget = namespace.budget.map(|_| format!(", {}", namespace.budget_text()));
         let engine = match namespace.engine {
             Engine::Fission => String::new(),
             Engine::Queue if namespace.allocation == Allocation::Fixed => {

@@ -87,12 +87,13 @@ pub struct Namespace {
     pub budget: Option<Budget>,
 }
 
-/// For people.
-pub fn budget_text(budget: Option<Budget>) -> String {
-    budget.map_or_else(|| "no limit".into(), |of| format!("{} requests a second, {} at once", of.rate, of.burst))
-}
-
 impl Namespace {
+    /// Its budget, for people.
+    pub fn budget_text(&self) -> String {
+        let limit = |budget: Budget| format!("{} requests a second, {} at once", budget.rate, budget.burst);
+        self.budget.map_or_else(|| "no limit".into(), limit)
+    }
+
     /// What a file has for the policy.
     pub fn policy_word(&self) -> &'static str {
         word_of(&POLICIES, self.policy)

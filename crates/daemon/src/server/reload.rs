@@ -1,7 +1,7 @@
 //! Takes over what may change while the switch runs (`config/changes.rs`), when its file is read again: all of it, or
 //! nothing where anything in the file is wrong or needs another start.
 
-use crate::config::{Config, Namespace, budget_text};
+use crate::config::{Config, Namespace};
 use crate::failure::Failure;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wayside_switch::{Budget, Switch};
@@ -59,5 +59,5 @@ impl Reload {
 }
 
 fn told(was: &Namespace, is: &Namespace) -> String {
-    format!("namespace {}: {}; it was {}", is.name, budget_text(is.budget), budget_text(was.budget))
+    format!("namespace {}: {}; it was {}", is.name, is.budget_text(), was.budget_text())
 }
