@@ -42,7 +42,7 @@ struct ws_queue {
 	ws_u64 settled;
 	ws_u64 pushed;
 	ws_u32 stage; /* enum ws_stage */
-	ws_u32 reserved;
+	ws_u32 ranked; /* requests with a priority that were given to the lock server since the queue began: a count that wraps */
 };
 
 /* Where a lock is: docs/queue.md, "Moves". Changed by the daemon, under the queue's lock. */

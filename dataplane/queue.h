@@ -19,6 +19,8 @@
  *   - A node's word is read under the lock before a cell is given to it, or a grant. Whoever gives its handle to
  *     another session has seen the word expire, and takes every lock after that: so it finds what was given before.
  *   - A packet grants one request at most. Whoever is granted with MORE asks for the one behind.
+ *   - Where a lock server lives nobody gets a cell by an ACQUIRE with a priority but who is granted at once: tickets know
+ *     none, so its server is to have the lock.
  */
 #ifndef WAYSIDE_QUEUE_H
 #define WAYSIDE_QUEUE_H
@@ -401,6 +403,8 @@ WS_INLINE enum ws_action ws_overflow(struct ws_turn *turn, struct ws_line *line,
 		return ws_tell_not_now(turn, WS_QUEUE_BUSY, WS_HEADER_FLAG_RETRY);
 	ws_u64 order = ws_word_load(&line->queue->given) + 1;
 	ws_word_store(&line->queue->given, order);
+	if (ws_attempt_cause(turn->entry)) /* The controller sees to it that the lock becomes its server's. */
+		ws_half_store(&line->queue->ranked, ws_half_load(&line->queue->ranked) + 1);
 	return ws_pass_to_server(turn, server, order);
 }
 
@@ -444,25 +448,29 @@ WS_INLINE enum ws_action ws_answer_line(struct ws_turn *turn, struct ws_line *li
 
 /* ---- messages ---- */
 
-/* A cell for a request that has none, or why not. */
-WS_INLINE enum ws_say ws_try_to_line_up(struct ws_turn *turn, struct ws_line *line)
+/* A cell for a request that has none, or why not. Whose priority matters, since it would wait, is the lock server's to
+ * put in order: a cell is a place for good. */
+WS_INLINE enum ws_say ws_try_to_line_up(struct ws_turn *turn, struct ws_line *line, ws_u16 server)
 {
 	ws_u8 flags = ws_attempt_flags(turn->entry);
 	int exclusive = (flags & WS_QUEUE_FLAG_EXCLUSIVE) != 0;
+	int waits;
 
 	if (ws_drains(line) || !ws_is_settled(line) || !ws_room(line))
 		return WS_SAY_OVERFLOW;
 	if (ws_tail(line) > WS_LAST_TICKET)
 		return WS_SAY_RECOVERING;
-	if (flags & WS_QUEUE_FLAG_TRY &&
-	    !(ws_word_load(&line->queue->granted) == ws_tail(line) && ws_may_hold(line, exclusive)))
+	waits = ws_word_load(&line->queue->granted) != ws_tail(line) || !ws_may_hold(line, exclusive);
+	if (waits && flags & WS_QUEUE_FLAG_TRY)
 		return WS_SAY_BUSY;
+	if (waits && server && ws_attempt_cause(turn->entry))
+		return WS_SAY_OVERFLOW;
 	ws_line_up(line, turn->from_port, exclusive);
 	return WS_SAY_WAITING;
 }
 
 /* ACQUIRE. */
-WS_INLINE enum ws_say ws_on_queue_acquire(struct ws_turn *turn, struct ws_line *line)
+WS_INLINE enum ws_say ws_on_queue_acquire(struct ws_turn *turn, struct ws_line *line, ws_u16 server)
 {
 	int named = ws_attempt_ticket(turn->entry) != 0;
 
@@ -470,7 +478,7 @@ WS_INLINE enum ws_say ws_on_queue_acquire(struct ws_turn *turn, struct ws_line *
 		return WS_SAY_RELEASED;
 	if (!line->ticket) {
 		ws_go_on(line); /* Who tries finds nobody in its way who is over. */
-		return ws_try_to_line_up(turn, line);
+		return ws_try_to_line_up(turn, line, server);
 	}
 	/* The thread that asks again may be another one by now. */
 	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, line->ticket);
@@ -599,7 +607,7 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 	ws_find_cell(line, of_server ? 0 : ws_attempt_ticket(turn->entry));
 	switch (kind) {
 	case WS_QUEUE_ACQUIRE:
-		say = ws_on_queue_acquire(turn, line);
+		say = ws_on_queue_acquire(turn, line, server);
 		break;
 	case WS_QUEUE_NEXT:
 		say = ws_on_next(line);
@@ -656,7 +664,7 @@ WS_INLINE ws_u8 ws_check_ask(struct ws_turn *turn)
 	ws_attempt_set_number(attempt, 0);
 	ws_attempt_set_order(attempt, 0);
 	ws_attempt_set_room(attempt, 0);
-	/* Of the switch's queues nobody is served earlier for it; the lock server's own locks are. */
+	/* The lock server orders by it, and sees no more than that. */
 	ws_attempt_set_cause(attempt, acquires ? ws_attempt_cause(attempt) & WS_MAX_PRIORITY : 0);
 	/* Who names a ticket has been charged: a hold must not end because others ask for much. */
 	return acquires && !ws_attempt_ticket(attempt) && !ws_admits(turn, 1) ? WS_DROP_REASON_OVER_BUDGET : WS_DROP_REASON_NONE;

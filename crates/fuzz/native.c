@@ -655,7 +655,7 @@ static void check_queues(const struct state *before, const struct state *after, 
 		check_queue(after, is);
 		MUST(is->head >= was->head && is->granted >= was->granted && is->tail - was->tail <= 1);
 		MUST(is->given - was->given <= 1 && is->settled >= was->settled && is->pushed - was->pushed <= 1);
-		MUST(is->settled <= is->given);
+		MUST(is->settled <= is->given && is->ranked - was->ranked <= is->given - was->given);
 		for (ws_u32 cell = is->left; cell < is->left + is->size; cell++)
 			if (memcmp(&before->cells[cell], &after->cells[cell], sizeof *after->cells)) {
 				MUST(of_queues && !ws_item_lock_owner(was->lock));
@@ -666,6 +666,7 @@ static void check_queues(const struct state *before, const struct state *after, 
 		MUST(!memcmp(was, is, sizeof *was) || !ws_item_lock_owner(was->lock));
 		same.head = was->head, same.granted = was->granted, same.tail = was->tail, same.holding = was->holding;
 		same.given = was->given, same.settled = was->settled, same.pushed = was->pushed;
+		same.ranked = was->ranked;
 		MUST(!memcmp(&same, was, sizeof same));
 	}
 	MUST(changed <= of_queues);

@@ -106,6 +106,9 @@ pub struct Listed {
     /// Id of the request, as 16 hexadecimal digits: the session never has another one of that id.
     #[serde(default)]
     pub request: String,
+    /// Of a wait, 0 to 7. Earlier nodes do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
     /// Who holds or waits: `thread/` and its id in the process, `task/` and 16 hexadecimal digits for a task that has
     /// one name in all processes; empty where that is not known.
     #[serde(default)]

@@ -205,6 +205,7 @@ impl Core {
         request.since = now;
         request.longest = terms.longest;
         request.tries = terms.tries;
+        request.priority = terms.priority.unwrap_or_default();
         request.waiter = Some(answer.place).filter(|&place| place != Place::REACTOR);
         request.task = if request.waiter.is_some() { task::of_thread() } else { task::of_future() };
         begun

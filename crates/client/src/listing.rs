@@ -4,7 +4,7 @@ use crate::control::{Abort, LISTING_MOST, ListRequest, Listed, Listing, Queued, 
 use crate::engine::Engine;
 use crate::request::{Request, Standing};
 use crate::task::{self, Task};
-use wayside_protocol::{Mode, RequestId, Time, Token};
+use wayside_protocol::{Mode, Priority, RequestId, Time, Token};
 use wayside_wire::slot_of;
 
 /// What is copied of a request while the session's lock is held; the texts are made afterwards.
@@ -16,6 +16,7 @@ struct Seen {
     since: Time,
     /// Of a hold.
     token: Option<Token>,
+    priority: Priority,
     task: u64,
 }
 
@@ -29,6 +30,7 @@ impl Seen {
             mode: request.mode,
             since: request.since,
             token: held.then_some(request.grant.token),
+            priority: request.priority,
             // Who tries will go on, whatever the others do.
             task: if held || !request.tries { request.task } else { 0 },
         }
@@ -45,6 +47,7 @@ impl Seen {
             since_us: now.since(self.since),
             token: self.token.map_or_else(String::new, |token| token.to_string()),
             request: request_text(self.id.0),
+            priority: self.token.is_none().then_some(self.priority.level()),
             task,
             parent,
         }

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::errands::Errands;
 use crate::port::Place;
 use std::task::Waker;
-use wayside_protocol::{Mode, Path, RequestId, Time, Token};
+use wayside_protocol::{Mode, Path, Priority, RequestId, Time, Token};
 
 /// Where a request stands: Waiting -> Held -> over, or Waiting -> over, never back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,7 @@ pub(crate) struct Request {
     pub(crate) longest: Option<u64>,
     /// Does not wait, but for an answer.
     pub(crate) tries: bool,
+    pub(crate) priority: Priority,
     /// Who asked, as `task.rs` has it.
     pub(crate) task: u64,
     /// The deadlock that it was given up for.
@@ -89,6 +90,7 @@ impl Request {
             grant: Grant { token: Token(0), path: Path::Switch, until: Time(u64::MAX) },
             longest: None,
             tries: false,
+            priority: Priority::NORMAL,
             task: 0,
             cycle: String::new(),
             waiter: None,

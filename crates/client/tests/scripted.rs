@@ -64,8 +64,7 @@ impl Switch {
 #[test]
 fn a_heartbeat_after_one_that_went_unanswered_goes_from_a_port_of_its_own() {
     let switch = Switch::start();
-    let session =
-        Session::builder().endpoint(switch.endpoint()).lease(LEASE).begin().expect("sockets and a thread");
+    let session = Session::builder().endpoint(switch.endpoint()).lease(LEASE).begin().expect("sockets and a thread");
     let agent = switch.enrol();
     let beat = || {
         let (packet, from) = switch.next(service::FABRIC, kind::fabric::HEARTBEAT);

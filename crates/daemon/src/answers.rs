@@ -25,6 +25,8 @@ pub enum Query {
     Share { switch: String, share: u32 },
     /// Groups whose last switch has lost its memory begin anew, empty. Answered by [`Changed`].
     Recover,
+    /// The configuration's file is read again. Answered by [`Reloaded`], or by [`Refused`]: then nothing has changed.
+    Reload,
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
     Node { handle: u16 },
 }
@@ -57,6 +59,13 @@ pub struct ChainGroup {
     pub chain: Vec<String>,
     /// Who copies it.
     pub joiner: Option<String>,
+}
+
+/// What a running switch has taken over from its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// For people; empty: nothing differs.
+    pub changes: Vec<String>,
 }
 
 /// What became of a change.
@@ -299,6 +308,9 @@ pub struct Lock {
     pub since_us: u64,
     /// Fencing token of a hold, empty for a wait.
     pub token: String,
+    /// Of a wait, where its node says it: 0 to 7, and the higher is served earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
     pub owner: Owner,
 }
 

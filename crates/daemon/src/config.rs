@@ -4,6 +4,8 @@
 //! error with its origin, its key and what is allowed.
 
 // Named, since the fuzzer reads this file from elsewhere.
+#[path = "config/changes.rs"]
+mod changes;
 #[path = "config/namespaces.rs"]
 mod namespaces;
 

@@ -54,6 +54,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Plan(args) => commands::plan::plan(&args).map(|()| 0),
         Command::Deadlocks(args) => commands::show::deadlocks(&args).map(|()| 0),
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
+        Command::Reload(args) => commands::switch::reload(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
         Command::Chain(command) => commands::chain::chain(&command).map(|()| 0),
         Command::Kv(command) => commands::kv::kv(&command),

@@ -363,6 +363,7 @@ fn entries(text: &str) -> Vec<Listed> {
             since_us: 60_000_000,
             token: String::new(),
             request: request_text(number),
+            priority: None,
             task: "thread/1".into(),
             parent: String::new(),
         }

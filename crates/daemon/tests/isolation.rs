@@ -2,9 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Daemon, end, wayside};
+use support::{Daemon, Running, end, eventually, signal_process, wayside};
 use wayside_client::{Guard, Session};
 
 const RATE: u32 = 200;
@@ -15,11 +18,20 @@ const WAIT: Duration = Duration::from_secs(20);
 
 /// A switch with a namespace that has a budget, and another one.
 fn daemon() -> (Daemon, tempfile::TempDir) {
-    let directory = tempfile::tempdir().expect("a directory");
+    started(&format!("rate = {RATE}\nburst = 32\n"))
+}
+
+fn write(directory: &tempfile::TempDir, batch: &str) -> String {
     let file = directory.path().join("wayside.toml");
-    let text = format!("[[namespace]]\nname = 'default'\n[[namespace]]\nname = 'batch'\nrate = {RATE}\nburst = 32\n");
+    let text = format!("[[namespace]]\nname = 'default'\n[[namespace]]\nname = 'batch'\n{batch}");
     std::fs::write(&file, text).expect("our directory");
-    let file = file.display().to_string();
+    file.display().to_string()
+}
+
+/// With this of the second namespace.
+fn started(batch: &str) -> (Daemon, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = write(&directory, batch);
     (Daemon::start(&["--config", &file, "--admin-listen", "127.0.0.1:0"]), directory)
 }
 
@@ -84,4 +96,106 @@ fn the_configuration_says_what_it_amounts_to() {
     let bad = check("[[namespace]]\nname = 'batch'\nrate = 0\n");
     assert_eq!(bad.code, Some(64), "{bad:?}");
     assert!(bad.stderr.contains("namespace.rate = 0 must be 1 to 10000000 requests a second"), "{}", bad.stderr);
+}
+
+/// A tenant that asks as often as it is let.
+struct Load {
+    granted: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn begin(daemon: &Daemon) -> Load {
+        let (granted, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let session = Arc::new(session(daemon, "batch"));
+        let threads = (0..THREADS).map(|thread| {
+            let (session, granted, failed) = (Arc::clone(&session), Arc::clone(&granted), Arc::clone(&failed));
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                for lock in 0u64.. {
+                    if stop.load(Relaxed) {
+                        return;
+                    }
+                    let name = lock << 8 | thread as u64;
+                    let ended = session.lock(name).wait(WAIT).acquire().and_then(Guard::release);
+                    if ended.is_ok() { &granted } else { &failed }.fetch_add(1, Relaxed);
+                }
+            })
+        });
+        Load { threads: threads.collect(), granted, failed, stop }
+    }
+
+    /// Grants a second, from now on.
+    fn rate(&self) -> f64 {
+        // Who was refused under the last budget comes again.
+        thread::sleep(Duration::from_millis(700));
+        let (before, began) = (self.granted.load(Relaxed), Instant::now());
+        thread::sleep(Duration::from_secs(1));
+        (self.granted.load(Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
+    }
+
+    fn end(self) {
+        self.stop.store(true, Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+        assert_eq!(self.failed.load(Relaxed), 0, "whoever is over the budget only waits");
+    }
+}
+
+/// By the command, and by the signal; for locks of either engine.
+#[test]
+fn a_budget_changes_under_load_and_nobody_loses_anything() {
+    for engine in ["fission", "queue"] {
+        let settings = |budget: &str| format!("engine = '{engine}'\n{budget}");
+        let (daemon, directory) = started(&settings("rate = 200\nburst = 32\n"));
+        let server = daemon.command(&["node", "serve-locks", "--namespace", "batch"]);
+        let _server = (engine == "queue").then(|| {
+            let server = Running::start(server);
+            assert!(server.line().starts_with("lock server: node"));
+            eventually("it serves", || daemon.json("status")["namespaces"][1]["lock_server"] != 0);
+            server
+        });
+        let load = Load::begin(&daemon);
+        let held = session(&daemon, "batch").lock("held").wait(WAIT).acquire().expect("in time");
+        let slow = load.rate();
+        assert!(slow < 400.0, "{engine}: {slow}/s of 200/s");
+
+        write(&directory, &settings("rate = 1000\nburst = 32\n"));
+        let ended = end(daemon.command(&["reload"]));
+        let told = "namespace batch: 1000 requests a second, 32 at once; it was 200 requests a second, 32 at once\n";
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), told), "{ended:?}");
+        assert_eq!(daemon.json("status")["namespaces"][1]["rate"], 1_000);
+        let fast = load.rate();
+        assert!(fast > 1.5 * slow && fast < 2_000.0, "{engine}: {fast}/s of 1000/s, after {slow}/s");
+
+        // What cannot change, or makes no sense, changes nothing, and is told.
+        for (wrong, why) in [
+            ("rate = 0\n", "must be 1 to"),
+            ("rate = 100\nslots = 5\n", "slots of namespace \"batch\" differs, which needs another start"),
+            ("rate = 100\nburst = 5\n", "namespace.burst"),
+        ] {
+            write(&directory, &settings(wrong));
+            let ended = end(daemon.command(&["reload"]));
+            assert!(ended.code == Some(69) && ended.stderr.contains(why), "{ended:?}");
+            assert!(ended.stderr.contains("nothing has changed"), "{ended:?}");
+            assert_eq!(daemon.json("status")["namespaces"][1]["rate"], 1_000);
+        }
+        write(&directory, &settings(""));
+        signal_process(daemon.pid(), libc::SIGHUP);
+        eventually("the limit is gone", || daemon.json("status")["namespaces"][1]["rate"].is_null());
+        let free = load.rate();
+        assert!(free > fast, "{engine}: {free}/s without a limit, {fast}/s with one");
+        assert_eq!(end(daemon.command(&["reload"])).stdout, "nothing has changed\n");
+        assert!(held.release().is_ok(), "it was held all the while");
+        load.end();
+    }
+}
+
+#[test]
+fn where_there_is_no_file_there_is_nothing_to_read_again() {
+    let daemon = Daemon::start(&[]);
+    let ended = end(daemon.command(&["reload"]));
+    assert!(ended.code == Some(69) && ended.stderr.contains("without --config"), "{ended:?}");
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::{Daemon, Running, eventually};
+use support::{Daemon, Running, end, eventually};
 use tempfile::TempDir;
 
 /// Of the second engine: the lock server's, and the switch's.
@@ -103,17 +103,27 @@ fn a_lock_servers_own_locks_are_served_alike() {
     assert_eq!(line.served(), BY_PRIORITY);
 }
 
+fn place(daemon: &Daemon, name: &str) -> String {
+    let plan = daemon.json("plan");
+    let mut locks = plan["namespaces"][0]["locks"].as_array().expect("a list").iter();
+    locks.find(|lock| lock["name"] == name).map_or(String::new(), |lock| lock["place"].as_str().unwrap().into())
+}
+
+/// Its server orders them, whoever has it when they come.
 #[test]
-fn a_queue_in_the_switch_is_first_come_first_served_and_who_asked_for_more_is_told() {
+fn a_lock_with_a_queue_in_the_switch_is_served_alike() {
     let (daemon, _server, _directory) = with_queues();
+    assert_eq!(daemon.lock(&[HOT, "--priority", "7", "--", "true"]).code, Some(0));
+    assert_eq!(place(&daemon, HOT), "switch", "nobody was in its way");
     let mut line = Line::new(&daemon, HOT);
     all_come(&mut line);
-    assert_eq!(line.served(), ["patient", "first", "urgent", "second", "late"]);
-    let told = daemon.lock(&[HOT, "--priority", "7", "--", "true"]);
-    assert_eq!(told.code, Some(0));
-    assert!(told.stderr.starts_with("note: hot has its queue in the switch"), "{}", told.stderr);
-    for unheeded in [&[HOT][..], &[COLD, "--priority", "7"]] {
-        let ended = daemon.lock(&[unheeded, &["--", "true"]].concat());
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-    }
+    let locks = daemon.json("locks");
+    let waiters = locks["locks"].as_array().expect("a list").iter().filter(|lock| lock["state"] == "waiting");
+    let mut told: Vec<u64> = waiters.map(|lock| lock["priority"].as_u64().expect("of a wait")).collect();
+    told.sort_unstable();
+    assert_eq!(told, [0, 4, 4, 7, 7]);
+    let shown = end(daemon.command(&["plan"])).stdout;
+    assert!(shown.contains("asked for with priorities"), "{shown}");
+    assert_eq!(line.served(), BY_PRIORITY);
+    assert_eq!(place(&daemon, HOT), "server");
 }

@@ -173,6 +173,8 @@ pub struct Line {
     pub settled: u64,
     /// Requests that it has pushed back.
     pub pushed: u64,
+    /// Requests with a priority that it was given, a count that begins with the queue and wraps.
+    pub ranked: u32,
 }
 
 /// A step of a lock's move. Each is one store under the queue's lock: before it or after it, nothing in between.

@@ -137,6 +137,8 @@ pub enum Mutant {
     ForgetTickets,
     /// Queue: who waits for a lock that comes back to its server goes behind those who came after.
     OpenBehind,
+    /// Queue: a lock server pushes who says a priority behind others, as if nobody did.
+    PushRanked,
     /// Queue: the controller takes any CEDED for that of its move.
     AnyCeded,
     /// Queue: a node asks once: what is lost is lost.

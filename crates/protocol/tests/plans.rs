@@ -4,16 +4,18 @@
 //! Left out one at a time, these rules fail here: a window counts once; a report is believed of the lock server alone;
 //! a rate is of one stay in the switch; what comes waits until what leaves has left its cells; no more moves begin than
 //! are allowed; a new epoch forgets what was planned; where all is in its place nothing is moved, and what is not there
-//! any more is missed.
+//! any more is missed; a lock that is asked for with priorities goes to its server however long it is held, and is not
+//! asked back for a while.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use wayside_protocol::Time;
 use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Notice, PlanView, Record, Room, Store};
 use wayside_protocol::memory::{Stage, Step, SwitchMemory};
-use wayside_switch::{QueueConfig, Switch, SwitchConfig};
+use wayside_switch::{Action, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{
-    Attempt, BODY, Engine, Enrol, Entry, Header, Policy, QueueKind, check, header_flag, kind, padded, service,
+    Attempt, BODY, Engine, Enrol, Entry, Header, Policy, QueueKind, check, header_flag, kind, padded, queue_flag,
+    service,
 };
 
 const SPACE: u16 = 1;
@@ -21,6 +23,7 @@ const SECOND: u64 = 1_000_000;
 const TICK: u64 = 10_000;
 /// Many of those that were ceded to begin with.
 const FIRST: u64 = 1_000;
+const EXCLUSIVE: u8 = queue_flag::EXCLUSIVE;
 
 struct Disk;
 
@@ -56,6 +59,10 @@ fn packet(header: Header, bytes: usize, body: impl FnOnce(&mut [u8])) -> Vec<u8>
 impl Bench {
     /// A switch with these queues, a namespace that is planned, and a lock server.
     fn new(room: Room, queues: &[(u64, u32)]) -> Bench {
+        Bench::of(Allocation::Knapsack, room, queues)
+    }
+
+    fn of(allocation: Allocation, room: Room, queues: &[(u64, u32)]) -> Bench {
         let switch = Switch::new(SwitchConfig { slots: 1, max_handle: 16 });
         let switch = switch.with_queues(QueueConfig { queues: 64, cells: 256, seed: 1 });
         switch.add_namespace(SPACE, 1, Policy::Fair).unwrap();
@@ -65,7 +72,7 @@ impl Bench {
             name: "default".into(),
             policy: Policy::Fair,
             engine: Engine::Queue,
-            allocation: Allocation::Knapsack,
+            allocation,
             room,
             servers: 1,
             lease: 600 * SECOND as u32,
@@ -195,7 +202,7 @@ impl Bench {
     }
 
     fn view(&self) -> PlanView {
-        self.controller.plans().remove(0)
+        self.controller.plans(self.now).remove(0)
     }
 
     fn rate(&self, name: u64) -> Option<u64> {
@@ -333,4 +340,58 @@ fn where_all_was_in_its_place_what_is_elsewhere_is_noticed() {
     bench.controller.place(SPACE, [(1, 2)]);
     bench.settle();
     assert_eq!(bench.stages(), [(1, Stage::Here)]);
+}
+
+/// A node asks the switch for a lock, with a priority if it says one: whether it is granted.
+fn ask(bench: &Bench, node: u16, name: u64, request: u64, cause: u8) -> bool {
+    let incarnation = u64::from(node) << 40;
+    let attempt =
+        Attempt { name, request: incarnation | request, holder: node, flags: EXCLUSIVE, cause, ..Attempt::default() };
+    send(bench, node, kind::queue::ACQUIRE, &attempt).1.kind == kind::queue::GRANT
+}
+
+fn send(bench: &Bench, source: u16, kind: u8, attempt: &Attempt) -> (Action, Header) {
+    let epoch = bench.switch.epoch();
+    let header = Header { service: service::QUEUE, kind, source, epoch, namespace: SPACE, ..Header::default() };
+    let mut packet = packet(header, Attempt::BYTES, |packet| attempt.write(packet, BODY));
+    let verdict = bench.switch.process(bench.now, &mut packet, address(1));
+    (verdict.action, check(&packet).expect("a packet"))
+}
+
+/// docs/queue.md, "Priorities". Nobody plans this namespace's queues: what leaves comes back by itself.
+#[test]
+fn a_lock_that_is_asked_for_with_priorities_is_its_servers_until_nobody_does_any_more() {
+    let mut bench = Bench::of(Allocation::Fixed, ROOM, &[(1, 2), (2, 2)]);
+    let (one, other) = (bench.enrol(2), bench.enrol(3));
+    assert!(ask(&bench, one, 1, 1, 7), "nobody is in its way");
+    bench.settle();
+    assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Here)], "who need not wait is served by the switch");
+    assert!(!ask(&bench, other, 1, 1, 3));
+    // Longer than a queue drains for anything else.
+    bench.pass(3 * SECOND);
+    assert_eq!(bench.stages()[0], (1, Stage::Drains), "its holder stays");
+    let held = Attempt { name: 1, request: u64::from(one) << 40 | 1, ticket: 1, holder: one, ..Attempt::default() };
+    assert_eq!(send(&bench, one, kind::queue::RELEASE, &held).1.kind, kind::queue::RELEASED);
+    bench.sent();
+    // For a while; how long in all is its server's to say.
+    for request in 2..5 {
+        bench.settle();
+        assert_eq!(bench.stages(), [(1, Stage::Awaited), (2, Stage::Here)], "{:?}", bench.view());
+        assert!(bench.view().locks.iter().all(|lock| lock.is_ranked == (lock.name == 1)));
+        assert!(!ask(&bench, other, 1, request, 3), "its server's");
+        bench.pass(2 * SECOND);
+    }
+    bench.pass(3 * SECOND);
+    assert!(bench.sent().iter().any(|(header, _)| header.kind == kind::queue::RECALL), "it may come back");
+    bench.pass(SECOND);
+    bench.settle();
+    assert_eq!(bench.stages(), [(1, Stage::Here), (2, Stage::Here)]);
+    // Its count begins anew, and is noticed again. Its server has nothing that it had before.
+    let line = bench.switch.lines(SPACE)[0];
+    let settle = Attempt { name: 1, number: line.pushed, order: line.given, ..Attempt::default() };
+    send(&bench, bench.server, kind::queue::SETTLE, &settle);
+    assert!(ask(&bench, one, 1, 9, 0));
+    assert!(!ask(&bench, other, 1, 9, 3));
+    bench.pass(TICK);
+    assert_eq!(bench.stages()[0], (1, Stage::Drains));
 }

@@ -75,6 +75,7 @@ impl<S: Service> Run<S> {
         let is_stopped = place.stopped_until.is_some();
         if let Some(controller) = place.controller(now).filter(|_| !is_stopped) {
             controller.place(space, wanted.iter().copied());
+            world.watch.placed.insert(space);
             world.fault(Kind::Move);
             world.note(Lane::Seat(seat), |_| format!("the queues of space{space} are to be {wanted:?}"));
         }

@@ -105,6 +105,7 @@ pub const RARE: &[Rule] = &[Rule::Machine(Mutant::LeaveBehind)];
 
 /// The queue service's: what docs/queue.md says of both ends, and of the switch.
 pub const QUEUE_RULES: &[Rule] = &[
+    Rule::Machine(Mutant::PushRanked),
     Rule::Machine(Mutant::KeepUnwantedTicket),
     Rule::Machine(Mutant::HoldForEver),
     Rule::Machine(Mutant::LeaseFromGrant),

@@ -4,17 +4,19 @@
 //! | id | checked |
 //! | --- | --- |
 //! | Q1, Q2, Q6 | after every packet that a queue decided on |
+//! | Q10 | the same: who says a priority and has a lock server gets a cell behind others by a push alone, and by that only |
+//! | | where the lock server had waited in vain for the queue to become empty |
 //! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
 //! | | went wrong: tokens of a name are in the order in which its requests were taken |
 //!
 //! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wayside_protocol::memory::{Part, Stage, SwitchMemory};
 use wayside_protocol::{Handle, RequestId, Token};
 use wayside_switch::QueueState;
-use wayside_wire::{Attempt, BODY, NodeState, check, kind, queue_flag, service};
+use wayside_wire::{Attempt, BODY, NodeState, check, kind, limits, queue_flag, service};
 
 use crate::decisions::Asked;
 use crate::report::Counts;
@@ -36,6 +38,10 @@ pub struct Watch {
     taken: BTreeMap<Asker, u64>,
     /// The tokens of those that were granted.
     tokens: BTreeMap<Asker, Token>,
+    /// Of each queue: its latest push; when a request with a priority was given to its lock server first since.
+    withheld: BTreeMap<(usize, u16, u64), (u64, Option<u64>)>,
+    /// Namespaces of which somebody has said what is to be in the switch.
+    pub placed: BTreeSet<u16>,
     /// Packets so far.
     count: u64,
     /// Appointments of lock servers: whoever asked the one before asks the next in another order.
@@ -89,12 +95,47 @@ impl World {
         if !is_in_sequence || !is_absolute {
             self.fail("Q6", story("pushes"));
         }
+        self.watch_ranks(key, asked, was, is);
         let at = self.watch.count;
         if is.given > was.given {
             self.watch.given.insert((header.namespace, name, is.given), at);
         }
         if is.tail > was.tail && !is_push {
             self.watch.taken.entry((header.namespace, name, request)).or_insert(at);
+        }
+    }
+
+    /// Q10.
+    fn watch_ranks(&mut self, key: (usize, u16, u64), asked: &Asked, was: QueueState, is: QueueState) {
+        let (seat, space, name) = key;
+        let Some(header) = asked.header else { return };
+        let is_ranked = asked.attempt.cause & limits::MAX_PRIORITY != 0;
+        let (is_push, acquires) = (header.kind == kind::queue::PUSH, header.kind == kind::queue::ACQUIRE);
+        let now = self.now;
+        let switch = self.seats[seat].switch.now();
+        let others = switch.queued(space, name).len() > 1;
+        let (latest, first) = self.watch.withheld.entry(key).or_default();
+        let since = first.unwrap_or(*latest);
+        if is.pushed > was.pushed {
+            (*latest, *first) = (now, None);
+        }
+        if acquires && is_ranked && is.given > was.given {
+            first.get_or_insert(now);
+        }
+        if !is_ranked || is.tail == was.tail || !others {
+            return;
+        }
+        let story = |what: &str| format!("name {name} of space{space}: {:?} {what}: {is:?}", asked.attempt);
+        let part = Part::of_name(name, self.setup.parts).number;
+        let server = switch.lock_server(space, part).handle;
+        let lives = server != 0 && switch.node_word(server).state == NodeState::Live;
+        // A packet that has granted somebody else leaves whoever is next to another one.
+        if acquires && lives && is.granted < is.tail && is.granted == was.granted {
+            self.fail("Q10", story("got a cell in which it waits"));
+        } else if is_push && now - since < 2 * self.setup.node.retransmit_most_us {
+            self.fail("Q10", story("was pushed behind others"));
+        } else if is_push {
+            self.count("pushed behind others");
         }
     }
 
@@ -223,6 +264,9 @@ pub const OUTCOMES: &[&str] = &[
     "served in order",
     "plan moved a lock to the switch",
     "plan moved a lock to its server",
+    "left the switch for its priorities",
+    "came back to the switch",
+    "pushed behind others",
     "promoted",
     "demoted",
 ];

@@ -148,7 +148,10 @@ impl Setup {
             incarnation: (dice.between(1, 1_000) << 24) - dice.between(1, 8),
             handle: max_handle - dice.below(2) as u16,
         };
+        // A lock that has left the switch because of priorities is to come back within a run.
+        let lull = Dice::of(seed, &[RANKS, LULL]).magnitude(1_000, 300_000);
         let node = NodeConfig {
+            lull_us: lull,
             retransmit_us: dice.between(500, 5_000),
             retransmit_most_us: dice.between(10_000, 100_000),
             gap_us: dice.magnitude(200, 50_000),
@@ -179,6 +182,7 @@ impl Setup {
             retransmit: dice.between(5_000, 50_000),
             quarantine: if few_handles { dice.magnitude(10_000, 1_000_000) } else { Config::default().quarantine },
             plan_period: if planned { plan_dice.magnitude(20_000, 200_000) } else { Config::default().plan_period },
+            lull,
             moves_at_once: if planned { plan_dice.between(1, 4) as usize } else { Config::default().moves_at_once },
             secret: dice.any(),
             root: authenticated.then(|| secret(&mut dice)),
@@ -309,4 +313,5 @@ const QUEUES: u64 = 19;
 const PLANS: u64 = 23;
 const PARTS: u64 = 29;
 const RANKS: u64 = 31;
+const LULL: u64 = 32;
 const SHARDS: u64 = 37;

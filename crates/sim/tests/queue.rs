@@ -55,3 +55,15 @@ fn whom_a_lock_server_overtakes_shows_in_its_lines() {
         assert!(["P1", "P2"].contains(&failure.invariant), "{failure}");
     }
 }
+
+/// docs/queue.md, Q10.
+#[cfg(feature = "mutants")]
+#[test]
+fn who_says_a_priority_is_not_pushed_behind_others() {
+    use wayside_protocol::Mutant;
+    use wayside_sim::mutants::caught;
+    let broken = Options { mutant: Some(Mutant::PushRanked), ..options() };
+    let (seed, failure) = caught(&broken, 300).expect("somebody notices");
+    println!("seed {seed}: {failure}");
+    assert_eq!(failure.invariant, "Q10");
+}

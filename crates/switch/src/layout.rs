@@ -197,7 +197,7 @@ pub(crate) struct Queue {
     pub(crate) pushed: AtomicU64,
     /// `enum ws_stage`
     pub(crate) stage: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) ranked: AtomicU32,
 }
 
 /// `WS_SERVERS`: parts of a namespace, each with its lock server.

@@ -241,6 +241,7 @@ fn begin(queue: &Queue, epoch: u32, start: Start) {
     queue.given.store(start.given, Release);
     queue.settled.store(start.pushed, Release);
     queue.pushed.store(start.pushed, Release);
+    queue.ranked.store(0, Release);
     queue.stage.store(start.stage as u32, Release);
 }
 
@@ -257,6 +258,7 @@ fn line_of(queue: &Queue) -> Line {
         given: queue.given.load(Acquire),
         settled: queue.settled.load(Acquire),
         pushed: queue.pushed.load(Acquire),
+        ranked: queue.ranked.load(Acquire),
     }
 }
 

@@ -10,7 +10,7 @@ use engine::{
 };
 use wayside_protocol::chain::Place;
 use wayside_protocol::memory::{NodeWord, SlotWord};
-use wayside_wire::{Attempt, BODY, DropReason, NodeState, SlotState, cell_who, kind, queue_holding, service};
+use wayside_wire::{Attempt, BODY, DropReason, NodeState, SlotState, cell_who, kind, limits, queue_holding, service};
 
 const SEEDS: u64 = 300;
 const PACKETS_OF_A_SEED: u64 = 1_000;
@@ -174,7 +174,7 @@ fn check_queues(before: &State, after: &State, packet: &[u8]) {
 
 /// How many it has granted.
 fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &[u8]) -> u64 {
-    let Attempt { request, holder, ticket, number, .. } = Attempt::read(packet, BODY);
+    let Attempt { request, holder, ticket, number, cause, .. } = Attempt::read(packet, BODY);
     let kind = packet[4];
     assert_eq!(packet[3], service::QUEUE);
     let counters = |queue: &Queue| [queue.head, queue.granted, queue.tail, queue.given, queue.settled, queue.pushed];
@@ -218,7 +218,13 @@ fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &
     assert_eq!(was.lock, is.lock, "given back");
     let kept = Queue { lock: is.lock, holding: is.holding, ..*was };
     let kept = Queue { head: is.head, granted: is.granted, tail: is.tail, ..kept };
-    assert_eq!(Queue { given: is.given, settled: is.settled, pushed: is.pushed, ..kept }, *is, "the daemon's");
+    let kept = Queue { given: is.given, settled: is.settled, pushed: is.pushed, ..kept };
+    assert_eq!(Queue { ranked: is.ranked, ..kept }, *is, "the daemon's");
+    let is_ranked = kind == kind::queue::ACQUIRE && cause & limits::MAX_PRIORITY != 0;
+    assert_eq!(is.ranked - was.ranked, u32::from(is_ranked && is.given > was.given), "Q10");
+    // A packet that has granted somebody else leaves whoever is next to another one.
+    let waits = lined_up && is.granted < is.tail && is.granted == was.granted;
+    assert!(!(is_ranked && waits && has_live_server(before, was)), "Q10");
     (was.granted.max(is.head)..is.granted).filter(|ticket| !over(cell(after, *ticket))).count() as u64
 }
 

@@ -91,7 +91,7 @@ fn record_queues(state: &State, bytes: &mut Vec<u8>) {
     for queue in &state.queues {
         words(&[queue.lock, queue.name, pair([queue.namespace, queue.epoch]), pair([queue.left, queue.size])]);
         words(&[queue.head, queue.granted, queue.tail, queue.holding, queue.given, queue.settled, queue.pushed]);
-        words(&[pair([queue.stage, queue.reserved])]);
+        words(&[pair([queue.stage, queue.ranked])]);
     }
     state.cells.iter().for_each(|cell| words(&[cell.request, cell.who]));
     state.names.iter().for_each(|bucket| words(&bucket.places));

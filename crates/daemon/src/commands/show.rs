@@ -23,13 +23,15 @@ fn locks_text(answer: &Locks) -> String {
     if answer.locks.is_empty() {
         text.push_str("no lock is held or awaited\n");
     } else {
-        let heading = ["NAME", "NAMESPACE", "MODE", "STATE", "OWNER", "FOR", "TOKEN"].map(String::from).to_vec();
+        let heading =
+            ["NAME", "NAMESPACE", "MODE", "STATE", "PRIORITY", "OWNER", "FOR", "TOKEN"].map(String::from).to_vec();
         let lines = answer.locks.iter().map(|lock| {
             vec![
                 shown(&lock.name),
                 lock.namespace.clone(),
                 lock.mode.clone(),
                 lock.state.clone(),
+                lock.priority.map_or_else(|| "-".into(), |priority| priority.to_string()),
                 lock.owner.to_string(),
                 lasted(Duration::from_micros(lock.since_us)),
                 lock.token.clone(),

@@ -1,10 +1,12 @@
 //! `wayside switch` and `wayside dev`.
 
+use super::query::tell_each;
 use super::text::say;
-use crate::cli::SwitchArgs;
+use crate::answers::{Query, Reloaded};
+use crate::cli::{Output, QueryArgs, SwitchArgs};
 use crate::config::{Config, Division, Settings, Shown};
 use crate::failure::Failure;
-use crate::server;
+use crate::server::{self, Reread};
 #[cfg(feature = "xdp")]
 use std::io::{Error, ErrorKind};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -14,6 +16,7 @@ use wayside_wire::Engine;
 
 /// `wayside switch`.
 pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
+    let flags = args.settings.clone();
     let file = args.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
     let config = args.settings.over(file, args.config.as_deref())?;
     if args.check_config {
@@ -26,7 +29,18 @@ pub fn switch(args: SwitchArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let state_dir = config.state_dir.clone();
-    server::run(&config, move |_| state_dir.map_or_else(default_state_dir, Ok))
+    let reread =
+        args.config.map(|path| -> Reread { Box::new(move || flags.clone().over(Settings::read(&path)?, Some(&path))) });
+    server::run(&config, reread, move |_| state_dir.map_or_else(default_state_dir, Ok))
+}
+
+/// `wayside reload`.
+pub fn reload(args: &QueryArgs) -> Result<(), Failure> {
+    tell_each(args, &Query::Reload, |line, Reloaded { changes }| match args.output {
+        Output::Json => line,
+        Output::Text if changes.is_empty() => "nothing has changed".into(),
+        Output::Text => changes.join("\n"),
+    })
 }
 
 /// Detaches what a daemon that is no more has left at the hook, and tells what that was.
@@ -107,8 +121,7 @@ fn shown(config: &Config) -> String {
     });
     for namespace in &config.namespaces {
         let (name, slots, policy) = (&namespace.name, namespace.slots, namespace.policy_word());
-        let budget =
-            namespace.budget.map(|budget| format!(", {} requests a second, {} at once", budget.rate, budget.burst));
+        let budget = namespace.budget.map(|_| format!(", {}", namespace.budget_text()));
         let engine = match namespace.engine {
             Engine::Fission => String::new(),
             Engine::Queue if namespace.allocation == Allocation::Fixed => {
@@ -129,7 +142,7 @@ fn shown(config: &Config) -> String {
 pub fn dev(settings: Settings) -> Result<(), Failure> {
     let config = settings.over(Settings::default(), None)?;
     let state_dir = config.state_dir.clone();
-    server::run(&config, move |listen: SocketAddrV4| match state_dir {
+    server::run(&config, None, move |listen: SocketAddrV4| match state_dir {
         Some(directory) => Ok(directory),
         None => Ok(default_state_dir()?.join(format!("dev-{}", listen.port()))),
     })

@@ -88,6 +88,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Its budget, for people.
+    pub fn budget_text(&self) -> String {
+        let limit = |budget: Budget| format!("{} requests a second, {} at once", budget.rate, budget.burst);
+        self.budget.map_or_else(|| "no limit".into(), limit)
+    }
+
     /// What a file has for the policy.
     pub fn policy_word(&self) -> &'static str {
         word_of(&POLICIES, self.policy)

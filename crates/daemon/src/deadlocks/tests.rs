@@ -17,6 +17,7 @@ fn listed(handle: u16, text: &str) -> (Owner, Listing) {
             since_us: 1_000_000 * u64::from(handle),
             token: if held { "33".into() } else { String::new() },
             request: request_text(number),
+            priority: None,
             task: if task == "-" { String::new() } else { task.into() },
             parent: parent.into(),
         }

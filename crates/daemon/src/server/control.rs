@@ -18,7 +18,7 @@ use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::plans;
 use super::status::Facts;
-use crate::answers::{Changed, Deadlocks, Hold, Lock, Locks, Query, Refused, Role, Session};
+use crate::answers::{Changed, Deadlocks, Hold, Lock, Locks, Query, Refused, Reloaded, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -56,6 +56,16 @@ enum Line {
     Greeting(Greeting),
     Hold { hold: Hold },
     Query(Query),
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    /// This host; trusted are root and the daemon's own user.
+    Here {
+        trusted: bool,
+    },
+    Elsewhere,
 }
 
 /// What a node is to be told.
@@ -150,7 +160,7 @@ impl Control {
 
     /// JSON lines of another host.
     pub fn start_elsewhere(self: &Arc<Self>, stream: TcpStream) {
-        self.start(stream.into_split(), false, &self.strangers_elsewhere);
+        self.start(stream.into_split(), Where::Elsewhere, &self.strangers_elsewhere);
     }
 
     /// A stranger's place, for a connection of another host.
@@ -166,10 +176,12 @@ impl Control {
             let places = strangers.entry(peer.uid()).or_insert_with(|| Arc::new(Semaphore::new(STRANGERS)));
             Arc::clone(places)
         };
-        self.start(stream.into_split(), true, &places);
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        let trusted = [0, unsafe { libc::geteuid() }].contains(&peer.uid());
+        self.start(stream.into_split(), Where::Here { trusted }, &places);
     }
 
-    fn start<R, W>(self: &Arc<Self>, (read, write): (R, W), local: bool, places: &Arc<Semaphore>)
+    fn start<R, W>(self: &Arc<Self>, (read, write): (R, W), from: Where, places: &Arc<Semaphore>)
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -178,7 +190,7 @@ impl Control {
         let Some(permit) = self.place(places) else { return };
         let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
         let sink = FramedWrite::new(write, LinesCodec::new());
-        tokio::spawn(Arc::clone(self).stranger(lines, sink, local, permit));
+        tokio::spawn(Arc::clone(self).stranger(lines, sink, from, permit));
     }
 
     fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -198,12 +210,13 @@ impl Control {
         self: Arc<Self>,
         mut lines: FramedRead<R, LinesCodec>,
         mut sink: FramedWrite<W, LinesCodec>,
-        local: bool,
+        from: Where,
         permit: OwnedSemaphorePermit,
     ) where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
+        let local = from != Where::Elsewhere;
         while let Ok(Some(line)) = timeout(PATIENCE, lines.next()).await {
             let (answer, go_on) = match line.map(|line| serde_json::from_str(&line)) {
                 Ok(Ok(Line::Greeting(Greeting { hello }))) => {
@@ -220,7 +233,7 @@ impl Control {
                     }
                     (json(&Welcome { ok: false }), false)
                 }
-                Ok(Ok(Line::Query(query))) => (self.answer(query).await, true),
+                Ok(Ok(Line::Query(query))) => (self.answer(query, from).await, true),
                 Ok(Err(_)) => (refusal("this line is neither a greeting nor a query"), false),
                 Err(LinesCodecError::MaxLineLengthExceeded) => (refusal("this line is longer than 4 KiB"), false),
                 Err(LinesCodecError::Io(_)) => (refusal("this line is not UTF-8"), false),
@@ -332,7 +345,7 @@ impl Control {
         }
     }
 
-    async fn answer(&self, query: Query) -> String {
+    async fn answer(&self, query: Query, from: Where) -> String {
         match query {
             Query::Status => {
                 json(&self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed()))
@@ -372,6 +385,13 @@ impl Control {
             Query::Recover => match self.inbox.recover_chains().await {
                 Some(changed) => json(&Changed { changed }),
                 None => refusal(&self.elsewhere()),
+            },
+            Query::Reload if from != (Where::Here { trusted: true }) => {
+                refusal("that is for root and the daemon's own user, on the switch's host")
+            }
+            Query::Reload => match self.facts.reload.reload() {
+                Ok(changes) => json(&Reloaded { changes }),
+                Err(why) => refusal(&why),
             },
             Query::Node { handle } => {
                 match self.sessions().await.into_iter().find(|session| session.handle == handle) {
@@ -456,6 +476,7 @@ impl Control {
                 state: entry.state,
                 since_us: entry.since_us,
                 token: entry.token,
+                priority: entry.priority,
                 owner: owner.clone(),
             }));
         }

@@ -475,7 +475,7 @@ impl Desk {
                 let _ = answer.send(self.numbers());
             }
             Request::Plans(answer) => {
-                let _ = answer.send(self.seat.records().map(Controller::plans).unwrap_or_default());
+                let _ = answer.send(self.seat.records().map(|controller| controller.plans(now)).unwrap_or_default());
             }
             Request::Enrol { address, admission, shards, body, answer } => {
                 let enrolment = match self.seat.controller(now) {

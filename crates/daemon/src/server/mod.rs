@@ -31,6 +31,7 @@ mod mirror;
 mod names;
 mod plans;
 mod records;
+mod reload;
 mod sockets;
 mod status;
 mod store;
@@ -52,6 +53,8 @@ use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
 use mirror::Mirror;
 use records::Records;
+use reload::Reload;
+pub use reload::Reread;
 use ring::rand::{SecureRandom, SystemRandom};
 pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
@@ -94,25 +97,39 @@ struct Server {
     ended: mpsc::UnboundedReceiver<&'static str>,
     socket_file: SocketFile,
     home: Home,
+    reload: Arc<Reload>,
 }
 
-/// Runs a switch until SIGINT, SIGTERM or SIGHUP. `state_dir` is asked where the state lies, once the address is known.
-pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathBuf, Failure>) -> Result<(), Failure> {
+/// Runs a switch until SIGINT, SIGTERM or, where there is no file to read again, SIGHUP. `state_dir` is asked where the
+/// state lies, once the address is known.
+pub fn run(
+    config: &Config,
+    reread: Option<Reread>,
+    state_dir: impl FnOnce(SocketAddrV4) -> Result<PathBuf, Failure>,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::system("can't start the control connection", &error))?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let mut server = Server::start(config, state_dir)?;
+        let mut server = Server::start(config, reread, state_dir)?;
         server.say_ready(config);
         notify_supervisor("READY=1");
-        let outcome = tokio::select! {
-            name = signals.next() => {
-                tracing::info!(signal = name, "ending");
-                Ok(())
+        let outcome = loop {
+            tokio::select! {
+                name = signals.next() => {
+                    if name == HANGUP && server.reload.has_file() {
+                        server.read_again();
+                        continue;
+                    }
+                    tracing::info!(signal = name, "ending");
+                    break Ok(());
+                }
+                Some(thread) = server.ended.recv() => {
+                    break Err(Failure::unavailable(format!("the {thread} thread failed; see the log")));
+                }
             }
-            Some(thread) = server.ended.recv() => Err(Failure::unavailable(format!("the {thread} thread failed; see the log"))),
         };
         notify_supervisor("STOPPING=1");
         // A standby need not find out by itself.
@@ -123,6 +140,8 @@ pub fn run(config: &Config, state_dir: impl FnOnce(SocketAddrV4) -> Result<PathB
         outcome
     })
 }
+
+const HANGUP: &str = "SIGHUP";
 
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
@@ -144,7 +163,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hangup.recv() => "SIGHUP",
+            _ = self.hangup.recv() => HANGUP,
         }
     }
 }
@@ -152,6 +171,7 @@ impl Signals {
 impl Server {
     fn start(
         config: &Config,
+        reread: Option<Reread>,
         state_dir: impl FnOnce(SocketAddrV4) -> Result<PathBuf, Failure>,
     ) -> Result<Server, Failure> {
         let started = Instant::now();
@@ -253,11 +273,13 @@ impl Server {
         }
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
+        let reload = Arc::new(Reload::new(reread, config, &switch, &numbers));
         let config = config.clone();
         let enrols = door.as_ref().map(|(_, _, address)| *address);
         let tally = Arc::new(enrolment::tally());
         let facts = Facts {
             config,
+            reload: Arc::clone(&reload),
             numbers,
             listen,
             admin_listen,
@@ -293,7 +315,16 @@ impl Server {
             ended,
             socket_file,
             home,
+            reload,
         })
+    }
+
+    /// SIGHUP: nobody waits for the answer, so it is in the log.
+    fn read_again(&self) {
+        match self.reload.reload() {
+            Ok(changes) => changes.iter().for_each(|change| tracing::warn!("{change}")),
+            Err(why) => tracing::error!("{why}"),
+        }
     }
 
     /// The line that says which home the core has found, and that it answers.

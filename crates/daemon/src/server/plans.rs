@@ -78,6 +78,8 @@ fn planned(namespace: &str, view: &PlanView, lock: &LockView, names: &Names) -> 
 /// What is under way, or is to be.
 fn moves(lock: &LockView) -> &'static str {
     match (lock.stage, lock.planned) {
+        (Some(Stage::Awaited), _) if lock.is_ranked => "",
+        (Some(Stage::Here | Stage::Drains | Stage::Handed), _) if lock.is_ranked => "to server",
         (Some(Stage::Awaited), _) => "to switch",
         (Some(Stage::Handed | Stage::Drains), Some(0)) => "to server",
         (Some(Stage::Handed | Stage::Drains), Some(_)) => "resize",
@@ -90,6 +92,9 @@ fn moves(lock: &LockView) -> &'static str {
 }
 
 fn why(view: &PlanView, lock: &LockView) -> &'static str {
+    if lock.is_ranked {
+        return "asked for with priorities";
+    }
     match (view.allocation, lock.planned) {
         (Allocation::Fixed, _) if lock.stage.is_some() => "configured",
         (Allocation::Fixed, _) => "not configured",
@@ -110,7 +115,7 @@ mod tests {
     use wayside_protocol::controller::Room;
 
     fn lock(stage: Option<Stage>, cells: u32, planned: Option<u32>) -> LockView {
-        LockView { name: 1, stage, rate: 5_000, concurrency: 2, cells, needed: 4, planned }
+        LockView { name: 1, stage, rate: 5_000, concurrency: 2, cells, needed: 4, planned, is_ranked: false }
     }
 
     #[test]
@@ -129,14 +134,20 @@ mod tests {
         ] {
             assert_eq!(moves(&lock(stage, cells, planned)), wanted, "{stage:?} {cells} {planned:?}");
         }
+        for (stage, wanted) in [(Stage::Here, "to server"), (Stage::Handed, "to server"), (Stage::Awaited, "")] {
+            let ranked = LockView { is_ranked: true, ..lock(Some(stage), 4, None) };
+            assert_eq!(moves(&ranked), wanted, "{stage:?}");
+        }
     }
 
     #[test]
     fn each_place_has_a_reason() {
         let view = |allocation| PlanView { namespace: 0, allocation, room: Room::default(), used: 0, locks: vec![] };
+        let ranked = LockView { is_ranked: true, ..lock(Some(Stage::Awaited), 4, None) };
         let rare = LockView { rate: 10, ..lock(None, 0, Some(0)) };
         for (allocation, lock, wanted) in [
             (Allocation::Fixed, lock(Some(Stage::Here), 4, None), "configured"),
+            (Allocation::Fixed, ranked, "asked for with priorities"),
             (Allocation::Knapsack, lock(None, 0, None), "not planned yet"),
             (Allocation::Knapsack, lock(None, 0, Some(0)), "others have more requests a cell"),
             (Allocation::Knapsack, rare, "rarely asked for"),

@@ -2,6 +2,7 @@
 
 use super::home::Residence;
 use super::metrics::{Ledger, Tally};
+use super::reload::Reload;
 use super::worker::Traffic;
 use crate::admission::Admission;
 use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Role, Session, Status};
@@ -18,7 +19,10 @@ use wayside_wire::{DropReason, Engine, NodeState};
 
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
+    /// As it was when the switch started.
     pub config: Config,
+    /// What has changed since.
+    pub reload: Arc<Reload>,
     /// Its namespaces' numbers in packets.
     pub numbers: Vec<u16>,
     /// As bound.
@@ -111,8 +115,9 @@ impl Facts {
         let namespaces = self.config.namespaces.iter().zip(&self.numbers);
         namespaces
             .zip(self.over_budget())
-            .map(|(each, (_, over_budget))| (each, over_budget, self.lock_servers(each.0, *each.1)))
-            .map(|((namespace, &number), over_budget, lock_servers)| Namespace {
+            .zip(self.reload.budgets())
+            .map(|((each, (_, over_budget)), budget)| (each, over_budget, budget, self.lock_servers(each.0, *each.1)))
+            .map(|((namespace, &number), over_budget, budget, lock_servers)| Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
@@ -122,8 +127,8 @@ impl Facts {
                 queues: self.queues(namespace, number),
                 lock_server: first_of(&lock_servers),
                 lock_servers,
-                rate: namespace.budget.map(|budget| budget.rate),
-                burst: namespace.budget.map(|budget| budget.burst),
+                rate: budget.map(|budget| budget.rate),
+                burst: budget.map(|budget| budget.burst),
                 over_budget,
             })
             .collect()
@@ -142,7 +147,8 @@ impl Facts {
                 holders,
                 waiters: queued.len() as u32 - holders,
                 has_more: state.given != state.settled,
-                asked: state.tail - 1,
+                // A queue that is still awaited has no ticket yet.
+                asked: state.tail.saturating_sub(1),
             })
         };
         queues.filter_map(shown).collect()

@@ -2,6 +2,7 @@
 
 use crate::Mutant;
 use crate::memory::Part;
+use crate::queue::LULL;
 use crate::seal::Secret;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,6 +83,8 @@ pub struct Config {
     pub plan_period: u64,
     /// Locks of a namespace that begin to move at a time.
     pub moves_at_once: usize,
+    /// For so long a lock whose queue has given its server requests with priorities is not asked back. Microseconds.
+    pub lull: u64,
     /// Slots that a tick looks at: 65,536 take about 100 us.
     pub slots_per_tick: u32,
     /// Random: lifelines are made from it.
@@ -116,6 +119,7 @@ impl Default for Config {
             quarantine: 60_000_000,
             plan_period: 1_000_000,
             moves_at_once: 16,
+            lull: LULL,
             slots_per_tick: 65_536,
             secret: 0,
             root: None,

@@ -14,6 +14,8 @@
 //! * The regions of a namespace that is planned never have more cells than it has room for, whatever moves.
 //! * No more moves begin at a time than are allowed; one that takes long keeps no other from beginning.
 //! * A lock is handed over only to a term that has tickets above the queue's, or whose successors have.
+//! * A lock whose queue gives its server requests with priorities goes there, whoever holds it for however long, and is
+//!   not asked back before that has ceased.
 //! * Where nothing moves and nothing has to, nothing is looked for: a namespace rests until it looks another way than
 //!   when all was found in its place, or others are wanted.
 
@@ -33,6 +35,19 @@ const RESTS: u64 = 5;
 /// A move that has lasted for so many retransmission pauses waits for somebody who holds: others may begin meanwhile.
 const MOVE_PAUSES: u64 = 2 * DRAIN_PAUSES;
 
+/// RECALLs that are not answered come more and more seldom, so many retransmission pauses apart at most: a lock may be
+/// its server's for months because of its priorities.
+const RECALL_PAUSES: u64 = 20;
+
+/// Requests with a priority that a queue gave its lock server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ranks {
+    /// As the queue counts them.
+    count: u32,
+    /// For so long the lock is its lock server's.
+    until: Time,
+}
+
 /// A lock's move.
 #[derive(Clone, Copy, Debug)]
 struct Move {
@@ -48,6 +63,7 @@ pub(super) struct Moves {
     /// Of a namespace: the names that are to have a queue, and their cells. Without an entry all stays where it is.
     wanted: BTreeMap<u16, BTreeMap<u64, u32>>,
     under_way: BTreeMap<(u16, u64), Move>,
+    ranks: BTreeMap<(u16, u64), Ranks>,
     /// Of a namespace in which every lock was found in its place: those that had a queue, by name, with their cells.
     in_place: BTreeMap<u16, Vec<(u64, u32)>>,
     /// What was read last: its memory is used again.
@@ -58,12 +74,34 @@ impl Moves {
     /// Every queue begins anew, here.
     pub fn begin_epoch(&mut self) {
         self.under_way.clear();
+        self.ranks.clear();
     }
 
     /// All of a namespace stays where it is.
     pub fn forget_wishes(&mut self, namespace: u16) {
         self.wanted.remove(&namespace);
         self.in_place.remove(&namespace);
+    }
+
+    /// Looks for queues that have given their lock server requests with priorities since. Whether there are some.
+    fn note_ranks(&mut self, now: Time, lull: u64, namespace: u16, lines: &[Line]) -> bool {
+        let mut are_news = false;
+        for line in lines.iter().filter(|line| line.ranked != 0) {
+            let known = self.ranks.entry((namespace, line.name)).or_default();
+            if known.count != line.ranked {
+                *known = Ranks { count: line.ranked, until: now + lull };
+                are_news = true;
+            }
+        }
+        if are_news {
+            self.ranks.retain(|_, ranks| ranks.count != 0 || now < ranks.until);
+        }
+        are_news
+    }
+
+    /// Whether a lock is to be its lock server's because of priorities.
+    pub fn is_ranked(&self, now: Time, namespace: u16, name: u64) -> bool {
+        self.ranks.get(&(namespace, name)).is_some_and(|ranks| now < ranks.until)
     }
 
     /// Whether these are the queues that were found in their places, and here still.
@@ -75,9 +113,12 @@ impl Moves {
     }
 
     /// Whether every lock is where it is wanted.
-    fn are_in_place(&self, namespace: u16, lines: &[Line]) -> bool {
+    fn are_in_place(&self, now: Time, namespace: u16, lines: &[Line]) -> bool {
         let wanted = self.wanted.get(&namespace);
-        let is_wanted = |line: &Line| wanted.is_none_or(|wanted| wanted.get(&line.name) == Some(&line.cells));
+        let is_wanted = |line: &Line| {
+            let may_stay = !self.is_ranked(now, namespace, line.name);
+            may_stay && wanted.is_none_or(|wanted| wanted.get(&line.name) == Some(&line.cells))
+        };
         let are_all = wanted.is_none_or(|wanted| wanted.len() == lines.len());
         are_all && lines.iter().all(|line| line.stage == Stage::Here && is_wanted(line))
     }
@@ -105,7 +146,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let mut lines = core::mem::take(&mut self.moves.lines);
             self.memory.read_lines(namespace, &mut lines);
             self.measure(now, namespace, &lines);
-            if !self.moves.rests(namespace, &lines) {
+            let are_ranked = self.moves.note_ranks(now, self.config.lull, namespace, &lines);
+            if are_ranked || !self.moves.rests(namespace, &lines) {
                 self.move_each(now, namespace, &lines);
             }
             self.moves.lines = lines;
@@ -121,7 +163,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.move_on(now, namespace, line, mover_of(line.name), &mut may_begin);
         }
         self.await_wanted(namespace, lines, may_begin, |name| mover_of(name).is_some());
-        if self.moves.are_in_place(namespace, lines) {
+        if self.moves.are_in_place(now, namespace, lines) {
             let in_place = lines.iter().map(|line| (line.name, line.cells)).collect();
             self.moves.in_place.insert(namespace, in_place);
         } else {
@@ -139,6 +181,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn may_begin(&self, now: Time, namespace: u16, lines: &[Line]) -> usize {
         let patience = MOVE_PAUSES * self.config.retransmit;
         let moves = |line: &&Line| {
+            if line.stage == Stage::Awaited && self.moves.is_ranked(now, namespace, line.name) {
+                return false;
+            }
             let known = self.moves.under_way.get(&(namespace, line.name));
             line.stage != Stage::Here && known.is_none_or(|known| now.since(known.since) <= patience)
         };
@@ -168,7 +213,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn move_on(&mut self, now: Time, namespace: u16, line: &Line, server: Option<LockServer>, may_begin: &mut usize) {
         let wanted = self.moves.wanted.get(&namespace);
-        let is_unwanted = wanted.is_some_and(|wanted| wanted.get(&line.name) != Some(&line.cells));
+        let is_ranked = self.moves.is_ranked(now, namespace, line.name);
+        let is_unwanted = is_ranked || wanted.is_some_and(|wanted| wanted.get(&line.name) != Some(&line.cells));
         let key = (namespace, line.name);
         let Some(server) = server else {
             // Nobody would have it: it serves on.
@@ -197,7 +243,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                     if let Some(line) = self.memory.line(namespace, key.1) {
                         self.yield_lock(now, namespace, &line, server);
                     }
-                } else if !fits || wanted.is_some_and(|_| !is_unwanted) || now.since(known.since) > patience {
+                } else if !fits
+                    || wanted.is_some_and(|_| !is_unwanted)
+                    || (now.since(known.since) > patience && !is_ranked)
+                {
                     self.memory.step(namespace, key.1, Step::Stay);
                     self.moves.under_way.insert(key, Move { due: now + RESTS * patience, ..known });
                 }
@@ -226,12 +275,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// RECALL, until it is answered.
     fn recall(&mut self, now: Time, namespace: u16, name: u64, server: LockServer) {
+        if self.moves.is_ranked(now, namespace, name) {
+            return;
+        }
         let mut known = match self.moves.under_way.get(&(namespace, name)) {
             Some(known) if known.id != 0 => *known,
             _ => Move { id: self.new_id(), since: now, due: now },
         };
         if known.due <= now {
-            known.due = now + self.config.retransmit;
+            let pause = self.config.retransmit;
+            known.due = now + now.since(known.since).clamp(pause, RECALL_PAUSES * pause);
             let body = Attempt { name, number: known.id, ..Attempt::default() };
             self.tell_server(namespace, server.handle, QueueKind::Recall, &body);
         }
@@ -265,9 +318,17 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let line = self.memory.line(header.namespace, attempt.name);
         let is_handed = line.is_some_and(|line| (line.ticket, line.stage) == (attempt.ticket, Stage::Handed));
         if is_handed && self.server_of(header.namespace, attempt.name).handle == header.source {
-            self.memory.step(header.namespace, attempt.name, Step::Remove);
-            self.moves.under_way.remove(&(header.namespace, attempt.name));
-            self.note_move(header.namespace, attempt.name, false);
+            let key = (header.namespace, attempt.name);
+            self.memory.step(key.0, key.1, Step::Remove);
+            self.moves.under_way.remove(&key);
+            if let Some(ranks) = self.moves.ranks.get_mut(&key) {
+                ranks.count = 0; // Its next queue counts anew.
+            }
+            self.note_move(key.0, key.1, false);
+            // Where nobody plans it has left for its priorities alone, and its cells are its own.
+            if let Some(line) = line.filter(|_| !self.moves.wanted.contains_key(&key.0)) {
+                self.memory.step(key.0, key.1, Step::Await { cells: line.cells });
+            }
         }
     }
 

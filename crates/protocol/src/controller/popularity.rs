@@ -147,6 +147,8 @@ pub struct LockView {
     pub needed: u32,
     /// Cells that it is to have, 0 at its lock server. None: nothing is planned, all stays.
     pub planned: Option<u32>,
+    /// It is its lock server's for a while whatever is planned: it was asked for with priorities.
+    pub is_ranked: bool,
 }
 
 /// Requests in 1,000 seconds.
@@ -267,7 +269,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// What lies where, and why, of all namespaces whose locks are queues.
-    pub fn plans(&self) -> Vec<PlanView> {
+    pub fn plans(&self, now: Time) -> Vec<PlanView> {
         let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
         let view = |config: &super::Namespace| {
             let lines = self.memory.lines(config.id);
@@ -287,6 +289,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                     cells: line.map_or(0, |line| line.cells),
                     needed: cells_for(known.concurrency, &config.room),
                     planned: planned.map(|planned| planned.get(&name).copied().unwrap_or(0)),
+                    is_ranked: self.moves.is_ranked(now, config.id, name),
                 }
             };
             let mut locks: Vec<LockView> = names.into_iter().map(lock).collect();

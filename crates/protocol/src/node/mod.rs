@@ -26,7 +26,7 @@ use crate::line::{OVERTAKEN_MOST, Order, Priority};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
-use crate::queue::{LockServer, Requester};
+use crate::queue::{LULL, LockServer, Requester};
 use crate::seal::{Enrolment, Sealer};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
@@ -81,6 +81,8 @@ pub struct NodeConfig {
     pub lock_server: bool,
     /// As one, it tells so often what it is asked for most. Microseconds.
     pub asked_us: u64,
+    /// A lock that was asked for with a priority within this time it does not cede to the switch. Microseconds.
+    pub lull_us: u64,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -109,6 +111,7 @@ impl NodeConfig {
             shards: 0,
             lock_server: false,
             asked_us: 1_000_000,
+            lull_us: LULL,
             mutant: None,
         }
     }

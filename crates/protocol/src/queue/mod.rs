@@ -3,10 +3,11 @@
 //!
 //! * [`Requester`]: the requests of one node, from ACQUIRE to RELEASED.
 //! * [`LockServer`]: which parts of the names are this node's. For each (`served.rs`): of queues in the switch what did
-//!   not fit there (`overflow.rs`), and locks of its own (`own.rs`), of which it tells what is asked for most
+//!   not fit there (`overflow.rs`, of all of them `overflows.rs`), and locks of its own (`own.rs`), of which it tells what is asked for most
 //!   (`popular.rs`).
 
 mod overflow;
+mod overflows;
 mod own;
 mod popular;
 mod requester;
@@ -20,6 +21,7 @@ pub(crate) use overflow::{CEDED_ORDERS, first_number};
 pub(crate) use requester::Requester;
 pub(crate) use server::{LockServer, QUESTIONS};
 
+use crate::line::{Priority, Rank};
 use crate::outbox::Outbox;
 use crate::{Handle, Mode, Port, Time};
 use wayside_wire::{Attempt, Header, QueueKind, kind, queue_flag};
@@ -62,6 +64,14 @@ const LAST_COUNT: u64 = (1 << TICKET_BITS) - 1;
 pub(crate) const CAN_MOVE: u64 = 1;
 /// and be the lock server of several parts, or of one again that was another's meanwhile.
 pub(crate) const CAN_SHARE: u64 = 2;
+
+/// A lock that is asked for with priorities stays at its lock server until nobody has done so for as long. Microseconds.
+pub(crate) const LULL: u64 = 10_000_000;
+
+/// Whether a request says a priority of its own.
+fn is_ranked(attempt: &Attempt) -> bool {
+    Rank::from_byte(attempt.cause).priority != Priority::NORMAL
+}
 
 fn mode_flag(mode: Mode) -> u8 {
     if mode == Mode::Exclusive { queue_flag::EXCLUSIVE } else { 0 }

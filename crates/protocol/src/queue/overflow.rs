@@ -11,8 +11,10 @@
 //! * With a PUSH goes the order up to which nothing is left here, that push taken: all that waits is above it.
 //! * Nothing is pushed before the switch has told how many pushes it has taken: who was here before is not known.
 //! * Of a lock that was ceded to the switch who waited has the first orders, up to `ceded`: no other has any of these.
+//! * While somebody who waits says a priority, nobody is pushed behind others: whoever has a cell keeps its place, and
+//!   the lock is to become this server's, which serves by priority.
 
-use super::Link;
+use super::{Link, is_ranked};
 use crate::mutant::Mutant;
 use crate::{Handle, Time};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,10 +32,21 @@ pub(crate) fn first_number(first: u64) -> u64 {
 /// SETTLE is said so often: if all are lost the next order settles what it was to.
 const SETTLES: u32 = 3;
 
+/// So many of the longest pauses a push waits for a queue without anybody in it. By then nobody has moved the lock,
+/// and a ROOM may have been lost.
+const WITHHELD: u64 = 4;
+
 /// See the module's documentation.
 pub(super) struct Overflow {
     name: u64,
     waiting: BTreeMap<u64, Attempt>,
+    /// How many of them say a priority.
+    ranked: usize,
+    /// Since then, or since the latest push, nobody was pushed for that.
+    withheld: Option<Time>,
+    /// The pushes that the switch had taken, and the orders that it had given, when it said last that nobody was in the
+    /// queue.
+    emptied: (u64, u64),
     /// Orders above the floor under which nobody waits.
     idle: BTreeSet<u64>,
     floor: u64,
@@ -63,6 +76,9 @@ impl Overflow {
         Overflow {
             name,
             waiting: BTreeMap::new(),
+            ranked: 0,
+            withheld: None,
+            emptied: (0, 0),
             idle: BTreeSet::new(),
             floor: 0,
             given: 0,
@@ -88,9 +104,10 @@ impl Overflow {
         (self.floor, self.pushed, self.settled) = (base, base, base);
         self.ceded = base + CEDED_ORDERS;
         self.given = self.ceded;
+        self.emptied = (base, self.ceded);
         for attempt in waiters.take(CEDED_ORDERS as usize) {
             self.floor += 1;
-            self.waiting.insert(self.floor, attempt);
+            self.enter(self.floor, attempt);
         }
         if self.is_broken(Mutant::CedeBackwards) {
             let orders = self.waiting.keys().rev().copied();
@@ -110,6 +127,17 @@ impl Overflow {
 
     fn is_broken(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
+    }
+
+    fn enter(&mut self, order: u64, attempt: Attempt) {
+        self.ranked += usize::from(is_ranked(&attempt));
+        self.waiting.insert(order, attempt);
+    }
+
+    fn leave(&mut self, order: u64) -> Option<Attempt> {
+        let attempt = self.waiting.remove(&order)?;
+        self.ranked -= usize::from(is_ranked(&attempt));
+        Some(attempt)
     }
 
     // ---- what comes ----
@@ -136,8 +164,8 @@ impl Overflow {
         if order > self.floor {
             if is_known {
                 self.idle.insert(order);
-            } else if !self.idle.contains(&order) {
-                self.waiting.entry(order).or_insert(*attempt);
+            } else if !self.idle.contains(&order) && !self.waiting.contains_key(&order) {
+                self.enter(order, *attempt);
             }
         }
         let waits = is_known || order > self.floor;
@@ -184,7 +212,7 @@ impl Overflow {
     fn take_out(&mut self, is_it: impl Fn(&Attempt) -> bool) {
         let orders = self.waiting.iter().filter(|(_, known)| is_it(known)).map(|(order, _)| *order);
         for order in orders.collect::<alloc::vec::Vec<u64>>() {
-            self.waiting.remove(&order);
+            self.leave(order);
             if order > self.floor {
                 self.idle.insert(order);
             }
@@ -214,6 +242,12 @@ impl Overflow {
             return;
         }
         self.room = room.into();
+        if !is_asked {
+            self.emptied = self.emptied.max((number, order));
+        }
+        if taken > 0 {
+            self.withheld = None;
+        }
         if taken > 0 || !is_asked {
             self.pause = self.pauses.0;
             self.due = self.due.min(link.now + self.pause);
@@ -249,6 +283,22 @@ impl Overflow {
         self.waiting.first_key_value().map_or(self.floor, |(order, _)| self.floor.min(order - 1))
     }
 
+    /// How many pushes may be under way.
+    fn window(&self, now: Time) -> usize {
+        if self.ranked == 0 || self.is_broken(Mutant::PushRanked) {
+            return self.room.max(1);
+        }
+        let patience = WITHHELD * self.pauses.1;
+        usize::from(self.is_empty() || self.withheld.is_some_and(|since| now.since(since) > patience))
+    }
+
+    /// Whether nobody is in the queue. Who waits here had been given an order by when the switch said so: since then
+    /// nobody else has got a cell.
+    fn is_empty(&self) -> bool {
+        let first = self.waiting.first_key_value().map_or(u64::MAX, |(order, _)| *order);
+        self.emptied.0 == self.pushed && first <= self.emptied.1
+    }
+
     /// Pushes what may be pushed now, and sees to it that what is left undone is done in time.
     fn go_on(&mut self, link: &mut Link<'_>) {
         if !self.is_known {
@@ -257,7 +307,7 @@ impl Overflow {
             }
             return;
         }
-        while self.unacknowledged.len() < self.room.max(1) && !link.out.is_full() {
+        while self.unacknowledged.len() < self.window(link.now) && !link.out.is_full() {
             let next = if self.is_broken(Mutant::LatestFirst) {
                 self.waiting.last_key_value()
             } else {
@@ -268,8 +318,9 @@ impl Overflow {
             if order > self.floor && !may_be_late {
                 break;
             }
-            let Some(mut attempt) = self.waiting.remove(&order) else { break };
+            let Some(mut attempt) = self.leave(order) else { break };
             self.pushed += 1;
+            self.withheld = None;
             self.settled = self.nothing_up_to();
             self.settles = SETTLES;
             (attempt.number, attempt.order) = (self.pushed, self.settled);
@@ -290,6 +341,7 @@ impl Overflow {
             self.settled = self.nothing_up_to();
             self.settles = SETTLES;
         }
+        self.withheld = (self.ranked > 0).then(|| self.withheld.unwrap_or(now));
         self.gap = self.gap.filter(|(_, top)| self.floor < *top);
         if self.floor < self.given {
             self.gap.get_or_insert((now, self.given));

@@ -7,13 +7,14 @@
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
 //!   longer than its hold can last without this server's answer.
 //! * Nobody is granted a lock that is closed: the switch had it, and who came before its move is not known yet.
+//! * A lock for which somebody has waited lately who said a priority is not ceded: the switch's queues know none.
 //! * In a term that is not the first of its memory nobody new is granted anything before every hold of the terms
 //!   before was told here by its holder, or is over.
 
 use super::{LAST_COUNT, Link, TICKET_BITS};
-use crate::line::{Order, Rank, Ranked};
+use crate::line::{Order, Priority, Rank, Ranked};
 use crate::mutant::Mutant;
-use crate::node::Booked;
+use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Mode, RequestId, Time, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use wayside_wire::{Attempt, kind, queue_flag};
@@ -85,6 +86,11 @@ impl Claim {
         !self.holds()
     }
 
+    /// Whether it says a priority of its own.
+    fn is_ranked(&self) -> bool {
+        self.rank.priority != Priority::NORMAL
+    }
+
     fn conflicts(&self, other: &Claim) -> bool {
         self.exclusive || other.exclusive
     }
@@ -119,6 +125,11 @@ pub(super) struct Own {
     lines: BTreeMap<u64, VecDeque<Claim>>,
     closed: BTreeSet<u64>,
     stops: BTreeMap<u64, Stop>,
+    /// The first end of those that are on.
+    stops_end: Time,
+    /// When somebody waited last who said a priority, and for how long that counts. Microseconds.
+    ranked: BTreeMap<u64, Time>,
+    lull: u64,
     terms: Terms,
     granted: u64,
     /// Before that time only holders of earlier terms are heard.
@@ -131,13 +142,27 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub fn new(now: Time, terms: Terms, pause_most: u64, order: Order) -> Own {
+    pub fn new(now: Time, terms: Terms, config: &NodeConfig) -> Own {
+        let order = Order { mutant: config.mutant.filter(|_| cfg!(feature = "mutants")), ..config.order() };
         let mutant = order.mutant;
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };
         let due = if is_first { now + terms.patience } else { opens };
-        let (lines, closed, stops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Own { lines, closed, stops, terms, granted: 0, opens, due, pause_most, order, mutant }
+        Own {
+            lines: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            stops: BTreeMap::new(),
+            stops_end: Time::NEVER,
+            ranked: BTreeMap::new(),
+            lull: config.lull_us,
+            terms,
+            granted: 0,
+            opens,
+            due,
+            pause_most: config.retransmit_most_us,
+            order,
+            mutant,
+        }
     }
 
     /// Who holds a lock and who waits for it, in the order in which they are served; for checkers.
@@ -156,8 +181,13 @@ impl Own {
     }
 
     pub fn due(&self) -> Time {
-        let stops = self.stops.values().filter(|stop| stop.is_on).map(|stop| stop.until);
-        stops.min().unwrap_or(Time::NEVER).min(self.due)
+        self.stops_end.min(self.due)
+    }
+
+    /// Stops have come or gone: asked after every packet, the first end is not looked for.
+    fn note_stops(&mut self) {
+        let ends = self.stops.values().filter(|stop| stop.is_on).map(|stop| stop.until);
+        self.stops_end = ends.min().unwrap_or(Time::NEVER);
     }
 
     /// No ticket is left.
@@ -192,7 +222,8 @@ impl Own {
 
     /// The switch wants a lock.
     pub fn stop(&mut self, link: &mut Link<'_>, name: u64, id: u64) {
-        if !self.is_open(link.now) || self.closed.contains(&name) || self.is_exhausted() {
+        let may = self.is_open(link.now) && !self.closed.contains(&name) && !self.is_exhausted();
+        if !may || self.was_ranked(link.now, name) {
             return;
         }
         let until = link.now + self.pause_most;
@@ -201,19 +232,41 @@ impl Own {
             Some(known) if known.again > link.now => known.id = id,
             _ => drop(self.stops.insert(name, stop)),
         }
+        self.note_stops();
     }
 
-    /// A lock that is stopped and that nobody holds: its name, and the move.
-    pub fn is_left(&self) -> Option<(u64, u64)> {
-        let holds = |name| self.lines.get(name).is_some_and(|line| line.iter().any(Claim::holds));
-        let mut stops = self.stops.iter().filter(|(_, stop)| stop.is_on);
-        let left = stops.find(|(name, _)| !(holds(name) || self.is_exhausted()) || self.is_broken(Mutant::CedeHeld));
-        left.map(|(name, stop)| (*name, stop.id))
+    /// Whether somebody waited for a lock with a priority lately.
+    fn was_ranked(&self, now: Time, name: u64) -> bool {
+        self.ranked.get(&name).is_some_and(|at| now.since(*at) < self.lull)
+    }
+
+    /// Somebody waits for others with a priority: the lock is not to leave. Whether it was stopped for that.
+    fn note_rank(&mut self, now: Time, name: u64) -> bool {
+        self.ranked.insert(name, now);
+        let was_stopped = self.stops.remove(&name).is_some();
+        if was_stopped {
+            self.note_stops();
+        }
+        was_stopped
+    }
+
+    /// Whether a lock is stopped and nobody holds it: the move.
+    pub fn is_left(&self, name: u64) -> Option<u64> {
+        let stop = self.stops.get(&name).filter(|stop| stop.is_on)?;
+        let is_held = self.lines.get(&name).is_some_and(|line| line.iter().any(Claim::holds));
+        let is_left = !(is_held || self.is_exhausted()) || self.is_broken(Mutant::CedeHeld);
+        is_left.then_some(stop.id)
+    }
+
+    /// The first such lock: its name, and the move.
+    pub fn first_left(&self) -> Option<(u64, u64)> {
+        self.stops.keys().find_map(|name| Some((*name, self.is_left(*name)?)))
     }
 
     /// Cedes it: the switch's first ticket, and who waits.
     pub fn cede(&mut self, name: u64) -> (u64, impl Iterator<Item = Attempt> + use<>) {
         self.stops.remove(&name);
+        self.note_stops();
         // One is nobody's: no two queues of a name begin with the same.
         self.granted += 1;
         let line = self.lines.remove(&name).unwrap_or_default();
@@ -242,8 +295,12 @@ impl Own {
         let line = self.lines.entry(name).or_default();
         let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
         line.retain(|claim| !first.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
-        let (holders, mut later) = core::mem::take(line).into_iter().partition(Claim::holds);
+        let (holders, mut later): (VecDeque<Claim>, VecDeque<Claim>) =
+            core::mem::take(line).into_iter().partition(Claim::holds);
         *line = holders;
+        if first.iter().chain(&later).any(Claim::is_ranked) {
+            self.ranked.insert(name, link.now);
+        }
         if self.mutant == Some(Mutant::OpenBehind) {
             core::mem::swap(&mut first, &mut later);
         }
@@ -278,6 +335,9 @@ impl Own {
             } else {
                 self.tell_queued(link, attempt);
             }
+            if claim.is_ranked() && claim.waits() && self.is_held_against(attempt.name, &claim) {
+                self.keep(link, attempt.name);
+            }
             return None;
         }
         let mut claim = Claim::of(attempt, now);
@@ -288,7 +348,8 @@ impl Own {
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
         let is_held = line.iter().any(|other| other.holds() && other.conflicts(&claim));
-        let may_hold = is_open && !is_held && self.order.would_lead(line, claim.rank, Claim::waits);
+        let waits = is_held || !self.order.would_lead(line, claim.rank, Claim::waits);
+        let may_hold = is_open && !waits;
         let claims = line.len() + 1;
         if tries && !may_hold {
             let flags = if is_open { 0 } else { wayside_wire::header_flag::RETRY };
@@ -299,8 +360,22 @@ impl Own {
         if !may_hold {
             self.tell_queued(link, attempt);
         }
+        if waits && claim.is_ranked() {
+            self.note_rank(now, attempt.name);
+        }
         self.serve(link, attempt.name);
         Some(claims)
+    }
+
+    fn is_held_against(&self, name: u64, claim: &Claim) -> bool {
+        self.lines.get(&name).is_some_and(|line| line.iter().any(|other| other.holds() && other.conflicts(claim)))
+    }
+
+    /// Somebody waits still with a priority.
+    fn keep(&mut self, link: &mut Link<'_>, name: u64) {
+        if self.note_rank(link.now, name) {
+            self.serve(link, name);
+        }
     }
 
     /// Somebody says that it holds, of whom nothing is known here: its server was another one.
@@ -347,10 +422,13 @@ impl Own {
             stop.is_on = false;
             self.serve(link, name);
         }
+        self.note_stops();
         if self.due > link.now {
             return;
         }
         self.due = link.now + (self.terms.patience / 4).max(1);
+        let (now, lull) = (link.now, self.lull);
+        self.ranked.retain(|_, at| now.since(*at) < lull);
         if self.is_broken(Mutant::NeverForget) {
             return self.remove(link, |_| false);
         }

@@ -5,9 +5,9 @@
 
 use super::Link;
 use super::overflow::Overflow;
+use super::overflows::Overflows;
 use super::own::{Own, Terms};
 use super::popular::Popular;
-use crate::line::Order;
 use crate::mutant::Mutant;
 use crate::node::{Booked, NodeConfig};
 use crate::{Handle, Time};
@@ -53,7 +53,7 @@ impl Moved {
 
 /// See the module's documentation.
 pub(super) struct Served {
-    overflows: BTreeMap<u64, Overflow>,
+    overflows: Overflows,
     moved: BTreeMap<u64, Moved>,
     /// When what is history of these is forgotten next.
     forgets: Time,
@@ -77,11 +77,11 @@ impl Served {
     pub fn new(now: Time, terms: Terms, config: &NodeConfig) -> Served {
         let mutant = config.mutant.filter(|_| cfg!(feature = "mutants"));
         Served {
-            overflows: BTreeMap::new(),
+            overflows: Overflows::default(),
             moved: BTreeMap::new(),
             forgets: now + LATEST,
             taking: BTreeMap::new(),
-            own: Own::new(now, terms, config.retransmit_most_us, Order { mutant, ..config.order() }),
+            own: Own::new(now, terms, config),
             popular: Popular::new(now, config.asked_us),
             pauses: (config.retransmit_us, config.retransmit_most_us),
             mutant,
@@ -102,9 +102,7 @@ impl Served {
         let own = self.own.due().min(self.popular.due());
         let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
         let own = if self.moved.is_empty() { own } else { own.min(self.forgets) };
-        let pushing = self.overflows.iter().filter(|(name, _)| !self.taking.contains_key(name));
-        let overflows = pushing.map(|(_, overflow)| overflow.due()).min().unwrap_or(Time::NEVER);
-        overflows.min(own).min(taking)
+        self.overflows.next_due().min(own).min(taking)
     }
 
     pub fn on_tick(&mut self, link: &mut Link<'_>) {
@@ -112,12 +110,11 @@ impl Served {
         self.take_what_is_whole(link);
         self.cede_what_is_left(link);
         self.forget_history(link.now);
-        let Self { overflows, taking, .. } = self;
-        for (_, overflow) in overflows.iter_mut().filter(|(name, _)| !taking.contains_key(name)) {
+        for name in self.overflows.due_by(link.now) {
             if link.out.is_full() {
                 return;
             }
-            overflow.on_tick(link);
+            self.overflows.change(name, |overflow, _| overflow.on_tick(link));
         }
         self.tell_what_is_asked(link);
     }
@@ -138,7 +135,7 @@ impl Served {
 
     /// ASKED, of the locks that are asked for most. One that is lost is of a window that is over.
     fn tell_what_is_asked(&mut self, link: &mut Link<'_>) {
-        let queued = self.overflows.iter().map(|(name, overflow)| (*name, overflow.waiting().count()));
+        let queued = self.overflows.iter().map(|(name, overflow)| (name, overflow.waiting().count()));
         self.popular.end_window(link.now, queued.filter(|(_, waiters)| *waiters > 0));
         while !link.out.is_full() {
             let Some((asked, window, length)) = self.popular.next() else { break };
@@ -158,37 +155,35 @@ impl Served {
     /// A session is over.
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
         self.own.on_down(link, dead, &is_its);
-        let Self { overflows, taking, .. } = self;
-        for (name, overflow) in overflows.iter_mut() {
-            overflow.on_down(link, dead, &is_its, !taking.contains_key(name));
-        }
+        self.overflows.change_all(|overflow, rests| overflow.on_down(link, dead, &is_its, !rests));
         self.take_what_is_whole(link);
         self.cede_what_is_left(link);
     }
 
     pub fn on_packet(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {
-        let overflow = self.overflows.get_mut(&attempt.name);
+        let name = attempt.name;
         match header.kind {
             kind::queue::ACQUIRE if attempt.order == 0 => self.on_wish(link, attempt),
             kind::queue::ACQUIRE => self.on_overflow(link, attempt),
             kind::queue::RELEASE => {
                 self.own.on_release(link, attempt, false);
-                self.cede_what_is_left(link);
+                self.cede_if_left(link, name);
             }
             kind::queue::CANCEL => {
-                if let Some(overflow) = overflow {
-                    overflow.on_cancel(link, attempt.holder, attempt.request);
-                }
+                self.overflows.change(name, |overflow, _| overflow.on_cancel(link, attempt.holder, attempt.request));
                 self.own.on_release(link, attempt, true);
-                self.cede_what_is_left(link);
+                self.cede_if_left(link, name);
             }
             kind::queue::RECALL if header.source == 0 => self.on_recall(link, attempt),
             kind::queue::YIELD if header.source == 0 => self.on_yield(link, attempt),
-            kind::queue::ROOM if overflow.is_none() => self.on_news(link, attempt),
+            kind::queue::ROOM if self.overflows.get(name).is_none() => self.on_news(link, attempt),
             kind::queue::PUSHED | kind::queue::ROOM => {
-                if let Some(overflow) = overflow.filter(|_| !self.taking.contains_key(&attempt.name)) {
-                    overflow.on_counters(link, attempt, header.kind == kind::queue::PUSHED);
-                }
+                let is_asked = header.kind == kind::queue::PUSHED;
+                self.overflows.change(name, |overflow, rests| {
+                    if !rests {
+                        overflow.on_counters(link, attempt, is_asked);
+                    }
+                });
             }
             _ => {}
         }
@@ -211,10 +206,10 @@ impl Served {
             }
             return;
         }
-        let overflow = self.overflows.get_mut(&attempt.name);
         // Who tries asks again, and is told by the switch.
         let may_wait = attempt.ticket == 0 && attempt.flags & queue_flag::TRY == 0;
-        if may_wait && overflow.is_some_and(|overflow| overflow.on_late(link, attempt)) {
+        let waits = self.overflows.change(attempt.name, |overflow, _| may_wait && overflow.on_late(link, attempt));
+        if waits == Some(true) {
             link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
         }
     }
@@ -224,12 +219,19 @@ impl Served {
         if self.is_taken(attempt.name) {
             return; // It has been under way for longer than anybody waited for it.
         }
-        let is_taking = self.taking.contains_key(&attempt.name);
-        let (pauses, mutant) = (self.pauses, self.mutant);
-        let overflow = self.overflows.entry(attempt.name);
-        let overflow = overflow.or_insert_with(|| Overflow::new(attempt.name, pauses, mutant));
-        let waits = if is_taking { overflow.take(attempt) } else { overflow.on_acquire(link, attempt) };
-        if waits {
+        let name = attempt.name;
+        if self.overflows.get(name).is_none() {
+            let overflow = Overflow::new(name, self.pauses, self.mutant);
+            if self.taking.contains_key(&name) {
+                self.overflows.insert_resting(name, overflow);
+            } else {
+                self.overflows.insert(name, overflow);
+            }
+        }
+        let waits = self.overflows.change(name, |overflow, rests| {
+            if rests { overflow.take(attempt) } else { overflow.on_acquire(link, attempt) }
+        });
+        if waits == Some(true) {
             link.tell(kind::queue::QUEUED, &Attempt { ticket: 0, order: 0, ..*attempt });
         }
         self.take_what_is_whole(link);
@@ -268,14 +270,24 @@ impl Served {
     }
 
     fn cede_what_is_left(&mut self, link: &mut Link<'_>) {
-        while let Some((name, id)) = self.own.is_left() {
-            let (first, waiters) = self.own.cede(name);
-            let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(link.now, first, waiters);
-            self.overflows.insert(name, overflow);
-            let moved = self.moved.entry(name).or_default();
-            (moved.id, moved.first, moved.handed, moved.since) = (id, first, 0, link.now);
-            tell_ceded(link, name, id, first);
+        while let Some((name, id)) = self.own.first_left() {
+            self.cede(link, name, id);
         }
+    }
+
+    fn cede_if_left(&mut self, link: &mut Link<'_>, name: u64) {
+        if let Some(id) = self.own.is_left(name) {
+            self.cede(link, name, id);
+        }
+    }
+
+    fn cede(&mut self, link: &mut Link<'_>, name: u64, id: u64) {
+        let (first, waiters) = self.own.cede(name);
+        let overflow = Overflow::new(name, self.pauses, self.mutant).ceded(link.now, first, waiters);
+        self.overflows.insert(name, overflow);
+        let moved = self.moved.entry(name).or_default();
+        (moved.id, moved.first, moved.handed, moved.since) = (id, first, 0, link.now);
+        tell_ceded(link, name, id, first);
     }
 
     /// YIELD: the switch has nobody in the queue any more, and lets nobody in.
@@ -288,13 +300,13 @@ impl Served {
             }
             (moved.first, moved.handed, moved.taken, moved.since) = (0, ticket, ticket, link.now);
             self.own.close(name);
-            let mut overflow = self.overflows.remove(&name);
+            let mut overflow = self.overflows.remove(name);
             if given != 0 {
                 overflow.get_or_insert_with(|| Overflow::new(name, self.pauses, self.mutant));
             }
             if let Some(mut overflow) = overflow {
                 overflow.close(given, pushed);
-                self.overflows.insert(name, overflow);
+                self.overflows.insert_resting(name, overflow);
             }
             self.taking.insert(name, link.now + self.pauses.0);
         }
@@ -306,11 +318,11 @@ impl Served {
 
     /// What was given has come, or has been waited for: from here on the lock is granted.
     fn take_what_is_whole(&mut self, link: &mut Link<'_>) {
-        let is_whole = |name: &u64| self.overflows.get(name).is_none_or(Overflow::is_whole);
+        let is_whole = |name: &u64| self.overflows.get(*name).is_none_or(Overflow::is_whole);
         let due = self.taking.iter().filter(|(name, at)| **at <= link.now || is_whole(name));
         for name in due.map(|(name, _)| *name).collect::<alloc::vec::Vec<u64>>() {
             self.taking.remove(&name);
-            let overflow = self.overflows.remove(&name);
+            let overflow = self.overflows.remove(name);
             let waiting = overflow.iter().flat_map(Overflow::waiting).copied();
             self.own.open(link, name, waiting);
         }

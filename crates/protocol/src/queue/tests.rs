@@ -432,7 +432,7 @@ fn a_successor_goes_on_from_what_the_switch_has_taken_and_settles_the_rest() {
 // ---- locks of its own ----
 
 fn own(term: u16) -> Own {
-    Own::new(Time(0), Terms { term, lease: LEASE, patience: PATIENCE }, 8 * PAUSE, NodeConfig::new(1).order())
+    Own::new(Time(0), Terms { term, lease: LEASE, patience: PATIENCE }, &config())
 }
 
 fn wish(holder: Handle, mode: Mode) -> Attempt {

@@ -438,7 +438,10 @@ impl World {
                 Notice::Serves(space, part, handle) => self.watch_appointment(seat, space, part, handle),
                 Notice::Moved(_, _, true) if self.setup.planned => self.count("plan moved a lock to the switch"),
                 Notice::Moved(_, _, false) if self.setup.planned => self.count("plan moved a lock to its server"),
-                Notice::Moved(..) => {}
+                // Nobody wants these elsewhere: they move because of priorities alone.
+                Notice::Moved(space, ..) if self.watch.placed.contains(&space) => {}
+                Notice::Moved(_, _, true) => self.count("came back to the switch"),
+                Notice::Moved(_, _, false) => self.count("left the switch for its priorities"),
                 Notice::CutOff(_) => self.count("cut off"),
                 Notice::Dismissed(_) => self.count("dismissed"),
                 Notice::Frozen(..) => self.count("slot frozen"),

@@ -230,7 +230,7 @@ pub struct Queue {
     pub settled: u64,
     pub pushed: u64,
     pub stage: u32,
-    pub reserved: u32,
+    pub ranked: u32,
 }
 
 /// `struct ws_servers`.

@@ -102,6 +102,7 @@ fn set_queue(state: &mut State, words: &mut Words) {
     words.take_into("settled", &mut queue.settled);
     words.take_into("pushed", &mut queue.pushed);
     words.take_into("holding", &mut queue.holding);
+    words.take_into("ranked", &mut queue.ranked);
     for (stage, word) in (1..).zip(["draining", "handed", "awaited"]) {
         if words.flag(word) {
             queue.stage = stage;

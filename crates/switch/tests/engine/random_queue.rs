@@ -132,7 +132,7 @@ pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
         reply_port: 20_002,
         room: random.next() as u16,
         flags,
-        cause: random.next() as u8,
+        cause: if random.once_in(2) { 0 } else { random.next() as u8 },
         sent_us: random.next(),
     };
     assemble(header, &attempt)

@@ -26,8 +26,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use wayside_client::recipes::{Leadership, Membership, Permit};
-use wayside_client::{Engine, Error, Guard, LeasedKey, Name, Path, Session};
-use wayside_protocol::Priority;
+use wayside_client::{Error, Guard, LeasedKey, Name, Session};
 
 /// For the switch to answer an enrolment; then a wait goes on in another turn.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -41,7 +40,6 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     let started = Instant::now();
     let session = begin(args)?;
     let guard = keeper.signals.unblocked(|| acquire(args, &session, started))?;
-    tell_of_priority(args, &session, &guard);
     let told = ("WAYSIDE_LOCK_TOKEN", guard.token().to_string());
     let (outcome, expired) = keeper.run(&session, &guard, &args.command, told, args.ttl)?;
     let released = guard.release();
@@ -119,17 +117,6 @@ fn acquire(args: &LockArgs, session: &Session, started: Instant) -> Result<Guard
             }
             Err(error) => return Err(refused(args, error)),
         }
-    }
-}
-
-/// A priority that has had no effect is not passed over in silence: queues in the switch know none.
-fn tell_of_priority(args: &LockArgs, session: &Session, guard: &Guard) {
-    let is_queued = session.info().is_some_and(|info| info.engine == Engine::Queue);
-    if args.priority != Priority::NORMAL.level() && is_queued && guard.path() == Path::Switch {
-        let name = shown(&args.name);
-        let why = "has its queue in the switch, which serves first come, first served";
-        // Nobody may be reading.
-        let _ = writeln!(std::io::stderr(), "note: {name} {why}: --priority {} has had no effect", args.priority);
     }
 }
 

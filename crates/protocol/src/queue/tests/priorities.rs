@@ -83,3 +83,80 @@ fn who_comes_back_from_the_switch_has_its_priority_still() {
     link(0, |link| own.open(link, NAME, waiting.into_iter()));
     assert_eq!(leaves(&mut own, 1, ticket).0, [5], "what was first is less urgent");
 }
+
+/// An order of the switch's, with a priority.
+fn ranked(order: u64, level: u8) -> Attempt {
+    Attempt { cause: urgent(level, 1, Mode::Exclusive).cause, ..overflowed(order, order) }
+}
+
+fn room(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
+    link(now, |link| overflow.on_counters(link, attempt, false)).1
+}
+
+#[test]
+fn nobody_is_pushed_behind_others_while_somebody_waits_who_says_a_priority() {
+    let mut overflow = overflow();
+    assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 1, 8))), [(1, 1, 1)]);
+    pushed(&mut overflow, 20, &counters(1, 1, 7));
+    for (order, level) in [(2, 4), (3, 7), (4, 7), (5, 4)] {
+        let sent = link(30, |link| overflow.on_acquire(link, &ranked(order, level))).1;
+        assert_eq!(pushes(&sent), if order == 2 { vec![(2, 2, 2)] } else { vec![] }, "whoever comes after {order}");
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 40, &counters(2, 5, 7))), [], "there is room, and somebody in the queue");
+    // Of before, when nobody was in the queue either.
+    assert_eq!(pushes(&room(&mut overflow, 50, &counters(1, 5, 8))), []);
+    assert_eq!(pushes(&room(&mut overflow, 50, &counters(2, 2, 8))), []);
+    // Now nobody is: one at a time.
+    assert_eq!(pushes(&room(&mut overflow, 60, &counters(2, 5, 8))), [(3, 3, 3)]);
+    assert_eq!(pushes(&pushed(&mut overflow, 70, &counters(3, 5, 7))), []);
+    // Then nobody is left who says anything.
+    assert_eq!(pushes(&room(&mut overflow, 80, &counters(3, 5, 8))), [(4, 4, 4), (5, 5, 5)]);
+}
+
+#[test]
+fn who_says_a_priority_is_pushed_in_the_end_if_nobody_moves_the_lock() {
+    let mut overflow = overflow();
+    pushed(&mut overflow, 10, &counters(0, 1, 8));
+    pushed(&mut overflow, 20, &counters(1, 1, 7));
+    link(30, |link| overflow.on_acquire(link, &ranked(2, 7)));
+    let mut now = 30;
+    while now < 30 + 32 * PAUSE {
+        now = overflow.due().0.max(now + 1);
+        let sent = link(now, |link| overflow.on_tick(link)).1;
+        assert!(now > 30 + 32 * PAUSE || pushes(&sent).is_empty(), "at {now}");
+    }
+    assert_eq!(pushes(&link(now + 1, |link| overflow.on_counters(link, &counters(1, 2, 7), true)).1), []);
+    assert_eq!(overflow.waiting().count(), 1, "it is pushed, and not taken yet");
+}
+
+#[test]
+fn a_lock_that_is_asked_for_with_priorities_is_not_ceded() {
+    let mut own = own(1);
+    let ticket = held(&mut own);
+    let recalled = |own: &mut Own, now: u64| link(now, |link| own.stop(link, NAME, 9)).0;
+    recalled(&mut own, 10);
+    assert_eq!(own.due(), Time(10 + 8 * PAUSE), "nobody is granted it before that");
+    acquire(&mut own, 20, &urgent(7, 2, Mode::Exclusive));
+    assert!(own.due() > Time(10 + 8 * PAUSE), "it is not to leave");
+    assert_eq!(leaves(&mut own, 1, ticket).0, [2]);
+    recalled(&mut own, 30);
+    assert_eq!(own.is_left(NAME), None);
+    // A holder that renews does not ask again.
+    let lull = config().lull_us;
+    let holder = Attempt { ticket: ticket + 1, ..urgent(7, 2, Mode::Exclusive) };
+    acquire(&mut own, lull, &holder);
+    link(lull, |link| own.on_release(link, &holder, false));
+    recalled(&mut own, 20 + lull);
+    assert_eq!(own.is_left(NAME), Some(9));
+}
+
+#[test]
+fn who_need_not_wait_keeps_no_lock_from_the_switch() {
+    let mut own = own(1);
+    let granted = acquire(&mut own, 0, &urgent(7, 2, Mode::Exclusive));
+    let tries = Attempt { flags: queue_flag::TRY | queue_flag::EXCLUSIVE, ..urgent(7, 3, Mode::Exclusive) };
+    assert_eq!(told(&acquire(&mut own, 1, &tries)), [(kind::queue::BUSY, 3)]);
+    assert!(leaves(&mut own, 2, granted[0].2.ticket).0.is_empty());
+    link(10, |link| own.stop(link, NAME, 9));
+    assert_eq!(own.is_left(NAME), Some(9));
+}
