@@ -1,11 +1,13 @@
 //! What `wayside-bench` is called with.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
-       wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--think US]...
+                     [--rounds N] [--record]
        wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --queues [PART]... [--short] [--workload NAME] [--clients N] [--rounds N] [--record]
        wayside-bench --calibrated [ID]... [--short] [--requests N] [--record]
@@ -30,6 +32,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --workload NAME            with this workload alone; given several times, with each; locks are taken in order
   --service NAME             with this service alone; given several times, with each
   --clients N                so many, in all workloads
+  --think US                 hold all of a transaction's locks for so many microseconds besides; given several times, run
+                             every workload with each
   --rounds N                 so often; five times without it
   --record                   keep the report as
                              bench/runs/<date>-<commit>-<held|free|recovery|services|keys|queues|calibrated>.json, with its
@@ -66,6 +70,7 @@ pub(crate) struct Arguments {
     /// Headlines, or parts of what is measured of queues.
     pub(crate) which: Vec<String>,
     pub(crate) clients: Option<usize>,
+    pub(crate) thinks: Vec<Duration>,
     pub(crate) rounds: Option<u32>,
     pub(crate) requests: Option<u64>,
     pub(crate) record: bool,
@@ -85,6 +90,7 @@ impl Arguments {
             services: Vec::new(),
             which: Vec::new(),
             clients: None,
+            thinks: Vec::new(),
             rounds: None,
             requests: None,
             record: false,
@@ -111,6 +117,7 @@ impl Arguments {
                 "--workload" => arguments.workloads.push(words.next()?),
                 "--service" => arguments.services.push(words.next()?),
                 "--clients" => arguments.clients = Some(words.next()?.parse().ok().filter(|&clients| clients > 0)?),
+                "--think" => arguments.thinks.push(Duration::from_micros(words.next()?.parse().ok()?)),
                 "--rounds" => arguments.rounds = Some(words.next()?.parse().ok().filter(|&rounds| rounds > 0)?),
                 "--requests" => arguments.requests = Some(words.next()?.parse().ok().filter(|&requests| requests > 0)?),
                 "--record" => arguments.record = true,
@@ -128,6 +135,9 @@ impl Arguments {
         let of_services = !self.workloads.is_empty() || !self.services.is_empty() || self.clients.is_some();
         let of_both = self.short || self.rounds.is_some();
         if self.requests.is_some() && self.what != What::Calibrated {
+            return false;
+        }
+        if !self.thinks.is_empty() && self.what != What::Services {
             return false;
         }
         match self.what {
@@ -156,6 +166,8 @@ mod tests {
         let given = read("--services --workload tatp --service redis --service etcd --clients 8").unwrap();
         assert_eq!((given.what, given.workloads.len(), given.services.len()), (What::Services, 1, 2));
         assert_eq!(given.clients, Some(8));
+        let given = read("--services --think 0 --think 100").unwrap();
+        assert_eq!(given.thinks, [0, 100].map(Duration::from_micros));
         let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
         assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
         let given = read("--queues memory --workload tatp --clients 8 --rounds 2").unwrap();
@@ -178,6 +190,9 @@ mod tests {
             "--recovery --services",
             "--services --locks 5",
             "--services --clients 0",
+            "--services --think",
+            "--services --think -1",
+            "--queues --think 5",
             "--recovery --workload tatp",
             "--workload tatp",
             "--keys --workload tatp",

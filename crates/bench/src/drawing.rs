@@ -78,10 +78,11 @@ pub(crate) fn text(svg: &mut String, at: (f64, f64), anchor: &str, weight: &str,
     );
 }
 
-pub(crate) fn polyline(svg: &mut String, points: &[(f64, f64)], colour: &str) {
+pub(crate) fn polyline(svg: &mut String, points: &[(f64, f64)], colour: &str, more: &str) {
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let points = points.join(" ");
-    let _ = writeln!(svg, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>");
+    let _ =
+        writeln!(svg, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" {more}/>");
 }
 
 pub(crate) fn drawing(height: f64, body: &str) -> String {

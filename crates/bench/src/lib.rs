@@ -61,11 +61,11 @@ mod ways;
 mod wayside;
 pub mod workloads;
 
-pub use calibrated::{Calibrated, CalibratedOptions, put_calibrated, run_calibrated};
+pub use calibrated::{Calibrated, CalibratedOptions, Packets, put_calibrated, run_calibrated};
 pub use compare::{Options, run};
 pub use contest::{
-    About, Contest, ContestOptions, Game, Played, Records, Run, compare, page, put_contest, run_contest, service_names,
-    workload_list,
+    About, Contest, ContestOptions, Game, Played, Records, Run, Wishes, compare, page, put_contest, run_contest,
+    service_names, workload_list,
 };
 pub use figures::put_figures;
 pub use growth::{Growth, GrowthOptions, put_growth, run_growth};

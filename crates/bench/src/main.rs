@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use wayside_bench::{
-    Calibrated, CalibratedOptions, Contest, ContestOptions, Game, Growth, GrowthOptions, Keys, KeysOptions, Options,
-    Queues, QueuesOptions, Recovery, RecoveryOptions, Report,
+    Calibrated, CalibratedOptions, Contest, ContestOptions, Growth, GrowthOptions, Keys, KeysOptions, Options, Packets,
+    Queues, QueuesOptions, Recovery, RecoveryOptions, Report, Wishes,
 };
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
@@ -114,17 +114,16 @@ fn recover(arguments: &Arguments) -> Result<(), String> {
 
 fn contest(arguments: &Arguments) -> Result<(), String> {
     let wayside = build_wayside()?;
-    let mut options = if arguments.short { ContestOptions::short(wayside) } else { ContestOptions::whole(wayside) };
-    options.rounds = arguments.rounds.unwrap_or(options.rounds);
-    options.services.clone_from(&arguments.services);
-    if !arguments.workloads.is_empty() {
-        let clients = options.games.iter().map(|game| game.clients).max().unwrap_or(1);
-        let game = |workload: &String| Game { workload: workload.clone(), clients, aborts: false };
-        options.games = arguments.workloads.iter().map(game).collect();
-    }
-    if let Some(clients) = arguments.clients {
-        options.games.iter_mut().for_each(|game| game.clients = clients);
-    }
+    let options = if arguments.short { ContestOptions::short(wayside) } else { ContestOptions::whole(wayside) };
+    let options = options.with(&Wishes {
+        workloads: arguments.workloads.clone(),
+        services: arguments.services.clone(),
+        clients: arguments.clients,
+        rounds: arguments.rounds,
+        thinks: arguments.thinks.clone(),
+    });
+    // Before it begins: whoever has not so much time ends it.
+    eprintln!("{}", options.plan());
     let contest = wayside_bench::run_contest(&options)?;
     print!("{contest}");
     if arguments.record {
@@ -174,6 +173,7 @@ fn queues(arguments: &Arguments) -> Result<(), String> {
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
     options.ids.clone_from(&arguments.which);
+    options.packets = newest_keys();
     if let Some(requests) = arguments.requests {
         // As many times fewer with other costs as without the argument.
         options.varied = options.varied * requests / options.requests;
@@ -186,6 +186,20 @@ fn calibrated(arguments: &Arguments) -> Result<(), String> {
         keep(&stem.with_extension("json"), &(calibrated.to_json() + "\n"))?;
     }
     Ok(())
+}
+
+/// The newest record of keys that was kept here, if there is one of this version.
+fn newest_keys() -> Option<Packets> {
+    let kept = std::fs::read_dir("bench/runs").into_iter().flatten().flatten();
+    let mut records: Vec<PathBuf> = kept.map(|entry| entry.path()).collect();
+    records.retain(|path| path.to_string_lossy().ends_with("-keys.json"));
+    // Their names begin with the day.
+    records.sort_unstable();
+    let read = |path: &PathBuf| {
+        let keys = Keys::from_json(&std::fs::read_to_string(path).ok()?).ok()?;
+        Some(Packets { record: path.display().to_string(), keys })
+    };
+    records.iter().rev().find_map(read)
 }
 
 fn growth(arguments: &Arguments) -> Result<(), String> {

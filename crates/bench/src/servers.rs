@@ -65,6 +65,11 @@ impl Server {
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
+
+    /// Where it runs, and has its files.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
 }
 
 /// A port that nobody has now: whoever takes it meanwhile makes the start fail.

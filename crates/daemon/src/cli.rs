@@ -527,14 +527,14 @@ pub struct KeysArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Records in JSON that were kept, of any kind [default: measures lock services]
-    #[arg(value_name = "RECORD", conflicts_with_all = ["short", "workloads", "services", "clients", "rounds"])]
+    #[arg(value_name = "RECORD", conflicts_with_all = ["short", "workloads", "services", "clients", "thinks", "rounds"])]
     pub records: Vec<PathBuf>,
 
     /// Where the page is written, and beside it the same as .csv and, if it was measured, .json
     #[arg(long, value_name = "FILE", default_value = "wayside-report.html")]
     pub out: PathBuf,
 
-    /// Two workloads with 16 clients, once: half a minute, instead of twenty
+    /// Three workloads with 16 clients, once: a minute, instead of an hour or more
     #[arg(long)]
     pub short: bool,
 
@@ -549,6 +549,11 @@ pub struct ReportArgs {
     /// So many clients, in all workloads
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub clients: Option<usize>,
+
+    /// Hold all of a transaction's locks for so many microseconds besides; given several times, every workload is run
+    /// with each
+    #[arg(long = "think", value_name = "US", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub thinks: Vec<u64>,
 
     /// How often each service runs each workload
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -30,10 +30,13 @@ fn every_service_that_is_there_keeps_its_promise_and_is_in_the_report() {
         record["services"].as_array().unwrap().iter().map(|service| service["name"].as_str().unwrap()).collect();
     assert!(services.contains(&"wayside-userspace"), "{services:?}");
     let runs = record["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 2 * services.len(), "two workloads, once each");
+    let played = record["played"].as_array().unwrap();
+    assert_eq!(runs.len(), played.len() * services.len(), "each workload once");
+    let has_accounts = |run: &Value| !played[run["played"].as_u64().unwrap() as usize]["data"].is_null();
     for run in runs {
         assert!(run["grants"].as_u64() > Some(0) && run["transactions"].as_u64() > Some(0), "{run}");
         assert_eq!((run["overlaps"].as_u64(), run["failed"].as_str()), (Some(0), None), "{run}");
+        assert_eq!(run["missing_money"].as_i64(), has_accounts(run).then_some(0), "{run}");
     }
     let (page, csv) = (read("wayside-report.html"), read("wayside-report.csv"));
     assert!(services.iter().all(|service| page.contains(&format!("<td>{service}</td>"))), "{services:?}");

@@ -10,6 +10,7 @@ use super::reasons::*;
 use super::rebuild::{LEASE, rebuild};
 use super::world::Outcome;
 use crate::Error;
+use crate::keys::{Failover, Keys, groups as in_words};
 use std::rc::Rc;
 use wayside_wire::{BODY, ChainKind, limits};
 
@@ -35,8 +36,8 @@ pub enum How {
     Simulated(Measure),
     /// By arithmetic with the model's constants.
     Computed(Measure),
-    /// On packets: where, and what.
-    Elsewhere(&'static str),
+    /// On packets, by a record of keys and chains.
+    OnPackets(fn(&Keys) -> Vec<Figure>),
 }
 
 /// A headline of headlines.csv.
@@ -84,7 +85,6 @@ fn figure(name: impl Into<String>, paper: Option<f64>, ours: f64, unit: &'static
 pub fn all() -> Vec<Headline> {
     let simulated =
         |id, what, measure: Measure, varied, why| Headline { id, what, how: How::Simulated(measure), why, varied };
-    let elsewhere = |id, what, how| Headline { id, what, how: How::Elsewhere(how), why: "", varied: &[] };
     vec![
         simulated("N1", "transactions over DSLR, TPC-C, low contention, 10 + 2 machines", n1, NETLOCK, WHY_N),
         simulated("N2", "transactions over DrTM, the same", n2, NETLOCK, WHY_N),
@@ -140,7 +140,13 @@ pub fn all() -> Vec<Headline> {
             why: WHY_C3,
             varied: NETCHAIN,
         },
-        elsewhere("C4", "failover and recovery with 1 and 100 virtual groups", WHERE_C4),
+        Headline {
+            id: "C4",
+            what: "failover and recovery with 1 and 100 virtual groups",
+            how: How::OnPackets(c4),
+            why: WHY_C4,
+            varied: &[],
+        },
     ]
 }
 
@@ -587,4 +593,17 @@ fn c3(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     };
     let of = |value| figure(format!("values of {value} bytes"), Some(82.0), with(value), "M/s");
     Ok([32, 64, 96, 128].map(of).to_vec())
+}
+
+fn c4(keys: &Keys) -> Vec<Figure> {
+    let each = |failover: Failover| {
+        let Failover { groups, away_ms, copying_away_ms, copying_share } = failover;
+        let of = |what: &str, ours, unit| figure(format!("{}: {what}", in_words(groups)), None, ours, unit);
+        [
+            of("no write until chains go on without the dead switch", away_ms, "ms"),
+            of("no write while another one copies, at most", copying_away_ms, "ms"),
+            of("writes meanwhile, over before", copying_share, ""),
+        ]
+    };
+    keys.failovers().flat_map(each).collect()
 }

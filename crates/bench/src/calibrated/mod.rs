@@ -35,6 +35,7 @@ use lab::Lab;
 use report::Row;
 
 use crate::Error;
+use crate::keys::Keys;
 use crate::knobs::Machine;
 
 /// What to measure.
@@ -48,19 +49,30 @@ pub struct CalibratedOptions {
     pub varied: u64,
     /// Each figure so often, with other requests and other pauses.
     pub seeds: u64,
+    /// What the model does not have. None: such headlines have no figures.
+    pub packets: Option<Packets>,
+}
+
+/// A record of what was measured on packets.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// Where it is kept.
+    pub record: String,
+    /// What is in it.
+    pub keys: Keys,
 }
 
 impl CalibratedOptions {
     /// Everything, in eight minutes on two cores.
     #[must_use]
     pub fn whole() -> CalibratedOptions {
-        CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3 }
+        CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3, packets: None }
     }
 
     /// Figures alone, once, and of shorter runs.
     #[must_use]
     pub fn short() -> CalibratedOptions {
-        CalibratedOptions { ids: Vec::new(), requests: 10_000, varied: 0, seeds: 1 }
+        CalibratedOptions { ids: Vec::new(), requests: 10_000, varied: 0, seeds: 1, packets: None }
     }
 }
 
@@ -136,6 +148,9 @@ pub fn run_calibrated(options: &CalibratedOptions) -> Result<Calibrated, Error> 
         concerned.map(|(_, figures)| figures[place].clone()).collect()
     };
     let rows = chosen.iter().enumerate().map(|(place, headline)| {
+        if let How::OnPackets(look) = headline.how {
+            return Row::on_packets(headline, options.packets.as_ref(), look);
+        }
         let mut row = Row::new(headline, &of(place, Purpose::Table));
         if options.varied > 0 && !headline.varied.is_empty() {
             row.compare_with(&of(place, Purpose::Short));
@@ -200,10 +215,11 @@ fn show(done: usize, all: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn some(ids: &[&str], requests: u64, varied: u64, seeds: u64) -> Result<Calibrated, Error> {
         let ids = ids.iter().map(|&id| id.to_owned()).collect();
-        run_calibrated(&CalibratedOptions { ids, requests, varied, seeds })
+        run_calibrated(&CalibratedOptions { ids, requests, varied, seeds, packets: None })
     }
 
     #[test]
@@ -224,6 +240,31 @@ mod tests {
         let html = record.to_html();
         assert!(html.contains("over SrvLock") && html.contains("manager doubled") && !html.contains("NaN"), "{html}");
         assert!(some(&["F99"], 1, 0, 1).unwrap_err().contains("F11"));
+    }
+
+    /// A chain's figures are those of a record, and say which.
+    #[test]
+    fn what_is_measured_on_packets_is_in_the_table_beside_what_is_modelled() {
+        let record = "bench/runs/one.json";
+        let timeline = |groups: u32, writes: &[u32]| {
+            json!({ "groups": groups, "keys": 9, "bin_ms": 20, "before_ms": 40, "reads": [], "writes": writes,
+                    "reads_gap_ms": 0.0, "writes_gap_ms": 0.0, "whole_ms": 140.0, "unsure": 0 })
+        };
+        let keys = json!({
+            "machine": Machine::look(), "load_after": "", "rounds": 1, "keys": 9, "value_bytes": 1, "measured_ms": 1,
+            "seconds": 1.0, "stores": [], "runs": [], "failures": [], "notes": [],
+            "timelines": [timeline(1, &[8, 8, 0, 0, 9, 0, 0, 0, 9]), timeline(100, &[8, 8, 0, 0, 9, 0, 1, 1, 9])],
+        });
+        let keys = Keys::from_json(&keys.to_string()).unwrap();
+        let packets = Some(Packets { record: record.into(), keys });
+        let options = CalibratedOptions { ids: vec!["C4".into()], packets, ..CalibratedOptions::short() };
+        let of = run_calibrated(&options).unwrap();
+        let away =
+            |groups: &str| of.ours("C4", &format!("{groups}: no write while another one copies, at most")).unwrap();
+        assert_eq!((away("one group"), away("100 groups")), (60.0, 20.0), "{of}");
+        let page = include_str!("../../../../docs/headlines.md");
+        let put = put_calibrated(page, &of, "bench/runs/two.json").unwrap();
+        assert!(put.contains("| on packets |") && put.contains(record), "{put}");
     }
 
     #[test]

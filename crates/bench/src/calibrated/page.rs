@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::report::{Calibrated, Cell, Row, digits, shown, spread, with_unit};
-use crate::contest::escaped;
+use crate::contest::{escaped, wide};
 use crate::drawing::{Axes, BOTTOM, TOP, WIDTH, drawing, line, mark, text};
 
 /// Of the names, left of a panel.
@@ -33,9 +33,8 @@ impl Calibrated {
             escaped(&self.machine.commit),
             escaped(&self.machine.command),
         );
-        html += &self.headlines();
-        html += &self.distances();
-        html += &self.heat_map().unwrap_or_default();
+        let parts = [Some(self.headlines()), Some(self.distances()), self.heat_map()];
+        parts.iter().flatten().for_each(|part| html += &wide(part));
         html
     }
 

@@ -4,10 +4,13 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use super::Packets;
 use super::costs::sources;
 use super::headlines::{Figure, Headline, How};
 use crate::Error;
+use crate::contest::{Better, Compared};
 use crate::figures::put_between;
+use crate::keys::Keys;
 use crate::knobs::Machine;
 use crate::recovery::summary::Spread;
 
@@ -47,16 +50,18 @@ pub(super) fn constants() -> Vec<Constant> {
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) what: String,
-    /// `simulated`, `computed`, or nothing: measured elsewhere, on packets.
+    /// `simulated`, `computed` or `on packets`; nothing, of which records have more: on packets, too.
     how: String,
     pub(super) figures: Vec<Cell>,
     why: String,
 }
 
+const ON_PACKETS: &str = "on packets";
+
 impl Row {
     /// How it came about, for people.
     pub(super) fn how(&self) -> &str {
-        if self.how.is_empty() { "on packets" } else { &self.how }
+        if self.how.is_empty() { ON_PACKETS } else { &self.how }
     }
 }
 
@@ -102,18 +107,26 @@ impl Row {
             short: Vec::new(),
             varied: Vec::new(),
         };
-        let (how, why) = match headline.how {
-            How::Simulated(_) => ("simulated", headline.why),
-            How::Computed(_) => ("computed", headline.why),
-            How::Elsewhere(what) => ("", what),
+        let how = match headline.how {
+            How::Simulated(_) => "simulated",
+            How::Computed(_) => "computed",
+            How::OnPackets(_) => ON_PACKETS,
         };
         Row {
             id: headline.id.into(),
             what: headline.what.into(),
             how: how.into(),
             figures: seeds.first().into_iter().flatten().enumerate().map(cell).collect(),
-            why: why.into(),
+            why: headline.why.into(),
         }
+    }
+
+    /// Of a record, which is named; without one it has no figures.
+    pub(super) fn on_packets(headline: &Headline, packets: Option<&Packets>, look: fn(&Keys) -> Vec<Figure>) -> Row {
+        let figures = packets.map(|packets| look(&packets.keys));
+        let row = Row::new(headline, figures.as_slice());
+        let of = packets.map_or_else(String::new, |packets| format!(" The record: [{0}](../{0}).", packets.record));
+        Row { why: row.why + &of, ..row }
     }
 
     /// What runs with other costs are to be compared with: of each seed, the figures.
@@ -158,6 +171,10 @@ pub(super) fn digits(value: f64) -> String {
 pub(super) fn with_unit(value: f64, unit: &str) -> String {
     let space = if matches!(unit, "" | "x" | "%") { "" } else { " " };
     format!("{}{space}{unit}", digits(value))
+}
+
+fn in_unit(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!(", {unit}") }
 }
 
 /// Median, and least to most where they differ in what is shown.
@@ -208,6 +225,16 @@ impl Calibrated {
     pub fn ours(&self, id: &str, name: &str) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.id == id)?;
         row.figures.iter().find(|cell| cell.name == name).map(|cell| spread(&cell.ours).median)
+    }
+
+    /// What another record may have, too.
+    pub(crate) fn compared(&self) -> Vec<Compared> {
+        let of = |row: &Row, cell: &Cell| Compared {
+            name: format!("{}: {}{}", row.id, cell.name, in_unit(&cell.unit)),
+            values: cell.ours.clone(),
+            better: Better::Neither,
+        };
+        self.rows.iter().flat_map(|row| row.figures.iter().map(move |cell| of(row, cell))).collect()
     }
 
     fn table(&self) -> String {

@@ -11,12 +11,24 @@ const COLOURS: [&str; 12] = [
     "#1b6ca8", "#c8501e", "#2e8540", "#7b4fa3", "#b58900", "#d33682", "#268bd2", "#6b4226", "#00796b", "#9e9d24",
     "#5d4e75", "#444444",
 ];
-/// For a legend, right of the panel.
-const LEGEND: f64 = 170.0;
+/// For a legend, right of the panel: the longest name fits.
+const LEGEND: f64 = 216.0;
 const ROW: f64 = 22.0;
+/// Of a legend.
+const LINE: f64 = 17.0;
 
 fn colour(service: usize) -> &'static str {
     COLOURS[service % COLOURS.len()]
+}
+
+/// How its curve is drawn: there are more services than colours.
+fn dashes(service: usize) -> &'static str {
+    if service < COLOURS.len() { "" } else { "stroke-dasharray=\"5 3\"" }
+}
+
+/// Where a panel ends that is so high, or higher if its legend is.
+fn bottom(panel: f64, services: usize) -> f64 {
+    TOP + panel.max(LINE * services as f64)
 }
 
 /// From the power of ten below the least to that above the most.
@@ -44,7 +56,8 @@ impl Contest {
         let least = services.iter().map(|(_, name)| of(name, 0.01)).fold(f64::MAX, f64::min);
         let most = services.iter().map(|(_, name)| of(name, 0.999)).fold(0.0, f64::max);
         let ticks = decades(least, most);
-        let place = [LEFT, WIDTH - LEGEND, TOP, TOP + 1.3 * PANEL];
+        let bottom = bottom(1.3 * PANEL, services.len());
+        let place = [LEFT, WIDTH - LEGEND, TOP, bottom];
         let ends = (ticks[0], ticks[ticks.len() - 1]);
         let axes = Axes { place, x: ends, y: (0.0, 1.0), logarithmic: [true, false] };
         let mut body = String::new();
@@ -55,10 +68,10 @@ impl Contest {
                 .iter()
                 .filter(|quantile| **quantile <= 0.999)
                 .map(|&quantile| axes.at(of(name, quantile).clamp(ends.0, ends.1), quantile));
-            polyline(&mut body, &points.collect::<Vec<_>>(), colour(*index));
+            polyline(&mut body, &points.collect::<Vec<_>>(), colour(*index), dashes(*index));
             legend(&mut body, row, *index, name);
         }
-        drawing(TOP + 1.3 * PANEL + BOTTOM, &body)
+        drawing(bottom + BOTTOM, &body)
     }
 
     /// Locks a second: the median, and from the least to the most of the rounds.
@@ -117,7 +130,7 @@ impl Contest {
         let end = (bins as u64 * BIN_MS) as f64;
         let x: Vec<f64> = (0..=(end / 300.0) as u32).map(|index| f64::from(index) * 300.0).collect();
         let axes = Axes {
-            place: [LEFT, WIDTH - LEGEND, TOP, TOP + PANEL],
+            place: [LEFT, WIDTH - LEGEND, TOP, bottom(PANEL, curves.len())],
             x: (0.0, end),
             y: (0.0, y[y.len() - 1]),
             logarithmic: [false; 2],
@@ -127,16 +140,16 @@ impl Contest {
         for (row, (index, name, rates)) in curves.iter().enumerate() {
             let points = rates.iter().enumerate();
             let points = points.map(|(bin, rate)| axes.at((bin as f64 + 0.5) * BIN_MS as f64, *rate));
-            polyline(&mut body, &points.collect::<Vec<_>>(), colour(*index));
+            polyline(&mut body, &points.collect::<Vec<_>>(), colour(*index), dashes(*index));
             legend(&mut body, row, *index, name);
         }
-        Some(drawing(TOP + PANEL + BOTTOM, &body))
+        Some(drawing(bottom(PANEL, curves.len()) + BOTTOM, &body))
     }
 }
 
 fn legend(body: &mut String, row: usize, service: usize, name: &str) {
-    let (x, y) = (WIDTH - LEGEND + 16.0, TOP + 12.0 + ROW * row as f64);
-    line(body, (x, y), (x + 20.0, y), colour(service), "stroke-width=\"3\"");
+    let (x, y) = (WIDTH - LEGEND + 16.0, TOP + 8.0 + LINE * row as f64);
+    line(body, (x, y), (x + 20.0, y), colour(service), &format!("stroke-width=\"3\" {}", dashes(service)));
     text(body, (x + 26.0, y + 4.0), "start", "normal", name);
 }
 
@@ -149,6 +162,21 @@ mod tests {
     fn decades_enclose_what_is_drawn() {
         assert_eq!(decades(3.0, 250.0), [1.0, 10.0, 100.0, 1_000.0]);
         assert_eq!(decades(10.0, 10.0), [10.0, 100.0]);
+    }
+
+    #[test]
+    fn many_services_are_told_apart_and_all_are_in_the_legend() {
+        let names: Vec<String> = (0..20).map(|number| format!("service-{number}")).collect();
+        let services: Vec<(&str, &[f64])> = names.iter().map(|name| (name.as_str(), &[100.0][..])).collect();
+        let svg = record(&services).distribution(0);
+        let height: f64 =
+            svg.split("height=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().parse().unwrap();
+        assert!(height > TOP + LINE * 20.0, "{height}");
+        assert!(names.iter().all(|name| svg.contains(&format!(">{name}<"))), "{svg}");
+        let mut looks: Vec<_> = (0..20).map(|service| (colour(service), dashes(service))).collect();
+        looks.sort_unstable();
+        looks.dedup();
+        assert_eq!(looks.len(), 20);
     }
 
     #[test]

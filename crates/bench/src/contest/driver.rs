@@ -1,10 +1,12 @@
 //! Runs a workload's transactions over a lock service: a thread for each node, its clients as tasks on it, each of them
 //! one transaction after the other. The service is checked all the while (`witness.rs`).
 //!
-//! A transaction acquires its locks one by one, works for the workload's execution time, thinks for as long as it is
-//! told, and gives all back; where the workload has a time-out, one that has not all locks by then gives back what it
-//! has and tries again a little later. Grants and transactions count if they end within the measured time.
+//! A transaction acquires its locks one by one, works for the workload's execution time or on the data that they guard
+//! (`bank.rs`), thinks for as long as it is told, and gives all back; where the workload has a time-out, one that has
+//! not all locks by then gives back what it has and tries again a little later. Grants and transactions count if they
+//! end within the measured time.
 
+use super::bank::{Bank, Teller};
 use super::service::{Grant, LockService, Refusal};
 use super::witness::Witness;
 use crate::Error;
@@ -27,8 +29,10 @@ pub(crate) const BIN: Duration = Duration::from_millis(20);
 pub(crate) struct Course<'w> {
     pub(crate) workload: &'w dyn Workload,
     pub(crate) execution: Duration,
-    /// For how long all locks are held besides, without a processor: at least, and a millisecond or two more.
+    /// For how long all locks are held besides ([`think`]).
     pub(crate) think: Duration,
+    /// What the locks guard, if it is there.
+    pub(crate) bank: Option<&'w Bank>,
     /// After how long a transaction is aborted.
     pub(crate) abort: Option<Duration>,
     /// Locks are acquired in the order of their numbers, so that nobody can wait in a circle; otherwise in the
@@ -57,6 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) of_nodes: Vec<Vec<u32>>,
     pub(crate) overlaps: u64,
     pub(crate) stale_tokens: u64,
+    /// Of the bank's money, if there is one.
+    pub(crate) missing_money: Option<i64>,
     pub(crate) times: Times,
 }
 
@@ -109,7 +115,8 @@ pub(crate) fn drive<S: LockService>(
 ) -> Result<Outcome, Error> {
     let witness = Witness::new();
     let span = Span { warm_up: course.warm_up, measured: course.measured };
-    let (tallies, times) = Phases::new().drive(course.nodes, span, servers, |phases, index| {
+    let servers: Vec<u32> = servers.iter().copied().chain(course.bank.map(Bank::id)).collect();
+    let ran = Phases::new().drive(course.nodes, span, &servers, |phases, index| {
         // Clients that do not divide evenly are the first nodes'.
         let clients = course.clients / course.nodes + usize::from(index < course.clients % course.nodes);
         let node = Node { index, clients };
@@ -118,12 +125,20 @@ pub(crate) fn drive<S: LockService>(
         let tally = RefCell::new(Tally::new(course.measured));
         phases.run(async {
             let service = connect(node).await?;
+            let teller = match course.bank {
+                Some(bank) => Some(bank.teller().await?),
+                None => None,
+            };
             phases.connected().await;
-            let clients = (0..node.clients).map(|client| run_client(&shared, node, client, &service, &tally));
+            let place = Place { node, service, teller, tally: &tally };
+            let clients = (0..node.clients).map(|client| run_client(&shared, &place, client));
             try_join_all(clients).await.map(drop)
         });
         tally.into_inner()
-    })?;
+    });
+    // After a run that failed, too: what it has lost is not the next one's.
+    let missing_money = course.bank.map(Bank::missing).transpose()?;
+    let (tallies, times) = ran?;
     let mut all = Tally::new(course.measured);
     let mut of_nodes = Vec::new();
     for tally in tallies {
@@ -143,23 +158,27 @@ pub(crate) fn drive<S: LockService>(
         of_nodes,
         overlaps: witness.overlaps(),
         stale_tokens: witness.stale_tokens(),
+        missing_money,
         times,
     })
 }
 
-/// One client: a transaction after the other, to the end of the run.
-async fn run_client<S: LockService>(
-    shared: &Shared<'_, '_>,
+/// What the clients of one node share.
+struct Place<'p, S> {
     node: Node,
-    client: usize,
-    service: &S,
-    tally: &RefCell<Tally>,
-) -> Result<(), Error> {
+    service: S,
+    teller: Option<Teller>,
+    tally: &'p RefCell<Tally>,
+}
+
+/// One client: a transaction after the other, to the end of the run.
+async fn run_client<S: LockService>(shared: &Shared<'_, '_>, place: &Place<'_, S>, client: usize) -> Result<(), Error> {
     let course = shared.course;
+    let Place { node, service, teller, tally } = place;
     // Clients are dealt out to the nodes in turn.
     let number = (client * course.nodes + node.index) as u64;
     let mut generator = course.workload.generator(course.seed, number);
-    let mut pause = ChaCha8Rng::seed_from_u64(number);
+    let mut dice = ChaCha8Rng::seed_from_u64(number);
     let mut transaction = Transaction::empty();
     let mut held = Vec::with_capacity(32);
     while !shared.phases.is_over() {
@@ -173,9 +192,10 @@ async fn run_client<S: LockService>(
             let has_all = attempt.acquire(&transaction, &mut held).await?;
             if has_all {
                 work(course.execution);
-                if !course.think.is_zero() {
-                    tokio::time::sleep(course.think).await;
+                if let Some(teller) = teller {
+                    teller.serve(&transaction, &mut dice).await?;
                 }
+                think(course.think).await;
             }
             attempt.give_back(&mut held).await?;
             if has_all {
@@ -187,7 +207,7 @@ async fn run_client<S: LockService>(
             if shared.phases.is_over() {
                 return Ok(());
             }
-            tokio::time::sleep(Duration::from_millis(pause.random_range(0..=BACKOFF_MS))).await;
+            tokio::time::sleep(Duration::from_millis(dice.random_range(0..=BACKOFF_MS))).await;
         }
         if shared.phases.counts() {
             tally.borrow_mut().transactions.saturating_record(nanos(began));
@@ -204,6 +224,21 @@ fn work(execution: Duration) {
     let until = Instant::now() + execution;
     while Instant::now() < until {
         std::hint::spin_loop();
+    }
+}
+
+/// The shortest that a runtime's clock knows.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Holds on, and leaves the processor to other clients: below a millisecond to those alone that have something to do,
+/// since nobody is woken so soon, and so exactly as they let it; from a millisecond on asleep, for one or two more.
+async fn think(time: Duration) {
+    if time >= TICK {
+        return tokio::time::sleep(time).await;
+    }
+    let began = Instant::now();
+    while began.elapsed() < time {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -271,11 +306,11 @@ mod tests {
     use std::rc::Rc;
     use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-    /// A lock service of this process: right, or one that lets in everybody one time in a hundred.
+    /// A lock service of this process: right, or one that lets in everybody one time in so many.
     struct Local {
         locks: RefCell<HashMap<u64, std::sync::Arc<RwLock<u64>>>>,
         grants: RefCell<u64>,
-        is_right: bool,
+        slips: Option<u64>,
     }
 
     #[allow(dead_code, reason = "held, not looked at")]
@@ -290,7 +325,7 @@ mod tests {
 
         async fn acquire(&self, _: usize, lock: u64, mode: Mode, until: Instant) -> Result<Grant<Held>, Refusal> {
             *self.grants.borrow_mut() += 1;
-            if !self.is_right && self.grants.borrow().is_multiple_of(100) {
+            if self.slips.is_some_and(|each| self.grants.borrow().is_multiple_of(each)) {
                 return Ok(Grant { held: Held::Nothing, token: None });
             }
             let lock = self.locks.borrow_mut().entry(lock).or_default().clone();
@@ -322,6 +357,7 @@ mod tests {
             workload: &*workload,
             execution: named.execution,
             think: Duration::ZERO,
+            bank: None,
             abort: if is_sorted { None } else { named.abort },
             is_sorted,
             nodes: 1,
@@ -330,8 +366,12 @@ mod tests {
             warm_up: Duration::from_millis(20),
             measured: Duration::from_millis(200),
         };
-        let local = || Rc::new(Local { locks: RefCell::default(), grants: RefCell::default(), is_right });
-        drive(&course, &[], |_| {}, async |_| Ok(local()))
+        run_course(&course, if is_right { None } else { Some(100) })
+    }
+
+    fn run_course(course: &Course<'_>, slips: Option<u64>) -> Result<Outcome, Error> {
+        let local = || Rc::new(Local { locks: RefCell::default(), grants: RefCell::default(), slips });
+        drive(course, &[], |_| {}, async |_| Ok(local()))
     }
 
     /// A run is short, and may see little on a busy machine: of several the first with something to look at.
@@ -363,6 +403,69 @@ mod tests {
         run_until("tpcc-high", true, false, |outcome| outcome.overlaps > 0);
     }
 
+    /// The sum of all balances is what it was, or the locks were none.
+    #[test]
+    fn locks_that_let_two_in_lose_money_and_others_do_not() {
+        let workload = named("banking-redis-1k").unwrap().build();
+        let bank = match Bank::open(workload.locks()) {
+            Ok(bank) => bank,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let course = Course {
+            workload: &*workload,
+            execution: Duration::ZERO,
+            think: Duration::ZERO,
+            bank: Some(&bank),
+            abort: None,
+            is_sorted: true,
+            nodes: 1,
+            clients: 40,
+            seed: 1,
+            warm_up: Duration::from_millis(20),
+            measured: Duration::from_millis(500),
+        };
+        let right = run_course(&course, None).unwrap();
+        assert!(right.transactions.len() > 100, "{}", right.transactions.len());
+        assert_eq!((right.overlaps, right.missing_money), (0, Some(0)));
+        let is_seen = |_| {
+            let broken = run_course(&course, Some(2)).unwrap();
+            broken.overlaps > 0 && broken.missing_money != Some(0)
+        };
+        assert!((0..50).any(is_seen), "locks that are none lost nothing in fifty runs");
+        let again = run_course(&course, None).unwrap();
+        assert_eq!(again.missing_money, Some(0), "what others have lost before is not this run's");
+    }
+
+    #[test]
+    fn who_thinks_holds_for_that_long_and_lets_others_go_on() {
+        let workload = named("exclusive-55k").unwrap().build();
+        let think = Duration::from_micros(100);
+        let course = |think, clients| Course {
+            workload: &*workload,
+            execution: Duration::ZERO,
+            think,
+            bank: None,
+            abort: None,
+            is_sorted: true,
+            nodes: 1,
+            clients,
+            seed: 1,
+            warm_up: Duration::from_millis(20),
+            measured: Duration::from_millis(200),
+        };
+        let alone = run_course(&course(think, 1), None).unwrap();
+        assert!(!alone.transactions.is_empty());
+        assert!(alone.transactions.min() >= think.as_nanos() as u64 * 99 / 100, "{}", alone.transactions.min());
+        let most = alone.times.measured.as_nanos() / think.as_nanos();
+        assert!(u128::from(alone.transactions.len()) <= most + 1);
+        // Whoever else has work does it meanwhile: together they make more than one could who waited for each.
+        let is_seen = |_| {
+            let many = run_course(&course(think, 40), None).unwrap();
+            u128::from(many.transactions.len()) > 2 * most
+        };
+        assert!((0..20).any(is_seen), "forty clients make no more than one");
+    }
+
     #[test]
     fn a_service_that_fails_fails_the_run() {
         let named = named("exclusive-500").unwrap();
@@ -371,6 +474,7 @@ mod tests {
             workload: &*workload,
             execution: Duration::ZERO,
             think: Duration::ZERO,
+            bank: None,
             abort: None,
             is_sorted: true,
             nodes: 2,

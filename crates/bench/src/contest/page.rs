@@ -18,8 +18,9 @@ table { border-collapse: collapse; margin: 1rem 0; font-size: 13px; width: 100%;
 th, td { text-align: left; padding: .28rem .6rem; border-bottom: 1px solid #e4e4e4; vertical-align: top; }
 th { background: #f4f4f4; } td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.best td { font-weight: 600; } .broken { color: #b00020; font-weight: 600; } .quiet { color: #666; }
-svg { max-width: 100%; height: auto; } pre { font-size: 12px; overflow-x: auto; background: #f7f7f7; padding: 1rem; }
+svg { max-width: 100%; height: auto; } .wide { overflow-x: auto; } pre { font-size: 12px; overflow-x: auto; background: #f7f7f7; padding: 1rem; }
 nav a { margin-right: 1rem; } code { background: #f4f4f4; padding: 0 .2rem; }
+@media (max-width: 60rem) { .wide table, .wide svg { min-width: 46rem; } h1 { font-size: 1.4rem; } }
 @media print { h2 { break-before: page; } }
 ";
 
@@ -104,20 +105,20 @@ pub fn page(records: &Records) -> String {
         section(&mut html, "Against a bare echo", &format!("<pre>{}</pre>\n", escaped(&report.to_string())));
     }
     for keys in &records.keys {
-        let text = format!("<pre>{}</pre>\n{}\n", escaped(&keys.to_string()), keys.timelines_as_svg());
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&keys.to_string()), wide(&keys.timelines_as_svg()));
         section(&mut html, "Keys beside etcd and ZooKeeper", &text);
     }
     for growth in &records.growths {
-        let text = format!("<pre>{}</pre>\n{}\n", escaped(&growth.to_string()), growth.to_svg());
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&growth.to_string()), wide(&growth.to_svg()));
         section(&mut html, "Cost as work grows", &text);
     }
     for recovery in &records.recoveries {
-        let drawings = recovery.timelines_as_svg() + &recovery.growth_as_svg();
+        let drawings = wide(&recovery.timelines_as_svg()) + &wide(&recovery.growth_as_svg());
         let text = format!("<pre>{}</pre>\n{drawings}\n", escaped(&recovery.to_string()));
         section(&mut html, "How long locks are away when a switch or a node dies", &text);
     }
     for queues in &records.queues {
-        let text = format!("<pre>{}</pre>\n{}\n", escaped(&queues.to_string()), queues.as_svg());
+        let text = format!("<pre>{}</pre>\n{}\n", escaped(&queues.to_string()), wide(&queues.as_svg()));
         section(&mut html, "What the switch's memory, priorities and budgets do", &text);
     }
     html + "</body></html>\n"
@@ -126,6 +127,11 @@ pub fn page(records: &Records) -> String {
 fn section(html: &mut String, title: &str, body: &str) {
     // Nothing can fail that is written to a string.
     let _ = writeln!(html, "<h2>{}</h2>\n{body}", escaped(title));
+}
+
+/// On a narrow screen a table or a drawing is moved, and the page is not.
+pub(crate) fn wide(html: &str) -> String {
+    format!("<div class=\"wide\">\n{html}</div>\n")
 }
 
 pub(crate) fn escaped(text: &str) -> String {
@@ -145,7 +151,9 @@ impl Contest {
         let broken: Vec<String> = self.broken().collect();
         let checked: u64 = self.runs.iter().map(|run| run.grants).sum();
         if broken.is_empty() {
-            let _ = writeln!(html, "<p>No run failed, and of {checked} grants none overlapped another.</p>");
+            let counted = self.runs.iter().any(|run| run.missing_money.is_some());
+            let money = if counted { ", and the accounts had the same money after each run as before" } else { "" };
+            let _ = writeln!(html, "<p>No run failed, and of {checked} grants none overlapped another{money}.</p>");
         }
         broken.iter().for_each(|why| {
             let _ = writeln!(html, "<p class=\"broken\">{}</p>", escaped(why));
@@ -162,33 +170,21 @@ impl Contest {
         if !self.notes.is_empty() {
             html.push_str(&list(&mut self.notes.iter().cloned()));
         }
-        section(html, "The services", &self.services_as_html());
+        section(html, "The services", &wide(&self.services_as_html()));
         for (index, played) in self.played.iter().enumerate() {
             let _ = writeln!(html, "<h2 id=\"w{record}-{index}\">{}</h2>", escaped(&played.title()));
             let _ = writeln!(html, "<p>{}.</p>", escaped(&played.conditions()));
-            html.push_str(&self.table_as_html(index));
-            html.push_str(&self.throughput(index));
-            html.push_str(&self.distribution(index));
-            html.push_str(&self.timeline(index).unwrap_or_default());
+            let drawings = [Some(self.throughput(index)), Some(self.distribution(index)), self.timeline(index)];
+            html.push_str(&wide(&self.table_as_html(index)));
+            drawings.iter().flatten().for_each(|drawing| html.push_str(&wide(drawing)));
         }
     }
 
     fn services_as_html(&self) -> String {
-        let heads = ["service", "version", "client", "endpoint", "members", "durable", "batching", "modes, waiting"];
-        let rows = self.services.iter().map(|one| {
-            let members = one.members.to_string();
-            let cells = [
-                &one.name,
-                &one.version,
-                &one.client,
-                &one.endpoint,
-                &members,
-                &one.durability,
-                &one.batching,
-                &one.modes,
-            ];
-            format!("<tr>{}</tr>\n", cells.map(|cell| format!("<td>{}</td>", escaped(cell))).concat())
-        });
+        let heads =
+            ["service", "version", "client", "endpoint", "cores", "members", "durable", "batching", "modes, waiting"];
+        let cells = |one| self.of_service(one).map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
+        let rows = self.services.iter().map(|one| format!("<tr>{}</tr>\n", cells(one)));
         let heads = heads.map(|head| format!("<th>{head}</th>")).concat();
         format!("<table><tr>{heads}</tr>\n{}</table>\n", rows.collect::<String>())
     }

@@ -42,6 +42,11 @@ pub struct Played {
     pub clients: usize,
     pub(super) clients_of_paper: usize,
     pub(super) execution_us: u64,
+    /// For how long all locks were held besides.
+    #[serde(default)]
+    pub think_us: u64,
+    /// What the locks guarded; None: nothing.
+    pub(super) data: Option<String>,
     /// After how long a transaction was aborted; None: never.
     pub abort_ms: Option<u64>,
     pub(super) is_sorted: bool,
@@ -80,6 +85,8 @@ pub struct Run {
     /// Grants that overlapped another one that excludes them, and tokens that did not rise.
     pub overlaps: u64,
     pub(super) stale_tokens: u64,
+    /// By how much all accounts have less together than before; None: there are none.
+    pub(super) missing_money: Option<i64>,
     /// Why there are no figures.
     pub failed: Option<String>,
 }
@@ -116,6 +123,7 @@ impl Run {
             server_cpu_s: 0.0,
             overlaps: 0,
             stale_tokens: 0,
+            missing_money: None,
             failed: None,
         };
         match outcome {
@@ -132,6 +140,7 @@ impl Run {
                 server_cpu_s: outcome.times.server_cpu.as_secs_f64(),
                 overlaps: outcome.overlaps,
                 stale_tokens: outcome.stale_tokens,
+                missing_money: outcome.missing_money,
                 ..run
             },
         }
@@ -139,7 +148,8 @@ impl Run {
 
     /// Whether its figures count: it did not fail, something was granted, and the service kept its promise.
     pub(super) fn counts(&self) -> bool {
-        self.failed.is_none() && self.grants > 0 && self.overlaps == 0 && self.stale_tokens == 0
+        let keeps = self.overlaps == 0 && self.stale_tokens == 0 && self.missing_money.unwrap_or(0) == 0;
+        self.failed.is_none() && self.grants > 0 && keeps
     }
 
     pub(super) fn grants_a_second(&self) -> Option<f64> {
@@ -221,6 +231,9 @@ impl Contest {
             match run {
                 Run { overlaps: 1.., .. } => Some(format!("{where_}: {} grants overlapped", run.overlaps)),
                 Run { stale_tokens: 1.., .. } => Some(format!("{where_}: {} tokens did not rise", run.stale_tokens)),
+                Run { missing_money: Some(missing), .. } if *missing != 0 => {
+                    Some(format!("{where_}: {missing} of the accounts' money are missing"))
+                }
                 Run { failed: Some(why), .. } => Some(format!("{where_}: {why}")),
                 Run { grants: 0, .. } => Some(format!("{where_}: nothing was granted")),
                 _ => None,
@@ -262,9 +275,9 @@ impl Contest {
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
-            "workload,clients,abort_ms,service,round,load,seconds,grants_per_s,transactions_per_s,aborted,grant_p50_us,\
+            "workload,clients,abort_ms,think_us,service,round,load,seconds,grants_per_s,transactions_per_s,aborted,grant_p50_us,\
              grant_p90_us,grant_p99_us,grant_p999_us,transaction_p50_us,transaction_p99_us,client_cpu_s,server_cpu_s,\
-             overlaps,stale_tokens,failed\n",
+             overlaps,stale_tokens,missing_money,failed\n",
         );
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
         for run in &self.runs {
@@ -285,10 +298,12 @@ impl Contest {
             ];
             let figures = figures.map(number).join(",");
             let failed = run.failed.as_deref().unwrap_or_default().replace(['"', '\n'], " ");
+            let missing = run.missing_money.map_or_else(String::new, |missing| missing.to_string());
             text += &format!(
-                "{},{},{abort},{},{},{},{:.3},{figures},{},{},\"{failed}\"\n",
+                "{},{},{abort},{},{},{},{},{:.3},{figures},{},{},{missing},\"{failed}\"\n",
                 played.workload,
                 played.clients,
+                played.think_us,
                 run.service,
                 run.round + 1,
                 run.load,
@@ -315,6 +330,8 @@ pub(super) mod tests {
             clients: 2,
             clients_of_paper: 3,
             execution_us: 2,
+            think_us: 0,
+            data: None,
             abort_ms: Some(10),
             is_sorted: false,
             measured_ms: 1_000,
@@ -355,13 +372,15 @@ pub(super) mod tests {
 
     #[test]
     fn runs_that_broke_a_promise_or_failed_are_told_and_do_not_count() {
-        let mut contest = record(&[("redis", &[100.0; 5])]);
+        let mut contest = record(&[("redis", &[100.0; 6])]);
         assert_eq!(contest.broken().count(), 0);
         contest.runs[0].overlaps = 1;
         contest.runs[1].stale_tokens = 1;
         contest.runs[2].failed = Some("gone".into());
         contest.runs[3].grants = 0;
-        assert_eq!(contest.broken().count(), 4);
+        contest.runs[4].missing_money = Some(-7);
+        contest.runs[5].missing_money = Some(0);
+        assert_eq!(contest.broken().count(), 5);
         assert_eq!(contest.runs.iter().filter(|run| run.counts()).count(), 1);
     }
 
@@ -369,6 +388,6 @@ pub(super) mod tests {
     fn every_line_of_the_csv_has_every_column() {
         let contest = record(&[("redis", &[100.0, 110.0])]);
         let columns: Vec<usize> = contest.to_csv().lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [21; 3]);
+        assert_eq!(columns, [23; 3]);
     }
 }

@@ -1,5 +1,6 @@
 //! A record as people read it: a table for each workload, on a terminal and in the documentation.
 
+use super::peers::About;
 use super::record::{Contest, Played, Run};
 use crate::Error;
 use crate::figures::put_between;
@@ -25,7 +26,11 @@ impl Played {
             Some(ms) => format!(", aborted after {ms} ms"),
             None => String::new(),
         };
-        format!("{}, {} clients{order}", self.workload, self.clients)
+        let think = match self.think_us {
+            0 => String::new(),
+            us => format!(", {us} us of think time"),
+        };
+        format!("{}, {} clients{think}{order}", self.workload, self.clients)
     }
 
     /// What it is, and how this differs from the paper.
@@ -36,7 +41,11 @@ impl Played {
             us => format!(", {us} us of work under them"),
         };
         let locks = thousands(self.locks);
-        format!("{}: {locks} locks; {order}{execution}; clients in the paper: {}", self.about, self.clients_of_paper)
+        let data = self.data.as_ref().map_or_else(String::new, |data| format!("; {data}, counted after each run"));
+        format!(
+            "{}: {locks} locks{data}; {order}{execution}; clients in the paper: {}",
+            self.about, self.clients_of_paper
+        )
     }
 }
 
@@ -76,16 +85,22 @@ impl Contest {
 
     fn services_table(&self) -> String {
         let mut text = String::from(
-            "| service | version | client | endpoint | members | durable | batching | modes and waiting |\n\
-             | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+            "| service | version | client | endpoint | cores | members | durable | batching | modes and waiting |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         );
         for one in &self.services {
-            text += &format!(
-                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
-                one.name, one.version, one.client, one.endpoint, one.members, one.durability, one.batching, one.modes
-            );
+            text += &format!("| {} |\n", self.of_service(one).join(" | "));
         }
         text + "\n"
+    }
+
+    /// What a reader has to know of a service.
+    pub(super) fn of_service(&self, one: &About) -> [String; 9] {
+        let cores = format!("{}, shared with clients and all others", self.machine.cores);
+        let words = [&one.name, &one.version, &one.client, &one.endpoint, &cores].map(String::clone);
+        let [name, version, client, endpoint, cores] = words;
+        let [durability, batching, modes] = [&one.durability, &one.batching, &one.modes].map(String::clone);
+        [name, version, client, endpoint, cores, one.members.to_string(), durability, batching, modes]
     }
 
     /// Under what it was measured, in a sentence.

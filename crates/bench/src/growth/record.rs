@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::contest::{Better, Compared};
 use crate::drawing::{Axes, BOTTOM, LEFT, PANEL, RIGHT, TOP, WIDTH, drawing, line, mark, polyline, text};
 use crate::figures::put_between;
 use crate::fit::exponent;
@@ -107,6 +108,18 @@ impl Growth {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
+    /// What another record may have, too.
+    pub(crate) fn compared(&self) -> Vec<Compared> {
+        let of = |curve: &Curve, point: &Point| {
+            let name = |what: &str| format!("{}, {}: {what}", curve.of, thousands(point.size));
+            let bytes =
+                point.memory().map(|bytes| Compared { name: name("bytes"), values: vec![bytes], better: Better::Less });
+            let time = Compared { name: name("ns"), values: point.nanos.clone(), better: Better::Less };
+            [Some(time), bytes].into_iter().flatten()
+        };
+        self.curves.iter().flat_map(|curve| curve.points.iter().flat_map(move |point| of(curve, point))).collect()
+    }
+
     /// Time and memory against size, all logarithmic.
     #[must_use]
     pub fn to_svg(&self) -> String {
@@ -135,7 +148,7 @@ impl Growth {
         for (index, (curve, points)) in self.curves.iter().zip(&curves).enumerate() {
             let (colour, kind) = (COLOURS[index % COLOURS.len()], index % 4);
             let places: Vec<(f64, f64)> = points.iter().map(|point| axes.at(point.0, point.1)).collect();
-            polyline(body, &places, colour);
+            polyline(body, &places, colour, "");
             places.iter().for_each(|&at| mark(body, at, kind, colour));
             let at = (place[1] + 24.0, top + 16.0 + 24.0 * index as f64);
             line(body, (at.0 - 10.0, at.1), (at.0 + 10.0, at.1), colour, "stroke-width=\"1.5\"");

@@ -47,6 +47,39 @@ pub(super) struct Timeline {
     pub(super) unsure: u64,
 }
 
+/// What became of writes, from a switch's death on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Failover {
+    pub(crate) groups: u16,
+    /// Without any, until chains go on without the dead one.
+    pub(crate) away_ms: f64,
+    /// Without any later on, until all chains are whole again: the longest time, of whole bins.
+    pub(crate) copying_away_ms: f64,
+    /// In that time, over those in as long a time before the death.
+    pub(crate) copying_share: f64,
+}
+
+impl Timeline {
+    /// None: chains were not whole again in time, or none was away.
+    pub(super) fn failover(&self) -> Option<Failover> {
+        let bin = |ms: f64| (ms / self.bin_ms as f64) as usize;
+        let death = bin(self.before_ms as f64);
+        let whole = death + bin(self.whole_ms?);
+        let (before, after) = (self.writes.get(..death)?, self.writes.get(death..whole)?);
+        let begins = after.iter().position(|&writes| writes == 0)?;
+        let lasts = after[begins..].iter().position(|&writes| writes > 0)?;
+        let copying = &after[begins + lasts..];
+        let longest = copying.split(|&writes| writes > 0).map(<[u32]>::len).max()?;
+        let mean = |bins: &[u32]| bins.iter().map(|&writes| f64::from(writes)).sum::<f64>() / bins.len() as f64;
+        Some(Failover {
+            groups: self.groups,
+            away_ms: lasts as f64 * self.bin_ms as f64,
+            copying_away_ms: longest as f64 * self.bin_ms as f64,
+            copying_share: mean(copying) / mean(before),
+        })
+    }
+}
+
 /// A thread that reads, and one that writes, as fast as each gets answers.
 pub(super) fn record(wayside: &Path, groups: u16, keys: usize, span: Span) -> Result<Timeline, Error> {
     let etcd = Etcd::start()?;
@@ -162,6 +195,36 @@ fn gap(answers: &[Instant], died: Instant, span: Span) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failover_is_what_comes_first_and_copying_what_comes_then() {
+        let timeline = |writes: &[u32], whole_ms| Timeline {
+            groups: 1,
+            keys: 9,
+            bin_ms: 20,
+            before_ms: 60,
+            reads: Vec::new(),
+            writes: writes.to_vec(),
+            reads_gap_ms: 0.0,
+            writes_gap_ms: 0.0,
+            whole_ms,
+            unsure: 0,
+        };
+        // Of the bin of the death something is left.
+        let writes = [9, 10, 11, 3, 0, 0, 0, 8, 0, 0, 5, 0, 7, 20, 20, 0, 0, 0, 0];
+        let seen = Failover { groups: 1, away_ms: 60.0, copying_away_ms: 40.0, copying_share: 0.0 };
+        assert_eq!(
+            timeline(&writes, Some(190.0)).failover(),
+            Some(Failover { copying_share: 13.0 / 5.0 / 10.0, ..seen })
+        );
+        assert_eq!(
+            timeline(&writes, Some(200.0)).failover(),
+            Some(Failover { copying_share: 20.0 / 6.0 / 10.0, ..seen })
+        );
+        assert_eq!(timeline(&writes, None).failover(), None);
+        assert_eq!(timeline(&[9; 20], Some(200.0)).failover(), None, "nobody was away");
+        assert_eq!(timeline(&[9, 9, 9, 0, 0, 0], Some(60.0)).failover(), None, "nobody came back");
+    }
 
     #[test]
     fn answers_fall_into_bins_and_leave_gaps() {

@@ -17,6 +17,8 @@ mod plot;
 mod record;
 mod stores;
 
+pub(crate) use failover::Failover;
+pub(crate) use plot::groups;
 pub use record::{Keys, put_keys};
 
 use crate::Error;

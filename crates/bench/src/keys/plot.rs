@@ -45,7 +45,7 @@ impl Timeline {
             let points: Vec<(f64, f64)> = points
                 .map(|(index, count)| axes.at(((index as f64 + 0.5) * bin - before) / 1e3, f64::from(*count)))
                 .collect();
-            polyline(body, &points, COLOURS[index * 2]);
+            polyline(body, &points, COLOURS[index * 2], "");
             let at = (WIDTH - RIGHT - 60.0, top + 14.0 + 18.0 * index as f64);
             line(body, (at.0 - 26.0, at.1 - 4.0), (at.0 - 6.0, at.1 - 4.0), COLOURS[index * 2], "stroke-width=\"2\"");
             text(body, at, "start", "normal", name);
@@ -59,6 +59,6 @@ impl Timeline {
     }
 }
 
-pub(super) fn groups(count: u16) -> String {
+pub(crate) fn groups(count: u16) -> String {
     if count == 1 { "one group".into() } else { format!("{count} groups") }
 }

@@ -2,10 +2,11 @@
 
 use super::KeysOptions;
 use super::driver::{Does, Outcome, VALUE};
-use super::failover::Timeline;
+use super::failover::{Failover, Timeline};
 use super::plot::groups;
 use super::stores::About;
 use crate::Error;
+use crate::contest::{Better, Compared};
 use crate::figures::put_between;
 use crate::knobs::{self, Machine};
 use crate::recovery::summary::Spread;
@@ -153,6 +154,11 @@ impl Keys {
         (self.load_after, self.seconds) = (knobs::load(), took.as_secs_f64());
     }
 
+    /// What became of writes while a switch of all chains died: with few groups, and with many.
+    pub(crate) fn failovers(&self) -> impl Iterator<Item = Failover> {
+        self.timelines.iter().filter_map(Timeline::failover)
+    }
+
     /// What was measured.
     pub fn commit(&self) -> &str {
         &self.machine.commit
@@ -181,6 +187,33 @@ impl Keys {
     /// If it is none, or of another version of this program.
     pub fn from_json(text: &str) -> Result<Keys, Error> {
         serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// What another record may have, too.
+    pub(crate) fn compared(&self) -> Vec<Compared> {
+        let mut figures = Vec::new();
+        for (does, clients) in self.kinds() {
+            let looks: &[Look] = if clients == 1 { &OF_ONE } else { &OF_MANY };
+            for About { name, .. } in &self.stores {
+                for (head, look) in looks {
+                    let values = self.good(name, does, clients).map(look).collect();
+                    let better = if *head == OF_MANY[0].0 { Better::More } else { Better::Less };
+                    figures.push(Compared {
+                        name: format!("{does:?}, {clients} clients: {name}: {head}"),
+                        values,
+                        better,
+                    });
+                }
+            }
+        }
+        for failover in self.failovers() {
+            let Failover { away_ms, copying_away_ms, .. } = failover;
+            for (what, ms) in [("chains go on", away_ms), ("another switch has copied", copying_away_ms)] {
+                let name = format!("{}: no write until {what}, ms", groups(failover.groups));
+                figures.push(Compared { name, values: vec![ms], better: Better::Less });
+            }
+        }
+        figures
     }
 
     fn good<'k>(&'k self, store: &'k str, does: Does, clients: usize) -> impl Iterator<Item = &'k Run> {

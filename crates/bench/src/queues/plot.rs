@@ -37,7 +37,7 @@ impl Sheet {
         for (index, (name, points)) in curves.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             let places: Vec<(f64, f64)> = points.iter().map(|&(x, y)| axes.at(x.clamp(ends.0, ends.1), y)).collect();
-            polyline(&mut self.body, &places, colour);
+            polyline(&mut self.body, &places, colour, "");
             if places.len() <= 8 {
                 places.iter().for_each(|&place| mark(&mut self.body, place, index, colour));
             }

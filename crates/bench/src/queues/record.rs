@@ -3,7 +3,7 @@
 use super::{Memory, QueuesOptions, Tenants};
 use crate::Error;
 use crate::contest::driver::{BIN, Outcome};
-use crate::contest::{QUANTILES, quantiles_us};
+use crate::contest::{Better, Compared, QUANTILES, quantiles_us};
 use crate::figures::put_between;
 use crate::knobs::{Machine, load};
 use crate::recovery::summary::{Spread, short};
@@ -281,6 +281,33 @@ impl Queues {
         thinks.sort_unstable();
         thinks.dedup();
         thinks
+    }
+
+    /// What another record may have, too.
+    pub(crate) fn compared(&self) -> Vec<Compared> {
+        let mut figures: Vec<Compared> = Vec::new();
+        let mut add =
+            |name: String, value: f64, better: Better| match figures.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.values.push(value),
+                None => figures.push(Compared { name, values: vec![value], better }),
+            };
+        for run in self.memory.iter().filter(|run| run.counts()) {
+            let whose = format!("{}, {} clients, {}", self.workload, self.clients, run.plan);
+            let of = |what: &str| format!("{whose}, {} cells, {} ms: {what}", run.cells, run.think_ms);
+            add(of("locks/s"), run.rate(), Better::More);
+            add(of("at the switch, %"), run.share_of_switch(), Better::Neither);
+            add(of("grant p50, us"), run.grant_us(0.5), Better::Less);
+        }
+        for (runs, with) in [(&self.priorities, "priorities"), (&self.isolation, "budgets")] {
+            for run in runs.iter().filter(|run| run.counts()) {
+                let with = if run.differ { format!("with {with}") } else { format!("without {with}") };
+                for (tenant, name) in ["first", "second"].into_iter().enumerate() {
+                    let rate = run.rate(tenant, TOGETHER.0, TOGETHER.1);
+                    add(format!("{}, {with}: {name} tenant, locks/s", run.engine), rate, Better::Neither);
+                }
+            }
+        }
+        figures
     }
 
     fn circumstances(&self) -> String {

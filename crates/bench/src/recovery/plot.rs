@@ -42,7 +42,7 @@ impl Recovery {
         axes.draw(&mut body, title, ("held locks", &x), ("milliseconds after the fault", &y));
         for (index, ((name, curve), colour)) in curves.iter().zip(COLOURS).enumerate() {
             let places: Vec<(f64, f64)> = curve.iter().map(|(locks, ms)| axes.at(*locks as f64, ms.median)).collect();
-            polyline(&mut body, &places, colour);
+            polyline(&mut body, &places, colour, "");
             for (locks, ms) in curve {
                 let locks = *locks as f64;
                 line(
@@ -86,7 +86,7 @@ impl Timeline {
         let points: Vec<(f64, f64)> = points
             .map(|(index, count)| axes.at(((index as f64 + 0.5) * bin - before) / 1e3, f64::from(*count)))
             .collect();
-        polyline(body, &points, COLOURS[0]);
+        polyline(body, &points, COLOURS[0], "");
         let broke = if self.fault == Fault::Drain { "told to end" } else { "killed" };
         for (at, what) in [(Some(0.0), broke), (self.back_ms, "started again")] {
             let Some(at) = at else { continue };

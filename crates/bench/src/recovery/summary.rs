@@ -80,9 +80,13 @@ impl Recovery {
     }
 
     /// Of all sound trials of a kind.
-    pub(crate) fn spread(&self, fault: Fault, locks: u64, look: impl Fn(&Trial) -> Option<f64>) -> Option<Spread> {
+    pub(crate) fn values(&self, fault: Fault, locks: u64, look: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         let trials = self.trials.iter().filter(|trial| trial.fault == fault && trial.locks == locks);
-        Spread::of(trials.filter(|trial| trial.broken.is_none()).filter_map(look).collect())
+        trials.filter(|trial| trial.broken.is_none()).filter_map(look).collect()
+    }
+
+    fn spread(&self, fault: Fault, locks: u64, look: impl Fn(&Trial) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.values(fault, locks, look))
     }
 
     /// Numbers of locks, and what it took.

@@ -30,6 +30,8 @@ pub struct Named {
     pub execution: Duration,
     /// After how long the paper's clients abort.
     pub abort: Option<Duration>,
+    /// Whether its locks guard accounts in a Redis, one each.
+    pub has_accounts: bool,
     kind: Kind,
 }
 
@@ -45,6 +47,15 @@ enum Kind {
 }
 
 impl Named {
+    /// That a Redis has for it.
+    #[must_use]
+    pub fn accounts(&self) -> u64 {
+        match self.kind {
+            Kind::Banking(banking) if self.has_accounts => banking.accounts,
+            _ => 0,
+        }
+    }
+
     /// Fills its tables, if it has any.
     #[must_use]
     pub fn build(&self) -> Box<dyn Workload> {
@@ -80,6 +91,10 @@ pub fn all() -> Vec<Named> {
         micro("read-only-zipf", "reads of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 0),
         micro("exclusive-55k", "exclusive locks without contention: 55,000; NetLock 6.2", 55_000, uniform, 100),
         micro("exclusive-10k", "exclusive locks, 10,000; NetLock 6.2", 10_000, uniform, 100),
+        micro("exclusive-8k", "exclusive locks under some contention: 8,000; NetLock 6.2", 8_000, uniform, 100),
+        micro("exclusive-6k", "exclusive locks under some contention: 6,000; NetLock 6.2", 6_000, uniform, 100),
+        micro("exclusive-4k", "exclusive locks under contention: 4,000; NetLock 6.2", 4_000, uniform, 100),
+        micro("exclusive-2k", "exclusive locks under contention: 2,000; NetLock 6.2", 2_000, uniform, 100),
         micro("exclusive-500", "exclusive locks under contention: 500; NetLock 6.2", 500, uniform, 100),
         micro("exclusive-4", "exclusive locks, 4: everybody waits for everybody", 4, uniform, 100),
         micro("scale-2m", "read-mostly, uniform, 2 M locks; FissLock 7.6", 2 * MILLION, uniform, 10),
@@ -92,21 +107,15 @@ pub fn all() -> Vec<Named> {
         granularity("granularity-1m", "10 M objects over 1 M locks, uniform; FissLock 7.7", MILLION, uniform),
         granularity("granularity-1k-zipf", "10 M objects over 1,000 locks, Zipf 0.90; FissLock 7.7", 1_000, zipf),
         granularity("granularity-1m-zipf", "10 M objects over 1 M locks, Zipf 0.90; FissLock 7.7", MILLION, zipf),
+        single(
+            "hot-spot",
+            "half of the reads of 1 M locks go to 2,500, which move every 300 ms; FissLock 7.5",
+            Kind::HotSpot(HotSpot { locks: MILLION, hot: 2_500, moves: Duration::from_millis(300) }),
+        ),
         Named {
-            name: "hot-spot",
-            about: "half of the reads of 1 M locks go to 2,500, which move every 300 ms; FissLock 7.5",
-            clients: 160,
-            execution: Duration::ZERO,
-            abort: None,
-            kind: Kind::HotSpot(HotSpot { locks: MILLION, hot: 2_500, moves: Duration::from_millis(300) }),
-        },
-        Named {
-            name: "tatp",
-            about: "TATP's seven transactions, 100,000 subscribers; FissLock 7.4",
-            clients: 160,
             execution: Duration::from_micros(2),
             abort: Some(ABORT),
-            kind: Kind::Tatp(100_000),
+            ..single("tatp", "TATP's seven transactions, 100,000 subscribers; FissLock 7.4", Kind::Tatp(100_000))
         },
         tpcc("tpcc", "TPC-C's five transactions, 8 nodes of 1,200 warehouses; FissLock 7.4", 1_200, 1_200, STANDARD, 1),
         tpcc("tpcc-low", "TPC-C, 8 nodes of 10 warehouses: low contention as in NetLock 6.3", 1_200, 10, STANDARD, 1),
@@ -133,14 +142,14 @@ pub fn all() -> Vec<Named> {
         ),
         smallbank("smallbank", "SmallBank, 24 M accounts, 4 % hot; DINT", 24 * MILLION),
         smallbank("smallbank-1m", "SmallBank, 1 M accounts, 4 % hot", MILLION),
-        Named {
-            name: "banking",
-            about: "mobile banking, 1 M accounts, a tenth transfers; FissLock 7.9",
-            clients: 160,
-            execution: Duration::ZERO,
-            abort: None,
-            kind: Kind::Banking(Banking { accounts: MILLION }),
-        },
+        banking(
+            "banking",
+            "mobile banking, 1 M accounts, a tenth transfers, locks alone; FissLock 7.9",
+            MILLION,
+            false,
+        ),
+        banking("banking-redis", "mobile banking on a real Redis, 1 M accounts; FissLock 7.9", MILLION, true),
+        banking("banking-redis-1k", "mobile banking on a real Redis, 1,000 accounts: contention", 1_000, true),
         ycsb("ycsb-t-0.80", "8 columns of 24 on 8 servers, Zipf 0.80; SwitchTx 5.1", 0.80),
         ycsb("ycsb-t-0.99", "8 columns of 24 on 8 servers, Zipf 0.99; SwitchTx 5.1", 0.99),
     ]
@@ -148,12 +157,17 @@ pub fn all() -> Vec<Named> {
 
 fn micro(name: &'static str, about: &'static str, locks: u64, popularity: Popularity, writes: u32) -> Named {
     let kind = Kind::Micro(Micro { objects: locks, locks, popularity, writes });
-    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+    single(name, about, kind)
+}
+
+/// FissLock's clients, who do nothing but ask.
+fn single(name: &'static str, about: &'static str, kind: Kind) -> Named {
+    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, has_accounts: false, kind }
 }
 
 fn granularity(name: &'static str, about: &'static str, locks: u64, popularity: Popularity) -> Named {
     let kind = Kind::Micro(Micro { objects: 10 * MILLION, locks, popularity, writes: 10 });
-    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+    single(name, about, kind)
 }
 
 fn tpcc(
@@ -165,22 +179,24 @@ fn tpcc(
     remote_lines: u32,
 ) -> Named {
     let kind = Kind::Tpcc(Tpcc { nodes: 8, warehouses_of_node, mix, remote_lines, grain: Grain::RANGES });
-    Named { name, about, clients, execution: Duration::from_micros(10), abort: Some(ABORT), kind }
+    Named { clients, execution: Duration::from_micros(10), abort: Some(ABORT), ..single(name, about, kind) }
 }
 
 /// NetLock's: transactions have no work of their own, and what takes longer than 2 ms is aborted by its artifact.
 fn rows(name: &'static str, about: &'static str, nodes: u64, warehouses_of_node: u64) -> Named {
     let tpcc = Tpcc { nodes, warehouses_of_node, mix: STANDARD, remote_lines: 1, grain: Grain::ROWS };
     let abort = Some(Duration::from_millis(2));
-    Named { name, about, clients: 16 * nodes as usize, execution: Duration::ZERO, abort, kind: Kind::Tpcc(tpcc) }
+    Named { clients: 16 * nodes as usize, abort, ..single(name, about, Kind::Tpcc(tpcc)) }
 }
 
 fn smallbank(name: &'static str, about: &'static str, accounts: u64) -> Named {
-    let kind = Kind::SmallBank(SmallBank { accounts });
-    Named { name, about, clients: 160, execution: Duration::ZERO, abort: None, kind }
+    single(name, about, Kind::SmallBank(SmallBank { accounts }))
+}
+
+fn banking(name: &'static str, about: &'static str, accounts: u64, has_accounts: bool) -> Named {
+    Named { has_accounts, ..single(name, about, Kind::Banking(Banking { accounts })) }
 }
 
 fn ycsb(name: &'static str, about: &'static str, exponent: f64) -> Named {
-    let kind = Kind::YcsbT(YcsbT { records: MILLION, exponent });
-    Named { name, about, clients: 384, execution: Duration::ZERO, abort: None, kind }
+    Named { clients: 384, ..single(name, about, Kind::YcsbT(YcsbT { records: MILLION, exponent })) }
 }

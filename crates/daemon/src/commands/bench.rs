@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, Game, KeysOptions, Options, Records, RecoveryOptions};
+use wayside_bench::{Contest, ContestOptions, KeysOptions, Options, Records, RecoveryOptions, Wishes};
 
 /// Shorter, and a median would rest on a handful of rounds.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -68,17 +68,15 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
         return from_records(args);
     }
     let kind = if args.short { ContestOptions::short } else { ContestOptions::whole };
-    let mut options = kind(own_file()?);
-    options.services.clone_from(&args.services);
-    options.rounds = args.rounds.unwrap_or(options.rounds);
-    if !args.workloads.is_empty() {
-        let clients = options.games.iter().map(|game| game.clients).max().unwrap_or(1);
-        let game = |workload: &String| Game { workload: workload.clone(), clients, aborts: false };
-        options.games = args.workloads.iter().map(game).collect();
-    }
-    if let Some(clients) = args.clients {
-        options.games.iter_mut().for_each(|game| game.clients = clients);
-    }
+    let options = kind(own_file()?).with(&Wishes {
+        workloads: args.workloads.clone(),
+        services: args.services.clone(),
+        clients: args.clients,
+        rounds: args.rounds,
+        thinks: args.thinks.iter().copied().map(Duration::from_micros).collect(),
+    });
+    // On stderr, before it begins: whoever has not so much time ends it.
+    eprintln!("{}", options.plan());
     let contest = wayside_bench::run_contest(&options).map_err(Failure::unavailable)?;
     say(&contest.to_string());
     write(&args.out.with_extension("json"), &(contest.to_json() + "\n"))?;

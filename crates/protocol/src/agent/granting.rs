@@ -152,6 +152,27 @@ impl Agent {
         self.blocked = blocked;
     }
 
+    /// Waiters have come from the former agent, and more are to come: those from `first` on. Who stood before them was
+    /// looked at when it came, and nothing has ended since; to look at all of a long line again with each of its packets
+    /// would take a time that grows with its square.
+    pub fn serve_arrivals(&mut self, first: usize, desk: &mut Desk) {
+        if self.heir_is_complete() || !self.is_usable() || self.open {
+            return self.serve(desk);
+        }
+        let mut index = first;
+        while let Some(&party) = self.queue.get(index) {
+            if desk.dead.has(party.holder, party.request, desk.config) && !desk.config.is_broken(Mutant::BelieveTheDead)
+            {
+                self.queue.remove(index);
+            } else if self.queue.range(..index).any(|p| p.name == party.name) || !self.can_grant(&party, desk) {
+                index += 1;
+            } else {
+                // The first of its name that waits: whatever else its grant takes, the whole line is looked at for.
+                return self.serve(desk);
+            }
+        }
+    }
+
     pub(super) fn can_grant(&mut self, party: &Party, desk: &Desk) -> bool {
         let mut of_name = self.holders.iter().filter(|p| p.name == party.name);
         match party.mode {

@@ -406,9 +406,10 @@ impl Node {
         let waiters = lock_entries(packet).map(move |entry| Party::from_entry(&entry).handed_over(order));
         self.with_agent(now, first.slot, 0, |agent, desk| {
             if agent.inherited_at(stamp) {
+                let first = agent.queue_len();
                 agent.take_waiters(now, header.position, waiters);
                 agent.acknowledge(true, desk);
-                agent.serve(desk);
+                agent.serve_arrivals(first, desk);
             }
         });
     }

@@ -8,7 +8,7 @@ mod etcd;
 #[cfg(feature = "peers")]
 mod postgres;
 #[cfg(feature = "peers")]
-mod redis;
+pub(super) mod redis;
 mod wayside;
 #[cfg(feature = "peers")]
 mod zookeeper;
@@ -19,6 +19,7 @@ use super::driver::{Course, Outcome};
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 
 /// What a reader has to know of a service before its figures are compared with another's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,11 @@ const ALL: &[(&str, Start)] = &[
 /// Names of the services that this program can start.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _)| *name)
+}
+
+/// For how long it runs before it counts, where others do so for `usual`.
+pub(super) fn warm_up(name: &str, usual: Duration) -> Duration {
+    if name.ends_with("-queues") { wayside::LEARNING.max(usual) } else { usual }
 }
 
 /// Starts one, which has a name of [`names`].

@@ -27,18 +27,29 @@ const RETRY_MS: [u64; 2] = [1, 3];
 const MODES: &str = "exclusive only, shared requests are made exclusive; no queue, asks again after 1 to 3 ms";
 const BATCHING: &str = "none; a node's commands share a connection, and go out together when they are ready together";
 
-fn start(count: usize) -> Result<Option<(Vec<Server>, String)>, Error> {
-    let Some(said) = version("redis-server", &["--version"]) else { return Ok(None) };
+/// What it calls itself; None where it is not installed.
+pub(in super::super) fn installed() -> Option<String> {
+    let said = version("redis-server", &["--version"])?;
     let number = said.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("?");
-    let server = |_| {
-        let (address, directory) = (free_address()?, directory(false)?);
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-        command.args(["--save", "", "--appendonly", "no"]);
-        Server::start(command, address, directory)
-    };
-    let servers = (0..count).map(server).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Some((servers, format!("Redis {number}"))))
+    Some(format!("Redis {number}"))
+}
+
+/// Why there is none.
+pub(in super::super) const MISSING: &str = "redis-server is not installed";
+
+/// One that keeps nothing on disk, with these settings besides.
+pub(in super::super) fn begin(settings: &[&str]) -> Result<Server, Error> {
+    let (address, directory) = (free_address()?, directory(false)?);
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "no"]).args(settings);
+    Server::start(command, address, directory)
+}
+
+fn start(count: usize) -> Result<Option<(Vec<Server>, String)>, Error> {
+    let Some(version) = installed() else { return Ok(None) };
+    let servers = (0..count).map(|_| begin(&[])).collect::<Result<Vec<_>, Error>>()?;
+    Ok(Some((servers, version)))
 }
 
 fn about(name: &str, version: String, client: &str, members: usize) -> About {
@@ -55,7 +66,7 @@ fn about(name: &str, version: String, client: &str, members: usize) -> About {
 }
 
 fn missing() -> Entry {
-    Entry::LeftOut("redis-server is not installed".into())
+    Entry::LeftOut(MISSING.into())
 }
 
 /// One Redis.

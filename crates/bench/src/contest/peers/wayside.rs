@@ -41,7 +41,7 @@ enum Variety {
 }
 
 /// Of a run whose locks are queues, before it counts: a plan follows what is asked for within some seconds.
-const LEARNING: Duration = Duration::from_secs(4);
+pub(super) const LEARNING: Duration = Duration::from_secs(4);
 
 /// Lock servers of [`Variety::Parlock`]: as many as nodes with clients, and as processors.
 const PARTS: usize = 2;
@@ -149,21 +149,18 @@ fn run(
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
     match variety {
-        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server | Variety::Parlock => {
-            let warm_up = if variety == Variety::Queues { LEARNING.max(course.warm_up) } else { course.warm_up };
-            drive(
-                &Course { warm_up, ..*course },
-                servers,
-                |node| enter(node.index),
-                async |_| {
-                    let session = connect(endpoint)?;
-                    if variety != Variety::Undriven {
-                        tokio::spawn(session.driver());
-                    }
-                    Ok(Tasks { session })
-                },
-            )
-        }
+        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server | Variety::Parlock => drive(
+            course,
+            servers,
+            |node| enter(node.index),
+            async |_| {
+                let session = connect(endpoint)?;
+                if variety != Variety::Undriven {
+                    tokio::spawn(session.driver());
+                }
+                Ok(Tasks { session })
+            },
+        ),
         Variety::Threads => {
             let at_place = |node: usize| {
                 thread::scope(|scope| {

@@ -25,6 +25,38 @@ fn waiters_of_the_former_agent_come_before_later_ones_in_their_order_and_once() 
     assert_eq!(scene.waiting().len(), 3, "more than there were");
 }
 
+/// Not all of the line is looked at again with each of its packets; whoever may be granted is, all the same.
+#[test]
+fn who_arrives_is_granted_at_once_unless_somebody_before_it_waits_for_its_name() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, SHARED));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 9, [].into_iter());
+    let mut arrive = |position, parties: &[Party]| {
+        let first = scene.agent.queue_len();
+        scene.agent.take_waiters(now, position, parties.iter().copied());
+        scene.with(|agent, desk| agent.serve_arrivals(first, desk));
+        (scene.holding(), scene.waiting())
+    };
+    let (holding, waiting) = arrive(0, &[party(3, 30, NAME, SHARED), party(4, 40, NAME, EXCLUSIVE)]);
+    assert_eq!((holding.as_slice(), waiting.as_slice()), (&[(2, 20), (3, 30)][..], &[(4, 40)][..]));
+    let (holding, waiting) = arrive(2, &[party(5, 50, NAME, SHARED)]);
+    assert_eq!((holding.len(), waiting.as_slice()), (2, &[(4, 40), (5, 50)][..]), "a writer is before it");
+    let (_, waiting) = arrive(3, &[party(6, 60, NAME, SHARED), party(7, 70, NAME, SHARED)]);
+    assert_eq!(waiting, [(4, 40), (5, 50), (6, 60), (7, 70)]);
+}
+
+#[test]
+fn who_arrives_dead_does_not_wait() {
+    let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 9, [].into_iter());
+    scene.dead.note(3, 1);
+    let all = [party(3, 30, NAME, SHARED), party(5, 50, NAME, SHARED), party(3, 31, NAME, SHARED)];
+    scene.agent.take_waiters(now, 0, all.into_iter());
+    scene.with(|agent, desk| agent.serve_arrivals(0, desk));
+    assert_eq!(scene.waiting(), [(5, 50)]);
+}
+
 #[test]
 fn inherited_waiters_that_hold_or_are_over_do_not_wait() {
     let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, SHARED));
