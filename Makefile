@@ -17,8 +17,10 @@ demo: ## a switch and four hosts move money under locks while things break
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
-bench: ## locks by every way against bare echoes, and against Redis if it is installed; 80 s
-	@features=$$(scripts/xdp.sh wayside-bench) && cargo run --release --quiet -p wayside-bench $$features
+bench: ## locks and keys beside bare echoes and, where they are, Redis, etcd and ZooKeeper; 4 minutes (ALL=1: 15)
+	@features="$$(scripts/xdp.sh wayside-bench) $$(scripts/peers.sh wayside-bench)" && \
+		run="cargo run --release --quiet -p wayside-bench $$features --" && \
+		$$run && $$run --keys $(if $(ALL),,--brief)
 
 lint: ## formatting, clippy, generated files, scripts
 	@scripts/lint.sh

@@ -8,7 +8,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
        wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--think US]...
                      [--rounds N] [--record]
-       wayside-bench --keys [--short] [--service NAME]... [--clients N] [--rounds N] [--record]
+       wayside-bench --keys [--short | --brief] [--service NAME]... [--clients N] [--rounds N] [--record]
        wayside-bench --queues [PART]... [--short] [--workload NAME] [--clients N] [--rounds N] [--record]
        wayside-bench --calibrated [ID]... [--short] [--requests N] [--record]
        wayside-bench --growth [--short] [--record]
@@ -25,6 +25,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
                              eight minutes
   --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
                              instead: a minute
+  --brief                    all of it but 10 million keys, once: what `make bench` does; two minutes
   --short                    shorter runs, one seed, and no sensitivity; or with 10,000 locks, or 16 clients, once:
                              within half a minute
   --requests N               so many requests for locks in each of the model's runs, instead of 60,000
@@ -64,6 +65,7 @@ pub(crate) struct Arguments {
     pub(crate) seconds: u64,
     pub(crate) hold_latency: bool,
     pub(crate) short: bool,
+    pub(crate) brief: bool,
     pub(crate) locks: Vec<u64>,
     pub(crate) workloads: Vec<String>,
     pub(crate) services: Vec<String>,
@@ -85,6 +87,7 @@ impl Arguments {
             seconds: 75,
             hold_latency: true,
             short: false,
+            brief: false,
             locks: Vec::new(),
             workloads: Vec::new(),
             services: Vec::new(),
@@ -113,6 +116,7 @@ impl Arguments {
                 "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
                 "--growth" if arguments.what == What::Echoes => arguments.what = What::Growth,
                 "--short" => arguments.short = true,
+                "--brief" => arguments.brief = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),
                 "--service" => arguments.services.push(words.next()?),
@@ -134,7 +138,8 @@ impl Arguments {
         let of_recovery = !self.locks.is_empty();
         let of_services = !self.workloads.is_empty() || !self.services.is_empty() || self.clients.is_some();
         let of_both = self.short || self.rounds.is_some();
-        if self.requests.is_some() && self.what != What::Calibrated {
+        let of_keys = self.brief;
+        if self.requests.is_some() && self.what != What::Calibrated || of_keys && self.what != What::Keys {
             return false;
         }
         if !self.thinks.is_empty() && self.what != What::Services {
@@ -144,7 +149,7 @@ impl Arguments {
             What::Echoes => !of_recovery && !of_services && !of_both,
             What::Recovery => !(of_services || self.short && of_recovery),
             What::Services => !of_recovery,
-            What::Keys => !of_recovery && self.workloads.is_empty(),
+            What::Keys => !of_recovery && self.workloads.is_empty() && !(self.brief && self.short),
             What::Queues => !of_recovery && self.services.is_empty() && self.workloads.len() < 2,
             What::Calibrated | What::Growth => !of_recovery && !of_services && self.rounds.is_none(),
         }
@@ -170,6 +175,8 @@ mod tests {
         assert_eq!(given.thinks, [0, 100].map(Duration::from_micros));
         let given = read("--keys --short --service etcd-3 --clients 8 --record").unwrap();
         assert_eq!((given.what, given.short, given.services.len()), (What::Keys, true, 1));
+        let given = read("--keys --brief").unwrap();
+        assert!(given.brief && !given.short);
         let given = read("--queues memory --workload tatp --clients 8 --rounds 2").unwrap();
         assert_eq!((given.what, given.workloads.len(), given.rounds), (What::Queues, 1, Some(2)));
         let given = read("--calibrated N1 F4 --short --record --requests 7").unwrap();
@@ -197,6 +204,9 @@ mod tests {
             "--workload tatp",
             "--keys --workload tatp",
             "--keys --locks 5",
+            "--keys --brief --short",
+            "--brief",
+            "--services --brief",
             "--queues --service redis",
             "--queues --workload tatp --workload tpcc",
             "--calibrated --rounds 2",

@@ -137,7 +137,11 @@ fn contest(arguments: &Arguments) -> Result<(), String> {
 
 fn keys(arguments: &Arguments) -> Result<(), String> {
     let wayside = build_wayside()?;
-    let mut options = if arguments.short { KeysOptions::short(wayside) } else { KeysOptions::whole(wayside) };
+    let mut options = match (arguments.short, arguments.brief) {
+        (true, _) => KeysOptions::short(wayside),
+        (false, true) => KeysOptions::brief(wayside),
+        (false, false) => KeysOptions::whole(wayside),
+    };
     options.rounds = arguments.rounds.unwrap_or(options.rounds);
     options.clients = arguments.clients.unwrap_or(options.clients);
     options.stores.clone_from(&arguments.services);

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use support::{Daemon, Ended, end, eventually};
+use support::{Daemon, Ended, Ending, end, eventually};
 use wayside_client::{Condition, Error, Session, Version, Written};
 
 fn kv(daemon: &Daemon, arguments: &[&str]) -> Ended {
@@ -145,6 +145,7 @@ fn a_snapshot_is_of_one_instant() {
     names.push("second".into());
     let (mut torn, mut seen) = (0, Vec::new());
     thread::scope(|scope| {
+        let _ending = Ending(&over);
         scope.spawn(|| {
             for count in (1_u64..).take_while(|_| !over.load(Relaxed)) {
                 writer.store().put("first", count.to_be_bytes()).unwrap();
@@ -160,7 +161,6 @@ fn a_snapshot_is_of_one_instant() {
             let (first, second) = (number(all[0]), number(all[names.len() - 1]));
             seen.push((first, second));
         }
-        over.store(true, Relaxed);
     });
     for (first, second) in seen {
         assert!(second <= first && first <= second + 1, "{first} and {second} were never there together");

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use support::{Daemon, Running, eventually};
+use support::{Daemon, Ending, Running, eventually};
 use tempfile::TempDir;
 use wayside_client::{Name, Session};
 use wayside_protocol::memory::Part;
@@ -103,8 +103,8 @@ fn the_loss_of_a_lock_server_stops_its_own_part_and_no_other() {
     let is_over = AtomicBool::new(false);
     let meanwhile = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _ending = Ending(&is_over);
             session.lock(lost[1].as_str()).acquire().expect("a grant, if late").release().unwrap();
-            is_over.store(true, SeqCst);
         });
         let mut granted = 0;
         while !is_over.load(SeqCst) {

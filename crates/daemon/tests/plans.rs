@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread;
-use support::{Daemon, Running, end, eventually};
+use support::{Daemon, Ending, Running, end, eventually};
 use tempfile::TempDir;
 use wayside_client::{Name, Session};
 
@@ -102,14 +102,7 @@ impl Load {
     /// While `work` is done, clients ask.
     fn during(&self, daemon: &Daemon, work: impl FnOnce()) {
         thread::scope(|scope| {
-            /// Also where `work` fails.
-            struct End<'a>(&'a AtomicBool);
-            impl Drop for End<'_> {
-                fn drop(&mut self) {
-                    self.0.store(true, Relaxed);
-                }
-            }
-            let _end = End(&self.ends);
+            let _ending = Ending(&self.ends);
             (0..CLIENTS).for_each(|client| drop(scope.spawn(move || self.ask(daemon, client))));
             work();
         });

@@ -3,9 +3,10 @@
 mod support;
 
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::{Daemon, Ended, Stopped, end, eventually};
-use wayside_client::{Condition, Error, Event, Session};
+use support::{Daemon, Ended, Running, Stopped, end, eventually};
+use wayside_client::{Condition, Error, Event, Session, Version};
 
 /// Short, so that the dead are noticed soon; they have no lifeline when they are threads of this process.
 const LEASE: &str = "1s";
@@ -309,4 +310,48 @@ fn a_wait_may_be_as_long_as_time_is() {
     let daemon = daemon();
     let session = session(&daemon);
     session.semaphore("few", 1).unwrap().wait(Duration::MAX).acquire().unwrap();
+}
+
+/// The lock of NetChain's paper, on a lease (docs/recipes.md): by the library, and by the command.
+#[test]
+fn of_those_who_swap_the_same_key_one_has_the_lock() {
+    const THREADS: usize = 4;
+    const EACH: usize = 50;
+    let daemon = daemon();
+    let sessions = [session(&daemon), session(&daemon)];
+    let inside = AtomicBool::new(false);
+    let take_turns = &|index: usize| {
+        let store = sessions[index % 2].store();
+        let (mut last, mut refused) = (None, 0);
+        for _ in 0..EACH {
+            let key = loop {
+                match store.hold("swapped", index.to_string(), Condition::Absent).unwrap() {
+                    Ok(key) => break key,
+                    Err(_) => refused += 1,
+                }
+            };
+            assert!(!inside.swap(true, SeqCst), "somebody else has it");
+            assert!(last < Some(key.version()), "versions rise with the holders");
+            last = Some(key.version());
+            inside.store(false, SeqCst);
+            key.release().unwrap();
+        }
+        refused
+    };
+    let refused: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|index| scope.spawn(move || take_turns(index))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    println!("{refused} were refused");
+
+    let take = ["kv", "put", "swapped", "me", "--if-absent", "--"];
+    let holder =
+        Running::start(daemon.command(&[&take[..], &["sh", "-c", "echo $WAYSIDE_KEY_VERSION; sleep 600"]].concat()));
+    let version: Version = holder.line().parse().expect("a version");
+    let late = run(&daemon, &[&take[..], &["true"]].concat());
+    assert!(late.code == Some(75) && late.stderr.contains("it has \"me\""), "{late:?}");
+    holder.signal(libc::SIGKILL);
+    eventually("the dead give it back", || run(&daemon, &[&take[..], &["true"]].concat()).code == Some(0));
+    let next = run(&daemon, &[&take[..], &["sh", "-c", "echo $WAYSIDE_KEY_VERSION"]].concat());
+    assert!(next.stdout.trim().parse::<Version>().expect("a version") > version);
 }

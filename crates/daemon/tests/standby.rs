@@ -293,6 +293,7 @@ fn what_is_wrong_with_etcd_is_said() {
         (&["--shard", "a/b"][..], "--shard (or WAYSIDE_SHARD) = \"a/b\" must be a word without a slash"),
         (&["--serving-lease", "1ms"], "must be 100 ms to 60 s"),
         (&["--serving-lease", "2s", "--lease", "3s"], "= 2 s must be at most half of lease = 3 s"),
+        (&["--chain-length", "6"], "--chain-length (or WAYSIDE_CHAIN_LENGTH) = 6 must be 1 to 5"),
         (&["--etcd-key", "/k"], "etcd_certificate and etcd_key go together"),
         (&["--etcd-ca", "/no/such/file"], "can't speak to etcd securely: /no/such/file: "),
     ] {
@@ -300,5 +301,30 @@ fn what_is_wrong_with_etcd_is_said() {
             end(wayside(&[&["dev", "--listen", "127.0.0.1:0", "--etcd", "http://127.0.0.1:1"], flags].concat()));
         assert_eq!(ended.code, Some(64), "{flags:?}: {ended:?}");
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+    }
+}
+
+/// They would mean other keys by the same numbers.
+#[test]
+fn a_switch_with_other_groups_than_its_shard_is_refused() {
+    let Some(etcd) = Etcd::or_skip("switches whose groups of keys differ") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let start = |name: &str, settings: &str| {
+        let config = directory.path().join(name);
+        fs::write(&config, format!("[[namespace]]\nname = 'default'\n{settings}\n")).unwrap();
+        vec!["--config".to_owned(), config.to_str().unwrap().to_owned(), "--etcd".to_owned(), etcd.url.clone()]
+    };
+    let sixteen = start("sixteen.toml", "groups = 16");
+    let _first = Daemon::start(&sixteen.iter().map(String::as_str).collect::<Vec<_>>());
+    for (name, settings, expected) in [
+        ("eight.toml", "groups = 8", "namespace \"default\" has 16 groups of keys in shard"),
+        ("none.toml", "keys = 0", "not 0: switches of one shard keep the same groups"),
+    ] {
+        let flags = start(name, settings);
+        let mut command = wayside(&["switch", "--listen", "127.0.0.1:0"]);
+        command.args(&flags).arg("--state-dir").arg(directory.path().join(name).with_extension("state"));
+        let refused = end(command);
+        assert_eq!(refused.code, Some(64), "{refused:?}");
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     }
 }

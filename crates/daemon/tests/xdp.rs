@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::etcd::Etcd;
 use support::world::{SWITCH, World};
-use support::{PATIENCE, Running, end, eventually, wayside};
+use support::{Ending, PATIENCE, Running, end, eventually, wayside};
 use tempfile::TempDir;
 use wayside_client::Session;
 use wayside_hosts::Host;
@@ -310,15 +310,6 @@ fn twenty_four_clients_exclude_each_other() {
     assert_eq!(counters.sum(), (CLIENTS * ROUNDS) as u64);
     assert!(world.count("transferred") > 0 && world.count("joined") > 0);
     assert_eq!(world.count("received"), 0, "nothing went by the daemon's socket");
-}
-
-/// Lets the workers end however their test does.
-struct Ending<'s>(&'s AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Locks fresh names and a shared counter until told to stop. What it managed, and the longest time that one took.

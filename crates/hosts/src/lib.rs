@@ -2,6 +2,7 @@
 //! removes them, with everything in them, when the last descriptor and process are gone: nothing is left behind,
 //! however a run ends.
 
+mod bridge;
 #[cfg(feature = "xdp")]
 mod pass;
 
@@ -12,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 
+pub use bridge::Bridge;
 #[cfg(feature = "xdp")]
 pub use pass::Program;
 

@@ -82,6 +82,20 @@ impl KeysOptions {
         }
     }
 
+    /// Everything once, with as many keys and clients, but for 10 million keys, which take minutes to fill in: two
+    /// minutes.
+    #[must_use]
+    pub fn brief(wayside: PathBuf) -> KeysOptions {
+        KeysOptions {
+            rounds: 1,
+            measured: Duration::from_millis(500),
+            against_echoes: Duration::from_secs(3),
+            sizes: vec![1_000, 100_000, 1_000_000],
+            after: Duration::from_secs(4),
+            ..KeysOptions::whole(wayside)
+        }
+    }
+
     /// Once, with few keys: most of it for servers to start.
     #[must_use]
     pub fn short(wayside: PathBuf) -> KeysOptions {

@@ -131,6 +131,17 @@ const OF_MANY: [Look; 4] = [
     ("processor time of servers, us", |run| run.server_cpu_s * 1e6 / run.answered as f64),
 ];
 
+/// Another store's run beside one of ours.
+type Compared = fn(&Run, &Run) -> f64;
+
+/// The head of [`Keys::ratios`].
+const COMPARED: &str = "\
+| times | a read's median | a write's median | reads a second, the other way round | writes a second, likewise |
+| --- | --- | --- | --- | --- |
+";
+/// What NetChain is published with: 170 and 2,350 us against 9.7, 0.15 M/s against 82 M/s.
+const PAPER: &str = "| the paper: ZooKeeper / NetChain, three each | 17 | 240 | 500 | 500 |\n";
+
 impl Keys {
     pub(super) fn new(machine: Machine, options: &KeysOptions) -> Keys {
         Keys {
@@ -252,39 +263,49 @@ impl Keys {
         text
     }
 
-    /// How many times as long, or as few, the others take as a chain of three: of the same round, so that whatever
-    /// disturbed one disturbed the other.
+    /// Two stores' runs of the same round, so that whatever disturbed one disturbed the other.
+    fn pairs(&self, theirs: &str, ours: &str, (does, clients): (Does, usize), look: Compared) -> Option<Spread> {
+        let pairs = self.good(theirs, does, clients).filter_map(|run| {
+            let same = self.good(ours, does, clients).find(|own| own.round == run.round)?;
+            Some(look(run, same))
+        });
+        Spread::of(pairs.collect())
+    }
+
+    /// What is compared: of one client a request's median, of many how many there are.
+    fn compared(&self) -> [((Does, usize), Compared); 4] {
+        let many = self.kinds().iter().map(|kind| kind.1).max().unwrap_or(1);
+        let slower: Compared = |run, own| run.median_us / own.median_us;
+        let fewer: Compared = |run, own| own.rate() / run.rate();
+        [
+            ((Does::Read, 1), slower),
+            ((Does::Write, 1), slower),
+            ((Does::Read, many), fewer),
+            ((Does::Write, many), fewer),
+        ]
+    }
+
+    /// How many times as long, or as few, the others take as a chain of three.
     fn ratios(&self) -> String {
         let mut text = String::new();
         let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
         for ours in names.iter().filter(|name| name.starts_with("wayside") && name.ends_with("-3")) {
             for theirs in names.iter().filter(|name| !name.starts_with("wayside")) {
-                let of = |does, clients, look: fn(&Run, &Run) -> f64| {
-                    let pairs = self.good(theirs, does, clients).filter_map(|run| {
-                        let same = self.good(ours, does, clients).find(|own| own.round == run.round)?;
-                        Some(look(run, same))
-                    });
-                    Spread::of(pairs.collect()).map_or_else(|| "?".into(), |spread| spread.to_string())
-                };
-                let many = self.kinds().iter().map(|kind| kind.1).max().unwrap_or(1);
-                let slower = |run: &Run, own: &Run| run.median_us / own.median_us;
-                let fewer = |run: &Run, own: &Run| own.rate() / run.rate();
-                text += &format!(
-                    "| {theirs} / {ours} | {} | {} | {} | {} |\n",
-                    of(Does::Read, 1, slower),
-                    of(Does::Write, 1, slower),
-                    of(Does::Read, many, fewer),
-                    of(Does::Write, many, fewer),
-                );
+                text += &format!("| {theirs} / {ours} |");
+                for (kind, look) in self.compared() {
+                    let of = self.pairs(theirs, ours, kind, look);
+                    text += &format!(" {} |", of.map_or_else(|| "?".into(), |spread| spread.to_string()));
+                }
+                text += "\n";
             }
         }
-        if text.is_empty() {
-            return text;
-        }
-        format!(
-            "| times | a read's median | a write's median | reads a second, the other way round | writes a second, likewise |\n\
-             | --- | --- | --- | --- | --- |\n{text}"
-        )
+        if text.is_empty() { text } else { format!("{COMPARED}{text}{}", self.of_the_paper()) }
+    }
+
+    /// What the paper has of one of these lines; nothing where that was not measured.
+    fn of_the_paper(&self) -> &'static str {
+        let was_measured = |name: &str| self.stores.iter().any(|store| store.name == name);
+        if was_measured("zookeeper-3") && was_measured("wayside-hook-3") { PAPER } else { "" }
     }
 
     fn circumstances(&self) -> String {
@@ -321,7 +342,10 @@ impl Keys {
                 text += &format!("| {name} | {what} | {of_medians:.2} | {low:.2} to {high:.2} | {meant} |\n");
             }
         }
-        text
+        let ratios = || self.modes.iter().flat_map(|mode| &mode.ratios);
+        let met = ratios().filter(|ratio| ratio.bar.is_some_and(|bar| bar.is_met_by(ratio.of_medians))).count();
+        let barred = ratios().filter(|ratio| ratio.bar.is_some()).count();
+        text + &format!("\n{met} of {barred} ratios with a bar meet it.\n")
     }
 
     fn body(&self) -> String {
@@ -406,7 +430,8 @@ pub fn put_keys(page: &str, keys: &Keys, record: &str) -> Result<String, Error> 
 
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.\nMedian (least to most) of the rounds.\n\n{}", self.circumstances(), self.body())
+        write!(f, "{}.\nMedian (least to most) of the rounds.\n\n{}", self.circumstances(), self.body())?;
+        self.timelines.iter().try_for_each(|timeline| write!(f, "\n{timeline}"))
     }
 }
 

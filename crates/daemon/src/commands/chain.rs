@@ -71,15 +71,20 @@ fn text(chains: &Chains) -> String {
     text
 }
 
-/// Rising numbers, as `0-3,7`.
+/// Rising numbers, as `0-3,7`; of very many, the first and how many there are: `-o json` has all.
 fn ranges(numbers: &[u16]) -> String {
+    const MOST: usize = 40;
     let runs = numbers.chunk_by(|one, next| one + 1 == *next);
     let run = |run: &[u16]| match run {
         [only] => only.to_string(),
         [first, .., last] => format!("{first}-{last}"),
         [] => String::new(),
     };
-    runs.map(run).collect::<Vec<_>>().join(",")
+    let all = runs.map(run).collect::<Vec<_>>().join(",");
+    match all.get(..MOST).and_then(|some| some.rfind(',')) {
+        Some(end) if all.len() > MOST => format!("{},... ({} groups)", &all[..end], numbers.len()),
+        _ => all,
+    }
 }
 
 #[cfg(test)]
@@ -113,5 +118,14 @@ mod tests {
                         default    0-1,4   a > b              serving\n\
                         default    2       b                  copying: a joins\n";
         assert_eq!(text(&chains), expected);
+    }
+
+    #[test]
+    fn of_thousands_of_groups_the_first_are_shown() {
+        assert_eq!(ranges(&[0, 1, 2, 5]), "0-2,5");
+        let scattered: Vec<u16> = (0..1_000).map(|number| number * 3).collect();
+        assert_eq!(ranges(&scattered), "0,3,6,9,12,15,18,21,24,27,30,33,36,39,... (1000 groups)");
+        let whole: Vec<u16> = (0..4_096).collect();
+        assert_eq!(ranges(&whole), "0-4095");
     }
 }

@@ -105,7 +105,7 @@ fn put_while(args: &KvPut, value: &[u8]) -> Result<u8, Failure> {
     let session = begin(&args.to)?;
     let store = session.store().wait(patience(&args.to));
     let held = keeper.signals.unblocked(|| store.hold(&args.name, value, condition(&args.condition)));
-    let key = match held.map_err(|error| failure(&error))? {
+    let key = match held.map_err(|error| failure_of_write(&error))? {
         Ok(key) => key,
         Err(found) => return tell(&args.to, &args.name, Ok(Written::Unmet(found))),
     };
@@ -198,7 +198,7 @@ fn list_text(answer: &Keys) -> String {
 /// Says what became of a write.
 fn tell(args: &KvArgs, name: &str, written: Result<Written, Error>) -> Result<u8, Failure> {
     let unmet = |what: String| Err(Failure::plain(exit::BUSY, format!("{}: {what}, not written", shown(name))));
-    match (written.map_err(|error| failure(&error))?, args.output) {
+    match (written.map_err(|error| failure_of_write(&error))?, args.output) {
         (Written::Done(version), Output::Json) => say(&json_of(name, Some(version), None, Some(true))),
         (Written::Done(version), Output::Text) => say(&text_of(version)),
         (Written::Unmet(found), Output::Json) => {
@@ -266,11 +266,22 @@ fn connect(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Resu
     builder.patience(patience).connect().map_err(|error| failure(&error))
 }
 
+/// Of what writes nothing.
 fn failure(error: &Error) -> Failure {
     let code = Failure::of(error).code;
     match error {
-        Error::TimedOut => Failure::new(code, "timed out: no answer; what was to be written may have been, or will be"),
-        Error::Lost => Failure::new(code, "the session was lost: what was to be written may have been, or will be"),
+        Error::TimedOut => Failure::new(code, "timed out: no answer"),
+        Error::Lost => Failure::new(code, "the session was lost"),
         _ => Failure::of(error),
+    }
+}
+
+fn failure_of_write(error: &Error) -> Failure {
+    let what = failure(error);
+    match error {
+        Error::TimedOut | Error::Lost => {
+            Failure::new(what.code, format!("{}; what was to be written may have been, or will be", what.reason()))
+        }
+        _ => what,
     }
 }

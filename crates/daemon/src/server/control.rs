@@ -380,6 +380,7 @@ impl Control {
                     Ok(()) => json(&Changed { changed: 1 }),
                     Err(error) => refusal(&error.to_string()),
                 },
+                None if matches!(self.inbox.role(), Role::Alone) => refusal(&self.elsewhere()),
                 None => refusal(&format!("the shard has no switch at {switch}; `wayside chain status` has them")),
             },
             Query::Recover => match self.inbox.recover_chains().await {

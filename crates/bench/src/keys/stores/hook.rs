@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
-use wayside_hosts::{Host, Program};
+use wayside_hosts::{Bridge, Host, Program};
 
 /// Hosts of a bridge: the switches from here on, relays, etcd, and the clients' threads.
 const FIRST_SWITCH: u8 = 1;
@@ -20,44 +20,9 @@ const FIRST_CLIENT: u8 = 200;
 /// Sends packets from host to host and back: a way through several switches that decide nothing.
 const RELAY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/relay.bpf.o"));
 
-fn address(host: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 81, 0, host)
-}
-
-/// Locally administered, and no two of one bridge alike.
-fn mac(host: u8) -> [u8; 6] {
-    [2, 0, 10, 81, 0, host]
-}
-
-/// A host without a program, to which others are joined.
-struct Bridge(Host);
-
-impl Bridge {
-    fn new() -> std::io::Result<Bridge> {
-        let host = Host::new()?;
-        host.ip("link add bridge0 type bridge\nlink set bridge0 up")?;
-        Ok(Bridge(host))
-    }
-
-    /// Joins a host to it.
-    fn plug(&self, number: u8) -> std::io::Result<Host> {
-        let host = Host::new()?;
-        host.join("eth0", &self.0, &format!("port{number}"), 1)?;
-        self.0.ip(&format!("link set port{number} master bridge0"))?;
-        let mac = mac(number).map(|byte| format!("{byte:02x}")).join(":");
-        host.ip(&format!("link set eth0 address {mac}\naddr add {}/24 dev eth0", address(number)))?;
-        Ok(host)
-    }
-
-    fn plug_some(&self, first: u8, count: usize) -> Result<Vec<Host>, Error> {
-        let numbers = (first..).take(count);
-        numbers.map(|number| self.plug(number)).collect::<Result<_, _>>().map_err(|error| format!("no hosts: {error}"))
-    }
-
-    /// What a native program of this host sends back arrives only where there is another one: at the bridge's end.
-    fn pass(&self, number: u8) -> std::io::Result<Program> {
-        self.0.pass(&format!("port{number}"))
-    }
+fn plug_some(bridge: &Bridge, first: u8, count: usize) -> Result<Vec<Host>, Error> {
+    let numbers = (first..).take(count);
+    numbers.map(|number| bridge.plug(number)).collect::<Result<_, _>>().map_err(|error| format!("no hosts: {error}"))
 }
 
 /// Switches that run, and hosts for their clients.
@@ -125,8 +90,8 @@ impl AtHook {
             Ok(bridge) => bridge,
             Err(error) => return Ok(Err(format!("no bridge: {error}"))),
         };
-        let mut hosts = bridge.plug_some(FIRST_SWITCH, count)?;
-        let clients = bridge.plug_some(FIRST_CLIENT, conditions.threads)?;
+        let mut hosts = plug_some(&bridge, FIRST_SWITCH, count)?;
+        let clients = plug_some(&bridge, FIRST_CLIENT, conditions.threads)?;
         let passes = (FIRST_SWITCH..).take(count).map(|number| bridge.pass(number));
         let passes = match passes.collect::<Result<Vec<_>, _>>() {
             Ok(passes) => passes,
@@ -163,7 +128,7 @@ impl AtHook {
     fn start_switches(&mut self, conditions: &Conditions<'_>, chain: &Chain) -> Result<(), Error> {
         for (number, host) in (FIRST_SWITCH..).zip(&self._hosts).take(chain.switches) {
             let directory = Directory::new()?;
-            let listens = format!("{}:{}", address(number), chain.port);
+            let listens = format!("{}:{}", Bridge::address(number), chain.port);
             self.switches.push(start_switch(conditions, host, &directory, &listens, chain)?);
             self._directories.push(directory);
         }
@@ -176,7 +141,7 @@ impl AtHook {
     }
 
     pub(in crate::keys) fn endpoints(&self) -> String {
-        let endpoint = |number| format!("{}:{}", address(number), self.port);
+        let endpoint = |number| format!("{}:{}", Bridge::address(number), self.port);
         (FIRST_SWITCH..).take(self.switches.len()).map(endpoint).collect::<Vec<_>>().join(",")
     }
 
@@ -185,24 +150,25 @@ impl AtHook {
     pub(in crate::keys) fn relays(&self, which: u8, count: usize) -> Result<(Relays, Ipv4Addr), Error> {
         let first = FIRST_RELAY + 10 * which;
         let no_way = |error: std::io::Error| format!("no relays: {error}");
-        let hosts = self.bridge.plug_some(first, count)?;
+        let hosts = plug_some(&self.bridge, first, count)?;
         let mut programs = Vec::new();
         for (index, (number, host)) in (first..).zip(&hosts).enumerate() {
             let (next, relay) = match index + 1 == count {
                 true => (FIRST_CLIENT, [0; 4]),
-                false => (number + 1, address(number + 1).octets()),
+                false => (number + 1, Bridge::address(number + 1).octets()),
             };
             // As `struct way` in relay.bpf.c has it.
-            let way = [&mac(number)[..], &mac(next), &relay, &address(first).octets()].concat();
+            let way = [&Bridge::mac(number)[..], &Bridge::mac(next), &relay, &Bridge::address(first).octets()].concat();
             programs.push(self.bridge.pass(number).map_err(no_way)?);
             programs.push(host.attach_with(RELAY, &way, "eth0").map_err(no_way)?);
         }
-        Ok((Relays { _hosts: hosts, _programs: programs }, address(first)))
+        Ok((Relays { _hosts: hosts, _programs: programs }, Bridge::address(first)))
     }
 }
 
 fn start_etcd(host: &Host, directory: &Directory) -> Result<Process, Error> {
-    let (url, peers) = (format!("http://{}:2379", address(ETCD)), format!("http://{}:2380", address(ETCD)));
+    let (url, peers) =
+        (format!("http://{}:2379", Bridge::address(ETCD)), format!("http://{}:2380", Bridge::address(ETCD)));
     let mut command = Command::new("etcd");
     command.arg("--data-dir").arg(directory.path().join("etcd")).args(["--log-level", "fatal", "--logger", "zap"]);
     command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
@@ -211,7 +177,7 @@ fn start_etcd(host: &Host, directory: &Directory) -> Result<Process, Error> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     host.enter(&mut command);
     let process = Process::start(command)?;
-    let answers = || host.within(|| TcpStream::connect((address(ETCD), 2379)).is_ok());
+    let answers = || host.within(|| TcpStream::connect((Bridge::address(ETCD), 2379)).is_ok());
     await_that("etcd answers", PATIENCE, answers)?;
     Ok(process)
 }
@@ -233,7 +199,7 @@ fn start_switch(
     command.args(["--listen", listens, "--interfaces", "eth0", "--admin-listen", "127.0.0.1:0"]);
     command.arg("--state-dir").arg(at("state")).arg("--control-socket").arg(at("control.sock"));
     if chain.switches > 1 {
-        command.args(["--etcd", &format!("http://{}:2379", address(ETCD))]);
+        command.args(["--etcd", &format!("http://{}:2379", Bridge::address(ETCD))]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     host.enter(&mut command);

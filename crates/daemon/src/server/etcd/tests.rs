@@ -82,6 +82,11 @@ fn take_post(shard: &Shard) {
     assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
 }
 
+fn renew(shard: &Shard) {
+    let asking = shard.clone();
+    shard.within(async move { asking.asked(Question::Renew).await }).unwrap();
+}
+
 fn records(shard: &mut Shard) -> Vec<Record> {
     shard.load().unwrap()
 }
@@ -106,8 +111,12 @@ fn await_record(changes: &mpsc::Receiver<Changes>, record: &Record) {
     }
 }
 
+/// However much else is told.
 fn await_all(changes: &mpsc::Receiver<Changes>) {
-    while !changes.recv_timeout(Duration::from_secs(10)).expect("all is known").is_all {}
+    let begun = Instant::now();
+    while !changes.recv_timeout(Duration::from_secs(10)).expect("something is told").is_all {
+        assert!(begun.elapsed() < Duration::from_secs(20), "that all is known is not told");
+    }
 }
 
 #[test]
@@ -130,7 +139,12 @@ fn what_changes_is_told_and_all_is_read_only_after_a_connection_was_lost() {
     writer.within(async move { Ok(etcd.compact(revision).await?) }).unwrap();
     writer.commit(&[(2, vec![1])]).unwrap();
     await_record(&changes, &(2, vec![1]));
-    await_all(&changes);
+    // And so it is known that nothing is missing, for longer than it may be unknown.
+    let begun = Instant::now();
+    while begun.elapsed() < 3 * SILENCE / 2 {
+        renew(&writer);
+        await_all(&changes);
+    }
     assert_eq!(reader.commits.reads(), 1, "once, at the beginning");
     server.restart();
     let begun = Instant::now();
@@ -214,8 +228,7 @@ fn a_connection_that_tells_nothing_is_noticed_and_says_nothing_of_being_up_to_da
     await_all(&changes);
     stops.store(true, SeqCst);
     writer.commit(&[(0, vec![2])]).unwrap();
-    let renewing = writer.clone();
-    writer.within(async move { renewing.asked(Question::Renew).await }).unwrap();
+    renew(&writer);
     // Somebody may have asked for the post before it was renewed.
     std::thread::sleep(SILENCE / 4);
     while let Ok(told) = changes.try_recv() {
