@@ -139,13 +139,13 @@ fn a_lock_that_is_asked_for_with_priorities_is_not_ceded() {
     acquire(&mut own, 20, &urgent(7, 2, Mode::Exclusive));
     assert!(own.due() > Time(10 + 8 * PAUSE), "it is not to leave");
     assert_eq!(leaves(&mut own, 1, ticket).0, [2]);
-    recalled(&mut own, 30);
-    assert_eq!(own.is_left(NAME), None);
-    // A holder that renews does not ask again.
+    // A holder that renews does not wait.
     let lull = config().lull_us;
     let holder = Attempt { ticket: ticket + 1, ..urgent(7, 2, Mode::Exclusive) };
     acquire(&mut own, lull, &holder);
     link(lull, |link| own.on_release(link, &holder, false));
+    recalled(&mut own, 19 + lull);
+    assert_eq!(own.is_left(NAME), None, "nobody has it, and somebody waited for it");
     recalled(&mut own, 20 + lull);
     assert_eq!(own.is_left(NAME), Some(9));
 }
