@@ -150,8 +150,8 @@ impl Builder {
         self
     }
 
-    /// A session for this one lock: where locks are divided among shards, with that shard alone that has it. Nothing else
-    /// is to be asked of it.
+    /// A session for this one lock: where locks are divided among shards, with that shard alone that has it. Nothing
+    /// else is to be asked of it.
     #[doc(hidden)]
     pub fn only<'a>(mut self, lock: impl Into<Name<'a>>) -> Self {
         self.only = Some(lock.into().id());

@@ -50,8 +50,8 @@ pub struct Setup {
     pub division: Option<Division>,
 }
 
-/// Shards that names are divided among. What happens in one has nothing to do with another: the world is one of them, and
-/// of the others there are those processes alone that come to the wrong one.
+/// Shards that names are divided among. What happens in one has nothing to do with another: the world is one of them,
+/// and of the others there are those processes alone that come to the wrong one.
 pub struct Division {
     shards: Shards,
     own: usize,

@@ -74,8 +74,8 @@ pub struct NodeConfig {
     /// How often a waiter of an agent is overtaken at most by those of higher priority: up to
     /// [`crate::LONGEST_PATIENCE`].
     pub overtaken_most: u8,
-    /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its session
-    /// with; 0: there is one.
+    /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its
+    /// session with; 0: there is one.
     pub shards: u32,
     /// Where its namespace's locks are queues: it offers itself as their lock server.
     pub lock_server: bool,
