@@ -132,7 +132,7 @@ const OF_MANY: [Look; 4] = [
 ];
 
 /// Another store's run beside one of ours.
-type Compared = fn(&Run, &Run) -> f64;
+type Contrast = fn(&Run, &Run) -> f64;
 
 /// The head of [`Keys::ratios`].
 const COMPARED: &str = "\
@@ -264,7 +264,7 @@ impl Keys {
     }
 
     /// Two stores' runs of the same round, so that whatever disturbed one disturbed the other.
-    fn pairs(&self, theirs: &str, ours: &str, (does, clients): (Does, usize), look: Compared) -> Option<Spread> {
+    fn pairs(&self, theirs: &str, ours: &str, (does, clients): (Does, usize), look: Contrast) -> Option<Spread> {
         let pairs = self.good(theirs, does, clients).filter_map(|run| {
             let same = self.good(ours, does, clients).find(|own| own.round == run.round)?;
             Some(look(run, same))
@@ -273,10 +273,10 @@ impl Keys {
     }
 
     /// What is compared: of one client a request's median, of many how many there are.
-    fn compared(&self) -> [((Does, usize), Compared); 4] {
+    fn contrasts(&self) -> [((Does, usize), Contrast); 4] {
         let many = self.kinds().iter().map(|kind| kind.1).max().unwrap_or(1);
-        let slower: Compared = |run, own| run.median_us / own.median_us;
-        let fewer: Compared = |run, own| own.rate() / run.rate();
+        let slower: Contrast = |run, own| run.median_us / own.median_us;
+        let fewer: Contrast = |run, own| own.rate() / run.rate();
         [
             ((Does::Read, 1), slower),
             ((Does::Write, 1), slower),
@@ -292,7 +292,7 @@ impl Keys {
         for ours in names.iter().filter(|name| name.starts_with("wayside") && name.ends_with("-3")) {
             for theirs in names.iter().filter(|name| !name.starts_with("wayside")) {
                 text += &format!("| {theirs} / {ours} |");
-                for (kind, look) in self.compared() {
+                for (kind, look) in self.contrasts() {
                     let of = self.pairs(theirs, ours, kind, look);
                     text += &format!(" {} |", of.map_or_else(|| "?".into(), |spread| spread.to_string()));
                 }
