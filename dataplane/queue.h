@@ -19,8 +19,8 @@
  *   - A node's word is read under the lock before a cell is given to it, or a grant. Whoever gives its handle to
  *     another session has seen the word expire, and takes every lock after that: so it finds what was given before.
  *   - A packet grants one request at most. Whoever is granted with MORE asks for the one behind.
- *   - Where a lock server lives nobody gets a cell by an ACQUIRE with a priority but who is granted at once: tickets know
- *     none, so its server is to have the lock.
+ *   - Where a lock server lives nobody gets a cell by an ACQUIRE with a priority but who is granted at once: tickets
+ *     know none, so its server is to have the lock.
  */
 #ifndef WAYSIDE_QUEUE_H
 #define WAYSIDE_QUEUE_H

@@ -583,8 +583,8 @@ impl Engine {
     }
 
     /// All ports go on with this switch, before what it is answered leaves by them: it would take the switch until its
-    /// next question. With the core's lock free, and before anybody is told of anything, who may ask for a port at once:
-    /// one that is opened meanwhile is redirected too, or opened there.
+    /// next question. With the core's lock free, and before anybody is told of anything: whoever is may ask for a port
+    /// at once, and one that is opened meanwhile is redirected too, or opened there.
     fn move_to(&self, to: SocketAddrV4) {
         let mut switch = self.switch.lock();
         if self.core.lock().switch != to {

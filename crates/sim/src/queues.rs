@@ -4,7 +4,7 @@
 //! | id | checked |
 //! | --- | --- |
 //! | Q1, Q2, Q6 | after every packet that a queue decided on |
-//! | Q10 | the same: who says a priority and has a lock server gets a cell behind others by a push alone, and by that only |
+//! | Q10 | the same: who says a priority and has a lock server gets a cell behind others by a push, and by that only |
 //! | | where the lock server had waited in vain for the queue to become empty |
 //! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
 //! | | went wrong: tokens of a name are in the order in which its requests were taken |

@@ -3,8 +3,8 @@
 //!
 //! * [`Requester`]: the requests of one node, from ACQUIRE to RELEASED.
 //! * [`LockServer`]: which parts of the names are this node's. For each (`served.rs`): of queues in the switch what did
-//!   not fit there (`overflow.rs`, of all of them `overflows.rs`), and locks of its own (`own.rs`), of which it tells what is asked for most
-//!   (`popular.rs`).
+//!   not fit there (`overflow.rs`, of all of them `overflows.rs`), and locks of its own (`own.rs`), of which it tells
+//!   what is asked for most (`popular.rs`).
 
 mod overflow;
 mod overflows;
@@ -65,7 +65,8 @@ pub(crate) const CAN_MOVE: u64 = 1;
 /// and be the lock server of several parts, or of one again that was another's meanwhile.
 pub(crate) const CAN_SHARE: u64 = 2;
 
-/// A lock that is asked for with priorities stays at its lock server until nobody has done so for as long. Microseconds.
+/// A lock that is asked for with priorities stays at its lock server until nobody has done so for so long.
+/// Microseconds.
 pub(crate) const LULL: u64 = 10_000_000;
 
 /// Whether a request says a priority of its own.

@@ -1,7 +1,7 @@
 //! What the queues of one part had no room for: by name, and in the order in which something is due.
 //!
-//! Invariant: `due` has every overflow once that is due at some time and does not rest, at the time that it says itself.
-//! So a packet costs the lock server no more where thousands of queues have had one.
+//! Invariant: `due` has every overflow once that is due at some time and does not rest, at the time that it says
+//! itself. So a packet costs the lock server no more where thousands of queues have had one.
 
 use super::overflow::Overflow;
 use crate::Time;
