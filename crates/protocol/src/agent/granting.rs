@@ -153,8 +153,8 @@ impl Agent {
     }
 
     /// Waiters have come from the former agent, and more are to come: those from `first` on. Who stood before them was
-    /// looked at when it came, and nothing has ended since; to look at all of a long line again with each of its packets
-    /// would take a time that grows with its square.
+    /// looked at when it came, and nothing has ended since; to look at all of a long line again with each of its
+    /// packets would take a time that grows with its square.
     pub fn serve_arrivals(&mut self, first: usize, desk: &mut Desk) {
         if self.heir_is_complete() || !self.is_usable() || self.open {
             return self.serve(desk);
