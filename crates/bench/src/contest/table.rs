@@ -52,13 +52,18 @@ impl Played {
 impl Contest {
     /// A service's cells in [`COLUMNS`], and what was aborted; None: it has no run that counts.
     pub(super) fn cells(&self, played: usize, service: &str) -> Option<Vec<String>> {
+        if !self.runs_of(played, service).any(Run::counts) {
+            return None;
+        }
+        // A short run may have grants, and no transaction that ended.
+        let none = || String::from("none");
         let mut cells = Vec::new();
         for (_, look) in COLUMNS {
-            cells.push(figure(self.spread(played, service, look)?));
+            cells.push(self.spread(played, service, look).map_or_else(none, figure));
         }
         if self.played[played].abort_ms.is_some() {
-            let aborted = self.spread(played, service, |run| run.aborted().map(|part| 100.0 * part))?;
-            cells.push(format!("{aborted} %"));
+            let aborted = self.spread(played, service, |run| run.aborted().map(|part| 100.0 * part));
+            cells.push(aborted.map_or_else(none, |aborted| format!("{aborted} %")));
         }
         Some(cells)
     }
