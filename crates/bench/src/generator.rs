@@ -183,6 +183,7 @@ mod tests {
             namespace: 1,
             slots: SLOTS as u32,
             engine: wayside_wire::Engine::Fission,
+            policy: wayside_wire::Policy::Fair,
             lease: 0,
             grace: 0,
             lease_end: Default::default(),

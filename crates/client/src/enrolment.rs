@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 use wayside_protocol::seal::{Enrolment, Secret};
-use wayside_wire::Engine;
+use wayside_wire::{Engine, Policy};
 
 /// The protocol's name in the handshake: another version of it is told apart before anything is said.
 pub const PROTOCOL: &[u8] = b"wayside-enrolment/1";
@@ -129,6 +129,10 @@ pub struct Enrolled {
     /// earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub engine: u8,
+    /// Who goes first in the namespace, by the number in `wire/messages.toml`. Left out where nobody does, of which
+    /// earlier versions know nothing else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub policy: u8,
     /// As in the question.
     #[serde(default, skip_serializing_if = "is_none")]
     pub shards: u32,
@@ -166,6 +170,8 @@ impl Enrolled {
             namespace: enrolment.namespace,
             slots: enrolment.slots,
             engine: enrolment.engine as u8,
+            // That readers go first is the switch's to know.
+            policy: if enrolment.policy == Policy::WritePreferring { enrolment.policy as u8 } else { 0 },
             shards: enrolment.shards,
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
@@ -189,6 +195,7 @@ impl Enrolled {
             grace: self.grace_us,
             lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
             shards: self.shards,
+            policy: Policy::try_from(self.policy).unwrap_or(Policy::Fair),
             secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
         })
     }
@@ -311,11 +318,17 @@ mod tests {
             grace: 28_000,
             lifeline: u64::MAX - 1,
             shards: 77,
+            policy: Policy::WritePreferring,
             secret: Some(Secret([9; 32])),
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
         let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();
         assert_eq!(enrolled.enrolment(), Some(enrolment));
+        for policy in [Policy::Fair, Policy::ReadPreferring] {
+            let enrolled = Enrolled::of(&Enrolment { policy, ..enrolment }, renewal.clone()).unwrap();
+            let told = serde_json::to_string(&enrolled).unwrap();
+            assert!(!told.contains("policy"), "a node of before does not know it: {told}");
+        }
         assert_eq!(Enrolled { secret: "00".into(), ..enrolled }.enrolment(), None);
         assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }, renewal), None, "nothing to keep secret");
     }

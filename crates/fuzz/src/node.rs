@@ -56,6 +56,7 @@ impl World {
                 grace: 1,
                 lifeline: 5,
                 shards: 0,
+                policy: wayside_wire::Policy::Fair,
                 secret: signs.then_some(SECRET),
             };
             world.node.begin(now, now, &enrolment);

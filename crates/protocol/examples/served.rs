@@ -36,6 +36,7 @@ impl Server {
             grace: 1,
             lifeline: 1,
             shards: 0,
+            policy: wayside_wire::Policy::Fair,
             secret: None,
         };
         node.begin(now, now, &enrolment);

@@ -127,6 +127,7 @@ impl World {
             grace: 0,
             lifeline: 0,
             shards: 0,
+            policy: wayside_wire::Policy::Fair,
             secret: None,
         };
         node.begin(now, now, &enrolment);

@@ -5,6 +5,7 @@
 //!   goes.
 //! * A newcomer overtakes whoever at the line's end is of lower priority: never an equal, so equals are served first
 //!   come, first served.
+//! * Where writers go first, whoever wants to be alone overtakes those of its own priority who share, too.
 //! * Each bears that [`OVERTAKEN_MOST`] times at most, or as often as its line's [`Order`] has it. After that it is
 //!   overtaken by nobody, so it waits for those before it alone, and they do not become more: nobody starves.
 
@@ -80,6 +81,8 @@ impl Rank {
 pub trait Ranked {
     fn rank(&self) -> Rank;
     fn rank_mut(&mut self) -> &mut Rank;
+    /// Whether it wants to be alone.
+    fn is_exclusive(&self) -> bool;
 }
 
 /// By what a line is ordered.
@@ -87,6 +90,8 @@ pub trait Ranked {
 pub struct Order {
     /// How often each is overtaken at most.
     pub overtaken_most: u8,
+    /// Of the same priority who wants to be alone overtakes who shares: the namespace's policy is write-preferring.
+    pub writers_first: bool,
     pub mutant: Option<Mutant>,
 }
 
@@ -95,21 +100,24 @@ impl Order {
         cfg!(feature = "mutants") && self.mutant == Some(mutant)
     }
 
-    fn overtakes(self, newcomer: Rank, other: Rank) -> bool {
+    fn overtakes<T: Ranked>(self, newcomer: &T, before: &T) -> bool {
+        let (writes, reads) = (newcomer.is_exclusive(), !before.is_exclusive());
+        let goes_first = self.writers_first && writes && reads && !self.is_broken(Mutant::IgnorePolicy);
+        let (newcomer, other) = (newcomer.rank(), before.rank());
         let bears = other.overtaken < self.overtaken_most.min(LONGEST_PATIENCE) || self.is_broken(Mutant::NoPatience);
         let is_higher = newcomer.priority > other.priority
-            || (newcomer.priority == other.priority && self.is_broken(Mutant::OvertakeEquals));
+            || (newcomer.priority == other.priority && (goes_first || self.is_broken(Mutant::OvertakeEquals)));
         is_higher && bears && !self.is_broken(Mutant::IgnorePriority)
     }
 
     /// Where a newcomer belongs. `waits`: who is of the same line, where others stand between.
-    fn place<T: Ranked>(self, line: &VecDeque<T>, newcomer: Rank, waits: impl Fn(&T) -> bool) -> usize {
+    fn place<T: Ranked>(self, line: &VecDeque<T>, newcomer: &T, waits: impl Fn(&T) -> bool) -> usize {
         let mut place = line.len();
         for (index, other) in line.iter().enumerate().rev() {
             if !waits(other) {
                 continue;
             }
-            if !self.overtakes(newcomer, other.rank()) {
+            if !self.overtakes(newcomer, other) {
                 break;
             }
             place = index;
@@ -119,7 +127,7 @@ impl Order {
 
     /// Puts a newcomer into its place; whomever it overtakes remembers that.
     pub fn line_up<T: Ranked>(self, line: &mut VecDeque<T>, newcomer: T, waits: impl Fn(&T) -> bool) {
-        let place = self.place(line, newcomer.rank(), &waits);
+        let place = self.place(line, &newcomer, &waits);
         for other in line.range_mut(place..) {
             if waits(other) {
                 let rank = other.rank_mut();
@@ -139,7 +147,7 @@ impl Order {
     }
 
     /// Whether nobody who waits would be before a newcomer.
-    pub fn would_lead<T: Ranked>(self, line: &VecDeque<T>, newcomer: Rank, waits: impl Fn(&T) -> bool) -> bool {
+    pub fn would_lead<T: Ranked>(self, line: &VecDeque<T>, newcomer: &T, waits: impl Fn(&T) -> bool) -> bool {
         let place = self.place(line, newcomer, &waits);
         !line.iter().take(place).any(waits)
     }
@@ -158,9 +166,14 @@ mod tests {
         fn rank_mut(&mut self) -> &mut Rank {
             &mut self.1
         }
+
+        /// Those of even numbers.
+        fn is_exclusive(&self) -> bool {
+            self.0.is_multiple_of(2)
+        }
     }
 
-    const ORDER: Order = Order { overtaken_most: 2, mutant: None };
+    const ORDER: Order = Order { overtaken_most: 2, writers_first: false, mutant: None };
 
     fn of(level: u8) -> Rank {
         Rank::newcomer(Priority::new(level).expect("a level"))
@@ -200,7 +213,7 @@ mod tests {
         let mut line = line(&[4, 4, 0, 4]);
         assert_eq!(numbers(&line), [0, 1, 3, 2]);
         let odd = |of: &(u32, Rank)| of.0 % 2 == 1;
-        assert!(ORDER.would_lead(&line, of(5), odd) && !ORDER.would_lead(&line, of(4), odd));
+        assert!(ORDER.would_lead(&line, &(9, of(5)), odd) && !ORDER.would_lead(&line, &(9, of(4)), odd));
         ORDER.line_up(&mut line, (5, of(5)), odd);
         assert_eq!(numbers(&line), [0, 5, 1, 3, 2]);
         assert_eq!(line.iter().map(|(_, rank)| rank.overtaken).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
@@ -223,8 +236,9 @@ mod tests {
     #[test]
     fn lines_that_chance_makes_keep_every_rule() {
         let mut dice = 7u64;
-        for most in [0, 1, 3, LONGEST_PATIENCE] {
-            let order = Order { overtaken_most: most, mutant: None };
+        let orders = [0, 1, 3, LONGEST_PATIENCE].into_iter().flat_map(|most| [(most, false), (most, true)]);
+        for (most, writers_first) in orders {
+            let order = Order { overtaken_most: most, writers_first, mutant: None };
             let mut line: VecDeque<(u32, Rank)> = VecDeque::new();
             let mut passed = [0u8; 4_000];
             for number in 0..passed.len() as u32 {
@@ -232,14 +246,15 @@ mod tests {
                 let before = numbers(&line);
                 order.line_up(&mut line, (number, of((dice % 8) as u8)), |_| true);
                 let at = line.iter().position(|(known, _)| *known == number).expect("it is in the line");
-                let newcomer = line[at].1;
+                let (_, newcomer) = line[at];
                 for &(other, rank) in line.iter().skip(at + 1) {
                     passed[other as usize] += 1;
-                    assert!(rank.priority < newcomer.priority && rank.overtaken == passed[other as usize]);
-                    assert!(rank.overtaken <= most);
+                    let writes_first = writers_first && number % 2 == 0 && other % 2 == 1;
+                    assert!(rank.priority < newcomer.priority || (writes_first && rank.priority == newcomer.priority));
+                    assert!(rank.overtaken == passed[other as usize] && rank.overtaken <= most);
                 }
                 // It was stopped by somebody, if it is not the first.
-                assert!(at == 0 || !order.overtakes(newcomer, line[at - 1].1));
+                assert!(at == 0 || !order.overtakes(&line[at], &line[at - 1]));
                 line.remove(at);
                 assert_eq!(numbers(&line), before, "nobody else has moved");
                 line.insert(at, (number, newcomer));
@@ -249,5 +264,18 @@ mod tests {
             }
             assert!(most == 0 || passed.contains(&most));
         }
+    }
+
+    #[test]
+    fn where_writers_go_first_they_overtake_readers_of_their_priority_and_no_more_often_than_is_borne() {
+        let order = Order { writers_first: true, ..ORDER };
+        let mut line = VecDeque::new();
+        for (number, level) in [(1, 4), (2, 4), (3, 5), (4, 4), (5, 4), (6, 5)] {
+            order.line_up(&mut line, (number, of(level)), |_| true);
+        }
+        // 1 was overtaken by 2, and by 3, which is more urgent: by nobody else.
+        assert_eq!(numbers(&line), [3, 2, 1, 6, 4, 5]);
+        assert!(order.would_lead(&VecDeque::from([(1, of(4))]), &(2, of(4)), |_| true));
+        assert!(!ORDER.would_lead(&VecDeque::from([(1, of(4))]), &(2, of(4)), |_| true));
     }
 }

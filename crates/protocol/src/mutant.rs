@@ -41,6 +41,8 @@ pub enum Mutant {
     NoPatience,
     /// A newcomer overtakes its equals.
     OvertakeEquals,
+    /// Who wants to be alone does not go before who shares, whatever the namespace's policy.
+    IgnorePolicy,
     /// Waiters come to their line's next agent as if they had said nothing of their priority,
     ForgetPriority,
     /// or had never been overtaken.

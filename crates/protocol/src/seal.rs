@@ -16,7 +16,7 @@ use core::hash::Hasher;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use siphasher::sip::SipHasher24;
-use wayside_wire::{BODY, Engine, Header, header_flag, service};
+use wayside_wire::{BODY, Engine, Header, Policy, header_flag, service};
 
 /// Where flags and tag are in a header. Whoever signs touches nothing else of a packet.
 const FLAGS: usize = 6;
@@ -228,6 +228,8 @@ pub struct Enrolment {
     pub slots: u32,
     /// Who keeps the namespace's locks.
     pub engine: Engine,
+    /// Who goes first there.
+    pub policy: Policy,
     /// Lease in microseconds.
     pub lease: u32,
     /// What the controller adds to it, in microseconds.

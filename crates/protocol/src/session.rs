@@ -10,7 +10,7 @@ use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::seal::Enrolment;
 use crate::{Handle, Time};
-use wayside_wire::{Engine, Enrolled, FabricKind, Header, Heartbeat, Refusal, header_flag, kind, service};
+use wayside_wire::{Engine, Enrolled, FabricKind, Header, Heartbeat, Policy, Refusal, header_flag, kind, service};
 
 /// A session as its owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct SessionInfo {
     pub slots: u32,
     /// Who keeps the namespace's locks.
     pub engine: Engine,
+    /// Who goes first there.
+    pub policy: Policy,
     /// Lease in microseconds.
     pub lease: u64,
     /// What the controller adds to the lease, in microseconds.
@@ -190,6 +192,7 @@ impl Session {
             namespace: header.namespace,
             slots: body.slots,
             engine: Engine::try_from(u8::try_from(header.position).ok()?).ok()?,
+            policy: Policy::try_from(body.policy).unwrap_or(Policy::Fair),
             lease: body.lease_us,
             grace: body.grace_us,
             lifeline: body.lifeline,
@@ -218,6 +221,7 @@ impl Session {
             namespace: enrolment.namespace,
             slots: enrolment.slots,
             engine: enrolment.engine,
+            policy: enrolment.policy,
             lease,
             grace: u64::from(enrolment.grace),
             lease_end: asked + lease,

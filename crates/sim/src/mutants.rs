@@ -33,6 +33,7 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::IgnorePriority),
     Rule::Machine(Mutant::NoPatience),
     Rule::Machine(Mutant::OvertakeEquals),
+    Rule::Machine(Mutant::IgnorePolicy),
     Rule::Machine(Mutant::ForgetPriority),
     Rule::Machine(Mutant::ForgetOvertaken),
     Rule::Machine(Mutant::ClaimWithoutAnswer),

@@ -99,6 +99,10 @@ impl Setup {
         let has_some = has_queues && !queue_dice.percent(20);
         let queues = if has_some { queues(queue_dice, &namespaces) } else { Vec::new() };
         let calm = has_queues && queue_dice.percent(15);
+        if calm {
+            // Q5 has them served as they come, writers too.
+            namespaces.iter_mut().for_each(|namespace| namespace.policy = Policy::Fair);
+        }
         let spare_queues = if has_queues { queue_dice.between(1, 6) as u32 } else { 0 };
         let first_server = if has_queues { hosts } else { usize::MAX };
         if has_queues {

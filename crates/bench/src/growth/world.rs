@@ -68,6 +68,7 @@ impl World {
                 grace: 0,
                 lifeline: 0,
                 shards: 0,
+                policy: wayside_wire::Policy::Fair,
                 secret: None,
             };
             one.begin(self.now, self.now, &enrolment);

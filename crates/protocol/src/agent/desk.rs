@@ -79,6 +79,10 @@ impl Ranked for Party {
     fn rank_mut(&mut self) -> &mut Rank {
         &mut self.rank
     }
+
+    fn is_exclusive(&self) -> bool {
+        self.mode == Mode::Exclusive
+    }
 }
 
 pub fn mode_flag(mode: Mode) -> u8 {

@@ -73,7 +73,7 @@ impl Agent {
     fn may_be_next(&self, party: &Party, desk: &Desk) -> bool {
         let conflicts = |held: &Party| held.mode == Mode::Exclusive || party.mode == Mode::Exclusive;
         !self.holders.iter().any(|held| held.name == party.name && conflicts(held))
-            && desk.config.order().would_lead(&self.queue, party.rank, |other| other.waits_beside(party))
+            && desk.config.order().would_lead(&self.queue, party, |other| other.waits_beside(party))
     }
 
     /// All who waited with the former agent are here, or given up: whoever came meanwhile lines up behind them.

@@ -2,12 +2,14 @@
 //! signed the same goes over a secure connection, with the secret that the session's keys come from.
 
 use super::store::{SessionRecord, Stage};
-use super::{Controller, Counters, Namespace, Notice, Store};
+use super::{Controller, Counters, Notice, Store};
 use crate::memory::SwitchMemory;
 use crate::seal::Enrolment;
 use crate::{Handle, Mutant, Time};
 use core::net::SocketAddrV4;
-use wayside_wire::{Enrol, Enrolled, FabricKind, Header, Refusal, VERSION, header_flag, kind, mix, service, text};
+use wayside_wire::{
+    Enrol, Enrolled, FabricKind, Header, Policy, Refusal, VERSION, header_flag, kind, mix, service, text,
+};
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// A packet is no way to hand out a secret: where packets are signed, none begins a session.
@@ -94,12 +96,18 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             namespace: record.namespace,
             slots: self.memory.slot_count(record.namespace),
             engine: self.engine_of(record.namespace),
+            policy: self.policy_of(record.namespace),
             lease: record.lease,
             grace: record.grace,
             lifeline: record.lifeline,
             shards: self.config.shards,
             secret: record.secret,
         }
+    }
+
+    fn policy_of(&self, id: u16) -> Policy {
+        let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
+        namespace.map_or(Policy::Fair, |namespace| namespace.policy)
     }
 
     /// The version of a node that speaks another major one is read from the one field that never moves: an ENROL of
@@ -112,14 +120,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn send_enrolled(&mut self, enrolment: &Enrolment, nonce: u64) {
         let Some(address) = self.sessions.get(enrolment.handle).map(|session| session.record.address) else { return };
-        let namespace = self.config.namespaces.iter().find(|n| n.id == enrolment.namespace);
         let body = Enrolled {
             nonce,
             incarnation: enrolment.incarnation,
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
             slots: enrolment.slots,
-            policy: namespace.map_or(0, |Namespace { policy, .. }| *policy as u8),
+            policy: enrolment.policy as u8,
             reason: Refusal::None as u8,
             version: VERSION,
             lifeline: enrolment.lifeline,

@@ -755,6 +755,19 @@ fn a_session_has_its_keys_from_every_controller_and_new_ones_in_every_epoch() {
 }
 
 #[test]
+fn whoever_begins_a_session_is_told_who_goes_first() {
+    for policy in [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring] {
+        let told = |signed: bool| {
+            let mut config = Config { root: signed.then_some(ROOT), ..config() };
+            config.namespaces[0].policy = policy;
+            Bench::with(config)
+        };
+        assert_eq!(told(true).enrol_securely(7).map(|enrolment| enrolment.policy), Ok(policy));
+        assert_eq!(told(false).enrol(7).map(|(_, enrolled)| enrolled.policy), Some(policy as u8));
+    }
+}
+
+#[test]
 fn what_the_controller_says_is_signed_for_whom_it_is_meant() {
     let mut bench = Bench::signed();
     bench.enrol_securely(1).expect("there is room");

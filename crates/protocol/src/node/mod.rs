@@ -34,8 +34,8 @@ use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Refusal, SlotBits, check, kind,
-    limits, padded, service, slot_of,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Policy, Refusal, SlotBits,
+    check, kind, limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
@@ -71,9 +71,11 @@ pub struct NodeConfig {
     pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
-    /// How often a waiter of an agent is overtaken at most by those of higher priority: up to
+    /// How often a waiter of an agent is overtaken at most by those who go before it: up to
     /// [`crate::LONGEST_PATIENCE`].
     pub overtaken_most: u8,
+    /// The namespace's policy is write-preferring: known once the session has begun.
+    pub writers_first: bool,
     /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its
     /// session with; 0: there is one.
     pub shards: u32,
@@ -108,6 +110,7 @@ impl NodeConfig {
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
             overtaken_most: OVERTAKEN_MOST,
+            writers_first: false,
             shards: 0,
             lock_server: false,
             asked_us: 1_000_000,
@@ -124,7 +127,7 @@ impl NodeConfig {
 
     /// By what its agents' lines are ordered.
     pub(crate) fn order(&self) -> Order {
-        Order { overtaken_most: self.overtaken_most, mutant: self.mutant }
+        Order { overtaken_most: self.overtaken_most, writers_first: self.writers_first, mutant: self.mutant }
     }
 
     /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.
@@ -619,6 +622,7 @@ impl Node {
             None => {}
             Some(Change::Enrolled) => {
                 if let Some(&info) = self.session.info() {
+                    self.config.writers_first = info.policy == Policy::WritePreferring;
                     self.requests.start(info.incarnation, self.config.first_request);
                     self.chain.start(info.incarnation, self.config.first_request);
                     self.start_queue(self.now, info.incarnation);

@@ -104,6 +104,10 @@ impl Ranked for Claim {
     fn rank_mut(&mut self) -> &mut Rank {
         &mut self.rank
     }
+
+    fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
 }
 
 /// The switch wants a lock: nobody new is granted it for a while, so that its holders leave.
@@ -348,7 +352,7 @@ impl Own {
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
         let is_held = line.iter().any(|other| other.holds() && other.conflicts(&claim));
-        let waits = is_held || !self.order.would_lead(line, claim.rank, Claim::waits);
+        let waits = is_held || !self.order.would_lead(line, &claim, Claim::waits);
         let may_hold = is_open && !waits;
         let claims = line.len() + 1;
         if tries && !may_hold {

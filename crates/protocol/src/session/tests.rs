@@ -315,6 +315,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         grace: 77,
         lifeline: 5,
         shards: 0,
+        policy: wayside_wire::Policy::Fair,
         secret: None,
     };
     let mut scene = Scene::new();

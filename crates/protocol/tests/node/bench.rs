@@ -60,14 +60,14 @@ impl Bench {
             to_controller: Vec::new(),
         };
         for index in 0..nodes {
-            bench.enrol(index, lease, config);
+            bench.enrol(index, lease, policy, config);
         }
         bench.run();
         bench
     }
 
     /// Plays the controller for one node.
-    fn enrol(&mut self, index: usize, lease: u64, config: &NodeConfig) {
+    fn enrol(&mut self, index: usize, lease: u64, policy: Policy, config: &NodeConfig) {
         let mut node = Node::new(NodeConfig { seed: 1 + index as u64, ..config.clone() });
         node.start(self.now);
         let enrol = node.transmit().expect("a node enrols").packet.to_vec();
@@ -83,8 +83,15 @@ impl Bench {
             namespace: 1,
             ..Header::default()
         };
-        let body =
-            Enrolled { nonce, incarnation, lease_us: lease as u32, grace_us: 1, slots: SLOTS, ..Default::default() };
+        let body = Enrolled {
+            nonce,
+            incarnation,
+            lease_us: lease as u32,
+            grace_us: 1,
+            slots: SLOTS,
+            policy: policy as u8,
+            ..Default::default()
+        };
         let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
         header.write(&mut packet);
         body.write(&mut packet, BODY);

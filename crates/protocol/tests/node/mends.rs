@@ -63,6 +63,31 @@ fn where_readers_go_first_a_writer_waits_for_those_of_its_name_and_then_has_it_a
     assert_eq!(bench.to_controller.len(), 0, "nobody had to ask for a census");
 }
 
+#[test]
+fn where_writers_go_first_a_writer_that_comes_later_has_it_before_a_reader() {
+    for policy in [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring] {
+        let mut bench = Bench::with(4, LEASE, policy, &NodeConfig::new(1));
+        let modes = [Mode::Exclusive, Mode::Shared, Mode::Exclusive];
+        let [first, reader, writer] = [0, 1, 2].map(|node| {
+            let id = bench.ask(node, NAME, modes[node]);
+            bench.run();
+            id
+        });
+        bench.granted(0, first);
+        let served =
+            if policy == Policy::WritePreferring { [(2, writer), (1, reader)] } else { [(1, reader), (2, writer)] };
+        bench.release(0, first);
+        for (node, id) in served {
+            bench.run();
+            bench.granted(node, id);
+            (1..3).for_each(|other| bench.quiet(other));
+            bench.release(node, id);
+        }
+        bench.pass(LEASE / 4);
+        assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
+    }
+}
+
 /// It may hold what all the others wait for.
 #[test]
 fn a_full_queue_refuses_those_alone_who_would_have_to_wait() {

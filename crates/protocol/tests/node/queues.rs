@@ -21,6 +21,7 @@ fn node() -> Node {
         grace: 10_000,
         lifeline: 0,
         shards: 0,
+        policy: wayside_wire::Policy::Fair,
         secret: None,
     };
     node.begin(Time(0), Time(0), &enrolment);

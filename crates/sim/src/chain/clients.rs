@@ -100,6 +100,7 @@ impl World {
             grace: 0,
             lifeline: 0,
             shards: 0,
+            policy: wayside_wire::Policy::Fair,
             secret: self.setup.authenticated.then_some(secret),
         };
         let time = running.clock.at(now);

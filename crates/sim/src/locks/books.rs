@@ -5,7 +5,7 @@
 //! nothing.
 
 use wayside_protocol::{Booked, Node, RequestId, Stamp, Token};
-use wayside_wire::{Attempt, BODY, Entry, Header, check, kind, service};
+use wayside_wire::{Attempt, BODY, Entry, Header, Policy, check, kind, service};
 
 use super::Locks;
 use super::checker::{Cause, Owner};
@@ -38,7 +38,7 @@ impl Locks {
         line(world, &mut before);
         world.hand(host, packet);
         line(world, &mut after);
-        self.compare_lines(world, kind, &[], &before, &after);
+        self.compare_lines(world, host, kind, &[], &before, &after);
         (self.booked, self.booked_after) = (before, after);
     }
 
@@ -94,19 +94,29 @@ impl Locks {
             Cause::Release { .. } => kind::lock::RELEASE,
             Cause::Other(kind) => kind,
         };
-        self.compare_lines(world, kind, packet, &before, &after);
+        self.compare_lines(world, host, kind, packet, &before, &after);
         (self.booked, self.booked_after) = (before, after);
         result
     }
 
     /// P1 to P3.
-    fn compare_lines(&self, world: &mut World, kind: u8, packet: &[u8], before: &[Booked], after: &[Booked]) {
+    fn compare_lines(
+        &self,
+        world: &mut World,
+        host: usize,
+        kind: u8,
+        packet: &[u8],
+        before: &[Booked],
+        after: &[Booked],
+    ) {
         // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever
         // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
         let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
         if is_one_thing && !before.is_empty() && !after.is_empty() {
             let most = world.setup.node.overtaken_most;
-            match (Lines { before, after, kind, most }).check() {
+            let policy = world.setup.namespaces[world.hosts[host].namespace].policy;
+            let writers_first = policy == Policy::WritePreferring;
+            match (Lines { before, after, kind, most, writers_first }).check() {
                 Ok(seen) => {
                     if seen.overtook {
                         world.count("overtaken");

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use wayside_protocol::{Booked, Handle, RequestId};
+use wayside_protocol::{Booked, Handle, Mode, RequestId};
 use wayside_wire::{BODY, Entry, Header, entry_flag, kind};
 
 use super::checker::Verdict;
@@ -26,6 +26,8 @@ pub struct Lines<'a> {
     pub kind: u8,
     /// How often a waiter is overtaken at most.
     pub most: u8,
+    /// Who wants to be alone goes before those of its priority who share.
+    pub writers_first: bool,
 }
 
 /// What is worth counting.
@@ -83,7 +85,7 @@ impl Lines<'_> {
             let Some(other) = place.checked_sub(1).map(|place| &after[place]).filter(|party| stays(party)) else {
                 continue;
             };
-            if newcomer.priority > other.priority {
+            if self.goes_before(newcomer, other) {
                 if other.overtaken < self.most {
                     return Err(("P1", format!("{newcomer:?} stands behind {other:?}, which it may overtake")));
                 }
@@ -94,8 +96,13 @@ impl Lines<'_> {
         self.check_counts(&before, &after)
     }
 
+    fn goes_before(&self, newcomer: &Booked, other: &Booked) -> bool {
+        let writes = self.writers_first && (newcomer.mode, other.mode) == (Mode::Exclusive, Mode::Shared);
+        newcomer.priority > other.priority || writes && newcomer.priority == other.priority
+    }
+
     fn may_overtake(&self, newcomer: &Booked, other: &Booked) -> Verdict {
-        if newcomer.priority > other.priority && other.overtaken < self.most {
+        if self.goes_before(newcomer, other) && other.overtaken < self.most {
             return Ok(());
         }
         Err(("P1", format!("{newcomer:?} came before {other:?}, which waited")))

@@ -228,6 +228,7 @@ impl Wayside {
                 grace: 0,
                 lifeline: 0,
                 shards: 0,
+                policy: wayside_wire::Policy::Fair,
                 secret: None,
             };
             one.begin(Time(0), Time(0), &enrolment);

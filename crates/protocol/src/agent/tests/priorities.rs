@@ -97,6 +97,38 @@ fn each_name_of_a_slot_has_a_line_of_its_own() {
     assert_eq!(ranks, [(40, 0), (20, 1), (30, 0)], "who waits for another name is not overtaken");
 }
 
+#[test]
+fn where_writers_go_first_a_reader_lets_so_many_of_its_priority_pass_and_no_more() {
+    let mut scene = held();
+    scene.config.writers_first = true;
+    scene.acquire(party(2, 20, NAME, SHARED));
+    scene.acquire(urgent(5, party(3, 30, NAME, SHARED)));
+    scene.acquire(party(4, 40, NAME, EXCLUSIVE));
+    scene.acquire(party(5, 50, NAME, EXCLUSIVE));
+    scene.acquire(party(6, 60, NAME, SHARED));
+    assert_eq!(scene.waiting(), [(3, 30), (4, 40), (5, 50), (2, 20), (6, 60)], "writers keep their order");
+    for request in 0..u64::from(OVERTAKEN_MOST) {
+        scene.acquire(party(7, 70 + request, NAME, EXCLUSIVE));
+    }
+    // It was overtaken by who is more urgent, too: that counts.
+    let place = scene.waiting().iter().position(|waiter| *waiter == (2, 20));
+    assert_eq!(place, Some(usize::from(OVERTAKEN_MOST)), "nobody else came before it");
+}
+
+#[test]
+fn a_reader_that_comes_does_not_pass_a_writer_whoever_goes_first() {
+    for writers_first in [false, true] {
+        let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));
+        scene.config.writers_first = writers_first;
+        scene.acquire(party(2, 20, NAME, EXCLUSIVE));
+        scene.acquire(party(3, 30, NAME, SHARED));
+        scene.acquire(party(4, 40, NAME, EXCLUSIVE));
+        scene.is_silent();
+        let line = if writers_first { [(2, 20), (4, 40), (3, 30)] } else { [(2, 20), (3, 30), (4, 40)] };
+        assert_eq!(scene.waiting(), line);
+    }
+}
+
 /// However often it is tried: nobody's patience is used up by what does not stay.
 #[test]
 fn who_does_not_stay_overtakes_nobody() {

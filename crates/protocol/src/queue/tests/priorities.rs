@@ -54,6 +54,22 @@ fn a_request_is_overtaken_so_often_and_no_more() {
 }
 
 #[test]
+fn where_writers_go_first_they_are_served_before_readers_of_their_priority() {
+    for (writers_first, served) in [(false, [&[2][..], &[3]]), (true, [&[3], &[2, 4, 5]])] {
+        let config = NodeConfig { writers_first, ..config() };
+        let mut own = Own::new(Time(0), Terms { term: 1, lease: LEASE, patience: PATIENCE }, &config);
+        let ticket = held(&mut own);
+        acquire(&mut own, 0, &wish(2, Mode::Shared));
+        acquire(&mut own, 0, &wish(3, Mode::Exclusive));
+        acquire(&mut own, 0, &wish(4, Mode::Shared));
+        acquire(&mut own, 0, &urgent(0, 5, Mode::Shared));
+        let (first, ticket) = leaves(&mut own, 1, ticket);
+        let (second, _) = leaves(&mut own, first[0], ticket);
+        assert_eq!((first, second), (served[0].to_vec(), served[1].to_vec()), "{writers_first}");
+    }
+}
+
+#[test]
 fn readers_and_tries_go_before_a_writer_that_is_less_urgent_alone() {
     let mut own = own(1);
     acquire(&mut own, 0, &wish(1, Mode::Shared));
