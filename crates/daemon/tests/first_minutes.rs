@@ -62,12 +62,12 @@ fn locks_and_status_show_holder_and_waiter() {
 
     let text = end(daemon.command(&["locks"])).stdout;
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0][..5], ["NAME", "NAMESPACE", "MODE", "STATE", "OWNER"]);
-    assert_eq!(lines[1][..4], ["jobs", "default", "exclusive", "held"], "{text}");
-    assert!(lines[1][4].ends_with(&format!("/{}", holder.pid())), "{text}");
+    assert_eq!(lines[0][..6], ["NAME", "NAMESPACE", "MODE", "STATE", "PRIORITY", "OWNER"]);
+    assert_eq!(lines[1][..5], ["jobs", "default", "exclusive", "held", "-"], "{text}");
+    assert!(lines[1][5].ends_with(&format!("/{}", holder.pid())), "{text}");
     assert_eq!(lines[1].last(), Some(&token.as_str()));
-    assert_eq!(lines[2][..4], ["jobs", "default", "exclusive", "waiting"], "{text}");
-    assert!(lines[2][4].ends_with(&format!("/{}", waiter.pid())), "{text}");
+    assert_eq!(lines[2][..5], ["jobs", "default", "exclusive", "waiting", "4"], "{text}");
+    assert!(lines[2][5].ends_with(&format!("/{}", waiter.pid())), "{text}");
 
     let status = daemon.json("status");
     assert_eq!(status["mode"], "userspace");
