@@ -17,6 +17,9 @@ const TICK: u64 = 20_000;
 const LEASE: u64 = 600_000;
 /// Records of a commit, but for one.
 const RECORDS: usize = 99;
+const NEVER: u64 = u64::MAX;
+/// Groups that are copied at a time, where that takes long.
+const LOADS: usize = 4;
 /// Stages of a group's change, and some.
 const LOOKS: u64 = 24;
 
@@ -51,8 +54,12 @@ struct World {
     disk: Disk,
     now: u64,
     up: BTreeSet<Handle>,
-    /// Joiners have all at once that they copy; otherwise they never do.
-    copies: bool,
+    /// Joiners have all that they copy so many microseconds after they were told to, or with [`NEVER`] never.
+    copying: u64,
+    /// What they say then.
+    copied: Vec<(u64, Handle, Placement)>,
+    /// Most groups that were being copied after a tick.
+    copied_most: usize,
     /// Longest burst that a tick has said.
     burst: usize,
 }
@@ -71,14 +78,24 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
         patience: LEASE,
         retransmit: TICK,
         full_pause: 60_000_000,
-        loads_most: 4,
+        loads_least: LOADS,
+        loads_most: 16 * LOADS,
         records_most: RECORDS,
         mutant: None,
     };
     let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
     let mut controller = Controller::new(config, &fellows, disk.clone());
     controller.take_post(Time(now), Time(u64::MAX));
-    World { controller, disk: disk.clone(), now, up: up.iter().copied().collect(), copies: true, burst: 0 }
+    World {
+        controller,
+        disk: disk.clone(),
+        now,
+        up: up.iter().copied().collect(),
+        copying: 0,
+        copied: vec![],
+        copied_most: 0,
+        burst: 0,
+    }
 }
 
 fn fellow(handle: Handle) -> Fellow {
@@ -113,6 +130,15 @@ impl World {
             }
         }
         while self.controller.notice().is_some() {}
+        let copied = self.copied.extract_if(.., |(due, ..)| *due <= self.now).collect::<Vec<_>>();
+        copied.into_iter().for_each(|(_, joiner, told)| self.say_placed(joiner, &told));
+        let is_copied = |state| matches!(state, State::Copying(_));
+        let copied = self.controller.groups().filter(|group| is_copied(group.state)).count();
+        self.copied_most = self.copied_most.max(copied);
+    }
+
+    fn say_placed(&mut self, from: Handle, told: &Placement) {
+        self.say(from, kind::chain::PLACED, |packet| told.write(packet, BODY));
     }
 
     /// A switch does as it is told at once.
@@ -122,8 +148,10 @@ impl World {
         }
         let told = Placement::read(&sent.packet, BODY);
         assert!(told.epoch <= self.disk.epoch(told.group), "an epoch is shown that is nowhere");
-        if told.role != Role::Joiner as u8 || self.copies {
-            self.say(sent.to, kind::chain::PLACED, |packet| told.write(packet, BODY));
+        if told.role != Role::Joiner as u8 || self.copying == 0 {
+            self.say_placed(sent.to, &told);
+        } else if self.copying != NEVER {
+            self.copied.push((self.now + self.copying, sent.to, told));
         }
     }
 
@@ -204,7 +232,7 @@ impl World {
     fn is_joined(&mut self) -> BTreeSet<u16> {
         self.controller.set_fellow(Time(self.now), fellow(4));
         self.up.insert(4);
-        self.copies = false;
+        self.copying = NEVER;
         for _ in 0..100 {
             self.tick();
         }
@@ -217,11 +245,25 @@ impl World {
 fn another_post_gives_new_epochs_to_those_alone_that_somebody_was_to_join() {
     let (disk, mut world) = kept();
     let joined = world.is_joined();
-    assert_eq!(joined.len(), 4);
+    assert_eq!(joined.len(), LOADS);
     let before = epochs(&world);
     let after = epochs(&begun(&disk, &[1, 2, 3, 4], world.now));
     for (number, epoch) in before {
         assert_eq!(after[&number] > epoch, joined.contains(&number), "group {number}");
+    }
+}
+
+/// While a group is copied for the last time nobody writes there: what takes long is not for many at once.
+#[test]
+fn as_many_groups_are_copied_at_a_time_as_are_copied_soon() {
+    for (copying, expected) in [(0, 2 * LOADS..=16 * LOADS), (10 * TICK, 1..=LOADS)] {
+        let (_, mut world) = kept();
+        world.copying = copying;
+        world.controller.set_fellow(Time(world.now), fellow(4));
+        world.up.insert(4);
+        (0..50).for_each(|_| world.tick());
+        assert!(expected.contains(&world.copied_most), "{} at a time, each {copying} us", world.copied_most);
+        assert!(world.chains_have(4) > 0, "none was copied");
     }
 }
 

@@ -14,6 +14,7 @@ use super::etcd::fabric::{Changes, Listed};
 use super::etcd::{BATCH, Shard};
 use crate::answers::{ChainGroup, ChainSwitch, Chains as ChainsAnswer};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice, State};
@@ -32,10 +33,10 @@ const ATTEMPT: u64 = 100_000;
 const RETRANSMIT: u64 = 20_000;
 /// Before a switch that had no room for a group is asked to join one. Microseconds.
 const FULL_PAUSE: u64 = 60_000_000;
-/// Groups that are copied at a time, and questions under way of each: a key's answer is two packets of some 200 bytes,
-/// and all of them together have to fit into a socket's queue.
-const LOADS: usize = 4;
-const WINDOW: usize = 32;
+/// Groups that are copied at a time, at least and at most, and questions under way of all: a key's answer is two packets
+/// of some 200 bytes, and all of them together have to fit into a socket's queue.
+const LOADS: RangeInclusive<usize> = 4..=64;
+const WINDOW: usize = 128;
 
 /// What a shard's switch is told at its start.
 pub struct Joining {
@@ -88,7 +89,8 @@ impl Chains {
             patience: 2 * post,
             retransmit: RETRANSMIT,
             full_pause: FULL_PAUSE,
-            loads_most: LOADS,
+            loads_least: *LOADS.start(),
+            loads_most: *LOADS.end(),
             records_most: BATCH - 1,
             mutant: None,
         };

@@ -72,7 +72,9 @@ pub struct Config {
     pub retransmit: u64,
     /// Pause before a switch that had no room for a group is asked to join one, in microseconds.
     pub full_pause: u64,
-    /// Groups that are copied at a time.
+    /// Groups that are copied at a time, where copying one takes long: so few take no writes for a while.
+    pub loads_least: usize,
+    /// And where it does not, and waiting for the store is most of it.
     pub loads_most: usize,
     /// Records that are written at a time, but for one: so long whoever owns the controller waits for its store.
     pub records_most: usize,
@@ -155,6 +157,8 @@ struct Group {
     /// Epoch that the store has, and whether somebody was to join in it.
     stored: (u32, bool),
     pass: u64,
+    /// When it was given its joiner.
+    joined_at: Time,
     say_at: Time,
 }
 
@@ -199,6 +203,8 @@ pub struct Controller<S> {
     wishing: BTreeSet<usize>,
     /// Groups that somebody joins.
     joined: BTreeSet<usize>,
+    /// So many may be: one more for each that was copied soon, half as many where one was not.
+    loads: usize,
     seen: Vec<Seen>,
     looks: u64,
     /// Of the post: nothing is said or decided from then on.
@@ -222,6 +228,10 @@ pub struct Controller<S> {
 /// So many pauses before something is said again may pass between two looks: whoever comes later has been away.
 const AWAY: u64 = 4;
 
+/// So many pauses before something is said again may pass until a group is copied soon: two commits, and what comes
+/// with some hundred keys.
+const SOON: u64 = 4;
+
 /// Groups of which is told at a time, with a packet to each of their switches: a burst has to fit into sockets' queues
 /// and the daemons'.
 const TOLD_MOST: usize = 128;
@@ -242,6 +252,7 @@ impl<S: Store> Controller<S> {
             turn: 0,
             wishing: BTreeSet::new(),
             joined: BTreeSet::new(),
+            loads: config.loads_least,
             seen: Vec::new(),
             looks: 0,
             config,
@@ -599,7 +610,7 @@ impl<S: Store> Controller<S> {
 
     /// A group that somebody may join now.
     fn next_wish(&mut self) -> Option<usize> {
-        if self.joined.len() < self.config.loads_most { self.wishing.pop_first() } else { None }
+        if self.joined.len() < self.loads { self.wishing.pop_first() } else { None }
     }
 
     /// Says what is due of these groups, once what was decided of them is in the store; and finds those that go on
@@ -706,7 +717,7 @@ impl<S: Store> Controller<S> {
         let Some(joiner) = self.next_joiner(now, group).filter(|_| group.chain.len() < limits::MAX_CHAIN) else {
             return;
         };
-        if self.joined.len() >= self.config.loads_most {
+        if self.joined.len() >= self.loads {
             self.wishing.insert(index);
             return;
         }
@@ -715,7 +726,7 @@ impl<S: Store> Controller<S> {
         let pass = now.0 << 16 | self.passes & 0xffff;
         let group = &mut self.groups[index];
         (group.stage, group.joiner, group.pass, group.say_at) = (Stage::Load, joiner, pass, now);
-        group.was_joined = true;
+        (group.was_joined, group.joined_at) = (true, now);
         self.notices.push_back(Notice::Joining(group.number, joiner));
         // The store is to know of it before the joiner does.
         self.write_group(index);
@@ -769,6 +780,12 @@ impl<S: Store> Controller<S> {
             }
             self.notices.push_back(Notice::Full(self.groups[index].number, joiner));
             return self.abandon(index);
+        }
+        let took = now.since(self.groups[index].joined_at);
+        if self.groups[index].stage == Stage::Load {
+            let is_soon = took <= SOON * self.config.retransmit;
+            let loads = if is_soon { self.loads + 1 } else { self.loads / 2 };
+            self.loads = loads.clamp(self.config.loads_least, self.config.loads_most);
         }
         let skips = self.is_broken(Mutant::NoLastPass);
         let group = &mut self.groups[index];

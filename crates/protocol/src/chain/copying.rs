@@ -2,7 +2,8 @@
 //!
 //! A question brings one key, and many are under way: the range of the group's keys is divided into parts, each of
 //! which is copied from its first key to its last, with a question at a time. There is one at first; a part that goes
-//! on gives its upper half away, as long as the window has room. Keys are hashes, so halves are of one size.
+//! on gives its upper half away, as long as the window, which all groups share, has room. Keys are hashes, so halves
+//! are of one size.
 //!
 //! Invariants
 //! * A group is copied from its tail, and each pass begins with nothing.
@@ -209,10 +210,10 @@ impl<M: ItemMemory> Member<M> {
             self.names.remove(&(group, key));
         }
         self.memory.raise(group, key, &content);
-        let window = self.follower.config.window;
+        let under_way: usize = self.follower.loading.values().map(|loading| loading.stretches.len()).sum();
+        let has_room = under_way < self.follower.config.window;
         let Some(loading) = self.follower.loading.get_mut(&group) else { return };
         self.follower.copied += 1;
-        let has_room = loading.stretches.len() < window;
         let stretch = &mut loading.stretches[index];
         stretch.after = Some(key);
         stretch.brought += 1;

@@ -36,7 +36,8 @@ pub struct Following {
     pub renewal: u64,
     /// Pause before a question for a piece of memory is asked again, in microseconds.
     pub retransmit: u64,
-    /// Questions for pieces of a group's memory that are under way at a time; 0 is one.
+    /// Questions for pieces of groups' memories that are under way at a time, of all groups together; each that is
+    /// copied has at least one.
     pub window: usize,
     /// A rule to break.
     pub mutant: Option<crate::Mutant>,

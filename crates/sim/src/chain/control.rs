@@ -28,7 +28,7 @@ pub struct Keeping {
     patience: u64,
     retransmit: u64,
     full_pause: u64,
-    loads_most: usize,
+    loads_least: usize,
     window: usize,
     /// Of the post.
     post: u64,
@@ -90,7 +90,7 @@ impl Keeping {
             patience: dice.between(lease / 3, lease),
             retransmit: dice.between(1_000, 10_000),
             full_pause: 5_000_000,
-            loads_most: dice.between(1, 3) as usize,
+            loads_least: dice.between(1, 3) as usize,
             post: dice.magnitude(20_000, 200_000),
             window: dice.between(1, 8) as usize,
         }
@@ -133,7 +133,8 @@ impl World {
             patience: keeping.patience,
             retransmit: keeping.retransmit,
             full_pause: keeping.full_pause,
-            loads_most: keeping.loads_most,
+            loads_least: keeping.loads_least,
+            loads_most: 4 * keeping.loads_least,
             // One more draw would make all seeds other ones.
             records_most: 1 + keeping.retransmit as usize % 4,
             mutant: self.options.mutant,

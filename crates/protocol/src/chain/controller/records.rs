@@ -167,6 +167,7 @@ impl Group {
             placed: BTreeSet::new(),
             joiner: 0,
             was_joined: false,
+            joined_at: Time(0),
             stored: (0, false),
             pass: 0,
             say_at: now,
