@@ -4,7 +4,7 @@
 //! Invariants
 //! * A key has one item and one place in one of its two buckets, or neither. The place is written after the item, and
 //!   cleared before it: who finds a place finds the item behind it, or another key in it, which it recognises.
-//! * `Books` know every item without a key. Item 0 is never used: a place of 0 is free.
+//! * `Books` know every item without a key, and the group of every other. Item 0 is never used: a place of 0 is free.
 //! * Whatever changes in an item changes under its lock (`dataplane/chain.h`).
 
 use std::sync::atomic::AtomicU64;
@@ -24,6 +24,7 @@ use crate::layout::{Bucket, GROUPS, Group, Item, Lane, NODES, Own, RECORDS, Reco
 use crate::locks::is_left;
 use crate::locks::{OWNER, take};
 use crate::zeroed::Zeroed;
+use books::Books;
 
 /// How large a switch's store is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,16 +68,6 @@ pub(crate) struct Store {
     books: Mutex<Books>,
 }
 
-/// Which items have no key.
-#[derive(Default)]
-struct Books {
-    /// Had one.
-    recycled: Vec<u32>,
-    /// All from here on never had one.
-    unused: u32,
-    keys: u32,
-}
-
 impl Store {
     pub(crate) fn new(config: StoreConfig) -> Store {
         let own: Zeroed<Own> = Zeroed::new(1);
@@ -88,7 +79,7 @@ impl Store {
             lanes: Zeroed::new(config.lanes() as usize),
             journal: Zeroed::new(RECORDS),
             own,
-            books: Mutex::new(Books { unused: 1, ..Books::default() }),
+            books: Mutex::new(Books::empty()),
         }
     }
 
@@ -105,13 +96,17 @@ impl Store {
         own: Zeroed<Own>,
     ) -> Store {
         config.write_to(&own[0]);
-        let store = Store { groups, buckets, items, lanes, journal, own, books: Mutex::default() };
+        let store = Store { groups, buckets, items, lanes, journal, own, books: Mutex::new(Books::empty()) };
         store.settle();
-        let used = |number: &usize| store.is_placed(*number);
-        let last = (1..store.items.len()).rfind(used).unwrap_or(0);
-        let recycled: Vec<u32> = (1..last).filter(|number| !used(number)).map(|number| number as u32).collect();
-        let keys = (last - recycled.len()) as u32;
-        *store.books() = Books { recycled, unused: last as u32 + 1, keys };
+        let last = (1..store.items.len()).rfind(|number| store.is_placed(*number)).unwrap_or(0);
+        let mut books = Books { unused: last as u32 + 1, ..Books::empty() };
+        for number in 1..=last {
+            match store.items[number].key().filter(|_| store.is_placed(number)) {
+                Some((group, _)) => books.note(number as u32, group),
+                None => books.recycled.push(number as u32),
+            }
+        }
+        *store.books() = books;
         store
     }
 
@@ -311,7 +306,7 @@ impl Switch {
             lane.request.store(0, Release);
             lane.lock.store(lock, SeqCst);
         }
-        *books = Books { recycled: Vec::new(), unused: 1, keys: 0 };
+        *books = Books::empty();
     }
 }
 
@@ -343,7 +338,8 @@ impl ItemMemory for Switch {
         if before.epoch == 0 || before == place {
             return;
         }
-        for item in self.store.items.iter().filter(|item| item.is_in(group)) {
+        for number in self.store.books().groups.of(group) {
+            let item = &self.store.items[number as usize];
             let lock = take(&item.lock);
             item.lock.store(lock, Release);
         }
@@ -364,7 +360,7 @@ impl ItemMemory for Switch {
         // The emptier one, so that few keys ever find both full.
         let bucket = buckets.into_iter().max_by_key(free).expect("there are two");
         let place = bucket.places.iter().find(|place| place.load(Relaxed) == 0).ok_or(Unmade::Places)?;
-        let number = books.take(self.store.items.len()).ok_or(Unmade::Items)?;
+        let number = books.take(self.store.items.len(), group).ok_or(Unmade::Items)?;
         let item = &self.store.items[number as usize];
         let lock = take(&item.lock);
         let lock = item.fill(lock, &Content::nothing(version));
@@ -531,32 +527,9 @@ impl Lane {
     }
 }
 
-impl Books {
-    /// An item, whose lock the caller has, has no key any more.
-    fn give_back(&mut self, place: &AtomicU64, item: &Item, lock: u64) {
-        let number = place.swap(0, SeqCst) as u32;
-        item.name.store(0, Release);
-        item.lock.store(lock.wrapping_add(2) & !OWNER, SeqCst);
-        self.recycled.push(number);
-        self.keys -= 1;
-    }
-
-    /// An item without a key.
-    fn take(&mut self, items: usize) -> Option<u32> {
-        let number = self.recycled.pop().or_else(|| {
-            let number = self.unused;
-            ((number as usize) < items).then(|| {
-                self.unused += 1;
-                number
-            })
-        })?;
-        self.keys += 1;
-        Some(number)
-    }
-}
-
 const _: () = assert!(VALUE_WORDS * 8 == limits::MAX_VALUE_BYTES);
 
+mod books;
 mod journal;
 #[cfg(all(test, feature = "xdp", feature = "race"))]
 mod tests;
