@@ -1,6 +1,7 @@
 //! Processes: started, woken by their timers, told of events.
 
 use wayside_protocol::Event;
+use wayside_protocol::seal::Enrolment;
 use wayside_wire::Refusal;
 
 use crate::dice::Dice;
@@ -185,7 +186,8 @@ impl<S: Service> Run<S> {
     }
 
     /// At the process's end.
-    pub(crate) fn answered(&mut self, asking: Asking, enrolment: &wayside_protocol::seal::Enrolment) {
+    pub(crate) fn answered(&mut self, told: Box<(Asking, Enrolment)>) {
+        let (asking, enrolment) = &*told;
         let host = asking.process.host;
         let now = self.world.now;
         let place = &mut self.world.hosts[host];
@@ -193,7 +195,7 @@ impl<S: Service> Run<S> {
             return;
         }
         if let Some(until) = place.stopped_until {
-            return self.world.plan(until + 1, Happening::Told(asking, *enrolment));
+            return self.world.plan(until + 1, Happening::Told(told));
         }
         let Some(running) = &mut place.running else { return };
         let time = running.time(now);
