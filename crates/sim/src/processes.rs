@@ -103,10 +103,11 @@ impl<S: Service> Run<S> {
         let place = &mut self.world.hosts[host];
         let process = place.process();
         let Some(running) = &mut place.running else { return };
-        let believes = running.believes(now);
+        let (time, session) = (running.time(now), running.node.session());
+        let believes = session.is_some_and(|session| time < session.lease_end);
         let resurrected = running.lapsed && believes;
-        running.lapsed = running.node.session().is_some() && !believes;
-        if let Some(session) = running.node.session() {
+        running.lapsed = session.is_some() && !believes;
+        if let Some(session) = session {
             running.promised = session.lease_end;
         }
         let timer = running.node.next_timer().and_then(|local| running.clock.world(local));
