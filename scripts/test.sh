@@ -33,10 +33,8 @@ observed() {
 # should.
 stage_fuzz() { FUZZ_SEED=1 FUZZ_DIR=$logs/found scripts/fuzz.sh 20000; }
 # Seeds hold, and with any one rule broken on purpose they do not. And the program does as the tests do, for seeds that
-# they have not. Worlds come and go by the thousand: their tables are to be new pages each time (glibc's), of which few are
-# touched, instead of used ones that are cleared, which takes as long as all the rest.
+# they have not.
 stage_simulation() {
-	export MALLOC_MMAP_THRESHOLD_=131072
 	cargo test --profile simulation --quiet -p wayside-sim --features mutants --no-fail-fast -- --show-output &&
 		for service in lock chain queue; do
 			cargo run --profile simulation --quiet -p wayside-sim --features mutants -- --service $service \

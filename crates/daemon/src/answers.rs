@@ -4,6 +4,7 @@ use crate::commands::text::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use wayside_client::control::Listing;
 
 /// A command's question, as a JSON line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,8 @@ pub enum Query {
     Plan,
     /// Answered by [`Deadlocks`].
     Deadlocks,
+    /// Answered by [`Listings`].
+    Listings,
     /// Answered by [`Keys`], or by [`Refused`] if there is no such namespace.
     Keys { namespace: String, prefix: String },
     /// Answered by [`Chains`], or by [`Refused`] where another switch knows.
@@ -360,6 +363,21 @@ pub struct PlannedLock {
     pub why: String,
 }
 
+/// What each session's node lists: who looks for deadlocks over several shards asks all of them for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listings {
+    pub nodes: Vec<NodeListing>,
+}
+
+/// Of one session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeListing {
+    pub owner: Owner,
+    pub namespace: String,
+    /// None: it did not say what it holds.
+    pub listing: Option<Listing>,
+}
+
 /// Tasks that wait for each other in a circle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadlocks {
@@ -398,6 +416,9 @@ pub struct Step {
 /// A process with a session, as people know it: `host/pid`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
+    /// Where a deadlock is looked for over several shards: whose handle it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shard: String,
     pub handle: u16,
     pub host: String,
     pub pid: u32,
@@ -405,7 +426,7 @@ pub struct Owner {
 
 impl Session {
     pub fn owner(&self) -> Owner {
-        Owner { handle: self.handle, host: self.host.clone(), pid: self.pid }
+        Owner { shard: String::new(), handle: self.handle, host: self.host.clone(), pid: self.pid }
     }
 }
 
@@ -465,6 +486,7 @@ mod tests {
             (Query::Locks, r#"{"query":"locks"}"#),
             (Query::Plan, r#"{"query":"plan"}"#),
             (Query::Deadlocks, r#"{"query":"deadlocks"}"#),
+            (Query::Listings, r#"{"query":"listings"}"#),
             (Query::Node { handle: 7 }, r#"{"query":"node","handle":7}"#),
         ] {
             assert_eq!(serde_json::to_string(&query).unwrap(), line);

@@ -6,14 +6,21 @@
 //! * A deadlock is a cycle of reasons each of which is in both of two [`Picture`]s, the second of which was begun when
 //!   the first was complete. A request waits, then holds, then is over, and its id is never another's: so all of them
 //!   held at once at the moment between the two.
+//! * Where locks are divided among shards a process has a session in each. Handles are a shard's own; tasks, processes
+//!   and names are the same in all of them.
 
-use crate::answers::{Deadlock, Owner, Step};
+use crate::answers::{Deadlock, Deadlocks, Listings, Owner, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use wayside_client::control::{Listed, Listing};
+use wayside_client::control::{LISTING_MOST, Listed, Listing, Queued};
 
-/// A request: handle of its node, and its id there.
-pub type RequestKey = (u16, String);
+/// A request: shard (where there are several) and handle of its node, and its id there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestKey {
+    shard: Arc<str>,
+    pub handle: u16,
+    pub request: String,
+}
 
 /// Who can wait: a task, or a request of which no task is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +33,7 @@ enum Party {
 /// One entry of a listing, and whose it is.
 #[derive(Clone, Debug)]
 struct Entry {
+    shard: Arc<str>,
     namespace: Arc<str>,
     owner: Owner,
     party: Party,
@@ -34,7 +42,8 @@ struct Entry {
 
 impl Entry {
     fn key(&self) -> RequestKey {
-        (self.owner.handle, self.listed.request.clone())
+        let Entry { shard, owner, listed, .. } = self;
+        RequestKey { shard: Arc::clone(shard), handle: owner.handle, request: listed.request.clone() }
     }
 
     fn waits(&self) -> bool {
@@ -48,7 +57,7 @@ impl Entry {
 
 /// What all nodes listed, each at a moment of its own.
 #[derive(Debug, Default)]
-pub struct Picture {
+struct Picture {
     entries: Vec<Entry>,
     queues: Vec<Vec<RequestKey>>,
 }
@@ -76,24 +85,24 @@ type Edge = (Party, Party, Reason);
 
 impl Picture {
     /// What one node listed.
-    pub fn add(&mut self, namespace: &str, owner: &Owner, listing: Listing) {
-        let namespace: Arc<str> = namespace.into();
-        let (handle, process): (u16, Arc<str>) = (owner.handle, listing.process.into());
+    fn add(&mut self, namespace: &str, owner: &Owner, listing: Listing) {
+        let (shard, namespace): (Arc<str>, Arc<str>) = (owner.shard.as_str().into(), namespace.into());
+        let process: Arc<str> = listing.process.into();
+        let key = |handle, request| RequestKey { shard: Arc::clone(&shard), handle, request };
         // Nodes of before this search do not say which request is which: all of such a node's would be one party.
         let named = listing.entries.into_iter().filter(|listed| !listed.request.is_empty());
         self.entries.extend(named.map(|listed| {
             let party = match listed.task.as_str() {
-                "" => Party::Request((handle, listed.request.clone())),
+                "" => Party::Request(key(owner.handle, listed.request.clone())),
                 // One name in all processes; that of a thread means another one in each.
                 task if task.starts_with("task/") => Party::Task("".into(), task.into()),
                 thread => Party::Task(Arc::clone(&process), thread.into()),
             };
-            Entry { namespace: Arc::clone(&namespace), owner: owner.clone(), party, listed }
+            let (shard, namespace) = (Arc::clone(&shard), Arc::clone(&namespace));
+            Entry { shard, namespace, owner: owner.clone(), party, listed }
         }));
-        let keys = |queue: Vec<_>| {
-            queue.into_iter().map(|queued: wayside_client::control::Queued| (queued.handle, queued.request))
-        };
-        self.queues.extend(listing.queues.into_iter().map(|queue| keys(queue).collect()));
+        let keys = |queue: Vec<Queued>| queue.into_iter().map(|queued| key(queued.handle, queued.request)).collect();
+        self.queues.extend(listing.queues.into_iter().map(keys));
     }
 
     /// The reasons why anybody here can't go on.
@@ -163,6 +172,68 @@ fn add_queue(waiters: &[&Entry], edges: &mut HashSet<Edge>) {
     }
 }
 
+/// A round of listings: of all nodes of all shards.
+#[derive(Debug, Default)]
+pub struct Round {
+    picture: Picture,
+    /// Who did not list, and who not everything.
+    silent: Vec<Owner>,
+    partial: Vec<Owner>,
+}
+
+impl Round {
+    /// What a shard's daemon was told; its name is empty where there is no other.
+    pub fn add(&mut self, shard: &str, listings: Listings) {
+        for of_node in listings.nodes {
+            let owner = Owner { shard: shard.into(), ..of_node.owner };
+            let Some(listing) = of_node.listing else {
+                self.silent.push(owner);
+                continue;
+            };
+            if listing.entries.len() >= LISTING_MOST {
+                self.partial.push(owner.clone());
+            }
+            self.picture.add(&of_node.namespace, &owner, listing);
+        }
+    }
+
+    /// Cycles of this round alone: only where there are some a second one is needed.
+    pub fn suspects(&self) -> usize {
+        cycles(&self.picture.edges()).len()
+    }
+}
+
+/// What a search has found.
+#[derive(Debug, Default)]
+pub struct Search {
+    pub found: Vec<Found>,
+    /// Cycles of the first round that the second one did not confirm.
+    unconfirmed: usize,
+    /// Of the last round.
+    silent: Vec<Owner>,
+    partial: Vec<Owner>,
+}
+
+impl Search {
+    /// Where nobody is suspected.
+    pub fn of_one(round: Round) -> Search {
+        Search { silent: round.silent, partial: round.partial, ..Search::default() }
+    }
+
+    /// Of two rounds, the second of which was begun when the first was complete.
+    pub fn of_two(first: &Round, second: Round) -> Search {
+        let found = find(&first.picture, &second.picture);
+        let unconfirmed = first.suspects().saturating_sub(found.len());
+        Search { found, unconfirmed, silent: second.silent, partial: second.partial }
+    }
+
+    /// For people and programs.
+    pub fn told(self) -> Deadlocks {
+        let Search { found, unconfirmed, silent, partial } = self;
+        Deadlocks { deadlocks: found.into_iter().map(|found| found.deadlock).collect(), unconfirmed, silent, partial }
+    }
+}
+
 /// A deadlock, and what tells it from others.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -173,13 +244,8 @@ pub struct Found {
     pub youngest: Option<RequestKey>,
 }
 
-/// Whether one picture alone has a cycle: what a second one is needed for.
-pub fn suspects(picture: &Picture) -> usize {
-    cycles(&picture.edges()).len()
-}
-
 /// The deadlocks of two pictures of which the second was begun after the first was complete, no task in two of them.
-pub fn find(first: &Picture, second: &Picture) -> Vec<Found> {
+fn find(first: &Picture, second: &Picture) -> Vec<Found> {
     let both = first.edges().intersection(&second.edges()).cloned().collect();
     let entries: HashMap<RequestKey, &Entry> = second.entries.iter().map(|entry| (entry.key(), entry)).collect();
     cycles(&both).iter().map(|cycle| described(cycle, &entries)).collect()

@@ -17,7 +17,7 @@ use support::{Daemon, PATIENCE, Running, end, eventually, wayside};
 use wayside_client::control::{
     Abort, Greeting, Hello, ListRequest, Listed, Listing, Welcome, lifeline_text, request_text,
 };
-use wayside_client::{Error, Guard, Session};
+use wayside_client::{Error, Guard, Name, Session, Shards};
 use wayside_hosts::Host;
 use wayside_protocol::{Node, NodeConfig, SessionInfo, Time};
 
@@ -296,6 +296,67 @@ fn processes_on_two_hosts_in_a_circle() {
     let mut said: Vec<String> = workers.iter().map(|worker| worker.says()).collect();
     said.sort();
     assert!(said[0].starts_with("gave up ") && said[1].starts_with("got "), "{said:?}");
+}
+
+/// The first of a shard's names. 0 is east.
+fn name_in(shards: &Shards, shard: usize) -> String {
+    let is_its = |name: &String| shards.owner(Name::from(name.as_str()).id().unwrap()) == shard;
+    (0..).map(|number| format!("job-{number}")).find(is_its).unwrap()
+}
+
+#[test]
+fn a_circle_over_two_shards_is_found_by_who_asks_both() {
+    let daemons = ["east", "west"].map(|shard| {
+        Daemon::start(&["--shard", shard, "--shards", "east,west", "--deadlock-period", "100ms", "--lease", "1s"])
+    });
+    let [east, west] = &daemons;
+    let endpoints = format!("east={};west={}", east.address, west.address);
+    let shards = Shards::new(["east", "west"].map(String::from)).unwrap();
+    let [a, b] = [0, 1].map(|shard| name_in(&shards, shard));
+    let mut workers = [[&a, &b], [&b, &a]].map(|[first, second]| {
+        Worker::start(&format!("steps {first} {second}"), |command| {
+            command.env("WAYSIDE_ENDPOINTS", &endpoints);
+        })
+    });
+    let ask = |arguments: &[&str]| {
+        let mut command = wayside(&[&["deadlocks"], arguments].concat());
+        command.env("WAYSIDE_ENDPOINTS", &endpoints);
+        end(command)
+    };
+    workers[0].gets(&a);
+    workers[1].gets(&b);
+    assert_eq!(ask(&[]).stdout, "no deadlock\n");
+    workers.iter_mut().for_each(Worker::step);
+    eventually("both wait", || east.count(&a, "waiting") + west.count(&b, "waiting") == 2);
+
+    let answer: serde_json::Value = serde_json::from_str(&ask(&["-o", "json"]).stdout).unwrap();
+    let [deadlock] = &answer["deadlocks"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!(pids(deadlock), workers.iter().map(Worker::pid).collect());
+    for step in deadlock["cycle"].as_array().unwrap() {
+        let is_east = step["name"] == a;
+        assert!(is_east || step["name"] == b, "{step}");
+        assert_eq!(step["owner"]["shard"], if is_east { "east" } else { "west" }, "whose handle it is");
+    }
+    let text = ask(&[]);
+    assert!(text.code == Some(0) && text.stdout.starts_with("deadlock of 2 tasks, "), "{text:?}");
+    for daemon in &daemons {
+        let own = daemon.json("deadlocks");
+        assert!(own["deadlocks"].as_array().unwrap().is_empty() && own["unconfirmed"] == 0, "{own}");
+        assert_eq!(counted(daemon, "reported"), 0, "neither sees the other's half");
+    }
+
+    let stream = UnixStream::connect(east.socket()).unwrap();
+    say(&stream, &serde_json::json!({ "query": "listings" }));
+    let listings = BufReader::new(stream).lines().next().unwrap().unwrap();
+    let step = &deadlock["cycle"][0];
+    assert!(listings.contains(step["task"].as_str().unwrap()) && !listings.contains("task/"), "{listings}");
+
+    // Of a shard that is away nothing is known; what is at the other one is told.
+    let [_, west] = daemons;
+    drop(west);
+    let text = ask(&[]);
+    assert!(text.code == Some(69) && text.stdout.starts_with("no deadlock\n"), "{text:?}");
+    assert!(text.stderr.contains("shard west: "), "{text:?}");
 }
 
 /// A node that says it holds and awaits whatever the test has it say.

@@ -457,4 +457,41 @@ mod tests {
         assert_eq!(Book { limbo_due: Some(Time(2)), ..book() }.next_due(), Time(2));
         assert_eq!(Book { forget: Some(Time(1)), ..book() }.next_due(), Time(1));
     }
+
+    fn with_room(books: usize) -> Books {
+        let mut all = Books::default();
+        all.make_room(books);
+        all
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_has_nothing_of_its_former_book() {
+        let mut books = with_room(2);
+        let place = books.open(3);
+        assert_eq!(books.get_at(place).map(|book| book.slot), Some(3));
+        assert!(books.get_at(place + 1).is_none());
+        let book = books.at_mut(place);
+        (book.plain, book.due) = (false, Time(5));
+        book.keep(stray(1, 10, 2, 0, 0));
+        let kept = books.make_plain(place);
+        assert_eq!(kept.len(), 1, "whoever empties it has its memory");
+        assert!(books.at(place).plain && books.at(place).is_idle() && books.at(place).slot == 3);
+        books.at_mut(place).due = Time(6);
+        books.close(place);
+        assert_eq!(books.open(4), place);
+        assert_eq!((books.at(place).due, books.at(place).slot), (Time::NEVER, 4));
+    }
+
+    #[test]
+    fn books_that_were_cleared_begin_anew() {
+        let mut books = with_room(4);
+        let former = books.open(3);
+        books.open(4);
+        books.close(former);
+        books.clear();
+        assert!(books.is_empty() && books.find(4).is_none());
+        let places = [5, 6].map(|slot| books.open(slot));
+        assert!(places[0] != places[1] && books.len() == 2);
+        assert!(places.iter().zip([5, 6]).all(|(&place, slot)| books.at(place).slot == slot));
+    }
 }

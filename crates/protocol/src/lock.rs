@@ -439,4 +439,88 @@ mod tests {
         assert!(ids.is_sorted() && requests.len() == ids.len());
         assert!(ids.iter().zip(0..).all(|(&id, name)| requests.get(id).is_some_and(|request| request.name == name)));
     }
+
+    fn waiting(requests: &mut Requests) -> (u64, Request) {
+        let (id, request) = requests.add().unwrap();
+        (request.state, request.tries) = (State::Waiting, true);
+        (id, *request)
+    }
+
+    /// What a RELEASE says is about the grant, not about the wish: its sequence, no TRY, and of its epoch the ordinal.
+    #[test]
+    fn who_speaks_of_a_grant_does_not_ask_for_one() {
+        let mut requests = Requests::new(8);
+        requests.start(3, 1);
+        let (id, request) = waiting(&mut requests);
+        let asked = request.entry(id, 7, 5);
+        assert_eq!((asked.flags & entry_flag::TRY, asked.tenure), (entry_flag::TRY, 0));
+        assert_eq!(asked.sequence, Rank::newcomer(Priority::NORMAL).to_byte());
+        let token = Token::new(Stamp { epoch: 5, tenure: 11 }, 42);
+        for (epoch, ordinal, joined) in [(5, Some(9), true), (6, Some(9), false), (5, None, false)] {
+            let state = State::Returning { kind: 0, grant: Some(Grant { token, ordinal }) };
+            let told = Request { state, ..request }.entry(id, 7, epoch);
+            assert_eq!((told.tenure, told.sequence, told.flags & entry_flag::TRY), (11, 42, 0));
+            assert_eq!(told.flags & entry_flag::JOINED != 0, joined);
+            assert_eq!(SlotBits::from_u16(told.slot_bits).joins, if joined { 9 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn the_ids_of_an_incarnation_come_to_an_end() {
+        let last = (1 << COUNTER_BITS) - 2;
+        let mut requests = Requests::new(8);
+        requests.start(3, last);
+        assert_eq!(requests.add().unwrap().0, 3 << COUNTER_BITS | last);
+        assert!(matches!(requests.add(), Err(AcquireError::Exhausted)), "the next one is another incarnation's");
+    }
+
+    #[test]
+    fn a_new_incarnation_has_nothing_of_the_one_before() {
+        let mut requests = Requests::new(8);
+        requests.start(3, 1);
+        let (id, request) = waiting(&mut requests);
+        assert!(requests.insert_returning(1 << COUNTER_BITS, request));
+        assert!(!requests.is_empty() && requests.len() == 2);
+        for begun_by in [3, 4] {
+            requests.start(begun_by, 1);
+            assert_eq!((requests.is_empty(), requests.len(), requests.iter().count()), (true, 0, 0));
+            assert!(requests.get(id).is_none() && requests.get(1 << COUNTER_BITS).is_none());
+            assert!((0..8).all(|_| requests.add().is_ok()), "the room is that of an empty table");
+        }
+    }
+
+    /// As after weeks: the ids are far beyond the cells, whose places they have all the same.
+    #[test]
+    fn a_table_that_grows_late_keeps_what_it_has() {
+        let mut requests = Requests::new(1 << 20);
+        requests.start(3, 1);
+        for _ in 0..100 * CELLS_FIRST {
+            let (id, _) = requests.add().unwrap();
+            requests.remove(id);
+        }
+        let ids: Vec<u64> = (0..2 * CELLS_FIRST).map(|_| requests.add().unwrap().0).collect();
+        assert!(requests.cells.len() > 2 * CELLS_FIRST, "it has grown");
+        assert!(ids.iter().all(|&id| requests.get(id).is_some()));
+        assert_eq!(requests.iter().count(), ids.len());
+    }
+
+    #[test]
+    fn a_grant_that_nobody_waits_for_is_kept_until_it_is_given_back() {
+        let mut requests = Requests::new(2);
+        requests.start(3, 1);
+        let (own, request) = waiting(&mut requests);
+        let [late, later, last] = [1, 2, 3].map(|number| 1 << COUNTER_BITS | number);
+        let named = |name| Request { name, ..request };
+        assert!(requests.insert_returning(late, named(8)) && requests.insert_returning(later, named(9)));
+        assert!(!requests.insert_returning(last, named(10)), "as many as there may be requests");
+        assert_eq!((requests.get(late).map(|r| r.name), requests.get(last).map(|r| r.name)), (Some(8), None));
+        requests.get_mut(later).unwrap().name = 11;
+        assert_eq!((requests.get(later).unwrap().name, requests.len()), (11, 3));
+        requests.remove(late);
+        assert!(requests.get(late).is_none() && requests.len() == 2);
+        let mut all: Vec<u64> = requests.drain().into_iter().map(|(RequestId(id), _)| id).collect();
+        all.sort_unstable();
+        assert_eq!(all, [later, own]);
+        assert!(requests.is_empty() && requests.get(own).is_none() && requests.drain().is_empty());
+    }
 }

@@ -204,7 +204,8 @@ fn table(ran: u64, jobs: u64, total: &Outcome, seconds: f64, is_large: bool) -> 
     let mut text = format!("seeds       {ran:>12}   {}, {at_a_time}\n", rate(ran));
     text += &format!("packets     {:>12}   {}\n", total.packets, rate(total.packets));
     text += &format!("operations  {:>12}\n", total.operations);
-    text += &format!("world time  {:>12.1} s in {seconds:.1} s", total.duration as f64 / 1e6);
+    text += &format!("world time  {:>12.1} s in {seconds:.1} s\n", total.duration as f64 / 1e6);
+    text += &format!("histories   {:016x}", total.trace_hash);
     if is_large && let Some(peak) = peak_memory() {
         text += &format!("\nmemory      {peak:>12} kB at most");
     }

@@ -87,6 +87,9 @@ pub const UNREACHED_DROPS: &[(&str, &str)] = &[
     ("wrong_place", "the same"),
     ("bad_value", "the same"),
     ("bad_lane", "the same"),
+    ("no_server", "is the queue service's: queues.rs asks its own batches for it"),
+    ("not_its_server", "the same"),
+    ("no_queue", "the same"),
 ];
 
 /// What a packet asks for, and of what: to be known before it becomes its answer.

@@ -1,6 +1,7 @@
 //! Processes: started, woken by their timers, told of events.
 
 use wayside_protocol::Event;
+use wayside_protocol::seal::Enrolment;
 use wayside_wire::Refusal;
 
 use crate::dice::Dice;
@@ -102,10 +103,11 @@ impl<S: Service> Run<S> {
         let place = &mut self.world.hosts[host];
         let process = place.process();
         let Some(running) = &mut place.running else { return };
-        let believes = running.believes(now);
+        let (time, session) = (running.time(now), running.node.session());
+        let believes = session.is_some_and(|session| time < session.lease_end);
         let resurrected = running.lapsed && believes;
-        running.lapsed = running.node.session().is_some() && !believes;
-        if let Some(session) = running.node.session() {
+        running.lapsed = session.is_some() && !believes;
+        if let Some(session) = session {
             running.promised = session.lease_end;
         }
         let timer = running.node.next_timer().and_then(|local| running.clock.world(local));
@@ -185,7 +187,8 @@ impl<S: Service> Run<S> {
     }
 
     /// At the process's end.
-    pub(crate) fn answered(&mut self, asking: Asking, enrolment: &wayside_protocol::seal::Enrolment) {
+    pub(crate) fn answered(&mut self, told: Box<(Asking, Enrolment)>) {
+        let (asking, enrolment) = &*told;
         let host = asking.process.host;
         let now = self.world.now;
         let place = &mut self.world.hosts[host];
@@ -193,7 +196,7 @@ impl<S: Service> Run<S> {
             return;
         }
         if let Some(until) = place.stopped_until {
-            return self.world.plan(until + 1, Happening::Told(asking, *enrolment));
+            return self.world.plan(until + 1, Happening::Told(told));
         }
         let Some(running) = &mut place.running else { return };
         let time = running.time(now);

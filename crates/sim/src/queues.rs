@@ -282,6 +282,8 @@ pub const VERDICTS: &[&str] = &[
     "queue_pushed",
     "copied",
     "no_server",
+    "not_its_server",
+    "no_queue",
     "lock moved to the switch",
     "lock moved to its server",
     "queue drained in vain",

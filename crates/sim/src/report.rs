@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use wayside_wire::mix;
+
 use crate::ServiceKind;
 use crate::decisions::{LINES, UNREACHED_DROPS};
 use crate::schedule::{Kind, Mark};
@@ -29,7 +31,7 @@ pub struct Outcome {
     pub seed: u64,
     /// What it did.
     pub service: ServiceKind,
-    /// Over every event in order: the same seed gives the same.
+    /// Over every event in order: the same seed gives the same. Of several runs: of all of theirs, in any order.
     pub trace_hash: u64,
     /// Packets put on the wire.
     pub packets: u64,
@@ -72,6 +74,7 @@ impl Outcome {
 
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Outcome) {
+        self.trace_hash = self.trace_hash.wrapping_add(mix(other.trace_hash));
         self.packets += other.packets;
         self.operations += other.operations;
         self.duration += other.duration;

@@ -179,8 +179,8 @@ impl<S: Service> Run<S> {
             }
             Happening::Resume(host) => self.resume(host),
             Happening::Start(host) => self.start_process(host),
-            Happening::Ask(asking) => self.ask(asking),
-            Happening::Told(asking, enrolment) => self.answered(asking, &enrolment),
+            Happening::Ask(asking) => self.ask(*asking),
+            Happening::Told(told) => self.answered(told),
             Happening::ControllerStart(seat) => world.start_controller(seat),
             Happening::StoreWorks(seat) => {
                 world.seats[seat].disk.set_trouble(Trouble::None);

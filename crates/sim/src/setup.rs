@@ -157,7 +157,7 @@ impl Setup {
         let node = NodeConfig {
             lull_us: lull,
             retransmit_us: dice.between(500, 5_000),
-            retransmit_most_us: dice.between(10_000, 100_000),
+            retransmit_most_us: dice.between(10_000, 100_000).max(longest_within(&namespaces, hosts)),
             gap_us: dice.magnitude(200, 50_000),
             waiters_most: if tight { dice.between(1, 4) as usize } else { NodeConfig::new(0).waiters_most },
             retired_most: if tight { dice.between(1, 8) as usize } else { NodeConfig::new(0).retired_most },
@@ -288,8 +288,17 @@ pub fn name_of(index: u64) -> u64 {
     1_000 + index * 7
 }
 
-/// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it. As a request that
-/// waits is sent again every so often, a budget must be larger than what that comes to: 35 of them, every 10 to 100 ms.
+/// Requests that a host has at a time, at most: six tasks, five names each.
+const REQUESTS_MOST: u64 = 30;
+
+/// The longest pause of a request that waits, so that all of them, sent again, are within every budget: more than that
+/// is no flood but a budget that is too small, which keeps somebody waiting for ever (docs/isolation.md).
+fn longest_within(namespaces: &[Namespace], hosts: usize) -> u64 {
+    let least = namespaces.iter().filter_map(|space| space.budget).map(|budget| u64::from(budget.rate)).min();
+    least.map_or(0, |rate| hosts as u64 * REQUESTS_MOST * 1_000_000 / rate)
+}
+
+/// In a quarter of the seeds a namespace has a budget, and its nodes flood the switch beyond it.
 fn limit_one(dice: &mut Dice, namespaces: &mut [Namespace], mix: &mut Mix) {
     if dice.percent(25) {
         let limited = dice.below(namespaces.len() as u64) as usize;

@@ -1,7 +1,8 @@
-//! Large tables of atomics that start as zeros: allocated, where the system maps their pages when they are first
-//! touched, or a BPF map's memory, which the kernel's programs share.
+//! Tables of atomics that start as zeros: allocated; or, if they are large, mapped, so that pages cost something only
+//! when they are first touched; or a BPF map's memory, which the kernel's programs share.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -50,6 +51,9 @@ unsafe impl Zeroable for AtomicU64 {}
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Tables from this size on are mapped. An allocator gives again what was given back, and writes all the zeros then:
+/// 20 MB for each switch, of which a simulated one touches 300 kB.
+const LARGE: usize = 64 << 10;
 
 /// A table of fixed length. Begins on a cache line.
 pub(crate) struct Zeroed<T: Zeroable> {
@@ -60,14 +64,8 @@ pub(crate) struct Zeroed<T: Zeroable> {
 
 /// Whom the memory is to be given back to.
 enum Home {
-    Heap {
-        block: NonNull<u8>,
-        layout: Layout,
-    },
-    #[cfg(feature = "xdp")]
-    Mapping {
-        bytes: usize,
-    },
+    Heap { block: NonNull<u8>, layout: Layout },
+    Mapping { bytes: usize },
 }
 
 // SAFETY: it owns its memory, and its elements are atomics.
@@ -80,10 +78,15 @@ impl<T: Zeroable> Zeroed<T> {
     /// If the table would be larger than the address space.
     pub(crate) fn new(count: usize) -> Self {
         // The line's alignment is not asked for but made: for what is aligned to more than its own words the allocator
-        // would write the zeros itself, into pages that the system has for nothing as long as nobody touches them.
+        // would write the zeros itself.
         let bytes = count.max(1).checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(LINE));
         let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, align_of::<u64>()).ok());
         let layout = layout.expect("a table larger than the address space");
+        if layout.size() >= LARGE {
+            let bytes = layout.size();
+            let Ok(start) = map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1) else { handle_alloc_error(layout) };
+            return Self { start: start.cast(), count, home: Home::Mapping { bytes } };
+        }
         // SAFETY: the layout is not empty.
         let block = unsafe { alloc_zeroed(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
@@ -94,19 +97,23 @@ impl<T: Zeroable> Zeroed<T> {
 
     /// The memory of a BPF map of `count` values of this type. What is in it stays.
     #[cfg(feature = "xdp")]
-    pub(crate) fn map(map: std::os::fd::BorrowedFd<'_>, count: usize) -> std::io::Result<Self> {
+    pub(crate) fn map(map_of: std::os::fd::BorrowedFd<'_>, count: usize) -> io::Result<Self> {
         use std::os::fd::AsRawFd;
         let bytes = count * size_of::<T>();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, whose length the kernel checks against the map's.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("mmap does not choose address 0");
+        let start = map(bytes, libc::MAP_SHARED, map_of.as_raw_fd())?.cast();
         Ok(Self { start, count, home: Home::Mapping { bytes } })
     }
+}
+
+/// New memory of so many bytes; `file`: what is in it, or -1.
+fn map(bytes: usize, flags: libc::c_int, file: libc::c_int) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, whose length the kernel checks against the file's.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(start.cast()).expect("mmap does not choose address 0"))
 }
 
 impl<T: Zeroable> Deref for Zeroed<T> {
@@ -124,11 +131,29 @@ impl<T: Zeroable> Drop for Zeroed<T> {
         match self.home {
             // SAFETY: allocated with this layout in `new`; the elements need no drop.
             Home::Heap { block, layout } => unsafe { dealloc(block.as_ptr(), layout) },
-            // SAFETY: mapped with this length in `map`.
-            #[cfg(feature = "xdp")]
+            // SAFETY: mapped with this length by `map`.
             Home::Mapping { bytes } => unsafe {
                 libc::munmap(self.start.as_ptr().cast(), bytes);
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn tables_of_every_size_begin_as_zeros_on_a_line() {
+        let words = LARGE / size_of::<u64>();
+        for count in [0, 1, words - LINE, words, 10 * words] {
+            for _ in 0..3 {
+                let table = Zeroed::<AtomicU64>::new(count);
+                assert_eq!((table.len(), table.as_ptr().align_offset(LINE)), (count, 0));
+                assert!(table.iter().all(|word| word.load(Relaxed) == 0), "of {count}");
+                table.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+            }
         }
     }
 }

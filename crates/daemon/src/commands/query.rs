@@ -59,12 +59,16 @@ pub fn tell_each<T: DeserializeOwned>(
             }
             (Ok((line, answer)), _) => say(&show(line, answer)),
             (Err(unanswered), None) => return Err(unanswered.into()),
-            (Err(Unanswered { failure: why, .. }), Some(shard)) => {
-                failure = Some(Failure::new(why.code, format!("shard {shard}: {}", why.reason())));
-            }
+            (Err(unanswered), Some(shard)) => failure = Some(of_shard(shard, unanswered)),
         }
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// Why there is no answer of this shard.
+pub fn of_shard(shard: &str, unanswered: Unanswered) -> Failure {
+    let why = unanswered.failure;
+    Failure::new(why.code, format!("shard {shard}: {}", why.reason()))
 }
 
 /// Asks the switch at the first endpoint that answers; the line as it came and what it says.
@@ -127,7 +131,11 @@ fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure>
 
 /// One line out, one line back: over a Unix socket of a daemon on this host, otherwise over its admin port.
 fn exchange(switch: SocketAddrV4, query: &Query) -> Result<String, Unanswered> {
-    let patience = if matches!(query, Query::Locks | Query::Plan | Query::Deadlocks) { LISTING } else { PATIENCE };
+    let patience = if matches!(query, Query::Locks | Query::Plan | Query::Deadlocks | Query::Listings) {
+        LISTING
+    } else {
+        PATIENCE
+    };
     if let Ok(daemon) = connect_here(switch) {
         let prepare = || {
             daemon.stream.set_nonblocking(false)?;

@@ -1,12 +1,16 @@
 //! `wayside locks`, `wayside deadlocks` and `wayside status`.
 
 use super::plan;
-use super::query::tell_each;
-use super::text::{lasted, shown, table};
-use crate::answers::{Authentication, Deadlock, Deadlocks, Locks, Namespace, Owner, Query, Queue, Role, Status};
+use super::query::{ask, of_shard, tell_each};
+use super::text::{lasted, say, shown, table};
+use crate::answers::{
+    Authentication, Deadlock, Deadlocks, Listings, Locks, Namespace, Owner, Query, Queue, Role, Status,
+};
 use crate::cli::{LocksArgs, QueryArgs};
+use crate::deadlocks::{Round, Search};
 use crate::failure::Failure;
 use crate::server::aside;
+use std::thread;
 use std::time::Duration;
 
 /// `wayside locks`.
@@ -46,7 +50,49 @@ fn locks_text(answer: &Locks) -> String {
 /// `wayside deadlocks`.
 pub fn deadlocks(args: &QueryArgs) -> Result<(), Failure> {
     let show = |line, deadlocks| args.output.of(line, || deadlocks_text(&deadlocks));
-    tell_each::<Deadlocks>(args, &Query::Deadlocks, show)
+    if args.endpoint.of_each().count() == 1 {
+        return tell_each::<Deadlocks>(args, &Query::Deadlocks, show);
+    }
+    let (search, failure) = search_all(args)?;
+    let deadlocks = search.told();
+    let line = serde_json::to_string(&deadlocks).expect("answers have string keys and finite numbers");
+    say(&show(line, deadlocks));
+    failure.map_or(Ok(()), Err)
+}
+
+/// Looks for circles over all shards: each knows the waits at its own. Those that do not answer are left out, and the
+/// failure of one of them comes with what was found among the others.
+fn search_all(args: &QueryArgs) -> Result<(Search, Option<Failure>), Failure> {
+    let (first, missing) = round(args)?;
+    if first.suspects() == 0 {
+        return Ok((Search::of_one(first), missing));
+    }
+    let (second, missing_now) = round(args)?;
+    Ok((Search::of_two(&first, second), missing_now.or(missing)))
+}
+
+/// Asks all shards at once: nodes that do not answer keep a daemon waiting for a second.
+fn round(args: &QueryArgs) -> Result<(Round, Option<Failure>), Failure> {
+    let shards: Vec<_> = args.endpoint.of_each().map(|(shard, list)| (shard.unwrap_or_default(), list)).collect();
+    let answers: Vec<_> = thread::scope(|scope| {
+        let asked = shards.iter().map(|(_, endpoints)| scope.spawn(|| ask::<Listings>(endpoints, &Query::Listings)));
+        let asked: Vec<_> = asked.collect();
+        asked.into_iter().map(|asked| asked.join().expect("a question does not panic")).collect()
+    });
+    let (mut round, mut failure, mut heard) = (Round::default(), None, false);
+    for ((shard, _), answer) in shards.into_iter().zip(answers) {
+        match answer {
+            Ok((_, listings)) => {
+                round.add(shard, listings);
+                heard = true;
+            }
+            Err(unanswered) => failure = Some(of_shard(shard, unanswered)),
+        }
+    }
+    match failure {
+        Some(failure) if !heard => Err(failure),
+        failure => Ok((round, failure)),
+    }
 }
 
 fn deadlocks_text(answer: &Deadlocks) -> String {
@@ -84,11 +130,15 @@ fn deadlocks_text(answer: &Deadlocks) -> String {
 /// Who did not list everything.
 fn unheard(silent: &[Owner], partial: &[Owner]) -> String {
     let mut text = String::new();
+    let who = |owner: &Owner| match owner.shard.as_str() {
+        "" => format!("{owner} (handle {})", owner.handle),
+        shard => format!("{owner} (handle {} of shard {shard})", owner.handle),
+    };
     for owner in silent {
-        text.push_str(&format!("{owner} (handle {}) did not say what it holds\n", owner.handle));
+        text.push_str(&format!("{} did not say what it holds\n", who(owner)));
     }
     for owner in partial {
-        text.push_str(&format!("{owner} (handle {}) holds or awaits more than this\n", owner.handle));
+        text.push_str(&format!("{} holds or awaits more than this\n", who(owner)));
     }
     text
 }

@@ -1,5 +1,6 @@
 use super::*;
-use wayside_client::control::{Queued, request_text};
+use crate::answers::NodeListing;
+use wayside_client::control::request_text;
 
 /// A node with this handle lists these: `T1 holds a`, `T2 awaits b shared`, `task/… holds c`, `- awaits d`. Requests
 /// are numbered from 1 on, in this order.
@@ -22,9 +23,17 @@ fn listed(handle: u16, text: &str) -> (Owner, Listing) {
             parent: parent.into(),
         }
     });
-    let owner = Owner { handle, host: format!("host{handle}"), pid: 4_710 + u32::from(handle) };
+    let owner = Owner { shard: String::new(), handle, host: format!("host{handle}"), pid: 4_710 + u32::from(handle) };
     let process = format!("process {handle}");
     (owner, Listing { id: 0, process, entries: entries.collect(), queues: Vec::new() })
+}
+
+fn key(handle: u16, number: u64) -> RequestKey {
+    RequestKey { shard: "".into(), handle, request: request_text(number) }
+}
+
+fn suspects(picture: &Picture) -> usize {
+    cycles(&picture.edges()).len()
 }
 
 /// What nodes 1, 2, ... list, and a queue of (node, request) at node 1.
@@ -54,8 +63,8 @@ fn two_tasks_that_want_each_others_locks() {
     assert_eq!(found(&nodes, &[]), [cycle]);
     let picture = picture(&nodes, &[]);
     let [found] = &find(&picture, &picture)[..] else { panic!("one") };
-    assert_eq!(found.waits, [(1, request_text(2)), (2, request_text(2))]);
-    assert_eq!(found.youngest, Some((1, request_text(2))), "node 1's wait is one second old, node 2's two");
+    assert_eq!(found.waits, [key(1, 2), key(2, 2)]);
+    assert_eq!(found.youngest, Some(key(1, 2)), "node 1's wait is one second old, node 2's two");
     assert_eq!(found.deadlock.cycle.iter().map(|step| &*step.because).collect::<Vec<_>>(), ["held", "held"]);
 }
 
@@ -151,7 +160,7 @@ fn a_task_may_be_in_several_processes_and_wait_for_its_command() {
     assert!(cycles[0].contains("host1/4711 waits for its command host2/4712, which waits for b"), "{cycles:?}");
     // The victim is one that waits for a lock.
     let picture = picture(&nodes, &[]);
-    assert_eq!(find(&picture, &picture)[0].youngest, Some((2, request_text(1))));
+    assert_eq!(find(&picture, &picture)[0].youngest, Some(key(2, 1)));
     // One task, whichever process asks.
     let nodes = [format!("{one} holds a"), format!("{one} awaits b"), "thread/1 holds b, thread/1 awaits a".into()];
     assert_eq!(found(&nodes.each_ref().map(String::as_str), &[]).len(), 1);
@@ -192,6 +201,63 @@ fn names_of_two_namespaces_are_two_locks() {
         picture.add(namespace, &owner, listing);
     }
     assert_eq!(suspects(&picture), 0);
+}
+
+/// What processes list at two shards: `1 at east: thread/1 holds a`, where 1 is the handle there.
+fn divided(nodes: &[(&str, u16, &str, &str)], queues: &[(&str, u16, &[(u16, u64)])]) -> Round {
+    let mut round = Round::default();
+    for shard in ["east", "west"] {
+        let here = nodes.iter().filter(|(at, ..)| *at == shard).map(|&(_, handle, process, text)| {
+            let (owner, mut listing) = listed(handle, text);
+            listing.process = process.into();
+            for (_, _, queue) in queues.iter().filter(|(at, agent, _)| (*at, *agent) == (shard, handle)) {
+                let queued = queue.iter().map(|&(handle, request)| Queued { handle, request: request_text(request) });
+                listing.queues.push(queued.collect());
+            }
+            NodeListing { owner, namespace: "default".into(), listing: Some(listing) }
+        });
+        round.add(shard, Listings { nodes: here.collect() });
+    }
+    round
+}
+
+#[test]
+fn a_circle_over_two_shards_is_one_whichever_handles_they_give() {
+    let nodes = [
+        ("east", 1, "P", "thread/1 holds a"),
+        ("west", 2, "P", "thread/1 awaits b"),
+        ("east", 2, "Q", "thread/7 awaits a"),
+        ("west", 1, "Q", "thread/7 holds b"),
+    ];
+    let round = || divided(&nodes, &[]);
+    assert_eq!(round().suspects(), 1);
+    let search = Search::of_two(&round(), round());
+    let [found] = &search.found[..] else { panic!("one: {search:?}") };
+    let steps: Vec<_> = found.deadlock.cycle.iter().map(|step| (&*step.owner.shard, &*step.name)).collect();
+    assert!(steps == [("west", "b"), ("east", "a")] || steps == [("east", "a"), ("west", "b")], "{steps:?}");
+    assert_eq!(found.waits.len(), 2);
+    // Neither shard sees it by itself, nor is it one that has come and gone between two rounds.
+    for shard in ["east", "west"] {
+        let own: Vec<_> = nodes.iter().copied().filter(|(at, ..)| *at == shard).collect();
+        assert_eq!(divided(&own, &[]).suspects(), 0);
+    }
+    let later = divided(&nodes[..3], &[]);
+    let told = Search::of_two(&round(), later).told();
+    assert_eq!((told.deadlocks.len(), told.unconfirmed), (0, 1));
+}
+
+#[test]
+fn a_handle_and_an_id_of_two_shards_are_two_requests() {
+    // 1 of Q is behind a request of handle 3 at east, and another one's of handle 3 at west awaits what Q holds.
+    let nodes = [
+        ("east", 1, "P", "thread/9 holds a"),
+        ("east", 2, "Q", "thread/7 awaits a"),
+        ("east", 3, "R", "- awaits a"),
+        ("west", 2, "Q", "thread/7 holds b"),
+        ("west", 3, "S", "- awaits b"),
+    ];
+    let round = divided(&nodes, &[("east", 1, &[(3, 1), (2, 1)])]);
+    assert_eq!(round.suspects(), 0, "P goes on");
 }
 
 #[test]

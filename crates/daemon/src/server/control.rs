@@ -18,7 +18,7 @@ use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::plans;
 use super::status::Facts;
-use crate::answers::{Changed, Deadlocks, Hold, Lock, Locks, Query, Refused, Reloaded, Role, Session};
+use crate::answers::{Changed, Hold, Lock, Locks, Query, Refused, Reloaded, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -355,15 +355,8 @@ impl Control {
                 Ok(plans) => json(&plans),
                 Err(why) => refusal(&why),
             },
-            Query::Deadlocks => {
-                let search = deadlocks::search(self).await;
-                json(&Deadlocks {
-                    deadlocks: search.found.into_iter().map(|found| found.deadlock).collect(),
-                    unconfirmed: search.unconfirmed,
-                    silent: search.silent,
-                    partial: search.partial,
-                })
-            }
+            Query::Deadlocks => json(&deadlocks::search(self).await.told()),
+            Query::Listings => json(&deadlocks::listings_for_strangers(self).await),
             Query::Keys { namespace, prefix } => match self.inbox.keys(namespace.clone(), prefix).await {
                 Some(keys) => json(&keys),
                 None => refusal(&format!("there is no namespace {namespace:?}")),

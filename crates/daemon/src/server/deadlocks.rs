@@ -5,24 +5,15 @@
 //! listings was none.
 
 use super::control::Control;
-use crate::answers::Owner;
+use crate::answers::{Listings, NodeListing, Session};
 use crate::config::Deadlocks;
-use crate::deadlocks::{Found, Picture, RequestKey, find, suspects};
+use crate::deadlocks::{RequestKey, Round, Search};
+use ring::digest::{SHA256, digest};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use wayside_client::control::{Abort, LISTING_MOST};
-
-/// What a search has found.
-pub struct Search {
-    pub found: Vec<Found>,
-    /// Cycles of the first listings that the second ones did not confirm.
-    pub unconfirmed: usize,
-    /// Who did not list, and who not everything, at either time.
-    pub silent: Vec<Owner>,
-    pub partial: Vec<Owner>,
-}
+use wayside_client::control::{Abort, Listing};
 
 /// Deadlocks found by themselves since the daemon started.
 #[derive(Debug, Default)]
@@ -38,44 +29,63 @@ impl Tally {
     }
 }
 
-/// Looks now, by two rounds of listings.
+/// Looks now, at this shard, by two rounds of listings.
 pub async fn search(control: &Control) -> Search {
-    let mut search = Search { found: Vec::new(), unconfirmed: 0, silent: Vec::new(), partial: Vec::new() };
-    let first = picture(control, &mut search).await;
+    let first = round(control).await;
     // This thread has connections to serve, whose ends others wait for.
     let (first, suspected) = aside(move || {
-        let suspected = suspects(&first);
+        let suspected = first.suspects() > 0;
         (first, suspected)
     })
     .await;
-    if suspected > 0 {
-        search.silent.clear();
-        search.partial.clear();
-        let second = picture(control, &mut search).await;
-        search.found = aside(move || find(&first, &second)).await;
-        search.unconfirmed = suspected.saturating_sub(search.found.len());
+    if !suspected {
+        return Search::of_one(first);
     }
-    search
+    let second = round(control).await;
+    aside(move || Search::of_two(&first, second)).await
 }
 
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("it does not panic, and nobody ends it")
 }
 
-async fn picture(control: &Control, search: &mut Search) -> Picture {
-    let mut picture = Picture::default();
-    for (session, listing) in control.listings(None).await {
-        let owner = session.owner();
-        let Some(listing) = listing else {
-            search.silent.push(owner);
-            continue;
-        };
-        if listing.entries.len() >= LISTING_MOST {
-            search.partial.push(owner.clone());
+async fn round(control: &Control) -> Round {
+    let mut round = Round::default();
+    round.add("", listings(control).await);
+    round
+}
+
+/// What all nodes list now.
+pub async fn listings(control: &Control) -> Listings {
+    let of_node = |(session, listing): (Session, Option<Listing>)| NodeListing {
+        owner: session.owner(),
+        namespace: session.namespace,
+        listing,
+    };
+    Listings { nodes: control.listings(None).await.into_iter().map(of_node).collect() }
+}
+
+/// The same for whoever asks. The names of processes and tasks are known to these alone, and who knows one could claim
+/// in a listing to be it, in another namespace too: what stands for them here is the same wherever they are told, and
+/// tells nobody what they are.
+pub async fn listings_for_strangers(control: &Control) -> Listings {
+    let mut all = listings(control).await;
+    for listing in all.nodes.iter_mut().filter_map(|node| node.listing.as_mut()) {
+        listing.process = veiled(&listing.process);
+        for listed in &mut listing.entries {
+            for task in [&mut listed.task, &mut listed.parent] {
+                if let Some(id) = task.strip_prefix("task/") {
+                    *task = format!("task/{}", veiled(id));
+                }
+            }
         }
-        picture.add(&session.namespace, &owner, listing);
     }
-    picture
+    all
+}
+
+fn veiled(text: &str) -> String {
+    let digest = digest(&SHA256, text.as_bytes());
+    digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Looks for ever.
@@ -101,7 +111,7 @@ pub async fn watch(control: Arc<Control>, policy: Deadlocks, period: Duration) {
                 let what = if victim.is_some() { "deadlock: its youngest wait is given up" } else { "deadlock" };
                 tracing::warn!(cycle, "{what}");
             }
-            if let Some((handle, request)) = victim {
+            if let Some(RequestKey { handle, request, .. }) = victim {
                 // Once more, if it was not heard the last time.
                 control.abort(*handle, Abort { abort: request.clone(), cycle }).await;
             }

@@ -8,8 +8,6 @@
 //! | P3 | who waits has the priority that its application asked for, whichever agent keeps the line, and a new agent |
 //! | | knows how often it was overtaken |
 
-use std::collections::BTreeSet;
-
 use wayside_protocol::{Booked, Handle, Mode, RequestId};
 use wayside_wire::{BODY, Entry, Header, entry_flag, kind};
 
@@ -54,7 +52,9 @@ fn find<'a>(books: &'a [Booked], party: &Booked) -> Option<&'a Booked> {
 
 impl Lines<'_> {
     pub fn check(&self) -> Result<Seen, (&'static str, String)> {
-        let names: BTreeSet<u64> = self.before.iter().filter(|party| stands(party)).map(|party| party.name).collect();
+        let mut names: Vec<u64> = self.before.iter().filter(|party| stands(party)).map(|party| party.name).collect();
+        names.sort_unstable();
+        names.dedup();
         let mut seen = Seen::default();
         for name in names {
             self.check_name(name, &mut seen)?;

@@ -13,7 +13,7 @@ use crate::world::World;
 /// Percentages and microseconds.
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// Tasks of a process.
+    /// Tasks of a process: `setup.rs` counts on six at most, with five names each.
     pub tasks: u64,
     /// Longest hold.
     pub hold: u64,

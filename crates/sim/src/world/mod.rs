@@ -31,7 +31,7 @@ use crate::tally::Tally;
 use secrets::Keys;
 pub use secrets::{Asked as AskedFor, Asking, destination_of};
 
-/// What is planned.
+/// What is planned. Every packet is one: what is rare and large is boxed.
 pub enum Happening {
     /// A packet arrives.
     Arrival(Flight),
@@ -46,9 +46,9 @@ pub enum Happening {
     /// A process starts.
     Start(usize),
     /// A process asks for a session over a secure connection.
-    Ask(Asking),
+    Ask(Box<Asking>),
     /// What it is answered there.
-    Told(Asking, Enrolment),
+    Told(Box<(Asking, Enrolment)>),
     /// A controller starts.
     ControllerStart(usize),
     /// A store works again.

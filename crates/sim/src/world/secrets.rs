@@ -48,7 +48,7 @@ impl World {
 
     fn ask_later(&mut self, asking: Asking) {
         let at = self.now + self.trip(&asking, 0);
-        self.plan(at, Happening::Ask(Asking { attempts: asking.attempts + 1, ..asking }));
+        self.plan(at, Happening::Ask(Box::new(Asking { attempts: asking.attempts + 1, ..asking })));
     }
 
     fn trip(&self, asking: &Asking, way: u64) -> u64 {
@@ -76,7 +76,7 @@ impl World {
         match answer {
             Ok(enrolment) => {
                 let at = self.now + self.trip(&asking, 1);
-                self.plan(at, Happening::Told(asking, enrolment));
+                self.plan(at, Happening::Told(Box::new((asking, enrolment))));
             }
             Err(Refusal::Recovering) => self.ask_later(asking),
             Err(refusal) => return Asked::Refused(refusal),
