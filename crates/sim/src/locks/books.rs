@@ -113,9 +113,8 @@ impl Locks {
         // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
         let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
         if is_one_thing && !before.is_empty() && !after.is_empty() {
-            let most = world.setup.node.overtaken_most;
-            let policy = world.setup.namespaces[world.hosts[host].namespace].policy;
-            let writers_first = policy == Policy::WritePreferring;
+            let namespace = &world.setup.namespaces[world.hosts[host].namespace];
+            let (most, writers_first) = (namespace.patience, namespace.policy == Policy::WritePreferring);
             match (Lines { before, after, kind, most, writers_first }).check() {
                 Ok(seen) => {
                     if seen.overtook {
