@@ -54,7 +54,8 @@ struct ws_region {
 	struct ws_meter by_clock; /* of the userspace build */
 	struct ws_meter by_tick;  /* of the BPF build, whose clock is another one */
 	ws_u64 over_budget;       /* packets that its budget refused */
-	ws_u64 reserved;
+	ws_u32 told_by_clock;     /* of which meter's state the last of them was told: budget.h */
+	ws_u32 told_by_tick;
 };
 
 /* One handle's keys. Slot r & 1 holds those of rotation r, and the other those of r - 1 until it takes r + 1's. */
@@ -138,7 +139,8 @@ _Static_assert(sizeof(struct ws_globals) == 40, "globals");
 	X(queue_passed)      /* packets about locks that are a lock server's */            \
 	X(queue_pushed)      /* requests taken from a lock server */                       \
 	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
-	X(handed_up_lost)    /* XDP: those that found its ring full */
+	X(handed_up_lost)    /* XDP: those that found its ring full */                     \
+	X(rejected)          /* requests over a budget whose senders were told so */
 
 #define WS_OUTCOME(name) WS_COUNTER_##name,
 enum ws_counter {

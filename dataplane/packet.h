@@ -6,7 +6,8 @@
  *              -> ws_find_slot         asks the memory for it: what is checked meanwhile takes as long
  *              -> ws_check_tag         while authentication is on
  *              -> fabric: HEARTBEAT -> ws_on_heartbeat; what is the controller's goes to the controller
- *              -> lock:   ws_check_source, then ws_check_requests for what a holder asks, ws_admits for an ACQUIRE
+ *              -> lock:   ws_check_source, then ws_check_requests for what a holder asks, ws_admits for an ACQUIRE,
+ *                                               ws_refuse if it is too much
  *                                               -> fission.h
  *                                               or on to the destination, or to the controller
  *              -> chain:  chain.h;  queue: queue.h
@@ -128,9 +129,8 @@ WS_INLINE enum ws_action ws_on_request(struct ws_turn *turn)
 	ws_u8 reason = ws_check_requests(turn, count);
 	if (reason)
 		return ws_drop(turn, reason);
-	/* No answer: it would cost more than the decision that is saved. */
 	if (acquires && !ws_admits(turn, count))
-		return ws_drop(turn, WS_DROP_REASON_OVER_BUDGET);
+		return ws_refuse(turn, count, 0);
 	if (!ws_serves(turn->sw))
 		return ws_tell_recovering(turn);
 	if (!acquires)

@@ -177,6 +177,7 @@ WS_INLINE int ws_lease_runs(struct ws_switch *sw, struct ws_lease *lease)
 
 /* What a namespace has spent here, and the clock that it is paid off by: ticks, for the same reason. */
 WS_INLINE struct ws_meter *ws_meter_of(struct ws_region *region) { return &region->by_tick; }
+WS_INLINE ws_u32 *ws_told_of(struct ws_region *region) { return &region->told_by_tick; }
 
 WS_INLINE ws_u64 ws_meter_now(struct ws_switch *sw)
 {

@@ -25,6 +25,7 @@
 #ifndef WAYSIDE_QUEUE_H
 #define WAYSIDE_QUEUE_H
 
+#include "budget.h"
 #include "fission.h"
 #include "take.h"
 
@@ -666,17 +667,20 @@ WS_INLINE ws_u8 ws_check_ask(struct ws_turn *turn)
 	ws_attempt_set_room(attempt, 0);
 	/* The lock server orders by it, and sees no more than that. */
 	ws_attempt_set_cause(attempt, acquires ? ws_attempt_cause(attempt) & WS_MAX_PRIORITY : 0);
-	/* Who names a ticket has been charged: a hold must not end because others ask for much. */
-	return acquires && !ws_attempt_ticket(attempt) && !ws_admits(turn, 1) ? WS_DROP_REASON_OVER_BUDGET : WS_DROP_REASON_NONE;
+	return WS_DROP_REASON_NONE;
 }
 
 /* What a holder asks. */
 WS_INLINE enum ws_action ws_on_ask(struct ws_turn *turn)
 {
 	ws_u8 reason = ws_check_ask(turn);
+	int acquires = ws_header_kind(turn->header) == WS_QUEUE_ACQUIRE;
 
 	if (reason)
 		return ws_drop(turn, reason);
+	/* Who names a ticket has been charged: a hold must not end because others ask for much. */
+	if (acquires && !ws_attempt_ticket(turn->entry) && !ws_admits(turn, 1))
+		return ws_refuse(turn, 1, 1);
 	if (!ws_serves(turn->sw))
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	ws_u64 name = ws_attempt_name(turn->entry);

@@ -677,9 +677,13 @@ static void check_regions(const struct ws_verdict *verdict, const struct ws_regi
 {
 	for (int region = 0; region < REGIONS; region++, before++, after++) {
 		ws_u64 refused = after->over_budget - before->over_budget;
-		MUST(refused == 0 || (refused == 1 && verdict->reason == WS_DROP_REASON_OVER_BUDGET));
+		/* NO_KEY: it was to be told. */
+		MUST(refused == 0 || (refused == 1 && (verdict->reason == WS_DROP_REASON_OVER_BUDGET ||
+						       verdict->reason == WS_DROP_REASON_NO_KEY)));
 		MUST(after->by_clock.due >= before->by_clock.due);
 		MUST(before->burst || after->by_clock.due == before->by_clock.due);
+		MUST(after->told_by_clock == before->told_by_clock || refused);
+		after->told_by_clock = before->told_by_clock;
 		after->over_budget = before->over_budget;
 		after->by_clock.due = before->by_clock.due;
 	}

@@ -8,8 +8,8 @@ local names = {}
 
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
-names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect" }
-names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked" }
+names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject" }
+names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
@@ -54,7 +54,7 @@ f.chain_kind = ProtoField.uint8("wayside.chain.kind", "Kind", base.DEC, names.ch
 f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id")
 f.entry_request = ProtoField.uint64("wayside.entry.request", "request", base.HEX, nil, nil, "request id; nonce of a RETENURE; id of a census")
 f.entry_slot = ProtoField.uint32("wayside.entry.slot", "slot", base.DEC, nil, nil, "slot within the namespace")
-f.entry_tenure = ProtoField.uint32("wayside.entry.tenure", "tenure", base.DEC, nil, nil, "tenure of the slot (of the grant, of the condition)")
+f.entry_tenure = ProtoField.uint32("wayside.entry.tenure", "tenure", base.DEC, nil, nil, "tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds")
 f.entry_holder = ProtoField.uint16("wayside.entry.holder", "holder", base.DEC, nil, nil, "handle of the requester; the agent after a RETENURE")
 f.entry_reply_port = ProtoField.uint16("wayside.entry.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the requester's thread, stamped by the switch; 0: its agent port")
 f.entry_slot_bits = ProtoField.uint16("wayside.entry.slot_bits", "slot_bits", base.HEX, nil, nil, "state (2 bits), transferred (1), tryable (1), joins or ordinal (12)")
@@ -86,7 +86,7 @@ f.enrolled_slots = ProtoField.uint32("wayside.enrolled.slots", "slots", base.DEC
 f.enrolled_policy = ProtoField.uint8("wayside.enrolled.policy", "policy", base.DEC, names.policy, nil, "0 fair, 1 read-preferring, 2 write-preferring")
 f.enrolled_reason = ProtoField.uint8("wayside.enrolled.reason", "reason", base.DEC, names.refusal, nil, "with REFUSED: why")
 f.enrolled_version = ProtoField.uint8("wayside.enrolled.version", "version", base.HEX, nil, nil, "version that the switch speaks")
-f.enrolled_reserved = ProtoField.uint8("wayside.enrolled.reserved", "reserved", base.DEC, nil, nil, "zero")
+f.enrolled_patience = ProtoField.uint8("wayside.enrolled.patience", "patience", base.DEC, nil, nil, "1 + how often who waits is overtaken at most; 0: not said, 8")
 f.enrolled_lifeline = ProtoField.uint64("wayside.enrolled.lifeline", "lifeline", base.HEX, nil, nil, "secret that ties the local connection to this session")
 
 f.heartbeat_sequence = ProtoField.uint64("wayside.heartbeat.sequence", "sequence", base.DEC, nil, nil, "of the heartbeat (56 bits), or of the DOWN")
@@ -216,7 +216,7 @@ f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base
 f.attempt_ticket = ProtoField.uint64("wayside.attempt.ticket", "ticket", base.DEC, nil, nil, "the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it")
 f.attempt_over = ProtoField.uint64("wayside.attempt.over", "over", base.DEC, nil, nil, "RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds")
 f.attempt_number = ProtoField.uint64("wayside.attempt.number", "number", base.DEC, nil, nil, "PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window")
-f.attempt_order = ProtoField.uint64("wayside.attempt.order", "order", base.DEC, nil, nil, "ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window")
+f.attempt_order = ProtoField.uint64("wayside.attempt.order", "order", base.DEC, nil, nil, "ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window; REJECT: for how long not to ask again, in microseconds")
 f.attempt_holder = ProtoField.uint16("wayside.attempt.holder", "holder", base.DEC, nil, nil, "handle of the requester")
 f.attempt_reply_port = ProtoField.uint16("wayside.attempt.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the requester's thread, stamped by the switch; 0: its agent port")
 f.attempt_room = ProtoField.uint16("wayside.attempt.room", "room", base.DEC, nil, nil, "of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server; SERVING: number of the part")
@@ -304,7 +304,7 @@ function dissect.enrolled(buffer, tree)
   tree:add(f.enrolled_policy, buffer(28, 1))
   tree:add(f.enrolled_reason, buffer(29, 1))
   tree:add(f.enrolled_version, buffer(30, 1))
-  tree:add(f.enrolled_reserved, buffer(31, 1))
+  tree:add(f.enrolled_patience, buffer(31, 1))
   tree:add(f.enrolled_lifeline, buffer(32, 8))
 end
 
@@ -506,6 +506,7 @@ local body_of = {
     [17] = { name = "ADOPT", bytes = 0, entries = true },
     [18] = { name = "ADOPTED", bytes = 0, entries = true },
     [19] = { name = "INSPECT", bytes = 0, entries = true },
+    [20] = { name = "REJECT", bytes = 0, entries = true },
   },
   [2] = {
     [1] = { name = "ACQUIRE", bytes = 64, title = "Attempt", dissect = dissect.attempt },
@@ -528,6 +529,7 @@ local body_of = {
     [18] = { name = "YIELD", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [19] = { name = "TAKEN", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [20] = { name = "ASKED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [21] = { name = "REJECT", bytes = 64, title = "Attempt", dissect = dissect.attempt },
   },
   [3] = {
     [1] = { name = "READ", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },

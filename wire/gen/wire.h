@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 9                           /* any is accepted */
-#define WS_VERSION 0x19                      /* major << 4 | minor */
+#define WS_MINOR 10                          /* any is accepted */
+#define WS_VERSION 0x1a                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -77,6 +77,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_VALUE_BYTES 128               /* a value */
 #define WS_MAX_KEY_NAME_BYTES 960            /* a key's name, which an INSERT carries in blocks */
 #define WS_MAX_CHAIN 5                       /* switches of a chain */
+#define WS_MAX_PAUSE_US 1000000u             /* longest pause that a REJECT tells: a budget may be another one by then */
 #define WS_MAX_LANES 16                      /* writes of a node under way at a time */
 #define WS_ENROL_BYTES 80                    /* Body of ENROL. */
 #define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
@@ -129,6 +130,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_ADOPT 17                     /* controller to node: be the agent of these holders */
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
 #define WS_LOCK_INSPECT 19                   /* controller to agent: is this slot still yours? */
+#define WS_LOCK_REJECT 20                    /* switch to holder: the namespace is over its budget; ask again after a pause */
 
 /* Kinds of the queue service. */
 #define WS_QUEUE_ACQUIRE 1                   /* holder to switch, switch to lock server */
@@ -151,6 +153,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_QUEUE_YIELD 18                    /* controller to lock server: this lock is yours from now on */
 #define WS_QUEUE_TAKEN 19                    /* lock server to controller: I know that it is mine */
 #define WS_QUEUE_ASKED 20                    /* lock server to controller: how often this lock was asked for */
+#define WS_QUEUE_REJECT 21                   /* switch to holder: the namespace is over its budget; ask again after a pause */
 
 /* Kinds of the chain service. */
 #define WS_CHAIN_READ 1                      /* client to tail */
@@ -300,7 +303,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_ENROL_IN_CLEAR 22     /* ENROL as a packet while authentication is on */
 #define WS_DROP_REASON_NO_KEY 23             /* an answer whose receiver has no key: nothing leaves without a tag */
 #define WS_DROP_REASON_NOT_SERVING 24        /* heartbeat after the switch's serving lease: another one may serve */
-#define WS_DROP_REASON_OVER_BUDGET 25        /* ACQUIRE of a namespace that has spent its budget: the sender retransmits */
+#define WS_DROP_REASON_OVER_BUDGET 25        /* ACQUIRE of a namespace that has spent its budget: the sender retransmits (it may be told REJECT) */
 #define WS_DROP_REASON_UNKNOWN_GROUP 26      /* no such group here, or not of the sender's namespace */
 #define WS_DROP_REASON_WRONG_PLACE 27        /* not for a switch at this place of the chain, or not from the one before */
 #define WS_DROP_REASON_BAD_VALUE 28          /* value longer than its blocks, or than values may be */
@@ -355,7 +358,7 @@ WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)h
 #define WS_ENTRY_NAME_AT 0                   /* name id */
 #define WS_ENTRY_REQUEST_AT 8                /* request id; nonce of a RETENURE; id of a census */
 #define WS_ENTRY_SLOT_AT 16                  /* slot within the namespace */
-#define WS_ENTRY_TENURE_AT 20                /* tenure of the slot (of the grant, of the condition) */
+#define WS_ENTRY_TENURE_AT 20                /* tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds */
 #define WS_ENTRY_HOLDER_AT 24                /* handle of the requester; the agent after a RETENURE */
 #define WS_ENTRY_REPLY_PORT_AT 26            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ENTRY_SLOT_BITS_AT 28             /* state (2 bits), transferred (1), tryable (1), joins or ordinal (12) */
@@ -403,7 +406,7 @@ WS_INLINE void ws_enrol_set_lease_us(void *enrol, ws_u32 x) { ws_store32((ws_u8 
 #define WS_ENROLLED_POLICY_AT 28             /* 0 fair, 1 read-preferring, 2 write-preferring */
 #define WS_ENROLLED_REASON_AT 29             /* with REFUSED: why */
 #define WS_ENROLLED_VERSION_AT 30            /* version that the switch speaks */
-#define WS_ENROLLED_RESERVED_AT 31           /* zero */
+#define WS_ENROLLED_PATIENCE_AT 31           /* 1 + how often who waits is overtaken at most; 0: not said, 8 */
 #define WS_ENROLLED_LIFELINE_AT 32           /* secret that ties the local connection to this session */
 WS_INLINE ws_u64 ws_enrolled_nonce(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 0); }
 WS_INLINE void ws_enrolled_set_nonce(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 0, x); }
@@ -421,6 +424,8 @@ WS_INLINE ws_u8 ws_enrolled_reason(const void *enrolled) { return ws_load8((cons
 WS_INLINE void ws_enrolled_set_reason(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 29, x); }
 WS_INLINE ws_u8 ws_enrolled_version(const void *enrolled) { return ws_load8((const ws_u8 *)enrolled + 30); }
 WS_INLINE void ws_enrolled_set_version(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 30, x); }
+WS_INLINE ws_u8 ws_enrolled_patience(const void *enrolled) { return ws_load8((const ws_u8 *)enrolled + 31); }
+WS_INLINE void ws_enrolled_set_patience(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 31, x); }
 WS_INLINE ws_u64 ws_enrolled_lifeline(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 32); }
 WS_INLINE void ws_enrolled_set_lifeline(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 32, x); }
 
@@ -725,7 +730,7 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 #define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it */
 #define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds */
 #define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window */
-#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window */
+#define WS_ATTEMPT_ORDER_AT 40               /* ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window; REJECT: for how long not to ask again, in microseconds */
 #define WS_ATTEMPT_HOLDER_AT 48              /* handle of the requester */
 #define WS_ATTEMPT_REPLY_PORT_AT 50          /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
 #define WS_ATTEMPT_ROOM_AT 52                /* of the switch: free cells of the queue; ASKED: holders and waiters at a time, the most in its window; of a queue in the switch those who wait at the server; SERVING: number of the part */
@@ -932,6 +937,7 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_LOCK_ADOPT:
 		case WS_LOCK_ADOPTED:
 		case WS_LOCK_INSPECT:
+		case WS_LOCK_REJECT:
 			return WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES;
 		default:
 			return 0;
@@ -958,6 +964,7 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_QUEUE_YIELD:
 		case WS_QUEUE_TAKEN:
 		case WS_QUEUE_ASKED:
+		case WS_QUEUE_REJECT:
 			return WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
 		default:
 			return 0;
@@ -1054,6 +1061,7 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	case WS_LOCK_ADOPT: return "adopt";
 	case WS_LOCK_ADOPTED: return "adopted";
 	case WS_LOCK_INSPECT: return "inspect";
+	case WS_LOCK_REJECT: return "reject";
 	default: return "unknown";
 	}
 }
@@ -1080,6 +1088,7 @@ WS_INLINE const char *ws_queue_kind_name(ws_u8 queue_kind)
 	case WS_QUEUE_YIELD: return "yield";
 	case WS_QUEUE_TAKEN: return "taken";
 	case WS_QUEUE_ASKED: return "asked";
+	case WS_QUEUE_REJECT: return "reject";
 	default: return "unknown";
 	}
 }

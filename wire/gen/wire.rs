@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 9;
+pub const MINOR: u8 = 10;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -108,6 +108,9 @@ pub mod limits {
 
     /// Switches of a chain.
     pub const MAX_CHAIN: usize = 5;
+
+    /// Longest pause that a REJECT tells: a budget may be another one by then.
+    pub const MAX_PAUSE_US: u32 = 1000000;
 
     /// Writes of a node under way at a time.
     pub const MAX_LANES: usize = 16;
@@ -265,6 +268,9 @@ pub mod kind {
 
         /// Controller to agent: is this slot still yours?.
         pub const INSPECT: u8 = 19;
+
+        /// Switch to holder: the namespace is over its budget; ask again after a pause.
+        pub const REJECT: u8 = 20;
     }
 
     /// Locks whose queues are in the switch, or at a lock server.
@@ -329,6 +335,9 @@ pub mod kind {
 
         /// Lock server to controller: how often this lock was asked for.
         pub const ASKED: u8 = 20;
+
+        /// Switch to holder: the namespace is over its budget; ask again after a pause.
+        pub const REJECT: u8 = 21;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -508,11 +517,13 @@ pub enum LockKind {
     Adopted = 18,
     /// Controller to agent: is this slot still yours?.
     Inspect = 19,
+    /// Switch to holder: the namespace is over its budget; ask again after a pause.
+    Reject = 20,
 }
 
 impl LockKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [LockKind; 19] = [
+    pub const ALL: [LockKind; 20] = [
         LockKind::Acquire,
         LockKind::Grant,
         LockKind::Join,
@@ -532,6 +543,7 @@ impl LockKind {
         LockKind::Adopt,
         LockKind::Adopted,
         LockKind::Inspect,
+        LockKind::Reject,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -556,6 +568,7 @@ impl LockKind {
             LockKind::Adopt => "adopt",
             LockKind::Adopted => "adopted",
             LockKind::Inspect => "inspect",
+            LockKind::Reject => "reject",
         }
     }
 }
@@ -584,6 +597,7 @@ impl TryFrom<u8> for LockKind {
             17 => Ok(LockKind::Adopt),
             18 => Ok(LockKind::Adopted),
             19 => Ok(LockKind::Inspect),
+            20 => Ok(LockKind::Reject),
             _ => Err(Unknown(number)),
         }
     }
@@ -633,11 +647,13 @@ pub enum QueueKind {
     Taken = 19,
     /// Lock server to controller: how often this lock was asked for.
     Asked = 20,
+    /// Switch to holder: the namespace is over its budget; ask again after a pause.
+    Reject = 21,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 20] = [
+    pub const ALL: [QueueKind; 21] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -658,6 +674,7 @@ impl QueueKind {
         QueueKind::Yield,
         QueueKind::Taken,
         QueueKind::Asked,
+        QueueKind::Reject,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -683,6 +700,7 @@ impl QueueKind {
             QueueKind::Yield => "yield",
             QueueKind::Taken => "taken",
             QueueKind::Asked => "asked",
+            QueueKind::Reject => "reject",
         }
     }
 }
@@ -712,6 +730,7 @@ impl TryFrom<u8> for QueueKind {
             18 => Ok(QueueKind::Yield),
             19 => Ok(QueueKind::Taken),
             20 => Ok(QueueKind::Asked),
+            21 => Ok(QueueKind::Reject),
             _ => Err(Unknown(number)),
         }
     }
@@ -1533,7 +1552,7 @@ pub enum DropReason {
     NoKey = 23,
     /// Heartbeat after the switch's serving lease: another one may serve.
     NotServing = 24,
-    /// ACQUIRE of a namespace that has spent its budget: the sender retransmits.
+    /// ACQUIRE of a namespace that has spent its budget: the sender retransmits (it may be told REJECT).
     OverBudget = 25,
     /// No such group here, or not of the sender's namespace.
     UnknownGroup = 26,
@@ -1751,7 +1770,7 @@ pub struct Entry {
     pub request: u64,
     /// Slot within the namespace.
     pub slot: u32,
-    /// Tenure of the slot (of the grant, of the condition).
+    /// Tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds.
     pub tenure: u32,
     /// Handle of the requester; the agent after a RETENURE.
     pub holder: u16,
@@ -1866,6 +1885,8 @@ pub struct Enrolled {
     pub reason: u8,
     /// Version that the switch speaks.
     pub version: u8,
+    /// 1 + how often who waits is overtaken at most; 0: not said, 8.
+    pub patience: u8,
     /// Secret that ties the local connection to this session.
     pub lifeline: u64,
 }
@@ -1887,6 +1908,7 @@ impl Enrolled {
             policy: bytes[28],
             reason: bytes[29],
             version: bytes[30],
+            patience: bytes[31],
             lifeline: u64::from_be_bytes(*array(bytes, 32)),
         }
     }
@@ -1903,7 +1925,7 @@ impl Enrolled {
         *array_mut(bytes, 28) = self.policy.to_be_bytes();
         *array_mut(bytes, 29) = self.reason.to_be_bytes();
         *array_mut(bytes, 30) = self.version.to_be_bytes();
-        *array_mut(bytes, 31) = [0; 1];
+        *array_mut(bytes, 31) = self.patience.to_be_bytes();
         *array_mut(bytes, 32) = self.lifeline.to_be_bytes();
     }
 }
@@ -2525,7 +2547,7 @@ pub struct Attempt {
     pub over: u64,
     /// PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window.
     pub number: u64,
-    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window.
+    /// ACQUIRE for a lock server: its own, 0: the lock is the server's; PUSH, SETTLE: up to which the server has no more; of the switch: given so far; GRANT and QUEUED of a lock server, SERVING: lease of a hold, in microseconds; YIELD: given so far, 0: nothing of it is left; ASKED: requests in its window; REJECT: for how long not to ask again, in microseconds.
     pub order: u64,
     /// Handle of the requester.
     pub holder: u16,

@@ -184,6 +184,7 @@ mod tests {
             slots: SLOTS as u32,
             engine: wayside_wire::Engine::Fission,
             policy: wayside_wire::Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             lease: 0,
             grace: 0,
             lease_end: Default::default(),

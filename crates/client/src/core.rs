@@ -300,8 +300,9 @@ impl Core {
                 }
                 self.end(request, Standing::Busy, Loss::Session, errands);
             }
-            Event::TimedOut { request } => {
-                self.end(request, Standing::TimedOut, Loss::Session, errands);
+            Event::TimedOut { request, over_budget } => {
+                let standing = if over_budget { Standing::OverBudget } else { Standing::TimedOut };
+                self.end(request, standing, Loss::Session, errands);
             }
             Event::Lost { request } => {
                 self.end(request, Standing::Lost, Loss::Session, errands);

@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 use wayside_protocol::seal::{Enrolment, Secret};
+use wayside_protocol::{LONGEST_PATIENCE, OVERTAKEN_MOST};
 use wayside_wire::{Engine, Policy};
 
 /// The protocol's name in the handshake: another version of it is told apart before anything is said.
@@ -133,6 +134,10 @@ pub struct Enrolled {
     /// earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub policy: u8,
+    /// How often who waits is overtaken at most. Left out where it is as often as earlier versions have it, which know
+    /// nothing of it.
+    #[serde(default = "usual_patience", skip_serializing_if = "is_usual")]
+    pub patience: u8,
     /// As in the question.
     #[serde(default, skip_serializing_if = "is_none")]
     pub shards: u32,
@@ -151,6 +156,15 @@ pub struct Enrolled {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
 fn is_zero(number: &u8) -> bool {
     *number == 0
+}
+
+fn usual_patience() -> u8 {
+    OVERTAKEN_MOST
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_usual(patience: &u8) -> bool {
+    *patience == OVERTAKEN_MOST
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
@@ -172,6 +186,7 @@ impl Enrolled {
             engine: enrolment.engine as u8,
             // That readers go first is the switch's to know.
             policy: if enrolment.policy == Policy::WritePreferring { enrolment.policy as u8 } else { 0 },
+            patience: enrolment.patience,
             shards: enrolment.shards,
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
@@ -196,6 +211,7 @@ impl Enrolled {
             lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
             shards: self.shards,
             policy: Policy::try_from(self.policy).unwrap_or(Policy::Fair),
+            patience: self.patience.min(LONGEST_PATIENCE),
             secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
         })
     }
@@ -319,6 +335,7 @@ mod tests {
             lifeline: u64::MAX - 1,
             shards: 77,
             policy: Policy::WritePreferring,
+            patience: 3,
             secret: Some(Secret([9; 32])),
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
@@ -329,6 +346,10 @@ mod tests {
             let told = serde_json::to_string(&enrolled).unwrap();
             assert!(!told.contains("policy"), "a node of before does not know it: {told}");
         }
+        let usual = Enrolled::of(&Enrolment { patience: OVERTAKEN_MOST, ..enrolment }, renewal.clone()).unwrap();
+        let told = serde_json::to_string(&usual).unwrap();
+        assert!(!told.contains("patience"), "nor this: {told}");
+        assert_eq!(serde_json::from_str::<Enrolled>(&told).unwrap().patience, OVERTAKEN_MOST);
         assert_eq!(Enrolled { secret: "00".into(), ..enrolled }.enrolment(), None);
         assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }, renewal), None, "nothing to keep secret");
     }

@@ -19,6 +19,13 @@ pub enum Error {
     /// The wait's deadline passed. The request is taken back; if a grant was on its way, it is returned.
     #[error("timed out")]
     TimedOut,
+    /// The wait's deadline passed, and the switch had refused the request meanwhile, since the namespace had asked for
+    /// more than its budget admits. As [`Error::TimedOut`] otherwise: who asks again adds to what is too much.
+    #[error(
+        "over budget: the wait is over, and the namespace has asked for more than it may: `rate` and `burst` in the \
+         switch's configuration say how much"
+    )]
+    OverBudget,
     /// The lock was awaited in a circle, which would have gone on for ever; this wait was chosen to end it. Give back
     /// what the task holds, and begin anew. Only a switch with `deadlocks = "abort-youngest"` does this.
     #[error("deadlock: {cycle}; this wait was given up to end it")]

@@ -69,7 +69,8 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] after [`LockRequest::wait`], [`Error::Lost`] if the session is lost meanwhile,
+    /// [`Error::TimedOut`] after [`LockRequest::wait`], or [`Error::OverBudget`] if the namespace asked for too much
+    /// meanwhile, [`Error::Lost`] if the session is lost,
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
     /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {

@@ -14,6 +14,8 @@ pub(crate) enum Standing {
     /// A try that was refused; [`Request::refuser`] says by whom.
     Busy,
     TimedOut,
+    /// The same, and the namespace's budget had refused it meanwhile.
+    OverBudget,
     /// Given up to end a deadlock; [`Request::cycle`] says which.
     Deadlock,
     Lost,
@@ -45,6 +47,7 @@ pub(crate) type Outcome = Result<Grant, Refused>;
 pub(crate) enum Refused {
     Busy { holder: u16 },
     TimedOut,
+    OverBudget,
     Deadlock,
     Lost,
 }
@@ -116,6 +119,7 @@ impl Request {
             Standing::Held => Some(Ok(self.grant)),
             Standing::Busy => Some(Err(Refused::Busy { holder: self.refuser })),
             Standing::TimedOut => Some(Err(Refused::TimedOut)),
+            Standing::OverBudget => Some(Err(Refused::OverBudget)),
             Standing::Deadlock => Some(Err(Refused::Deadlock)),
             Standing::Lost | Standing::Spare => Some(Err(Refused::Lost)),
         }
@@ -127,6 +131,7 @@ impl Request {
         match refused {
             Refused::Busy { holder } => Error::Busy { holder },
             Refused::TimedOut => Error::TimedOut,
+            Refused::OverBudget => Error::OverBudget,
             Refused::Deadlock => Error::Deadlock { cycle: std::mem::take(&mut self.cycle) },
             Refused::Lost => Error::Lost,
         }

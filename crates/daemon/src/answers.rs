@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use wayside_client::control::Listing;
+use wayside_protocol::OVERTAKEN_MOST;
 
 /// A command's question, as a JSON line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,6 +196,9 @@ pub struct Namespace {
     pub name: String,
     pub slots: u32,
     pub policy: String,
+    /// How often who waits is overtaken at most; 8 from an earlier daemon.
+    #[serde(default = "usual_patience")]
+    pub patience: u8,
     /// Who keeps its locks; empty from a daemon that knows but one engine.
     #[serde(default)]
     pub engine: String,
@@ -219,6 +223,10 @@ pub struct Namespace {
     /// Packets that it refused.
     #[serde(default)]
     pub over_budget: u64,
+}
+
+fn usual_patience() -> u8 {
+    OVERTAKEN_MOST
 }
 
 /// The lock servers of a namespace, for people: of each part of several.

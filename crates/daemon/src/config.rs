@@ -751,7 +751,7 @@ mod tests {
         let config = file(
             "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
              control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\ndeadlocks = 'off'\ndeadlock_period = '1s'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
-             slots = 7\npolicy = 'read-preferring'\nkeys = 9\ngroups = 3",
+             slots = 7\npolicy = 'read-preferring'\npatience = 0\nkeys = 9\ngroups = 3",
         )
         .unwrap();
         assert_eq!(config.wait, Wait::Spin);
@@ -760,6 +760,7 @@ mod tests {
         assert_eq!((config.lease, config.grace), (Duration::from_secs(1), Duration::from_millis(300)));
         assert_eq!((config.deadlocks, config.deadlock_period), (Deadlocks::Off, Duration::from_secs(1)));
         let b = &config.namespaces[1];
+        assert_eq!((config.namespaces[0].patience, b.patience), (8, 0));
         assert_eq!((b.name.as_str(), b.slots, b.policy, b.keys, b.groups), ("b", 7, Policy::ReadPreferring, 9, 3));
     }
 
@@ -816,6 +817,12 @@ mod tests {
             ("[[namespace]]\nname = 'a'\nslots = 0", "namespace.slots = 0 must be 1 to 67108864"),
             ("[[namespace]]\nname = 'a'\nslots = 67108864\n[[namespace]]\nname = 'b'", "of all namespaces"),
             ("[[namespace]]\nname = 'a'\npolicy = 'first'", "must be fair, read-preferring, write-preferring"),
+            ("[[namespace]]\nname = 'a'\npatience = 32", "w.toml: namespace.patience = 32 must be 0 to 31"),
+            ("[[namespace]]\nname = 'a'\npatience = -1", "namespace.patience = -1 must be 0 to 31"),
+            (
+                "[[namespace]]\nname = 'a'\npatience = 0\npolicy = 'write-preferring'",
+                "namespace.patience = 0 must be at least 1 with policy = \"write-preferring\": with 0 nobody ever goes",
+            ),
             ("[[namespace]]\nname = 'a'\nkeys = -1", "namespace.keys = -1 must be 0 to 16777216"),
             (
                 "[[namespace]]\nname = 'a'\nkeys = 16777216\n[[namespace]]\nname = 'b'",

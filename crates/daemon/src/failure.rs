@@ -44,7 +44,7 @@ impl Failure {
             | Error::InvalidEndpoint(_)
             | Error::InvalidNamespace(_)
             | Error::TooLarge { .. } => exit::USAGE,
-            Error::Busy { .. } | Error::TimedOut | Error::Unsure => exit::BUSY,
+            Error::Busy { .. } | Error::TimedOut | Error::OverBudget | Error::Unsure => exit::BUSY,
             Error::Lost => exit::LOST,
             Error::NotJoined(_) => exit::DENIED,
             _ => exit::UNAVAILABLE,

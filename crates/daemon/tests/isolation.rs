@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{Daemon, Running, end, eventually, signal_process, wayside};
-use wayside_client::{Guard, Session};
+use wayside_client::{Error, Guard, Session};
 
 const RATE: u32 = 200;
 const THREADS: usize = 8;
@@ -79,6 +79,35 @@ fn what_is_over_a_budget_is_granted_later_and_other_tenants_notice_nothing() {
     );
     assert!(shown.lines().any(|shown| shown == line), "{shown}");
     assert!(shown.lines().any(|shown| shown == "namespace: default, 65536 slots, fair"), "{shown}");
+}
+
+/// Whose time is over while the namespace asks for too much hears that it was that, from the library and the command.
+#[test]
+fn who_waits_in_vain_for_its_budget_is_told_so() {
+    for engine in ["fission", "queue"] {
+        let (daemon, _directory) = started(&format!("engine = '{engine}'\nrate = 1\nburst = 32\n"));
+        let server = (engine == "queue").then(|| {
+            let server = Running::start(daemon.command(&["node", "serve-locks", "--namespace", "batch"]));
+            eventually("it serves", || daemon.json("status")["namespaces"][1]["lock_server"] != 0);
+            server
+        });
+        let session = session(&daemon, "batch");
+        let most = Duration::from_millis(100);
+        let ask = |name: u64| session.lock(name).wait(most).acquire().and_then(Guard::release);
+        let ended: Vec<_> = (0..40).map(ask).collect();
+        // One more for each second that it takes, and one less for each that had to be sent again.
+        assert!(ended.iter().filter(|ended| ended.is_ok()).count() >= 16, "{engine}: {ended:?}");
+        let failed: Vec<_> = ended.into_iter().filter_map(Result::err).collect();
+        assert!(!failed.is_empty() && failed.iter().all(|error| *error == Error::OverBudget), "{engine}: {failed:?}");
+        // A refusal is told once for each request that is admitted, so that it may take one of these first.
+        let command = ["lock", "33", "--namespace", "batch", "--wait", "200ms", "--", "true"];
+        let ended = (0..30).map(|_| end(daemon.command(&command))).find(|ended| ended.stderr.contains("over budget"));
+        let ended = ended.expect("it is told");
+        assert!(ended.code == Some(75) && ended.stderr.contains("`rate`"), "{ended:?}");
+        let told = daemon.json("status")["packets"]["rejected"].clone();
+        assert!(told.as_u64().is_some_and(|told| told > 1), "{told}");
+        drop(server);
+    }
 }
 
 #[test]

@@ -95,6 +95,32 @@ fn nobody_is_overtaken_for_ever() {
     assert_eq!(served.iter().position(|who| who == "patient"), Some(8), "{served:?}");
 }
 
+/// At an agent and at a lock server, and where it is shown.
+#[test]
+fn a_namespace_says_how_often_who_waits_is_overtaken() {
+    for engine in ["fission", "queue"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wayside.toml");
+        let namespace = format!("[[namespace]]\nname = 'default'\nengine = '{engine}'\npatience = 2\n");
+        fs::write(&path, format!("admin_listen = '127.0.0.1:0'\n{namespace}")).unwrap();
+        let daemon = Daemon::start(&["--config", path.to_str().unwrap()]);
+        let _server = (engine == "queue").then(|| Running::start(daemon.command(&["node", "serve-locks"])));
+        if engine == "queue" {
+            eventually("it serves", || daemon.json("status")["namespaces"][0]["lock_server"] != 0);
+        }
+        let mut line = Line::new(&daemon, "jobs");
+        line.comes("patient", &["--priority", "0"]);
+        for _ in 0..4 {
+            line.comes("urgent", &["--priority", "7"]);
+        }
+        let served = line.served();
+        assert_eq!(served.iter().position(|who| who == "patient"), Some(2), "{engine}: {served:?}");
+        assert_eq!(daemon.json("status")["namespaces"][0]["patience"], 2);
+        let shown = end(daemon.command(&["status"])).stdout;
+        assert!(shown.contains("namespace: default, 65536 slots, fair, overtaken 2 times at most"), "{shown}");
+    }
+}
+
 #[test]
 fn a_lock_servers_own_locks_are_served_alike() {
     let (daemon, _server, _directory) = with_queues();

@@ -43,7 +43,7 @@ enum Hindrance {
 impl From<Error> for Hindrance {
     fn from(error: Error) -> Self {
         match error {
-            Error::TimedOut => Hindrance::TimedOut,
+            Error::TimedOut | Error::OverBudget => Hindrance::TimedOut,
             Error::Lost | Error::Unavailable { .. } => Hindrance::Lost,
             error => Hindrance::Broken(error.to_string()),
         }

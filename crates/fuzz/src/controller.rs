@@ -70,6 +70,7 @@ impl Desk {
                 id: 1,
                 name: "default".into(),
                 policy: Policy::Fair,
+                patience: wayside_protocol::OVERTAKEN_MOST,
                 engine: Engine::Fission,
                 allocation: Allocation::Fixed,
                 room: Room::default(),

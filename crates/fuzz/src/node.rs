@@ -57,6 +57,7 @@ impl World {
                 lifeline: 5,
                 shards: 0,
                 policy: wayside_wire::Policy::Fair,
+                patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: signs.then_some(SECRET),
             };
             world.node.begin(now, now, &enrolment);

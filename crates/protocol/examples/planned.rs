@@ -53,6 +53,7 @@ fn measure(queues: u32, ticks: u64) -> (Vec<Duration>, Vec<Duration>) {
         id: SPACE,
         name: "default".into(),
         policy: Policy::Fair,
+        patience: wayside_protocol::OVERTAKEN_MOST,
         engine: Engine::Queue,
         allocation: Allocation::Knapsack,
         room: Room { cells: 2 * queues + 1, most: 2, queues },

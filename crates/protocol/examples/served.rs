@@ -37,6 +37,7 @@ impl Server {
             lifeline: 1,
             shards: 0,
             policy: wayside_wire::Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             secret: None,
         };
         node.begin(now, now, &enrolment);

@@ -128,6 +128,7 @@ impl World {
             lifeline: 0,
             shards: 0,
             policy: wayside_wire::Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             secret: None,
         };
         node.begin(now, now, &enrolment);

@@ -60,6 +60,20 @@ pub const OVERTAKEN_MOST: u8 = 8;
 /// The most that may be told: the count has 5 bits in a packet.
 pub const LONGEST_PATIENCE: u8 = (1 << (u8::BITS - PRIORITY_BITS)) - 1;
 
+/// How often somebody is overtaken at most, as ENROLLED says it.
+pub(crate) const fn patience_to_byte(most: u8) -> u8 {
+    1 + if most < LONGEST_PATIENCE { most } else { LONGEST_PATIENCE }
+}
+
+/// The same, as it is read: versions before 1.10 say 0.
+pub(crate) const fn patience_from_byte(byte: u8) -> u8 {
+    match byte.checked_sub(1) {
+        None => OVERTAKEN_MOST,
+        Some(most) if most < LONGEST_PATIENCE => most,
+        Some(_) => LONGEST_PATIENCE,
+    }
+}
+
 impl Rank {
     /// Of one who comes now.
     pub const fn newcomer(priority: Priority) -> Rank {
@@ -230,6 +244,16 @@ mod tests {
         }
         assert_eq!(Priority::new(8), None);
         assert!((0..8).all(|level| Priority::new(level).is_some_and(|priority| priority.level() == level)));
+    }
+
+    #[test]
+    fn a_patience_is_read_as_it_was_said_and_who_says_none_has_that_of_before() {
+        for most in 0..=u8::MAX {
+            assert_eq!(patience_from_byte(patience_to_byte(most)), most.min(LONGEST_PATIENCE));
+            assert_ne!(patience_to_byte(most), 0);
+            assert!(patience_from_byte(most) <= LONGEST_PATIENCE);
+        }
+        assert_eq!(patience_from_byte(0), 8);
     }
 
     /// However many come, and whatever they are: against counting who was put before whom.

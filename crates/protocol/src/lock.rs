@@ -91,6 +91,8 @@ pub struct Request {
     pub mode: Mode,
     pub tries: bool,
     pub priority: Priority,
+    /// The namespace's budget has refused it, or one before it, or was known to be spent when it came.
+    pub over_budget: bool,
     /// The switch did not grant it in a batch: it is asked for alone.
     pub alone: bool,
     pub port: Port,
@@ -174,6 +176,7 @@ impl Cell {
             mode: Mode::Exclusive,
             tries: false,
             priority: Priority::NORMAL,
+            over_budget: false,
             alone: false,
             port: 0,
             floor: Stamp { epoch: 0, tenure: 0 },
@@ -213,6 +216,8 @@ pub struct Requests {
     next: u64,
     oldest: u64,
     end: u64,
+    /// Until then the namespace's budget is spent, as the switch has said.
+    pub over_until: Time,
 }
 
 impl Requests {
@@ -220,13 +225,24 @@ impl Requests {
     pub fn new(most: usize) -> Requests {
         let cells = empty_cells(CELLS_FIRST);
         let room = most.min(cells.len() / 2);
-        Requests { most, room, cells, taken: 0, strays: SteadyMap::with_room(), next: 0, oldest: 0, end: 0 }
+        Requests {
+            most,
+            room,
+            cells,
+            taken: 0,
+            strays: SteadyMap::with_room(),
+            next: 0,
+            oldest: 0,
+            end: 0,
+            over_until: Time(0),
+        }
     }
 
     /// Begins the ids of an incarnation; `counter` is 1, or higher where a test wants the end to be near.
     pub fn start(&mut self, incarnation: u64, counter: u64) {
         let base = incarnation << COUNTER_BITS;
         self.clear();
+        self.over_until = Time(0);
         self.next = base | counter.max(1);
         self.oldest = self.next;
         self.end = base | ((1 << COUNTER_BITS) - 1);

@@ -230,6 +230,8 @@ pub struct Enrolment {
     pub engine: Engine,
     /// Who goes first there.
     pub policy: Policy,
+    /// How often who waits is overtaken there at most: 0 to [`crate::LONGEST_PATIENCE`].
+    pub patience: u8,
     /// Lease in microseconds.
     pub lease: u32,
     /// What the controller adds to it, in microseconds.

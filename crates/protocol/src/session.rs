@@ -5,6 +5,7 @@
 //! sequences rise, across epochs too. Every heartbeat of the last lease is remembered, until its acknowledgement came
 //! or is of no use.
 
+use crate::line::patience_from_byte;
 use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
@@ -29,6 +30,8 @@ pub struct SessionInfo {
     pub engine: Engine,
     /// Who goes first there.
     pub policy: Policy,
+    /// How often who waits is overtaken there at most: 0 to [`crate::LONGEST_PATIENCE`].
+    pub patience: u8,
     /// Lease in microseconds.
     pub lease: u64,
     /// What the controller adds to the lease, in microseconds.
@@ -193,6 +196,7 @@ impl Session {
             slots: body.slots,
             engine: Engine::try_from(u8::try_from(header.position).ok()?).ok()?,
             policy: Policy::try_from(body.policy).unwrap_or(Policy::Fair),
+            patience: patience_from_byte(body.patience),
             lease: body.lease_us,
             grace: body.grace_us,
             lifeline: body.lifeline,
@@ -222,6 +226,7 @@ impl Session {
             slots: enrolment.slots,
             engine: enrolment.engine,
             policy: enrolment.policy,
+            patience: enrolment.patience,
             lease,
             grace: u64::from(enrolment.grace),
             lease_end: asked + lease,

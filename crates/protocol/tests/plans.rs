@@ -71,6 +71,7 @@ impl Bench {
             id: SPACE,
             name: "default".into(),
             policy: Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             engine: Engine::Queue,
             allocation,
             room,

@@ -154,6 +154,7 @@ const OUTCOMES: &[&str] = &[
     "demoted",
     "moved to another switch",
     "over budget",
+    "told over budget",
 ];
 
 /// Those that take many seeds.

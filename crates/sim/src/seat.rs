@@ -26,6 +26,8 @@ pub struct Namespace {
     pub slots: u32,
     /// Who goes first.
     pub policy: Policy,
+    /// How often who waits is overtaken at most.
+    pub patience: u8,
     /// What is decided of it at most.
     pub budget: Option<Budget>,
 }
@@ -214,7 +216,7 @@ fn fresh(
     let config = QueueConfig { queues: queues.len() as u32 + spare, cells, seed: 1 };
     let switch = Switch::new(SwitchConfig { slots, max_handle }).with_queues(config);
     switch.set_authenticated(authenticated);
-    for &Namespace { id, slots, policy, budget } in namespaces {
+    for &Namespace { id, slots, policy, budget, .. } in namespaces {
         switch.add_namespace(id, slots, policy).expect("the switch is as large as its namespaces");
         switch.set_budget(id, budget);
     }

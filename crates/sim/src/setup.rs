@@ -2,7 +2,7 @@
 
 use wayside_protocol::controller::{Allocation, Config, Counters, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
-use wayside_protocol::{LONGEST_PATIENCE, NodeConfig, Shards};
+use wayside_protocol::{LONGEST_PATIENCE, NodeConfig, OVERTAKEN_MOST, Shards};
 use wayside_switch::Budget;
 use wayside_wire::{Engine, Policy, limits, padded};
 
@@ -154,6 +154,8 @@ impl Setup {
         };
         // A lock that has left the switch because of priorities is to come back within a run.
         let lull = Dice::of(seed, &[RANKS, LULL]).magnitude(1_000, 300_000);
+        let mut patience = Dice::of(seed, &[RANKS]);
+        namespaces.iter_mut().for_each(|namespace| namespace.patience = patience.pick(&[1, 2, 3, 8, LONGEST_PATIENCE]));
         let node = NodeConfig {
             lull_us: lull,
             retransmit_us: dice.between(500, 5_000),
@@ -164,7 +166,6 @@ impl Setup {
             scanned_most: if tight { dice.below(4) as usize } else { NodeConfig::new(0).scanned_most },
             page_entries: if tight { dice.between(1, 3) as usize } else { NodeConfig::new(0).page_entries },
             requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
-            overtaken_most: Dice::of(seed, &[RANKS]).pick(&[1, 2, 3, 8, LONGEST_PATIENCE]),
             asked_us: if planned { plan_dice.magnitude(5_000, 100_000) } else { NodeConfig::new(0).asked_us },
             mutant: options.mutant,
             ..NodeConfig::new(0)
@@ -173,6 +174,7 @@ impl Setup {
             id: namespace.id,
             name: name(namespace.id),
             policy: namespace.policy,
+            patience: namespace.patience,
             engine: if has_queues { Engine::Queue } else { Engine::Fission },
             allocation: plan.0,
             room: plan.1,
@@ -248,6 +250,7 @@ fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namesp
             id,
             slots: scale.map_or(dice.magnitude(1, 24) as u32, |scale| scale.names as u32),
             policy: if scale.is_some() { Policy::Fair } else { dice.pick(&policies) },
+            patience: OVERTAKEN_MOST,
             budget: None,
         })
         .collect()

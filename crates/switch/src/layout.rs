@@ -54,7 +54,8 @@ pub(crate) struct Region {
     pub(crate) by_clock: Meter,
     pub(crate) by_tick: Meter,
     pub(crate) over_budget: AtomicU64,
-    pub(crate) reserved: AtomicU64,
+    pub(crate) told_by_clock: AtomicU32,
+    pub(crate) told_by_tick: AtomicU32,
 }
 
 /// What a namespace has spent, by one clock.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wayside_protocol::Time;
 use wayside_protocol::memory::{NodeEntry, SwitchMemory};
 use wayside_switch::{Action, Budget, Switch, SwitchConfig};
-use wayside_wire::{DropReason, Entry, Header, Policy, entry_at, kind, service};
+use wayside_wire::{BODY, DropReason, Entry, Header, Policy, entry_at, kind, limits, service};
 
 const SLOTS: u32 = 64;
 const NODE: u16 = 1;
@@ -44,7 +44,18 @@ fn packet(kind: u8, requests: u8) -> Vec<u8> {
 fn takes(switch: &Switch, now: u64, kind: u8, requests: u8) -> bool {
     let verdict = switch.process(Time(now), &mut packet(kind, requests), FROM);
     assert!(verdict.action != Action::Drop || verdict.reason == DropReason::OverBudget, "{verdict:?}");
-    verdict.action != Action::Drop
+    verdict.reason != DropReason::OverBudget
+}
+
+/// For how long it says not to ask again, if it refuses such a packet and says so.
+fn told(switch: &Switch, now: u64, requests: u8) -> Option<u32> {
+    let mut packet = packet(kind::lock::ACQUIRE, requests);
+    let verdict = switch.process(Time(now), &mut packet, FROM);
+    let rejects = verdict.reason == DropReason::OverBudget && verdict.action != Action::Drop;
+    rejects.then(|| {
+        assert_eq!((packet[4], packet[5], usize::from(verdict.length)), (kind::lock::REJECT, 1, entry_at(1)));
+        Entry::read(&packet, BODY).tenure
+    })
 }
 
 /// How many single ACQUIREs are admitted at this moment, of many.
@@ -84,6 +95,43 @@ fn every_rate_is_kept_to_a_hundredth() {
         let due = (now - began) as f64 * f64::from(rate) / 1e6;
         assert!((granted as f64 - due).abs() <= due / 90.0 + 1.0, "{rate} a second: {granted} of {due}");
     }
+}
+
+/// `dataplane/budget.h`: whoever comes after the pause is admitted, and not a microsecond before.
+#[test]
+fn who_is_told_of_a_pause_is_admitted_after_it() {
+    for (rate, requests) in [(1_000, 1), (1_000, 20), (3, 1), (333_333, 32)] {
+        let burst = Budget::least_burst(rate);
+        let switch = switch(Some(Budget { rate, burst }));
+        let now = 5_000_000;
+        (0..burst).for_each(|_| assert!(takes(&switch, now, kind::lock::ACQUIRE, 1)));
+        let pause = told(&switch, now, requests).expect("the first to be refused is told");
+        let due = f64::from(requests) * 1e6 / f64::from(rate);
+        assert!((f64::from(pause) - due).abs() <= 1.0 + due / 100.0, "{rate}: {pause} of {due}");
+        assert!(!takes(&switch, now + u64::from(pause) - u64::from(pause > 1) * 2, kind::lock::ACQUIRE, requests));
+        assert!(takes(&switch, now + u64::from(pause) + 1, kind::lock::ACQUIRE, requests), "{rate}");
+    }
+    // Longer than a second is told nobody: the budget may be another one by then.
+    let switch = switch(Some(Budget { rate: 1, burst: 32 }));
+    assert!(takes(&switch, 1_000_000, kind::lock::ACQUIRE, 32));
+    assert_eq!(told(&switch, 1_000_000, 20), Some(limits::MAX_PAUSE_US));
+}
+
+/// A flood is answered no faster than its tenant is granted something.
+#[test]
+fn refusals_are_answered_once_for_each_request_that_was_admitted() {
+    let switch = switch(Some(Budget { rate: 1_000, burst: 50 }));
+    let began = 5_000_000;
+    assert_eq!(admitted(&switch, began), 50);
+    assert_eq!(switch.counter("rejected"), 1, "of 9,950");
+    assert_eq!(told(&switch, began, 1), None);
+    for moment in 1..=20 {
+        assert_eq!(admitted(&switch, began + moment * 1_000), 1);
+        assert_eq!(switch.counter("rejected"), 1 + moment);
+    }
+    // Without anything admitted nobody is told anything, however long it takes.
+    (0..999).for_each(|us| assert_eq!(told(&switch, began + 20_000 + us, 1), None));
+    assert_eq!(switch.counter("over_budget"), switch.over_budget(0), "whether they are told or not");
 }
 
 #[test]
@@ -169,8 +217,11 @@ fn at_the_hook_time_pays_off_what_was_spent() {
     state.regions[0].own = Meter { due: 0, cost: 256 << 24 };
     bpf.set(&state);
     let acquire = packet(kind::lock::ACQUIRE, 1);
-    let mut admitted = || (0..40).filter(|_| bpf.process(&acquire, 20_001, None).0.action == TO_SENDER).count();
-    assert_eq!(admitted(), 32);
+    let mut answers = || (0..40).map(|_| bpf.process(&acquire, 20_001, None).0).collect::<Vec<_>>();
+    let answers = answers();
+    assert_eq!(answers.iter().filter(|verdict| verdict.action == TO_SENDER && verdict.reason == 0).count(), 32);
+    let rejected = |verdict: &&engine::Verdict| verdict.action == TO_SENDER && verdict.reason != 0;
+    assert_eq!(answers.iter().filter(rejected).count(), 1, "of eight that were refused one is told so");
     let release = packet(kind::lock::RELEASE, 1);
     assert_ne!(bpf.process(&release, 20_001, None).0.action, DROP, "never refused");
     let mut after = bpf.get();
@@ -182,9 +233,10 @@ fn at_the_hook_time_pays_off_what_was_spent() {
     let granted = (0..40)
         .map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(12));
-            bpf.process(&acquire, 20_001, None).0.action
+            let verdict = bpf.process(&acquire, 20_001, None).0;
+            (verdict.action, verdict.reason)
         })
-        .filter(|action| *action == TO_SENDER)
+        .filter(|answer| *answer == (TO_SENDER, 0))
         .count();
     assert_eq!(granted, 40, "each is paid off when the next one comes");
 }

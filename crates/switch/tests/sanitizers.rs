@@ -41,8 +41,9 @@ fn record(state: &State) -> Vec<u8> {
         let words = [region.base, region.count, region.policy, region.burst];
         bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
         let (own, other) = (region.own, region.other);
-        let words = [own.due, own.cost, other.due, other.cost, region.over_budget, region.reserved];
+        let words = [own.due, own.cost, other.due, other.cost, region.over_budget];
         bytes.extend(words.into_iter().flat_map(u64::to_ne_bytes));
+        bytes.extend([region.told, region.other_told].into_iter().flat_map(u32::to_ne_bytes));
     }
     for keys in &state.keys {
         let words = [keys.written[0], keys.written[1], keys.rotation, keys.heard];

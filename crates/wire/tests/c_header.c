@@ -81,6 +81,9 @@ static void enrol(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, 
 
 static void enrolled(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
 {
+	/* Before 1.10 it was reserved, zero, and not among the numbers. */
+	int has_patience = vector->numbers > 9;
+
 	FIELD(enrolled, nonce, from, to, wanted[0]);
 	FIELD(enrolled, incarnation, from, to, wanted[1]);
 	FIELD(enrolled, lease_us, from, to, wanted[2]);
@@ -89,7 +92,8 @@ static void enrolled(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *t
 	FIELD(enrolled, policy, from, to, wanted[5]);
 	FIELD(enrolled, reason, from, to, wanted[6]);
 	FIELD(enrolled, version, from, to, wanted[7]);
-	FIELD(enrolled, lifeline, from, to, wanted[8]);
+	FIELD(enrolled, patience, from, to, has_patience ? wanted[8] : 0);
+	FIELD(enrolled, lifeline, from, to, wanted[8 + has_patience]);
 }
 
 static void heartbeat(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)

@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x19]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x1a]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -83,6 +83,7 @@ fn bodies_of_the_fabric() {
     assert_eq!(enrolled(Enrolled { policy: 0xff, ..none }), [28]);
     assert_eq!(enrolled(Enrolled { reason: 0xff, ..none }), [29]);
     assert_eq!(enrolled(Enrolled { version: 0xff, ..none }), [30]);
+    assert_eq!(enrolled(Enrolled { patience: 0xff, ..none }), [31]);
     assert_eq!(enrolled(Enrolled { lifeline: u64::MAX, ..none }), range(32, 39));
     assert_eq!(Enrolled::BYTES, 40);
 

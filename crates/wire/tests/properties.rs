@@ -41,11 +41,11 @@ prop_compose! {
 
 prop_compose! {
     fn any_enrolled()(
-        words in any::<(u64, u64, u32, u32, u32)>(), numbers in any::<(u8, u8, u8, u64)>()
+        words in any::<(u64, u64, u32, u32, u32)>(), numbers in any::<(u8, u8, u8, u8, u64)>()
     ) -> Enrolled {
         let (nonce, incarnation, lease_us, grace_us, slots) = words;
-        let (policy, reason, version, lifeline) = numbers;
-        Enrolled { nonce, incarnation, lease_us, grace_us, slots, policy, reason, version, lifeline }
+        let (policy, reason, version, patience, lifeline) = numbers;
+        Enrolled { nonce, incarnation, lease_us, grace_us, slots, policy, reason, version, patience, lifeline }
     }
 }
 

@@ -69,6 +69,7 @@ impl World {
                 lifeline: 0,
                 shards: 0,
                 policy: wayside_wire::Policy::Fair,
+                patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: None,
             };
             one.begin(self.now, self.now, &enrolment);

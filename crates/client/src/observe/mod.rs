@@ -172,6 +172,7 @@ impl Watch {
 enum Failure {
     Busy,
     TimedOut,
+    OverBudget,
     Deadlock,
     Lost,
     /// The future was dropped.
@@ -183,13 +184,21 @@ enum Failure {
 #[cfg(any(feature = "metrics", feature = "otel"))]
 impl Failure {
     #[cfg(feature = "metrics")]
-    const ALL: [Failure; 6] =
-        [Failure::Busy, Failure::TimedOut, Failure::Deadlock, Failure::Lost, Failure::GivenUp, Failure::Failed];
+    const ALL: [Failure; 7] = [
+        Failure::Busy,
+        Failure::TimedOut,
+        Failure::OverBudget,
+        Failure::Deadlock,
+        Failure::Lost,
+        Failure::GivenUp,
+        Failure::Failed,
+    ];
 
     fn of(error: &Error) -> Failure {
         match error {
             Error::Busy { .. } => Failure::Busy,
             Error::TimedOut => Failure::TimedOut,
+            Error::OverBudget => Failure::OverBudget,
             Error::Deadlock { .. } => Failure::Deadlock,
             Error::Lost => Failure::Lost,
             _ => Failure::Failed,
@@ -200,6 +209,7 @@ impl Failure {
         match self {
             Failure::Busy => "busy",
             Failure::TimedOut => "timed_out",
+            Failure::OverBudget => "over_budget",
             Failure::Deadlock => "deadlock",
             Failure::Lost => "lost",
             Failure::GivenUp => "given_up",

@@ -101,6 +101,7 @@ impl Traces {
                 (kind::lock::GRANT | kind::lock::QUEUE, _) => self.keep(entry.request, true, 0),
                 (kind::lock::BUSY, _) => self.step(entry.request, "busy", header.source),
                 (kind::lock::RECOVERING, _) => self.step(entry.request, "recovering", 0),
+                (kind::lock::REJECT, _) => self.step(entry.request, "over budget", 0),
                 (kind::lock::RELEASE | kind::lock::CANCEL, _) => self.finish(&header, entry, "cancelled"),
                 _ => {}
             }
@@ -218,7 +219,7 @@ impl Call {
     pub(super) fn failed(&mut self, failure: Failure) {
         let status = match failure {
             // Answers like any other.
-            Failure::Busy | Failure::TimedOut | Failure::GivenUp => Status::Unset,
+            Failure::Busy | Failure::TimedOut | Failure::OverBudget | Failure::GivenUp => Status::Unset,
             Failure::Deadlock | Failure::Lost | Failure::Failed => Status::error(failure.word()),
         };
         self.end(vec![KeyValue::new("wayside.result", failure.word())], status);

@@ -93,6 +93,7 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
         id: 1,
         name: "default".into(),
         policy: Policy::Fair,
+        patience: wayside_protocol::OVERTAKEN_MOST,
         engine: Engine::Fission,
         allocation: Allocation::Fixed,
         room: Room::default(),

@@ -200,7 +200,8 @@ fn status_text(status: &Status) -> String {
     }
     text.push_str(&authentication_text(status));
     for namespace in &status.namespaces {
-        let Namespace { name, slots, policy, .. } = namespace;
+        let Namespace { name, slots, policy, patience, .. } = namespace;
+        let policy = crate::config::Namespace::policy_text(policy, *patience);
         let (engine, budget) = (namespace.engine(), namespace.budget());
         text.push_str(&format!("namespace: {name}, {slots} slots, {policy}{engine}{budget}\n"));
         for queue in &namespace.queues {

@@ -4,7 +4,7 @@ use super::query::tell_each;
 use super::text::say;
 use crate::answers::{Query, Reloaded};
 use crate::cli::{Output, QueryArgs, SwitchArgs};
-use crate::config::{Config, Division, Settings, Shown};
+use crate::config::{Config, Division, Namespace, Settings, Shown};
 use crate::failure::Failure;
 use crate::server::{self, Reread};
 #[cfg(feature = "xdp")]
@@ -120,7 +120,8 @@ fn shown(config: &Config) -> String {
         None => format!("authentication off: whoever reaches {listen} can take and free every lock\n"),
     });
     for namespace in &config.namespaces {
-        let (name, slots, policy) = (&namespace.name, namespace.slots, namespace.policy_word());
+        let (name, slots) = (&namespace.name, namespace.slots);
+        let policy = Namespace::policy_text(namespace.policy_word(), namespace.patience);
         let budget = namespace.budget.map(|_| format!(", {}", namespace.budget_text()));
         let engine = match namespace.engine {
             Engine::Fission => String::new(),

@@ -69,7 +69,7 @@ impl Namespace {
             Namespace,
             self,
             other,
-            [name, slots, policy, engine, queues, cells, allocation, room, servers, keys, groups],
+            [name, slots, policy, patience, engine, queues, cells, allocation, room, servers, keys, groups],
             may change [budget]
         )?;
         Some(if field == "allocation" { "plan" } else { field })

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use wayside_client::Name;
 use wayside_protocol::controller::{Allocation, Room};
 use wayside_protocol::memory::Part;
+use wayside_protocol::{LONGEST_PATIENCE, OVERTAKEN_MOST};
 use wayside_switch::Budget;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 use wayside_wire::{Engine, Policy};
@@ -49,6 +50,7 @@ pub struct NamespaceSettings {
     name: String,
     slots: Option<i64>,
     policy: Option<String>,
+    patience: Option<i64>,
     engine: Option<String>,
     queues: Option<Vec<String>>,
     cells: Option<i64>,
@@ -67,6 +69,8 @@ pub struct Namespace {
     pub name: String,
     pub slots: u32,
     pub policy: Policy,
+    /// How often who waits is overtaken at most.
+    pub patience: u8,
     /// Who keeps its locks.
     pub engine: Engine,
     /// Of the second engine: locks that have their queue in the switch when it begins.
@@ -99,6 +103,11 @@ impl Namespace {
         word_of(&POLICIES, self.policy)
     }
 
+    /// A policy, for people; and the patience where it is not the usual one.
+    pub fn policy_text(policy: &str, patience: u8) -> String {
+        if patience == OVERTAKEN_MOST { policy.into() } else { format!("{policy}, overtaken {patience} times at most") }
+    }
+
     /// What a file has for the engine.
     pub fn engine_word(&self) -> &'static str {
         word_of(&ENGINES, self.engine)
@@ -122,6 +131,7 @@ impl Layers<'_> {
                 name: "default".into(),
                 slots: DEFAULT_SLOTS,
                 policy: Policy::Fair,
+                patience: OVERTAKEN_MOST,
                 engine: Engine::Fission,
                 queues: Vec::new(),
                 cells: 0,
@@ -149,6 +159,7 @@ impl Layers<'_> {
             let policy = policy.as_deref().unwrap_or("fair");
             let policy = value_of(&POLICIES, policy)
                 .map_err(|rule| self.wrong("namespace.policy", &format_args!("{policy:?}"), false, &rule))?;
+            let patience = self.patience(settings, policy)?;
             let keys = keys.unwrap_or(DEFAULT_KEYS.into());
             let keys = self.number("namespace.keys", keys, false, 0, MAX_KEYS)? as u32;
             let groups = groups.unwrap_or(DEFAULT_GROUPS.into());
@@ -161,6 +172,7 @@ impl Layers<'_> {
                 name: name.clone(),
                 slots,
                 policy,
+                patience,
                 engine,
                 queues,
                 cells,
@@ -253,6 +265,16 @@ impl Layers<'_> {
             return Err(self.wrong("namespace.servers", &servers, false, "goes with engine = \"queue\""));
         }
         Ok(self.number("namespace.servers", servers, false, 1, Part::MOST.into())? as u16)
+    }
+
+    /// How often who waits is overtaken at most by those who go before it.
+    fn patience(&self, settings: &NamespaceSettings, policy: Policy) -> Result<u8, Failure> {
+        let Some(patience) = settings.patience else { return Ok(OVERTAKEN_MOST) };
+        if patience == 0 && policy == Policy::WritePreferring {
+            let rule = "must be at least 1 with policy = \"write-preferring\": with 0 nobody ever goes before another";
+            return Err(self.wrong("namespace.patience", &patience, false, rule));
+        }
+        Ok(self.number("namespace.patience", patience, false, 0, LONGEST_PATIENCE.into())? as u8)
     }
 
     fn budget(&self, rate: Option<i64>, burst: Option<i64>) -> Result<Option<Budget>, Failure> {

@@ -427,6 +427,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             id,
             name: namespace.name.clone(),
             policy: namespace.policy,
+            patience: namespace.patience,
             engine: namespace.engine,
             allocation: namespace.allocation,
             room: namespace.room,

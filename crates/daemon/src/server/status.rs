@@ -121,6 +121,7 @@ impl Facts {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
                 policy: namespace.policy_word().into(),
+                patience: namespace.patience,
                 engine: namespace.engine_word().into(),
                 plan: if namespace.engine == Engine::Queue { namespace.plan_word() } else { "" }.into(),
                 in_switch: self.switch.lines(number).len(),

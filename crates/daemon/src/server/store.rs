@@ -197,6 +197,7 @@ mod tests {
             name: name.into(),
             slots,
             policy: Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             engine: Engine::Fission,
             queues: Vec::new(),
             cells: 0,

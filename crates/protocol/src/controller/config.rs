@@ -48,6 +48,8 @@ pub struct Namespace {
     pub name: String,
     /// Who goes first.
     pub policy: Policy,
+    /// How often who waits is overtaken at most: 0 to [`crate::LONGEST_PATIENCE`].
+    pub patience: u8,
     /// Who keeps its locks.
     pub engine: Engine,
     /// Of the queue engine: who decides what is in the switch,

@@ -3,6 +3,7 @@
 
 use super::store::{SessionRecord, Stage};
 use super::{Controller, Counters, Notice, Store};
+use crate::line::{OVERTAKEN_MOST, patience_to_byte};
 use crate::memory::SwitchMemory;
 use crate::seal::Enrolment;
 use crate::{Handle, Mutant, Time};
@@ -97,6 +98,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             slots: self.memory.slot_count(record.namespace),
             engine: self.engine_of(record.namespace),
             policy: self.policy_of(record.namespace),
+            patience: self.patience_of(record.namespace),
             lease: record.lease,
             grace: record.grace,
             lifeline: record.lifeline,
@@ -108,6 +110,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn policy_of(&self, id: u16) -> Policy {
         let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
         namespace.map_or(Policy::Fair, |namespace| namespace.policy)
+    }
+
+    fn patience_of(&self, id: u16) -> u8 {
+        let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
+        namespace.map_or(OVERTAKEN_MOST, |namespace| namespace.patience)
     }
 
     /// The version of a node that speaks another major one is read from the one field that never moves: an ENROL of
@@ -129,6 +136,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             policy: enrolment.policy as u8,
             reason: Refusal::None as u8,
             version: VERSION,
+            patience: patience_to_byte(enrolment.patience),
             lifeline: enrolment.lifeline,
         };
         let header = Header {

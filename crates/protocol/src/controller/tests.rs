@@ -294,6 +294,7 @@ pub(super) fn config() -> Config {
         id: 1,
         name: "default".to_string(),
         policy: Policy::Fair,
+        patience: crate::OVERTAKEN_MOST,
         engine: Engine::Fission,
         allocation: Allocation::Fixed,
         room: Room::default(),
@@ -764,6 +765,19 @@ fn whoever_begins_a_session_is_told_who_goes_first() {
         };
         assert_eq!(told(true).enrol_securely(7).map(|enrolment| enrolment.policy), Ok(policy));
         assert_eq!(told(false).enrol(7).map(|(_, enrolled)| enrolled.policy), Some(policy as u8));
+    }
+}
+
+#[test]
+fn whoever_begins_a_session_is_told_how_often_it_may_be_overtaken() {
+    for patience in [0, 1, 8, crate::LONGEST_PATIENCE] {
+        let told = |signed: bool| {
+            let mut config = Config { root: signed.then_some(ROOT), ..config() };
+            config.namespaces[0].patience = patience;
+            Bench::with(config)
+        };
+        assert_eq!(told(true).enrol_securely(7).map(|enrolment| enrolment.patience), Ok(patience));
+        assert_eq!(told(false).enrol(7).map(|(_, enrolled)| enrolled.patience), Some(1 + patience));
     }
 }
 

@@ -71,8 +71,8 @@ pub struct NodeConfig {
     pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
-    /// How often a waiter of an agent is overtaken at most by those who go before it: up to
-    /// [`crate::LONGEST_PATIENCE`].
+    /// How often a waiter is overtaken at most by those who go before it, in the namespace: known once the session has
+    /// begun.
     pub overtaken_most: u8,
     /// The namespace's policy is write-preferring: known once the session has begun.
     pub writers_first: bool,
@@ -172,6 +172,8 @@ pub enum Event {
     TimedOut {
         /// Which.
         request: RequestId,
+        /// The namespace's budget has refused it meanwhile.
+        over_budget: bool,
     },
     /// The hold is shared now, under the same token.
     Downgraded {
@@ -602,6 +604,7 @@ impl Node {
                     self.on_recovering(now, &entry);
                 }
             }
+            LockKind::Reject => self.on_reject(now, &first),
             LockKind::Queue => self.on_queue(now, header, packet),
             LockKind::Queued => self.on_queued(now, header, first),
             LockKind::Adopt => self.on_adopt(now, header, packet),
@@ -623,6 +626,7 @@ impl Node {
             Some(Change::Enrolled) => {
                 if let Some(&info) = self.session.info() {
                     self.config.writers_first = info.policy == Policy::WritePreferring;
+                    self.config.overtaken_most = info.patience;
                     self.requests.start(info.incarnation, self.config.first_request);
                     self.chain.start(info.incarnation, self.config.first_request);
                     self.start_queue(self.now, info.incarnation);

@@ -108,8 +108,8 @@ impl Node {
         self.queue.start(incarnation, self.config.first_request);
         self.has_had_queues |= self.is_queued();
         if self.config.lock_server && self.is_queued() {
-            let server = self.server.get_or_insert_with(|| crate::queue::LockServer::new(&self.config));
-            server.start(now);
+            // Of the session before nothing is left, and the namespace may have other rules by now.
+            self.server.insert(crate::queue::LockServer::new(&self.config)).start(now);
         }
     }
 

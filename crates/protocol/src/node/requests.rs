@@ -13,7 +13,7 @@ use crate::{Handle, Mode, RequestId, Stamp, Time, Token};
 use alloc::vec::Vec;
 use core::mem;
 use wayside_wire::{
-    BODY, DropReason, Engine, Entry, Header, SlotBits, entry_flag, header_flag, kind, service, slot_of,
+    BODY, DropReason, Engine, Entry, Header, SlotBits, entry_flag, header_flag, kind, limits, service, slot_of,
 };
 
 impl Node {
@@ -198,7 +198,7 @@ impl Node {
         let most = self.config.retransmit_most_us;
         let Some(request) = self.requests.get_mut(id).filter(|r| r.due == at) else { return };
         if request.waits() && request.deadline <= now {
-            self.events.push(Event::TimedOut { request: RequestId(id) });
+            self.events.push(Event::TimedOut { request: RequestId(id), over_budget: request.over_budget });
             return self.withdraw(now, id);
         }
         request.pause = (request.pause * 2).min(most);
@@ -412,6 +412,7 @@ impl Node {
             mode: party.mode,
             tries: false,
             priority: Priority::NORMAL,
+            over_budget: false,
             alone: false,
             port: 0,
             floor: Stamp::default(),
@@ -553,6 +554,23 @@ impl Node {
         }
     }
 
+    /// REJECT: the namespace's budget is spent. Asked again when there is room, at the earliest, and in its own pauses,
+    /// which grow: others are told the same.
+    pub(super) fn on_reject(&mut self, now: Time, entry: &Entry) {
+        let pause = u64::from(entry.tenure.min(limits::MAX_PAUSE_US));
+        let Some(request) = self.requests.get_mut(entry.request).filter(|r| r.state == State::Waiting) else { return };
+        if request.due < now + pause {
+            Self::set_request_timer(&mut self.timers, self.now, entry.request, request, now + pause);
+        }
+        self.requests.over_until = self.requests.over_until.max(now + pause);
+        // Those behind it in `lock_many` wait for it: whichever is at its end first says why.
+        let mut next = entry.request;
+        while let Some(request) = self.requests.get_mut(next).filter(|request| request.waits()) {
+            request.over_budget = true;
+            next = request.next;
+        }
+    }
+
     /// The node has served this slot up to `stamp`: older grants to what waits there are stale.
     pub(super) fn raise_floors(&mut self, slot: u32, stamp: Stamp) {
         if self.agency.books.get(slot).is_some_and(|book| book.waits > 0) {
@@ -594,6 +612,7 @@ fn enter<'a>(
     want: Acquire,
 ) -> Result<Entered<'a>, AcquireError> {
     let slot = slot_of(want.name, info.slots);
+    let over_budget = now < requests.over_until;
     let (id, request) = requests.add()?;
     let place = agency.open(slot);
     let book = agency.books.at_mut(place);
@@ -605,6 +624,7 @@ fn enter<'a>(
         mode: want.mode,
         tries: want.try_,
         priority: want.priority,
+        over_budget,
         alone: false,
         port: want.port,
         floor: book.floor(),

@@ -21,7 +21,7 @@ use crate::timers::{Due, Timers};
 use crate::{Mode, Port, RequestId, Time, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, Header, header_flag, kind, queue_flag};
+use wayside_wire::{Attempt, Header, header_flag, kind, limits, queue_flag};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -63,6 +63,8 @@ pub(crate) struct Pending {
     pause_most: u64,
     /// ACQUIREs so far.
     sent: u32,
+    /// The namespace's budget has refused it, or one before it, or was known to be spent when it came.
+    over_budget: bool,
     /// The next request of `acquire_many`; 0: none.
     next: u64,
 }
@@ -98,6 +100,8 @@ pub(crate) struct Requester {
     next: u64,
     last: u64,
     pauses: (u64, u64),
+    /// Until then the namespace's budget is spent, as the switch has said.
+    over_until: Time,
     most: usize,
     mutant: Option<Mutant>,
     /// A hold is over although its node had not given it back.
@@ -123,6 +127,7 @@ impl Requester {
             next: 0,
             last: 0,
             pauses: (config.retransmit_us, config.retransmit_most_us),
+            over_until: Time(0),
             most: config.requests_most,
             mutant: config.mutant.filter(|_| cfg!(feature = "mutants")),
             bereft: false,
@@ -134,6 +139,7 @@ impl Requester {
         let base = incarnation << COUNTER_BITS;
         self.next = base | first.max(1);
         self.last = base | ((1 << COUNTER_BITS) - 1);
+        self.over_until = Time(0);
         self.bereft = false;
     }
 
@@ -227,6 +233,7 @@ impl Requester {
             pause: self.pauses.0,
             pause_most: self.pauses.1,
             sent: 0,
+            over_budget: link.now < self.over_until,
             next: 0,
         };
         set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
@@ -327,8 +334,8 @@ impl Requester {
             let Some((at, Due::Request(RequestId(id)))) = self.timers.due(link.now) else { break };
             let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.due == at) else { continue };
             if pending.deadline <= link.now && pending.waits() {
-                let state = pending.state;
-                self.events.push_back(Event::TimedOut { request: RequestId(id) });
+                let Pending { state, over_budget, .. } = *pending;
+                self.events.push_back(Event::TimedOut { request: RequestId(id), over_budget });
                 match state {
                     State::Waiting(ticket) => self.begin_end(link, id, kind::queue::CANCEL, ticket),
                     _ => {
@@ -361,6 +368,7 @@ impl Requester {
             kind::queue::QUEUED => self.on_queued(attempt),
             kind::queue::RELEASED => self.on_released(link, header, attempt),
             kind::queue::BUSY => self.on_busy(link, header, attempt),
+            kind::queue::REJECT => self.on_reject(link, attempt),
             // RECOVERING: its timer asks again.
             _ => {}
         }
@@ -436,6 +444,7 @@ impl Requester {
     fn on_queued(&mut self, attempt: &Attempt) {
         let Some(pending) = self.requests.get_mut(&attempt.request) else { return };
         let State::Waiting(ticket) = &mut pending.state else { return };
+        pending.over_budget = false;
         if attempt.ticket != 0 {
             *ticket = attempt.ticket;
         } else if attempt.order != 0 {
@@ -463,6 +472,23 @@ impl Requester {
                 self.bereft = true;
             }
             _ => {}
+        }
+    }
+
+    /// The namespace's budget is spent: asked again when there is room, at the earliest, and in its own pauses, which
+    /// grow. Who has a ticket has a place, whatever becomes of older packets of its.
+    fn on_reject(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+        let at = link.now + attempt.order.min(limits::MAX_PAUSE_US.into());
+        let waits = self.requests.get_mut(&attempt.request).filter(|pending| pending.state == State::Waiting(0));
+        let Some(pending) = waits else { return };
+        if pending.due < at {
+            set_timer(&mut self.timers, link.now, attempt.request, pending, at);
+        }
+        self.over_until = self.over_until.max(at);
+        let mut next = attempt.request;
+        while let Some(pending) = self.requests.get_mut(&next).filter(|pending| pending.waits()) {
+            pending.over_budget = true;
+            next = pending.next;
         }
     }
 

@@ -203,6 +203,34 @@ fn a_try_that_is_told_to_come_again_does() {
 }
 
 #[test]
+fn who_is_over_the_budget_asks_again_when_it_was_told_and_says_so_if_its_time_is_over() {
+    let until = |at| Acquire { deadline: Some(Time(at)), ..want(7, Mode::Exclusive) };
+    let refused = |id: RequestId, order| Attempt { order, ..granted(id, 0) };
+    let mut requester = requester();
+    let id = ask(&mut requester, 0, &until(50_000));
+    answer(&mut requester, 10, kind::queue::REJECT, 0, refused(id, 9_990));
+    assert_eq!(requester.next_timer(), Time(10_000), "its first pause is a millisecond");
+    assert_eq!(tick(&mut requester, 10_000)[0].0, kind::queue::ACQUIRE);
+    answer(&mut requester, 10_010, kind::queue::REJECT, 0, refused(id, 1));
+    assert_eq!(requester.next_timer(), Time(12_000), "nobody comes earlier for it");
+    tick(&mut requester, 50_000);
+    assert_eq!(events(&mut requester), [Event::TimedOut { request: id, over_budget: true }]);
+    // Who has a place after all does not wait for the budget, and takes no late refusal.
+    let id = ask(&mut requester, 60_000, &until(90_000));
+    answer(&mut requester, 60_010, kind::queue::REJECT, 0, refused(id, 100));
+    answer(&mut requester, 60_020, kind::queue::QUEUED, 0, granted(id, 3));
+    answer(&mut requester, 60_030, kind::queue::REJECT, 0, refused(id, 20_000));
+    assert!(requester.next_timer() < Time(62_000));
+    (0..90).for_each(|at| drop(tick(&mut requester, 60_000 + at * 1_000)));
+    assert_eq!(events(&mut requester), [Event::TimedOut { request: id, over_budget: false }]);
+    // Nobody is sent away for longer than a second.
+    let mut requester = self::requester();
+    let id = ask(&mut requester, 200_000, &want(8, Mode::Exclusive));
+    answer(&mut requester, 200_000, kind::queue::REJECT, 0, refused(id, u64::MAX));
+    assert_eq!(requester.next_timer(), Time(1_200_000));
+}
+
+#[test]
 fn a_deadline_cancels_and_several_are_asked_for_one_by_one() {
     let mut requester = requester();
     let until = |at| Acquire { deadline: Some(Time(at)), ..want(7, Mode::Exclusive) };
@@ -214,7 +242,7 @@ fn a_deadline_cancels_and_several_are_asked_for_one_by_one() {
     assert_eq!((sent[0].0, sent[0].2.name), (kind::queue::ACQUIRE, 8));
     events(&mut requester);
     let sent: Sent = (1..4).flat_map(|at| tick(&mut requester, at * 1_000)).collect();
-    assert_eq!(events(&mut requester), [Event::TimedOut { request: ids[1] }]);
+    assert_eq!(events(&mut requester), [Event::TimedOut { request: ids[1], over_budget: false }]);
     assert_eq!(sent.last().map(|sent| sent.0), Some(kind::queue::CANCEL));
 }
 

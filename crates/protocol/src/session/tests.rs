@@ -316,6 +316,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         lifeline: 5,
         shards: 0,
         policy: wayside_wire::Policy::Fair,
+        patience: crate::OVERTAKEN_MOST,
         secret: None,
     };
     let mut scene = Scene::new();

@@ -90,6 +90,7 @@ impl Bench {
             grace_us: 1,
             slots: SLOTS,
             policy: policy as u8,
+            patience: 1 + config.overtaken_most,
             ..Default::default()
         };
         let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
@@ -127,7 +128,7 @@ impl Bench {
             self.nodes[index].on_packet(self.now, &packet);
             return self.collect(index);
         }
-        let verdict = self.switch.process(Time(0), &mut packet, from);
+        let verdict = self.switch.process(self.now, &mut packet, from);
         packet.truncate(verdict.length);
         if let Some(agent) = verdict.copy {
             let mut copy = packet.clone();

@@ -79,7 +79,7 @@ fn run(seed: u64, loss: u64, duplicates: u64) -> (usize, usize) {
                         granted += 1;
                         oracle.grant(seed, node, request, entry.0, mode, token);
                     }
-                    Event::TimedOut { request } | Event::Busy { request, .. } => {
+                    Event::TimedOut { request, .. } | Event::Busy { request, .. } => {
                         live.remove(&(node, request));
                     }
                     Event::Downgraded { .. } => {}

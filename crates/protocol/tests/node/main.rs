@@ -1,6 +1,7 @@
 //! Nodes against the real core.
 
 mod bench;
+mod budgets;
 mod chaos;
 mod mends;
 mod queues;

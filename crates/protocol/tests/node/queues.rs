@@ -22,6 +22,7 @@ fn node() -> Node {
         lifeline: 0,
         shards: 0,
         policy: wayside_wire::Policy::Fair,
+        patience: wayside_protocol::OVERTAKEN_MOST,
         secret: None,
     };
     node.begin(Time(0), Time(0), &enrolment);

@@ -311,7 +311,7 @@ fn a_grant_that_comes_after_its_deadline_is_given_back() {
     let deadline = Some(bench.now + 20_000);
     let second = bench.ask_with(1, Acquire { deadline, ..exclusive(NAME) });
     bench.pass(30_000);
-    assert_eq!(bench.nodes[1].event(), Some(Event::TimedOut { request: second }));
+    assert_eq!(bench.nodes[1].event(), Some(Event::TimedOut { request: second, over_budget: false }));
     bench.release(0, first);
     bench.pass(30_000);
     assert_eq!(bench.slot(NAME).state, SlotState::Unheld);

@@ -101,6 +101,7 @@ impl World {
             lifeline: 0,
             shards: 0,
             policy: wayside_wire::Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             secret: self.setup.authenticated.then_some(secret),
         };
         let time = running.clock.at(now);

@@ -110,12 +110,11 @@ impl Locks {
         // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever
         // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
         let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
-        let most = world.setup.node.overtaken_most;
+        let namespace = &world.setup.namespaces[world.hosts[host].namespace];
+        let (most, writers_first) = (namespace.patience, namespace.policy == Policy::WritePreferring);
         // Most packets change no line: then nobody has overtaken anybody, and was told nothing of it.
         let is_same = before == after && after.iter().all(|party| party.overtaken <= most);
         if is_one_thing && !is_same && !before.is_empty() && !after.is_empty() {
-            let policy = world.setup.namespaces[world.hosts[host].namespace].policy;
-            let writers_first = policy == Policy::WritePreferring;
             match (Lines { before, after, kind, most, writers_first }).check() {
                 Ok(seen) => {
                     if seen.overtook {

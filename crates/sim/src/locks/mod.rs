@@ -119,7 +119,12 @@ impl Service for Locks {
                 self.on_granted(world, host, request, token);
             }
             Event::Busy { request, .. } => self.on_refused(world, host, request, "busy"),
-            Event::TimedOut { request } => self.on_refused(world, host, request, "timed out"),
+            Event::TimedOut { request, over_budget } => {
+                if over_budget && world.setup.namespaces[world.hosts[host].namespace].budget.is_none() {
+                    world.fail("B1", format!("a budget that there is not is said to have refused {request:?}"));
+                }
+                self.on_refused(world, host, request, "timed out");
+            }
             Event::Lost { request } => self.on_refused(world, host, request, "lost with the session"),
             Event::Downgraded { .. } => world.count("downgraded"),
             // Nobody here asks for keys; the others are the world's.

@@ -77,7 +77,16 @@ impl World {
             return;
         }
         self.count("over budget");
-        let header = acquire_of(packet);
+        let header = if verdict.action == Action::Drop {
+            acquire_of(packet)
+        } else {
+            self.count("told over budget");
+            let rejects = |header: &Header| match header.service {
+                service::QUEUE => header.kind == kind::queue::REJECT,
+                _ => header.kind == kind::lock::REJECT,
+            };
+            Header::read(packet).ok().filter(rejects)
+        };
         if header.is_none_or(|header| self.budget_of(header.namespace).is_none()) {
             self.fail("B1", format!("a budget refuses {}", crate::story::packet(packet)));
         }

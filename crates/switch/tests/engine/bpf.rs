@@ -356,7 +356,8 @@ impl Engine for Bpf {
 
 /// The second of a region's meters is this engine's own.
 fn other_way_round(region: Region) -> Region {
-    Region { own: region.other, other: region.own, ..region }
+    let Region { own, other, told, other_told, .. } = region;
+    Region { own: other, other: own, told: other_told, other_told: told, ..region }
 }
 
 /// From the first of each to the second.

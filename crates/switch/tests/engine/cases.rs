@@ -708,10 +708,16 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
             words.take_into("burst", &mut region.burst);
             words.take_into("over_budget", &mut region.over_budget);
             words.take_into("cost", &mut region.own.cost);
+            // By both clocks: a pause is told by the one, whichever counts.
+            region.other.cost = region.own.cost;
             words.take_into("due", &mut region.own.due);
             if words.flag("spent") {
                 // No moment comes in which it is paid off.
                 region.own.due = u64::MAX / 2;
+            }
+            words.take_into("told", &mut region.told);
+            if words.flag("is_told") {
+                region.told = (region.own.due ^ region.own.due >> 32) as u32;
             }
             let policies = [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
             for policy in policies.into_iter().filter(|policy| words.flag(policy.name())) {

@@ -50,7 +50,9 @@ pub struct Region {
     pub own: Meter,
     pub other: Meter,
     pub over_budget: u64,
-    pub reserved: u64,
+    /// Of the engine's own clock likewise.
+    pub told: u32,
+    pub other_told: u32,
 }
 
 /// `struct ws_meter`.

@@ -149,6 +149,10 @@ fn change_region(random: &mut Random, state: &mut State, namespace: usize) {
     region.burst = if random.once_in(3) { 1 << 22 } else { 0 };
     let due = if random.once_in(2) { 1 << 60 } else { u64::MAX / 2 };
     region.own = Meter { due, cost: 1 << 40 };
+    // What is told of a pause is by the first meter, whosever that is.
+    region.other = region.own;
+    // Told of this state already, or of another one.
+    region.told = random.pick(&[0, (due ^ due >> 32) as u32]);
 }
 
 fn change_globals(random: &mut Random, state: &mut State) {

@@ -80,6 +80,7 @@ impl Office {
             id: namespace,
             name: NAME.into(),
             policy,
+            patience: wayside_protocol::OVERTAKEN_MOST,
             engine,
             servers: 1,
             allocation: Allocation::Fixed,

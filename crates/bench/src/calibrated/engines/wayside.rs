@@ -229,6 +229,7 @@ impl Wayside {
                 lifeline: 0,
                 shards: 0,
                 policy: wayside_wire::Policy::Fair,
+                patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: None,
             };
             one.begin(Time(0), Time(0), &enrolment);

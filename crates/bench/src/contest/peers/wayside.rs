@@ -196,7 +196,7 @@ pub(crate) fn granted(acquired: Result<Guard, LockError>) -> Result<Grant<Guard>
             let token = (guard.mode() == Mode::Exclusive).then_some(guard.token().0);
             Ok(Grant { held: guard, token })
         }
-        Err(LockError::TimedOut) => Err(Refusal::TimedOut),
+        Err(LockError::TimedOut | LockError::OverBudget) => Err(Refusal::TimedOut),
         Err(error) => Err(Refusal::failed(error)),
     }
 }

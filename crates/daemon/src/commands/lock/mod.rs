@@ -267,7 +267,7 @@ fn refused(args: &LockArgs, error: Error) -> Failure {
     let (what, holder) = match error {
         Error::Busy { holder } => ("busy", holder),
         Error::TimedOut => ("timed out", 0),
-        Error::Deadlock { .. } => return Failure::plain(code, error.to_string()),
+        Error::Deadlock { .. } | Error::OverBudget => return Failure::plain(code, error.to_string()),
         error => return Failure::of(&error),
     };
     Failure::plain(code, format!("{what}: {} is {}", shown(&args.name), describe(args, holder)))

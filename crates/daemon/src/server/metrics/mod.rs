@@ -238,7 +238,7 @@ fn about_packets(facts: &Facts) -> Vec<Family> {
     let mut families = vec![
         by("verdict", verdicts).counter("wayside_packets", "Packets decided, by where they went"),
         by("reason", drops)
-            .counter("wayside_drops", "Packets refused; stale_epoch and foreign_version may be answered"),
+            .counter("wayside_drops", "Packets refused; stale_epoch, foreign_version and over_budget may be answered"),
         by("namespace", facts.over_budget())
             .counter("wayside_over_budget", "Packets refused because their namespace had spent its budget"),
         by("what", [("kept", facts.keys().kept.into()), ("room", facts.keys().room.into())])
