@@ -105,6 +105,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
                 Ok(begun) => break begun,
                 Err(AcquireError::NoSession) => engine.await_session(self.terms.wait)?,
                 Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+                Err(AcquireError::Elsewhere) => unreachable!("the node asks for anything"),
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.book.of(begun).outcome();
@@ -305,6 +306,7 @@ impl Engine {
                     Ok(begun) => return Ok(Some(begun)),
                     Err(AcquireError::NoSession) => {}
                     Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+                    Err(AcquireError::Elsewhere) => unreachable!("the node asks for anything"),
                 }
                 if deadline.is_some_and(|deadline| now >= deadline) {
                     return Err(Error::TimedOut);

@@ -165,6 +165,7 @@ fn acquire_of(
             Ok(outcome) => break outcome,
             Err(AcquireError::NoSession) => engine.await_session(terms.wait)?,
             Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+            Err(AcquireError::Elsewhere) => unreachable!("the node asks for anything"),
         }
     };
     let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);

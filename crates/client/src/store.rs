@@ -356,6 +356,7 @@ impl<'s> Store<'s> {
                 Ok(begun) => break begun,
                 Err(AcquireError::NoSession) => engine.await_session(self.wait)?,
                 Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+                Err(AcquireError::Elsewhere) => unreachable!("keys are no locks"),
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.questions.look(id);
