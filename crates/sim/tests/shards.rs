@@ -1,4 +1,4 @@
-//! Shards that are added and drained: a few hundred seeds for every change, and rules that must be missed when they are
+//! Shards that are added and drained: 200 seeds for every change, and rules that must be missed when they are
 //! left out.
 
 use wayside_sim::{Options, Outcome, ServiceKind, processors, run, run_all};
@@ -9,7 +9,7 @@ fn options() -> Options {
 
 #[test]
 fn seeds_keep_every_invariant_and_reach_everything() {
-    const SEEDS: u64 = 300;
+    const SEEDS: u64 = 200;
     let mut total = Outcome { service: ServiceKind::Shards, ..Outcome::default() };
     run_all(0..SEEDS, &options(), processors(), |outcome| {
         if let Some(failure) = &outcome.failure {
