@@ -92,7 +92,15 @@ impl Background<'_> {
             self.engine.leave_once_settled();
         }
         if line {
-            self.lifeline.on_readable(|asked| listing(self.engine, asked), |order| abort(self.engine, order));
+            self.lifeline.on_readable(
+                |asked| listing(self.engine, asked),
+                |order| abort(self.engine, order),
+                |divided| {
+                    if let Some(placed) = &self.engine.config.placed {
+                        placed.told(divided);
+                    }
+                },
+            );
         }
         self.look_after_session()
     }

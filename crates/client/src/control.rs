@@ -56,6 +56,18 @@ pub struct Abort {
     pub cycle: String,
 }
 
+/// Daemon to node: which shards there are. The node follows (docs/shards.md, "Adding and draining"); there is no answer
+/// here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Divided {
+    /// Their names and addresses, as `WAYSIDE_ENDPOINTS` has them.
+    pub shards: String,
+    /// Rises with every change.
+    pub version: u32,
+    /// All shards have it.
+    pub settled: bool,
+}
+
 /// Longest line that a node reads: of a daemon, and so of [`Abort`].
 pub const DAEMON_LINE: usize = 4 << 10;
 

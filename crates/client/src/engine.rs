@@ -461,8 +461,11 @@ impl Engine {
             Refusal::Namespace => format!("it has no namespace {:?}", self.config.namespace),
             Refusal::Full => "all its handles are in use: end some sessions".into(),
             Refusal::Shards => {
-                let told =
-                    if self.config.shards == 0 { "no shards" } else { "other ones, or this one's switch elsewhere" };
+                let told = if self.config.placed.is_none() {
+                    "no shards"
+                } else {
+                    "other ones, or this one's switch elsewhere"
+                };
                 format!(
                     "locks are divided among shards, and {ENDPOINTS_VARIABLE} names {told}: `wayside status` knows them"
                 )
@@ -734,13 +737,18 @@ fn confirms(packet: &[u8]) -> bool {
 }
 
 pub(crate) fn node_config(config: &Config) -> NodeConfig {
+    let (shards, domain) = config.placed.as_ref().map_or((0, None), |placed| {
+        let (shards, domain) = placed.domain();
+        (shards, Some(domain))
+    });
     NodeConfig {
         namespace: padded(&config.namespace).expect("its length was checked"),
         host: host(),
         pid: std::process::id(),
         lease_us: config.lease.map_or(0, |lease| u32::try_from(lease.as_micros()).unwrap_or(u32::MAX)),
         lock_server: config.lock_server,
-        shards: config.shards,
+        shards,
+        domain,
         ..NodeConfig::new(seed())
     }
 }

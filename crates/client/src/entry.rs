@@ -66,6 +66,10 @@ impl Drop for Over {
 impl Engine {
     pub(crate) fn way_to(&self, switch: SocketAddrV4) -> Way {
         match self.credentials_for(switch) {
+            Ok(None) if self.config.placed.as_ref().is_some_and(|placed| placed.signs) => {
+                let why = format!("this host has not joined the switch at {switch}, and those of other shards it has");
+                Way::Closed(Error::NotJoined(why))
+            }
             Ok(None) => Way::Packets,
             Ok(Some((path, credentials))) => Way::Secure(path, Box::new(credentials)),
             Err(why) => Way::Closed(Error::NotJoined(why)),
@@ -153,6 +157,21 @@ impl Engine {
                 Box::new(move |engine| engine.deny(Some(why)))
             }
             Err(NotEnrolled::Failed(why)) => Box::new(move |engine| engine.complain(&why)),
+        });
+    }
+
+    /// Tells the switch over a secure connection by which map of all shards the session asks it from now on. The same
+    /// nonce as the session began with says which that is.
+    pub(crate) fn pledge(self: &Arc<Engine>, pledge: u32) {
+        let Way::Secure(_, credentials) = self.way_to(self.switch()) else { return };
+        let node = NodeConfig { seed: *self.admission.attempt.lock(), shards: pledge, ..node_config(&self.config) };
+        let question = question(&self.config.namespace, &node, self.agent().socket.number());
+        self.in_thread(move || match secure::enrol(&credentials, question) {
+            Ok((_, enrolment, _)) if enrolment.shards == pledge => {
+                Box::new(move |engine| engine.visit(|core, _, _| core.node.on_followed(enrolment.epoch, pledge)))
+            }
+            // It may have to be asked later.
+            _ => Box::new(|_: &Engine| ()),
         });
     }
 

@@ -103,6 +103,10 @@ pub enum Error {
     /// The operating system refused a socket or a thread.
     #[error("{0}")]
     System(String),
+    /// No shard has the lock at the moment. Never told to callers, who wait.
+    #[doc(hidden)]
+    #[error("its lock is no shard's at the moment")]
+    Elsewhere,
     /// The session was closed by this process.
     #[error("closed: this session was closed")]
     Closed,

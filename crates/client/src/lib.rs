@@ -40,6 +40,7 @@ pub mod control;
 mod core;
 pub mod credentials;
 pub mod daemon;
+mod division;
 mod driver;
 mod ears;
 mod endpoint;

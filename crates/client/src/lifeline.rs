@@ -9,7 +9,7 @@
 //! before the guards know. So nothing that a daemon writes, or does not read, makes this side close it.
 
 use crate::clock;
-use crate::control::{Abort, DAEMON_LINE, Greeting, Hello, ListRequest, Listing, Welcome, lifeline_text};
+use crate::control::{Abort, DAEMON_LINE, Divided, Greeting, Hello, ListRequest, Listing, Welcome, lifeline_text};
 use crate::daemon::connect_here;
 use crate::socket::start_connecting;
 use std::io::{self, Read, Write};
@@ -156,13 +156,24 @@ impl Lifeline {
     }
 
     /// Reads what the daemon asks, and answers; and what it wants given up.
-    pub(crate) fn on_readable(&mut self, list: impl Fn(&ListRequest) -> Listing, abort: impl Fn(Abort)) {
-        if self.converse(list, abort).is_err() {
+    /// And which shards there are.
+    pub(crate) fn on_readable(
+        &mut self,
+        list: impl Fn(&ListRequest) -> Listing,
+        abort: impl Fn(Abort),
+        divide: impl Fn(Divided),
+    ) {
+        if self.converse(list, abort, divide).is_err() {
             self.lose_stream();
         }
     }
 
-    fn converse(&mut self, list: impl Fn(&ListRequest) -> Listing, abort: impl Fn(Abort)) -> io::Result<()> {
+    fn converse(
+        &mut self,
+        list: impl Fn(&ListRequest) -> Listing,
+        abort: impl Fn(Abort),
+        divide: impl Fn(Divided),
+    ) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let mut bytes = [0; 1024];
         let count = match stream.read(&mut bytes) {
@@ -181,6 +192,8 @@ impl Lifeline {
                 }
             } else if let Ok(order) = serde_json::from_slice::<Abort>(&line) {
                 abort(order);
+            } else if let Ok(divided) = serde_json::from_slice::<Divided>(&line) {
+                divide(divided);
             } else if let Ok(welcome) = serde_json::from_slice::<Welcome>(&line) {
                 if !welcome.ok {
                     self.next_local = clock::after(clock::now(), REMOTE_RETRY);

@@ -9,6 +9,7 @@ use crate::observe::Watch;
 use crate::port::{CheckedOut, Place};
 use crate::request::{Begun, Outcome, Refused};
 use crate::session::{Connection, Session};
+use crate::spread::Spread;
 use crate::{Error, Name, clock};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -74,18 +75,40 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
     /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {
-        // Where there is one shard the name need not be looked at twice.
-        let connection = self.session.spread.as_ref().map_or(&self.session.connection, |_| self.addressed().1);
+        let Some(spread) = &self.session.spread else { return self.acquire_of(&self.session.connection, None) };
+        let since = clock::now();
+        loop {
+            // What is no name is told as by any connection.
+            let connection =
+                self.name.id().map_or_else(|_| Ok(self.session.connection.clone()), |name| spread.of(name));
+            match connection.and_then(|connection| self.acquire_of(&connection, Some(spread))) {
+                Err(Error::Elsewhere) => spread.pause(self.terms.deadline(since, self.patience()), since)?,
+                acquired => return acquired,
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.session.connection.engine.patience()
+    }
+
+    /// Of the shard that has it, or of the only one.
+    #[inline]
+    fn acquire_of(&self, connection: &Arc<Connection>, spread: Option<&Spread>) -> Result<Guard, Error> {
         let mut watch = connection.engine.config.observer.watch(self.terms.mode);
-        let acquired = self.acquire_watched(&mut watch);
+        let acquired = self.acquire_watched(connection, spread, &mut watch);
         watch.ends(&acquired);
         acquired
     }
 
-    fn acquire_watched(self, watch: &mut Watch) -> Result<Guard, Error> {
+    fn acquire_watched(
+        &self,
+        connection: &Arc<Connection>,
+        spread: Option<&Spread>,
+        watch: &mut Watch,
+    ) -> Result<Guard, Error> {
         self.terms.check()?;
         let name = self.name.named()?;
-        let connection = self.session.connection_of(&name)?;
         let engine = &connection.engine;
         let port = engine.check_out()?;
         let mut since = None;
@@ -104,22 +127,16 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             );
             match begun {
                 Ok(begun) => break begun,
-                Err(AcquireError::NoSession) => engine.await_session(self.terms.wait)?,
+                Err(AcquireError::NoSession) if !spread.is_some_and(Spread::is_changing) => {
+                    engine.await_session(self.terms.wait)?;
+                }
+                Err(AcquireError::NoSession | AcquireError::Elsewhere) => return Err(Error::Elsewhere),
                 Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.book.of(begun).outcome();
         let outcome = outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look));
         conclude(connection, name.id, begun, outcome)
-    }
-
-    /// The name, or why it is none that can be asked for here; and the connection by which that is told or asked.
-    fn addressed(&self) -> (Result<Named<'n>, Error>, &'s Arc<Connection>) {
-        let found = self.name.named().and_then(|name| Ok((name, self.session.connection_of(&name)?)));
-        match found {
-            Ok((name, connection)) => (Ok(name), connection),
-            Err(error) => (Err(error), &self.session.connection),
-        }
     }
 
     /// Takes the lock if it is to be had at once: one round trip.
@@ -135,10 +152,10 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// As [`LockRequest::acquire`], as a future for any executor. Nothing is sent before the first poll; dropping it
     /// takes the request back.
     pub fn acquire_async(self) -> Acquiring<'n> {
-        let (name, connection) = self.addressed();
         Acquiring {
-            connection: connection.clone(),
-            name,
+            connection: self.session.connection.clone(),
+            spread: self.session.spread.clone(),
+            name: self.name.named(),
             terms: self.terms,
             state: State::New { since: None },
             watch: None,
@@ -165,6 +182,8 @@ impl<'n> IntoFuture for LockRequest<'_, 'n> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<'n> {
     connection: Arc<Connection>,
+    /// Where there are several shards: which of them has it is looked up before it is asked.
+    spread: Option<Arc<Spread>>,
     name: Result<Named<'n>, Error>,
     terms: Terms,
     state: State,
@@ -196,6 +215,14 @@ impl Future for Acquiring<'_> {
 impl Acquiring<'_> {
     fn poll_watched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Error>> {
         let this = self;
+        if let (Some(spread), State::New { since }, Ok(name)) = (&this.spread, &mut this.state, &this.name) {
+            let since = *since.get_or_insert_with(clock::now);
+            match spread.of(name.id) {
+                Ok(connection) => this.connection = connection,
+                Err(Error::Elsewhere) => return this.park(context, since),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
         let engine = &this.connection.engine;
         let watch = this.watch.get_or_insert_with(|| engine.config.observer.watch(this.terms.mode));
         let mut waker = Some(context.waker().clone());
@@ -221,6 +248,7 @@ impl Acquiring<'_> {
                         this.state = State::Waiting(name.id, begun);
                         (name.id, outcome)
                     }
+                    Poll::Ready(Err(Error::Elsewhere)) => return this.park(context, since),
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => return Poll::Pending,
                 }
@@ -236,6 +264,18 @@ impl Acquiring<'_> {
             unreachable!("as above")
         };
         Poll::Ready(conclude(&this.connection, name, begun, outcome))
+    }
+}
+
+impl Acquiring<'_> {
+    /// Waits until some shard has it.
+    fn park(&self, context: &Context<'_>, since: Time) -> Poll<Result<Guard, Error>> {
+        let Some(spread) = &self.spread else { return Poll::Ready(Err(Error::Elsewhere)) };
+        let deadline = self.terms.deadline(since, self.connection.engine.patience());
+        match spread.park(context.waker(), deadline, since) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
@@ -305,6 +345,7 @@ impl Engine {
                 match begin(core, now, deadline, answer) {
                     Ok(begun) => return Ok(Some(begun)),
                     Err(AcquireError::NoSession) => {}
+                    Err(AcquireError::Elsewhere) => return Err(Error::Elsewhere),
                     Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
                 }
                 if deadline.is_some_and(|deadline| now >= deadline) {

@@ -8,7 +8,7 @@ use crate::name::Named;
 use crate::observe::Watch;
 use crate::request::{Begun, Standing};
 use crate::session::{Connection, Session};
-use crate::spread::OfShard;
+use crate::spread::{OfShard, Spread};
 use crate::{Error, Name, clock};
 use std::future::{self, Future, IntoFuture};
 use std::mem;
@@ -84,12 +84,25 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
         self.terms.check()?;
         let names = self.names?;
         let Some(spread) = &self.session.spread else {
-            return acquire_of(&self.session.connection, names, &self.terms, &mut None);
+            return acquire_of(&self.session.connection, names, &self.terms, &mut None, None);
         };
+        let start = clock::now();
         let mut since = None;
-        spread.divide(names)?.into_iter().try_fold(Guards::default(), |taken, (connection, names)| {
-            taken.and(acquire_of(&connection, names, &self.terms, &mut since)?)
-        })
+        loop {
+            let taken = spread.divide(&names).and_then(|of_each| {
+                of_each.into_iter().try_fold(Guards::default(), |taken, (connection, names)| {
+                    taken.and(acquire_of(&connection, names, &self.terms, &mut since, Some(spread))?)
+                })
+            });
+            match taken {
+                // Nothing is held any more: whoever moves a name may wait for another one of these.
+                Err(Error::Elsewhere) => {
+                    let deadline = self.terms.deadline(start, self.session.connection.engine.patience());
+                    spread.pause(deadline, start)?;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Takes them if all are to be had at once.
@@ -104,23 +117,15 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     /// As [`ManyRequest::acquire`], as a future for any executor.
     pub fn acquire_async(self) -> AcquiringMany<'n> {
         let session = self.session;
-        let (mut names, mut rest) = (self.names, Vec::new());
-        if let Some(spread) = &session.spread {
-            // Of what is no name, and of no names at all, the task is told when it asks.
-            match names.and_then(|names| spread.divide(names)) {
-                Ok(of_each) => (names, rest) = (Ok(Vec::new()), of_each),
-                Err(error) => names = Err(error),
-            }
-            rest.reverse();
-        }
-        let (connection, names) = match rest.pop() {
-            Some((connection, names)) => (connection, Ok(names)),
-            None => (session.connection.clone(), names),
-        };
+        // Which shards have them is looked up before they are asked. Of what is no name, and of no names at all, the
+        // task is told when it asks.
+        let undivided = session.spread.clone().zip(self.names.as_ref().ok().cloned());
         AcquiringMany {
-            connection,
-            names,
-            rest,
+            connection: session.connection.clone(),
+            names: self.names,
+            is_divided: false,
+            undivided,
+            rest: Vec::new(),
             taken: Guards::default(),
             terms: self.terms,
             since: None,
@@ -142,6 +147,7 @@ fn acquire_of(
     mut names: Vec<Named<'_>>,
     terms: &Terms,
     since: &mut Option<Time>,
+    spread: Option<&Spread>,
 ) -> Result<Guards, Error> {
     let engine = &connection.engine;
     let (mut room, mut waited) = (Vec::with_capacity(names.len()), Waited::new(names.len()));
@@ -163,7 +169,10 @@ fn acquire_of(
         );
         match begun {
             Ok(outcome) => break outcome,
-            Err(AcquireError::NoSession) => engine.await_session(terms.wait)?,
+            Err(AcquireError::NoSession) if !spread.is_some_and(Spread::is_changing) => {
+                engine.await_session(terms.wait)?;
+            }
+            Err(AcquireError::NoSession | AcquireError::Elsewhere) => return Err(Error::Elsewhere),
             Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
         }
     };
@@ -186,6 +195,9 @@ pub struct AcquiringMany<'n> {
     /// Of the shard whose locks are asked for.
     connection: Arc<Connection>,
     names: Result<Vec<Named<'n>>, Error>,
+    /// All of them, where there are several shards; and whether it is known which shards have them.
+    undivided: Option<(Arc<Spread>, Vec<Named<'n>>)>,
+    is_divided: bool,
     /// What is asked for when these are held, the next one last.
     rest: Vec<OfShard<'n>>,
     /// Of shards before.
@@ -215,12 +227,46 @@ impl Future for AcquiringMany<'_> {
 impl AcquiringMany<'_> {
     fn poll_unwatched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
         loop {
+            if let Err(error) = self.divide() {
+                return self.park(context, error);
+            }
             let Poll::Ready(acquired) = self.poll_shard(context) else { return Poll::Pending };
+            if let Err(Error::Elsewhere) = acquired {
+                return self.park(context, Error::Elsewhere);
+            }
             let taken = mem::take(&mut self.taken);
             let all = acquired.and_then(|guards| taken.and(guards));
             let Some((connection, names)) = self.rest.pop().filter(|_| all.is_ok()) else { return Poll::Ready(all) };
             self.taken = all?;
             (self.connection, self.names, self.waited) = (connection, Ok(names), None);
+        }
+    }
+
+    /// Finds out which shards have them, unless that is known.
+    fn divide(&mut self) -> Result<(), Error> {
+        if let Some((spread, names)) = self.undivided.as_ref().filter(|_| !self.is_divided) {
+            self.terms.check()?;
+            let mut rest = spread.divide(names)?;
+            rest.reverse();
+            if let Some((connection, names)) = rest.pop() {
+                (self.connection, self.names, self.rest) = (connection, Ok(names), rest);
+            }
+        }
+        self.is_divided = true;
+        Ok(())
+    }
+
+    /// Gives back what it has, and waits until each has a shard.
+    fn park(&mut self, context: &Context<'_>, error: Error) -> Poll<Result<Guards, Error>> {
+        (self.taken, self.waited, self.is_divided) = (Guards::default(), None, false);
+        let since = *self.since.get_or_insert_with(clock::now);
+        let deadline = self.terms.deadline(since, self.connection.engine.patience());
+        match (&self.undivided, error) {
+            (Some((spread, _)), Error::Elsewhere) => match spread.park(context.waker(), deadline, since) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            },
+            (_, error) => Poll::Ready(Err(error)),
         }
     }
 

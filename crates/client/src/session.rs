@@ -2,6 +2,7 @@
 
 use crate::background;
 use crate::core::Grants;
+use crate::division::Placed;
 #[cfg(feature = "tokio")]
 use crate::driver::Driver;
 use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint, Endpoints};
@@ -9,7 +10,6 @@ use crate::engine::{Engine, system};
 use crate::leases::Leases;
 use crate::lock::LockRequest;
 use crate::many::ManyRequest;
-use crate::name::Named;
 use crate::observe::Observer;
 use crate::recipes::{Barrier, Election, Group, Semaphore};
 use crate::spread::Spread;
@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Fingerprint of the shards, and of the one that this is about; 0: there is one.
-    pub(crate) shards: u32,
+    /// Which of several shards this is about.
+    pub(crate) placed: Option<Arc<Placed>>,
     pub(crate) namespace: String,
     pub(crate) lease: Option<Duration>,
     pub(crate) wait: Wait,
@@ -167,7 +167,10 @@ impl Builder {
     /// cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
-        session.connections().try_for_each(|connection| connection.engine.await_session(None))?;
+        match &session.spread {
+            None => session.connection.engine.await_session(None)?,
+            Some(spread) => spread.await_sessions()?,
+        }
         Ok(session)
     }
 
@@ -182,23 +185,10 @@ impl Builder {
         let Some(shards) = endpoints.shards() else {
             return Ok(Session { connection: Connection::begin(config)?, spread: None });
         };
-        let only = only.map(|name| shards.owner(name));
-        let mut first = None;
-        let of_each = endpoints.of_each().iter().enumerate().map(|(place, endpoints)| {
-            if only.is_some_and(|only| only != place) {
-                return Ok(None);
-            }
-            let shards = shards.fingerprint(place);
-            // Requests are told apart by ids that those of another session may have as well.
-            let observer = Observer::new(&config.namespace, one_in);
-            let connection =
-                Connection::begin(Config { observer, shards, endpoints: endpoints.clone(), ..config.clone() })?;
-            first.get_or_insert_with(|| connection.clone());
-            Ok(Some(connection))
-        });
-        let spread = Spread::new(shards.clone(), of_each.collect::<Result<_, _>>()?);
-        let connection = first.expect("there are several shards, and each name has an owner");
-        Ok(Session { connection, spread: Some(Arc::new(spread)) })
+        let spread = Spread::begin(config, &endpoints, shards, one_in, only)?;
+        let first = spread.connections().into_iter().next();
+        let (_, connection) = first.expect("there are several shards, and each name has an owner");
+        Ok(Session { connection, spread: Some(spread) })
     }
 
     /// That of a session with the first shard; where all are; and of how many acquires one is traced.
@@ -222,7 +212,7 @@ impl Builder {
         let config = Config {
             observer: Observer::new(&namespace, one_in),
             endpoints: endpoints.of_keys().to_vec(),
-            shards: 0,
+            placed: None,
             transport,
             namespace,
             lease: self.lease,
@@ -319,7 +309,7 @@ impl Session {
     /// Polled outside of a Tokio runtime whose IO is enabled.
     #[cfg(feature = "tokio")]
     pub fn driver(&self) -> Driver {
-        Driver::new(self.connections().map(|connection| connection.engine.clone()))
+        Driver::new(self.connections().into_iter().map(|connection| connection.engine.clone()))
     }
 
     /// The namespace's keys and values.
@@ -359,18 +349,11 @@ impl Session {
     }
 
     /// With each shard.
-    fn connections(&self) -> impl Iterator<Item = &Arc<Connection>> {
-        let several = self.spread.iter().flat_map(|spread| spread.connections().map(|(_, connection)| connection));
-        several.chain(Some(&self.connection).filter(|_| self.spread.is_none()))
-    }
-
-    /// With the shard that has this lock.
-    ///
-    /// # Errors
-    /// [`Error::InvalidName`]: the session is not for that shard.
-    #[inline]
-    pub(crate) fn connection_of(&self, name: &Named<'_>) -> Result<&Arc<Connection>, Error> {
-        self.spread.as_ref().map_or(Ok(&self.connection), |spread| spread.of(name.id))
+    fn connections(&self) -> Vec<Arc<Connection>> {
+        match &self.spread {
+            None => vec![self.connection.clone()],
+            Some(spread) => spread.connections().into_iter().map(|(_, connection)| connection).collect(),
+        }
     }
 
     /// Handle, incarnation, epoch and lease of the session; None while there is none.
@@ -389,8 +372,8 @@ impl Session {
     #[must_use]
     pub fn transport(&self) -> TransportReport {
         let mut report = self.connection.engine.transport();
-        let others = self.connections().skip(1).flat_map(|connection| connection.engine.transport().ports);
-        report.ports.extend(others);
+        let others = self.connections().into_iter().skip(1);
+        report.ports.extend(others.flat_map(|connection| connection.engine.transport().ports));
         report
     }
 
@@ -398,14 +381,15 @@ impl Session {
     #[must_use]
     pub fn shards(&self) -> Vec<(String, SocketAddrV4)> {
         let each = self.spread.iter().flat_map(|spread| spread.connections());
-        each.map(|(name, connection)| (name.to_owned(), connection.engine.switch())).collect()
+        each.map(|(name, connection)| (name, connection.engine.switch())).collect()
     }
 
     /// Until when the locks of this session are safe unless another heartbeat is acknowledged, of whichever shard; None
     /// if there is one without a session.
     #[must_use]
     pub fn lease_end(&self) -> Option<Instant> {
-        let ends = self.connections().map(|connection| Some(connection.engine.session().1?.lease_end));
+        let connections = self.connections();
+        let ends = connections.iter().map(|connection| Some(connection.engine.session().1?.lease_end));
         clock::instant(ends.collect::<Option<Vec<_>>>()?.into_iter().min()?)
     }
 
@@ -414,13 +398,14 @@ impl Session {
     /// began, it is noticed a lease and its grace later. `wayside doctor` says what is in the way.
     #[must_use]
     pub fn has_lifeline(&self) -> bool {
-        self.connections().all(|connection| connection.lifeline.load(Relaxed))
+        self.connections().iter().all(|connection| connection.lifeline.load(Relaxed))
     }
 
     /// Grants so far, by who decided.
     #[must_use]
     pub fn grants(&self) -> Grants {
-        let each = self.connections().map(|connection| connection.engine.grants());
+        let connections = self.connections();
+        let each = connections.iter().map(|connection| connection.engine.grants());
         each.fold(Grants::default(), |all, one| Grants {
             switch: all.switch + one.switch,
             agent: all.agent + one.agent,
@@ -432,15 +417,16 @@ impl Session {
     /// moment to end the process.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.connections().all(|connection| connection.engine.is_idle())
+        self.connections().iter().all(|connection| connection.engine.is_idle())
     }
 
     /// Ends the session now, for all its clones: what is held is lost. What was given back just before is taken over
     /// first by whoever waits for it, so that lines keep their order. Takes at most a few tenths of a second.
     pub fn close(self) {
         // Asked of all before any is waited for.
-        self.connections().for_each(|connection| connection.engine.close());
-        self.connections().for_each(|connection| connection.join());
+        let connections = self.connections();
+        connections.iter().for_each(|connection| connection.engine.close());
+        connections.iter().for_each(|connection| connection.join());
     }
 }
 
@@ -462,7 +448,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Enrols without waiting.
-    fn begin(config: Config) -> Result<Arc<Connection>, Error> {
+    pub(crate) fn begin(config: Config) -> Result<Arc<Connection>, Error> {
         let engine = Arc::new(Engine::new(config)?);
         engine.start();
         let lifeline = Arc::new(AtomicBool::new(false));

@@ -1,57 +1,374 @@
-//! A session with each of several shards, and which of them has a lock.
+//! A session with each of several shards, and which of them has a lock: by the latest map of the shards that any of
+//! them has told of. Shards are added and drained while locks are held (docs/shards.md, "Adding and draining"); what
+//! each connection may be asked for meanwhile, its node knows (`wayside_protocol::Domain`).
 //!
 //! Invariants
 //! * Connections are in the order of the shards. In this order several locks are taken, everywhere, so that two callers
-//!   never wait for each other in a circle.
+//!   never wait for each other in a circle. Where a name is no shard's at the moment, all are given back and asked for
+//!   anew.
 //! * There is no connection with shards that the session is not for: what they have is not asked for elsewhere.
 //! * A session with a shard began under the fingerprint of all of them ([`Shards`]): whoever may grant a name is one.
 
-use crate::Error;
+use crate::control::Divided;
+use crate::core::Phase;
+use crate::division::{News, Placed};
+use crate::endpoint::Endpoints;
 use crate::name::Named;
-use crate::session::Connection;
-use std::sync::Arc;
-use wayside_protocol::Shards;
+use crate::observe::Observer;
+use crate::session::{Config, Connection};
+use crate::{Error, clock};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+use wayside_protocol::{ShardMap, Shards, Time};
+use wayside_wire::Refusal;
+
+/// Between looks after the connections while there is something to do, and else.
+const LOOK: Duration = Duration::from_millis(2);
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+/// For so long a connection is asked for nothing that will be another shard's; then it is again for four times as long,
+/// since who holds a lock there may have to take another one to end.
+const CLOSED: Duration = Duration::from_millis(250);
+/// Between two pledges that are not answered.
+const PLEDGED: Duration = Duration::from_millis(20);
+/// Whoever waits for a name to be some shard's looks again so often.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Between questions to a shard that begins no session, which shards there are.
+const QUESTION: Duration = Duration::from_millis(250);
 
 pub(crate) struct Spread {
-    shards: Shards,
-    connections: Vec<Option<Arc<Connection>>>,
+    state: RwLock<State>,
+    news: Arc<News>,
+    /// What connections are made with, but for what is each one's own.
+    template: Config,
+    one_in: u64,
+    /// The one lock that the session is for.
+    only: Option<u64>,
+    turn: Mutex<()>,
+    turned: Condvar,
+    /// Tasks that wait for a name to be some shard's.
+    wakers: Mutex<Vec<Waker>>,
+}
+
+struct State {
+    latest: Map,
+    /// The one before, while shards may not have come to the latest.
+    former: Option<Map>,
+    /// Not all shards have the latest map, or not all connections follow it.
+    is_changing: bool,
+    /// Some shard says that not all have.
+    is_unsettled: bool,
+    /// By the shard's name.
+    connections: BTreeMap<String, Arc<Connection>>,
+}
+
+/// One version of which shards there are, and where.
+#[derive(Clone)]
+struct Map {
+    shards: ShardMap,
+    endpoints: Endpoints,
 }
 
 /// Names of one shard, and the connection with it.
 pub(crate) type OfShard<'n> = (Arc<Connection>, Vec<Named<'n>>);
 
-impl Spread {
-    pub(crate) fn new(shards: Shards, connections: Vec<Option<Arc<Connection>>>) -> Spread {
-        debug_assert_eq!(shards.names().len(), connections.len());
-        Spread { shards, connections }
+/// What the thread that looks after the connections knows of them.
+#[derive(Default)]
+struct Care {
+    /// Since when nothing is asked for that will be another shard's; and from when on it may be so again.
+    closed_since: Option<Time>,
+    closes: Time,
+    /// When to ask a shard which shards there are, or to say again what was pledged.
+    again: BTreeMap<String, Time>,
+}
+
+impl Care {
+    fn again(&self, shard: &str) -> Time {
+        self.again.get(shard).copied().unwrap_or_default()
     }
 
-    /// In the order of the shards, with each that the session is for.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = (&str, &Arc<Connection>)> {
-        let named = self.shards.names().iter().zip(&self.connections);
-        named.filter_map(|(name, connection)| Some((name.as_str(), connection.as_ref()?)))
+    fn asked(&mut self, shard: &str, pause: Duration) {
+        self.again.insert(shard.to_owned(), clock::after(clock::now(), pause));
+    }
+}
+
+impl Spread {
+    /// Begins a session with each shard, or with that alone which has the one lock.
+    pub(crate) fn begin(
+        template: Config,
+        endpoints: &Endpoints,
+        shards: &Shards,
+        one_in: u64,
+        only: Option<u64>,
+    ) -> Result<Arc<Spread>, Error> {
+        let latest = Map { shards: ShardMap { version: 0, shards: shards.clone() }, endpoints: endpoints.clone() };
+        let state =
+            State { latest, former: None, is_changing: false, is_unsettled: false, connections: BTreeMap::new() };
+        let spread = Spread {
+            state: RwLock::new(state),
+            news: Arc::default(),
+            template,
+            one_in,
+            only,
+            turn: Mutex::new(()),
+            turned: Condvar::new(),
+            wakers: Mutex::default(),
+        };
+        spread.connect()?;
+        let spread = Arc::new(spread);
+        let (weak, news) = (Arc::downgrade(&spread), spread.news.clone());
+        let run = move || look_after(&weak, &news);
+        thread::Builder::new().name("wayside-shards".into()).spawn(run).map_err(crate::engine::system)?;
+        Ok(spread)
+    }
+
+    /// With each shard that the session is for, in the order of their names.
+    pub(crate) fn connections(&self) -> Vec<(String, Arc<Connection>)> {
+        let state = self.state.read();
+        state.connections.iter().map(|(name, connection)| (name.clone(), connection.clone())).collect()
+    }
+
+    /// Whether shards are being added or drained, as far as is known here.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.state.read().is_changing
     }
 
     /// With the shard that has the lock of this name.
     ///
     /// # Errors
-    /// [`Error::InvalidName`]: the session is not for that shard.
-    pub(crate) fn of(&self, name: u64) -> Result<&Arc<Connection>, Error> {
-        let owner = self.shards.owner(name);
-        let elsewhere = || {
-            let shard = &self.shards.names()[owner];
-            Error::InvalidName(format!("its lock is shard {shard}'s, which this session is not for"))
-        };
-        self.connections[owner].as_ref().ok_or_else(elsewhere)
+    /// [`Error::InvalidName`]: the session is not for that shard. [`Error::Elsewhere`]: it is none's at the moment.
+    pub(crate) fn of(&self, name: u64) -> Result<Arc<Connection>, Error> {
+        let state = self.state.read();
+        if state.is_changing {
+            // No two have it: what one has pledged to another it is not asked for any more.
+            let has = |connection: &&Arc<Connection>| connection.engine.asks(name);
+            return state.connections.values().find(has).cloned().ok_or(Error::Elsewhere);
+        }
+        let shards = &state.latest.shards.shards;
+        let owner = &shards.names()[shards.owner(name)];
+        let elsewhere = || Error::InvalidName(format!("its lock is shard {owner}'s, which this session is not for"));
+        state.connections.get(owner).cloned().ok_or_else(elsewhere)
     }
 
     /// Names by the shards that have their locks, in order; none of a shard that has none of them.
     ///
     /// # Errors
     /// As [`Spread::of`].
-    pub(crate) fn divide<'n>(&self, mut names: Vec<Named<'n>>) -> Result<Vec<OfShard<'n>>, Error> {
-        names.sort_by_cached_key(|name| self.shards.owner(name.id));
-        let of_each = names.chunk_by(|one, next| self.shards.owner(one.id) == self.shards.owner(next.id));
-        of_each.map(|names| Ok((self.of(names[0].id)?.clone(), names.to_vec()))).collect()
+    pub(crate) fn divide<'n>(&self, names: &[Named<'n>]) -> Result<Vec<OfShard<'n>>, Error> {
+        let mut of_each: BTreeMap<String, OfShard<'n>> = BTreeMap::new();
+        for name in names {
+            let connection = self.of(name.id)?;
+            let shard = connection.engine.shard();
+            of_each.entry(shard).or_insert_with(|| (connection, Vec::new())).1.push(*name);
+        }
+        Ok(of_each.into_values().collect())
+    }
+
+    /// Waits a moment for a name to be some shard's; until `deadline` at most, or as long as a change lasts.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub(crate) fn pause(&self, deadline: Option<Time>, since: Time) -> Result<(), Error> {
+        self.check(deadline, since)?;
+        self.news.ring();
+        self.turned.wait_for(&mut self.turn.lock(), PAUSE);
+        Ok(())
+    }
+
+    /// As [`Spread::pause`], for a task, which is called.
+    pub(crate) fn park(&self, waker: &Waker, deadline: Option<Time>, since: Time) -> Result<(), Error> {
+        self.check(deadline, since)?;
+        self.wakers.lock().push(waker.clone());
+        self.news.ring();
+        Ok(())
+    }
+
+    fn check(&self, deadline: Option<Time>, since: Time) -> Result<(), Error> {
+        let now = clock::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(Error::TimedOut);
+        }
+        let patience = self.template.patience;
+        if !self.is_changing() && now >= clock::after(since, patience) {
+            let endpoint = self.state.read().latest.endpoints.to_string();
+            return Err(Error::Unavailable { endpoint, waited: patience, detail: String::new() });
+        }
+        Ok(())
+    }
+
+    /// Waits for a session with each shard.
+    pub(crate) fn await_sessions(&self) -> Result<(), Error> {
+        let since = clock::now();
+        loop {
+            let connections = self.connections();
+            let mut waits = connections.iter().map(|(_, connection)| connection.engine.await_session(None));
+            match waits.find_map(Result::err) {
+                None => return Ok(()),
+                // Which shards there are may be told in a moment.
+                Some(Error::Refused(_)) if clock::now() < clock::after(since, self.template.patience) => {
+                    self.turned.wait_for(&mut self.turn.lock(), PAUSE);
+                }
+                Some(error) => return Err(error),
+            }
+        }
+    }
+
+    // ---- the thread that looks after the connections ----
+
+    /// Begins sessions with shards of the latest map that there are none with.
+    fn connect(&self) -> Result<(), Error> {
+        let (latest, known) = {
+            let state = self.state.read();
+            (state.latest.clone(), state.connections.keys().cloned().collect::<Vec<_>>())
+        };
+        let shards = &latest.shards.shards;
+        let only = self.only.map(|name| shards.owner(name));
+        for (place, name) in shards.names().iter().enumerate() {
+            if known.contains(name) || only.is_some_and(|only| only != place) {
+                continue;
+            }
+            // Who signs does not begin to believe what is not signed.
+            let signs = self.connections().iter().any(|(_, connection)| connection.engine.signs());
+            let placed = Placed::new(name.clone(), latest.shards.clone(), self.news.clone(), signs);
+            let config = Config {
+                // Requests are told apart by ids that those of another session may have as well.
+                observer: Observer::new(&self.template.namespace, self.one_in),
+                placed: Some(Arc::new(placed)),
+                endpoints: latest.endpoints.of_each()[place].clone(),
+                ..self.template.clone()
+            };
+            let connection = Connection::begin(config)?;
+            self.state.write().connections.insert(name.clone(), connection);
+        }
+        Ok(())
+    }
+
+    /// A shard has told which shards there are.
+    fn learn(&self, shard: &str, divided: &Divided, care: &mut Care) {
+        let Ok(endpoints) = Endpoints::parse(&divided.shards) else { return };
+        let Some(shards) = endpoints.shards().cloned() else { return };
+        let mut state = self.state.write();
+        let known = state.latest.shards.version;
+        if divided.version > known {
+            let shards = ShardMap { version: divided.version, shards };
+            let former = std::mem::replace(&mut state.latest, Map { shards, endpoints });
+            state.former = Some(former);
+            state.is_changing = true;
+            state.is_unsettled = !divided.settled;
+        } else if divided.version == known {
+            state.is_unsettled = !divided.settled;
+            state.is_changing |= !divided.settled;
+            if !divided.settled {
+                care.again.remove(shard);
+            }
+        }
+    }
+
+    /// Looks after all connections. Whether there is more to do soon.
+    fn look(&self, care: &mut Care) -> bool {
+        if let Err(error) = self.connect() {
+            self.connections().iter().for_each(|(_, connection)| connection.engine.complain(&error));
+        }
+        let (latest, former, is_unsettled) = {
+            let state = self.state.read();
+            (state.latest.clone(), state.former.clone(), state.is_unsettled)
+        };
+        let connections = self.connections();
+        let is_of_it = |name: &str| latest.shards.shards.place(name).is_some();
+        let phase = |connection: &Connection| connection.engine.session().0;
+        let is_behind = |connection: &Connection| connection.engine.map_version() < latest.shards.version;
+        let live = |connection: &Connection| phase(connection) == Phase::Live;
+        let behind: Vec<_> = connections.iter().filter(|(_, one)| live(one) && is_behind(one)).collect();
+        self.follow(&behind, &latest, care);
+        let mut is_refused = false;
+        for (name, connection) in &connections {
+            match phase(connection) {
+                Phase::Live if is_unsettled && !is_behind(connection) && clock::now() >= care.again(name) => {
+                    // The shard may have forgotten what it was told.
+                    care.asked(name, IDLE_LOOK);
+                    connection.engine.pledge_to(&latest.shards);
+                }
+                Phase::Live => {}
+                _ if !is_of_it(name) => self.leave(name),
+                Phase::Refused(Refusal::Shards) => {
+                    is_refused = true;
+                    if clock::now() >= care.again(name) {
+                        care.asked(name, QUESTION);
+                        self.mend(name, connection, [Some(&latest), former.as_ref()]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let is_changing = !behind.is_empty() || is_refused || is_unsettled;
+        self.state.write().is_changing = is_changing;
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        let waits = !wakers.is_empty();
+        wakers.into_iter().for_each(Waker::wake);
+        self.turned.notify_all();
+        is_changing || waits
+    }
+
+    /// Has connections follow the latest map, once none of them has anything that it gives to another shard: who holds
+    /// a lock of one that moves may need another one's to come to an end.
+    fn follow(&self, behind: &[&(String, Arc<Connection>)], latest: &Map, care: &mut Care) {
+        let now = clock::now();
+        if behind.is_empty() || now < care.closes {
+            return;
+        }
+        let is_idle = behind.iter().map(|(_, connection)| connection.engine.close_for(&latest.shards));
+        if is_idle.collect::<Vec<_>>().into_iter().all(|is_idle| is_idle) {
+            care.closed_since = None;
+            // Asked until it is answered, by packets. Where they are signed, by a thread's own connection.
+            care.closes = clock::after(now, PLEDGED);
+            for (name, connection) in behind {
+                connection.engine.pledge_to(&latest.shards);
+                if latest.shards.shards.place(name).is_none() {
+                    self.leave(name);
+                }
+            }
+        } else if now >= clock::after(*care.closed_since.get_or_insert(now), CLOSED) {
+            behind.iter().for_each(|(_, connection)| connection.engine.reopen());
+            care.closed_since = None;
+            care.closes = clock::after(now, 4 * CLOSED);
+        }
+    }
+
+    /// A shard begins no session by the map that it was asked by: it may have another one than all others, or all have
+    /// another one than this process was told when it started.
+    fn mend(&self, name: &str, connection: &Connection, maps: [Option<&Map>; 2]) {
+        connection.engine.place_by_another(maps.into_iter().flatten().map(|map| &map.shards));
+        if let Some(divided) = crate::division::ask(connection.engine.switch()) {
+            self.news.tell(name.to_owned(), divided);
+        }
+    }
+
+    /// A drained shard, of which nothing is wanted any more.
+    fn leave(&self, name: &str) {
+        let connection = self.state.write().connections.remove(name);
+        if let Some(connection) = connection {
+            connection.engine.close();
+        }
+    }
+}
+
+impl Drop for Spread {
+    /// Its thread ends at once, not at its next look.
+    fn drop(&mut self) {
+        self.news.ring();
+    }
+}
+
+fn look_after(spread: &Weak<Spread>, news: &News) {
+    let mut care = Care::default();
+    let mut is_busy = false;
+    loop {
+        let told = news.take(if is_busy { LOOK } else { IDLE_LOOK });
+        let Some(spread) = spread.upgrade() else { return };
+        told.iter().for_each(|(shard, divided)| spread.learn(shard, divided, &mut care));
+        is_busy = spread.look(&mut care);
     }
 }

@@ -355,7 +355,9 @@ impl<'s> Store<'s> {
             match begun {
                 Ok(begun) => break begun,
                 Err(AcquireError::NoSession) => engine.await_session(self.wait)?,
-                Err(AcquireError::TooMany | AcquireError::Exhausted) => return Err(Error::TooMany),
+                Err(AcquireError::TooMany | AcquireError::Exhausted | AcquireError::Elsewhere) => {
+                    return Err(Error::TooMany);
+                }
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.questions.look(id);

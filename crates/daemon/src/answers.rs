@@ -29,6 +29,11 @@ pub enum Query {
     Share { switch: String, share: u32 },
     /// Groups whose last switch has lost its memory begin anew, empty. Answered by [`Changed`].
     Recover,
+    /// Which shards there are, as this one has them. Answered by [`ShardsAnswer`], or by [`Refused`] where another switch
+    /// of the shard knows, or there is one shard.
+    Shards,
+    /// What an operator tells a shard of a change of the shards. Answered by [`Changed`], or by [`Refused`].
+    Divide { version: u32, step: ShardStep, begins: Option<u32>, above: u32, map: String, former: String },
     /// The configuration's file is read again. Answered by [`Reloaded`], or by [`Refused`]: then nothing has changed.
     Reload,
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
@@ -63,6 +68,35 @@ pub struct ChainGroup {
     pub chain: Vec<String>,
     /// Who copies it.
     pub joiner: Option<String>,
+}
+
+/// How far a shard has come with a map: [`wayside_protocol::controller::Step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardStep {
+    Announced,
+    Moved,
+    Decided,
+    Settled,
+}
+
+/// What a shard has of the map of all shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardsAnswer {
+    /// Its name.
+    pub shard: String,
+    /// Of the map; 0: that of the configuration.
+    pub version: u32,
+    pub step: ShardStep,
+    /// Whether sessions begin.
+    pub open: bool,
+    /// Names and addresses of all shards, as WAYSIDE_ENDPOINTS has them; empty with version 0.
+    pub map: String,
+    /// The same of the map before.
+    pub former: String,
+    /// Handles of sessions that may hold what it had by maps before and has no more.
+    pub behind: Vec<u16>,
+    pub epoch: u32,
 }
 
 /// What a running switch has taken over from its file.

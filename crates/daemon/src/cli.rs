@@ -60,6 +60,9 @@ pub enum Command {
     /// Show and change which switches keep which keys
     #[command(subcommand)]
     Chain(Chain),
+    /// Show, add and drain the shards that locks are divided among, while locks are held
+    #[command(subcommand)]
+    Shard(ShardCommand),
     /// List the locks that are held and awaited, by whom and since when
     Locks(LocksArgs),
     /// Show which locks have their queue in the switch and which are the lock server's, why, and which are to move
@@ -109,6 +112,50 @@ pub enum Chain {
     Remove(ChainSwitchArgs),
     /// Let groups begin anew, empty, of which no switch has left what they had
     Recover(QueryArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ShardCommand {
+    /// Show the shards, how far each has come with a change, and which sessions stand in its way
+    Status(QueryArgs),
+    /// Give a shard that was started with --shard-joins its share of the names
+    Add(ShardAddArgs),
+    /// Give the names of a shard to the others; then its switches can be ended
+    Drain(ShardDrainArgs),
+    /// Go on with a change that was left
+    Resume(ShardChangeArgs),
+    /// Take a change back that is not decided
+    Undo(ShardChangeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ShardAddArgs {
+    /// Its name, and where its switches are: NAME=HOST:PORT, several separated by commas
+    #[arg(value_name = "NAME=HOST:PORT")]
+    pub shard: String,
+
+    #[command(flatten)]
+    pub change: ShardChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ShardDrainArgs {
+    /// Its name
+    pub shard: String,
+
+    #[command(flatten)]
+    pub change: ShardChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ShardChangeArgs {
+    /// Wait so long for the holders of names that change hands, who keep all others from these names; then take the
+    /// change back
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    pub within: Duration,
+
+    #[command(flatten)]
+    pub endpoint: EndpointArgs,
 }
 
 #[derive(Debug, Args)]

@@ -162,6 +162,11 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_SHARDS", value_name = "NAMES", value_delimiter = ',')]
     shards: Option<Vec<String>>,
 
+    /// The other --shards have this one's locks: it begins no session before `wayside shard add` [default: it has its
+    /// own from the beginning]
+    #[arg(long, env = "WAYSIDE_SHARD_JOINS", value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
+    shard_joins: Option<bool>,
+
     /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
     serving_lease: Option<String>,
@@ -335,6 +340,8 @@ pub struct Config {
     pub sharing: Option<Sharing>,
     /// None: this shard has all locks.
     pub division: Option<Division>,
+    /// Others have its locks until it is added.
+    pub joins: bool,
 }
 
 /// The shards that locks are divided among.
@@ -470,6 +477,18 @@ impl Layers<'_> {
             // Twice the least: scheduling delays of the daemon's own are not the node's fault.
             None => least_grace(lease) * 2,
         };
+        let division = self.division()?;
+        let joins = match self.pick(|s| s.shard_joins.as_ref()) {
+            Some((true, flag)) if division.is_none() => {
+                return Err(self.wrong(
+                    "shard_joins",
+                    &true,
+                    flag,
+                    "goes with shards = the names of all, this one's too",
+                ));
+            }
+            joins => joins.is_some_and(|(joins, _)| *joins),
+        };
         Ok(Config {
             listen,
             admin_listen,
@@ -490,7 +509,8 @@ impl Layers<'_> {
             deadlock_period,
             namespaces: self.namespaces()?,
             sharing: self.sharing(lease)?,
-            division: self.division()?,
+            division,
+            joins,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
             control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })

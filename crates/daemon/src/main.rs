@@ -56,6 +56,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Status(args) => commands::show::status(&args).map(|()| 0),
         Command::Reload(args) => commands::switch::reload(&args).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args).map(|()| 0),
+        Command::Shard(command) => commands::shard::shard(&command).map(|()| 0),
         Command::Chain(command) => commands::chain::chain(&command).map(|()| 0),
         Command::Kv(command) => commands::kv::kv(&command),
         Command::Semaphore(args) => commands::recipes::semaphore(&args),

@@ -4,6 +4,7 @@
 //! * [`Node`]: what one process is to the cluster: its session, its lock requests and its agents.
 //! * [`controller`]: enrolment, leases, recovery.
 //! * [`chain`]: the key-value store.
+//! * [`redivision`]: how shards are added and drained while locks are held.
 //! * `queue`: the second lock engine, of which [`Node`] has both ends.
 //! * [`memory`]: what the controller sees of a switch.
 //! * [`seal`]: whose packet it is: keys and tags.
@@ -19,6 +20,7 @@ mod agent;
 mod books;
 pub mod chain;
 pub mod controller;
+mod domain;
 mod fifo;
 mod joins;
 mod line;
@@ -29,17 +31,19 @@ mod mutant;
 mod node;
 mod outbox;
 mod queue;
+pub mod redivision;
 pub mod seal;
 mod session;
 mod shards;
 mod timers;
 mod types;
 
+pub use domain::Domain;
 pub use line::{LONGEST_PATIENCE, OVERTAKEN_MOST, Priority};
 pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
 pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
 pub use outbox::{Ends, Outbox, Transmit};
 pub use session::SessionInfo;
-pub use shards::{Shards, ShardsError};
+pub use shards::{ShardMap, Shards, ShardsError};
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -39,6 +39,8 @@ pub struct Acquire {
 pub enum AcquireError {
     /// There is no session (yet, or any more).
     NoSession,
+    /// It is another shard's, or will be.
+    Elsewhere,
     /// The node has as many requests as it may.
     TooMany,
     /// 2^40 requests in one session: enrol anew.

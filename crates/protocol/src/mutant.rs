@@ -51,6 +51,24 @@ pub enum Mutant {
     ForgetRetired,
     /// Nodes and controllers begin sessions whichever shards the other one divides names among.
     AnyShards,
+    /// A node asks its shard for what it has pledged to ask it for no more.
+    AskMoved,
+    /// It pledges that while it holds such locks.
+    HastyPledge,
+    /// A shard that was told of a later map begins sessions by the one before.
+    BeginsAsBefore,
+    /// A shard counts a session under the map of today that has said so of an earlier one of the same shards.
+    AnyPledge,
+    /// A controller that starts does not know which sessions began under the map before.
+    ForgetBoundary,
+    /// A shard that gets names goes on under its epoch.
+    KeepEpochAtMove,
+    /// A node takes names that its shard was given before it has come to the epoch that this takes.
+    FollowBelow,
+    /// Shards get names while others still have sessions that may hold them.
+    HastyMove,
+    /// A change is taken back although it was decided.
+    UndoDecided,
     /// The controller adds no grace to a lease.
     NoGrace,
     /// The controller takes a session for over once it has expired its word, though its lease may still run.

@@ -51,6 +51,8 @@ pub enum Change {
     Refused(Refusal),
     /// It is over: the lease ended, or the switch says so.
     Lost,
+    /// The controller counts it under the shards that were pledged so.
+    Followed(u32),
     /// The controller has confirmed that it ended as asked, or does not answer.
     Left,
 }
@@ -82,6 +84,13 @@ const URGENT_BEATS_PER_LEASE: u64 = 32;
 /// LEAVEs that go unanswered before the node gives up; the lease ends the session then.
 const LEAVE_ATTEMPTS: u32 = 6;
 
+/// A question that is asked until the controller says that it counts the session under other shards.
+struct Following {
+    pledge: u32,
+    due: Time,
+    pause: u64,
+}
+
 pub struct Session {
     config: NodeConfig,
     phase: Phase,
@@ -92,6 +101,7 @@ pub struct Session {
     due: Time,
     beats: [Beat; URGENT_BEATS_PER_LEASE as usize],
     sequence: u64,
+    following: Option<Following>,
 }
 
 impl Session {
@@ -106,6 +116,7 @@ impl Session {
             pause: PAUSE_FIRST,
             due: Time(u64::MAX),
             beats: [Beat::default(); URGENT_BEATS_PER_LEASE as usize],
+            following: None,
         }
     }
 
@@ -127,7 +138,8 @@ impl Session {
     /// When [`Session::on_tick`] wants to be called.
     #[inline]
     pub fn due(&self) -> Time {
-        self.due
+        let following = self.following.as_ref().filter(|_| self.phase == Phase::Live);
+        following.map_or(self.due, |following| self.due.min(following.due))
     }
 
     /// Header of a packet to `destination` under this session.
@@ -175,7 +187,34 @@ impl Session {
         }
     }
 
+    /// Says by ENROL, under the session's own nonce, that it divides names among other shards from now on: again and
+    /// again, for a shard may not do so yet.
+    pub fn follow(&mut self, now: Time, pledge: u32) {
+        self.following = Some(Following { pledge, due: now, pause: PAUSE_FIRST });
+    }
+
+    /// The nonce that the session was asked for with.
+    pub fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    /// Whether the session has come to this epoch of the switch: what it takes for its own until then, it would grant
+    /// under tokens of the one before.
+    pub fn is_under(&self, epoch: u32) -> bool {
+        self.config.is_broken(Mutant::FollowBelow) || self.info.is_some_and(|info| info.epoch >= epoch)
+    }
+
+    fn on_followed(&mut self, header: &Header, body: &Enrolled) -> Option<Change> {
+        let is_answer = body.nonce == self.nonce && header.flags & header_flag::REFUSED == 0;
+        let is_answer = is_answer && self.is_under(header.epoch);
+        let following = self.following.take_if(|following| is_answer && following.pledge == header.shard_map)?;
+        Some(Change::Followed(following.pledge))
+    }
+
     pub fn on_enrolled(&mut self, now: Time, header: &Header, body: &Enrolled) -> Option<Change> {
+        if self.phase == Phase::Live {
+            return self.on_followed(header, body);
+        }
         if self.phase != Phase::Enrolling || body.nonce != self.nonce {
             return None;
         }
@@ -267,6 +306,9 @@ impl Session {
             self.due = Time(u64::MAX);
             return Some(Change::Lost);
         }
+        if self.phase == Phase::Live {
+            self.send_follow(now, out);
+        }
         if now < self.due {
             return None;
         }
@@ -291,10 +333,22 @@ impl Session {
             self.first_sent = now;
             self.pause = PAUSE_FIRST;
         }
-        let body = self.config.question(self.nonce);
-        let header = Header { shard_map: self.config.shards, ..self.header(service::FABRIC, kind::fabric::ENROL, 0) };
-        out.body(0, header, FabricKind::Enrol.body().bytes(0), |packet, at| body.write(packet, at));
+        self.send_question(self.config.shards, out);
         self.back_off(now);
+    }
+
+    fn send_question(&self, shard_map: u32, out: &mut Outbox) {
+        let body = self.config.question(self.nonce);
+        let header = Header { service: service::FABRIC, kind: kind::fabric::ENROL, shard_map, ..Header::default() };
+        out.body(0, header, FabricKind::Enrol.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+
+    fn send_follow(&mut self, now: Time, out: &mut Outbox) {
+        let Some(following) = self.following.as_mut().filter(|following| now >= following.due) else { return };
+        following.due = now + following.pause;
+        following.pause = (following.pause * 2).min(PAUSE_MOST);
+        let pledge = following.pledge;
+        self.send_question(pledge, out);
     }
 
     fn send_heartbeat(&mut self, now: Time, oldest: u64, out: &mut Outbox) {

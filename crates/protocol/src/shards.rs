@@ -106,6 +106,12 @@ impl Shards {
         best.1
     }
 
+    /// Whether the shard of this name has this name's lock.
+    #[must_use]
+    pub fn has(&self, shard: &str, name: u64) -> bool {
+        self.names[self.owner(name)] == shard
+    }
+
     /// What these shards are known by, and which of them is asked: by a node to a controller, and back. Never 0, which
     /// stands for a switch whose locks are divided among no shards. Two of different shards are the same once in 2^32.
     #[must_use]
@@ -114,6 +120,35 @@ impl Shards {
         let print = mix(all ^ self.keys[own]);
         ((print >> 32) as u32).max(1)
     }
+}
+
+/// One version of who has which names: shards are added and drained by the next one (`redivision.rs`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardMap {
+    /// Rises with every change; 0: of a configuration, whose version nobody has told.
+    pub version: u32,
+    /// Who divides names among themselves.
+    pub shards: Shards,
+}
+
+impl ShardMap {
+    /// What a session with this shard says that begins; None: it is none of them.
+    #[must_use]
+    pub fn begins(&self, shard: &str) -> Option<u32> {
+        self.shards.place(shard).map(|place| self.shards.fingerprint(place))
+    }
+
+    /// What a session says that lives, and asks this shard from now on for what it has by this map alone.
+    #[must_use]
+    pub fn pledge(&self, shard: &str) -> Option<u32> {
+        self.begins(shard).map(|print| pledge_of(print, self.version))
+    }
+}
+
+/// As [`ShardMap::pledge`], of a fingerprint. Of each version another one: what was said of shards that were these once
+/// says nothing of those that are these again.
+pub(crate) fn pledge_of(print: u32, version: u32) -> u32 {
+    ((mix(u64::from(print) << 32 | u64::from(version)) >> 32) as u32).max(1)
 }
 
 fn is_name(name: &str) -> bool {
@@ -186,6 +221,14 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 5);
         assert!(!all.contains(&0));
+    }
+
+    #[test]
+    fn a_pledge_is_of_one_version_of_one_shard() {
+        let map = |version| ShardMap { version, shards: shards(&["a", "b"]) };
+        let pledges = [map(1).pledge("a"), map(2).pledge("a"), map(1).pledge("b"), map(1).begins("a")];
+        assert!((0..4).all(|one| (0..one).all(|other| pledges[one] != pledges[other])), "{pledges:?}");
+        assert_eq!(map(1).pledge("c"), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod schedule;
 mod seat;
 mod service;
 mod setup;
+mod shards;
 pub mod shrink;
 mod story;
 mod tally;
@@ -67,6 +68,8 @@ pub enum ServiceKind {
     Chain,
     /// Locks whose queues are in the switch, or at lock servers.
     Queue,
+    /// Locks of several shards, of which some are added and drained.
+    Shards,
 }
 
 /// How to run a seed.
@@ -99,5 +102,6 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
             run::Run::new(world, locks).live()
         }
         ServiceKind::Chain => chain::run(seed, options),
+        ServiceKind::Shards => shards::run(seed, options),
     }
 }

@@ -139,6 +139,19 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::AnyCeded),
 ];
 
+/// Of shards that are added and drained: docs/shards.md's rules.
+pub const SHARD_RULES: &[Rule] = &[
+    Rule::Machine(Mutant::AskMoved),
+    Rule::Machine(Mutant::HastyPledge),
+    Rule::Machine(Mutant::BeginsAsBefore),
+    Rule::Machine(Mutant::AnyPledge),
+    Rule::Machine(Mutant::ForgetBoundary),
+    Rule::Machine(Mutant::KeepEpochAtMove),
+    Rule::Machine(Mutant::FollowBelow),
+    Rule::Machine(Mutant::HastyMove),
+    Rule::Machine(Mutant::UndoDecided),
+];
+
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
 /// well, waiters that are forgotten ask again, what a retired request is granted is given back, a slot that a late
 /// copy of an old request has seized is claimed and freed, and a request that hops finds its agent in the end.
@@ -157,6 +170,8 @@ impl Rule {
             ServiceKind::Chain
         } else if QUEUE_RULES.contains(&self) {
             ServiceKind::Queue
+        } else if SHARD_RULES.contains(&self) {
+            ServiceKind::Shards
         } else {
             ServiceKind::Lock
         };
@@ -200,7 +215,8 @@ pub fn caught(options: &Options, seeds: u64) -> Option<(u64, Failure)> {
 /// Breaks each rule and prints what came of it. Whether all were noticed.
 pub fn table(seeds: u64, some: &[String]) -> bool {
     let is_meant = |rule: &&Rule| some.is_empty() || some.iter().any(|name| rule.name().starts_with(name.as_str()));
-    let rules: Vec<Rule> = RULES.iter().chain(CHAIN_RULES).chain(QUEUE_RULES).filter(is_meant).copied().collect();
+    let rules: Vec<Rule> =
+        RULES.iter().chain(CHAIN_RULES).chain(QUEUE_RULES).chain(SHARD_RULES).filter(is_meant).copied().collect();
     println!("{:<26} {:>13}  invariant that broke", "rule broken", "seeds it took");
     let mut missed = 0;
     for &rule in &rules {

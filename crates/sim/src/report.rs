@@ -8,7 +8,7 @@ use wayside_wire::mix;
 use crate::ServiceKind;
 use crate::decisions::{LINES, UNREACHED_DROPS};
 use crate::schedule::{Kind, Mark};
-use crate::{chain, queues};
+use crate::{chain, queues, shards};
 
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ impl Outcome {
             ServiceKind::Lock => "",
             ServiceKind::Chain => "--service chain ",
             ServiceKind::Queue => "--service queue ",
+            ServiceKind::Shards => "--service shards ",
         };
         format!("wayside sim {service}--seed {}", self.seed)
     }
@@ -104,6 +105,10 @@ impl Outcome {
         }
         if self.service == ServiceKind::Queue {
             return queues::missing(&self.faults, &self.outcomes, &self.verdicts);
+        }
+        if self.service == ServiceKind::Shards {
+            let faults = shards::FAULTS.iter().filter(|name| !seen(&self.faults, name));
+            return faults.chain(shards::OUTCOMES.iter().filter(|name| !seen(&self.outcomes, name))).copied().collect();
         }
         let is_of_locks = |kind: &&Kind| !kind.is_condition() && !matches!(kind, Kind::Ask | Kind::Move);
         let kinds = Kind::ALL.iter().filter(is_of_locks).map(|kind| kind.name());

@@ -9,6 +9,7 @@ pub mod node;
 pub mod plan;
 mod query;
 pub mod recipes;
+pub mod shard;
 pub mod show;
 mod signals;
 pub mod sim;

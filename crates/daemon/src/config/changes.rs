@@ -40,7 +40,8 @@ impl Config {
                 deadlocks,
                 deadlock_period,
                 sharing,
-                division
+                division,
+                joins
             ],
             may change [namespaces]
         );
@@ -50,6 +51,7 @@ impl Config {
                 "authentication_reason" => "authentication",
                 "sharing" => "what is said about etcd or the chains",
                 "division" => "shards",
+                "joins" => "shard_joins",
                 field => field,
             };
             return Some(written.into());

@@ -13,6 +13,7 @@
 
 use super::controller::Inbox;
 use super::deadlocks::{self, Tally};
+use super::divisions;
 use super::etcd::fabric::MOST_SHARE;
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
@@ -27,10 +28,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
-use wayside_client::control::{Abort, Greeting, Hello, LISTING_MOST, ListRequest, Listing, Welcome};
+use wayside_client::control::{Abort, Divided, Greeting, Hello, LISTING_MOST, ListRequest, Listing, Welcome};
+use wayside_protocol::controller::Order;
 
 /// A greeting has about 120 bytes, a query 30.
 const STRANGER_LINE: usize = 4 << 10;
@@ -100,6 +102,8 @@ pub struct Control {
     refused: AtomicU64,
     /// Deadlocks found.
     pub deadlocks: Tally,
+    /// The map of all shards, once there is one that is not the configuration's.
+    divided: watch::Sender<Option<Divided>>,
 }
 
 impl Control {
@@ -113,6 +117,7 @@ impl Control {
             strangers_elsewhere: Arc::new(Semaphore::new(STRANGERS)),
             refused: AtomicU64::new(0),
             deadlocks: Tally::default(),
+            divided: watch::Sender::new(None),
         })
     }
 
@@ -124,6 +129,16 @@ impl Control {
                 Err(error) => rest(&error).await,
             }
         }
+    }
+
+    /// Nodes that are connected are told of this map of all shards, and those that connect.
+    pub fn announce(&self, divided: Divided) {
+        self.divided.send_replace(Some(divided));
+    }
+
+    /// Where the controller is reached.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
     }
 
     /// What a status and a scrape are made of.
@@ -271,6 +286,8 @@ impl Control {
         let mut open: HashMap<u64, oneshot::Sender<Listing>> = HashMap::new();
         let mut next = 0;
         let mut outgoing = Some(json(&Welcome { ok: true }));
+        let mut divided = self.divided.subscribe();
+        divided.mark_changed();
         let lives = loop {
             if let Some(line) = outgoing.take() {
                 // A timeout leaves the rest in the sink's buffer; nothing more is written until that is gone.
@@ -291,6 +308,13 @@ impl Control {
                     Some(Err(error)) => {
                         tracing::warn!(handle = hello.handle, %error, "node wrote what is no line: it is asked nothing more");
                         break true;
+                    }
+                },
+                Ok(()) = divided.changed() => {
+                    let map = divided.borrow_and_update().clone();
+                    // One that does not read now hears of it again.
+                    if sink.write_buffer().is_empty() {
+                        outgoing = map.map(|map| json(&map));
                     }
                 },
                 Some(ask) = asked.recv() => {
@@ -348,7 +372,11 @@ impl Control {
     async fn answer(&self, query: Query, from: Where) -> String {
         match query {
             Query::Status => {
-                json(&self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed()))
+                let mut status = self.facts.status(self.inbox.role(), self.sessions().await, self.inbox.overflowed());
+                if let Some(divided) = &*self.divided.borrow() {
+                    divisions::put_into(&mut status.shards, &divided.shards);
+                }
+                json(&status)
             }
             Query::Locks => json(&self.locks().await),
             Query::Plan => match plans::plans(self, self.inbox.plans().await).await {
@@ -380,6 +408,21 @@ impl Control {
                 Some(changed) => json(&Changed { changed }),
                 None => refusal(&self.elsewhere()),
             },
+            Query::Shards => match divisions::shards(self).await {
+                Ok(shards) => json(&shards),
+                Err(why) => refusal(&why),
+            },
+            // Where packets are signed not everybody is to be obeyed.
+            Query::Divide { .. } if self.facts.enrols.is_some() && from != (Where::Here { trusted: true }) => {
+                refusal("that is for root and the daemon's own user, on the switch's host")
+            }
+            Query::Divide { version, step, begins, above, map, former } => {
+                let (map, former) = (map.into_bytes(), former.into_bytes());
+                match divisions::divide(self, Order { version, step: step.into(), begins, above, map, former }).await {
+                    Ok(()) => json(&Changed { changed: 1 }),
+                    Err(why) => refusal(&why),
+                }
+            }
             Query::Reload if from != (Where::Here { trusted: true }) => {
                 refusal("that is for root and the daemon's own user, on the switch's host")
             }

@@ -21,7 +21,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
-use wayside_protocol::controller::{Answer, Controller, Inquiry, Notice, PlanView, Seat, SessionView};
+use wayside_protocol::controller::{
+    Answer, Controller, Disobeyed, DivisionView, Inquiry, Notice, Order, PlanView, Seat, SessionView,
+};
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
@@ -85,6 +87,10 @@ enum Request {
         body: Box<Enrol>,
         answer: oneshot::Sender<Result<Enrolment, Refusal>>,
     },
+    /// What this shard has of the map of all shards; None: another switch of the shard serves.
+    Division(oneshot::Sender<Option<DivisionView>>),
+    /// What an operator says of it.
+    Divide(Box<Order>, oneshot::Sender<Option<Result<(), Disobeyed>>>),
     /// The hosts that may enrol now.
     Admitted(HashSet<u64>),
     /// What the post says, and where the switch is that has it.
@@ -276,6 +282,20 @@ impl Inbox {
         self.request(Request::Enrol { address, admission, shards, body: Box::new(body), answer });
         // The daemon is ending.
         session.await.unwrap_or(Err(Refusal::Recovering))
+    }
+
+    /// What this shard has of the map of all shards; None: another switch of the shard serves.
+    pub async fn division(&self) -> Option<DivisionView> {
+        let (answer, division) = oneshot::channel();
+        self.request(Request::Division(answer));
+        division.await.ok().flatten()
+    }
+
+    /// Does what an operator says of it; None: another switch of the shard serves.
+    pub async fn divide(&self, order: Order) -> Option<Result<(), Disobeyed>> {
+        let (answer, done) = oneshot::channel();
+        self.request(Request::Divide(Box::new(order), answer));
+        done.await.ok().flatten()
     }
 
     /// These hosts may enrol: sessions of others are cut off.
@@ -483,6 +503,12 @@ impl Desk {
                     None => Err(Refusal::Recovering),
                 };
                 let _ = answer.send(enrolment);
+            }
+            Request::Division(answer) => {
+                let _ = answer.send(self.seat.controller(now).map(|controller| controller.division()));
+            }
+            Request::Divide(order, answer) => {
+                let _ = answer.send(self.seat.controller(now).map(|controller| controller.redivide(&order)));
             }
             Request::Admitted(hosts) => self.admit_only(hosts),
             Request::Post(inquiry, answer, holder) => {

@@ -20,6 +20,7 @@ mod clock;
 mod control;
 mod controller;
 mod deadlocks;
+mod divisions;
 mod enrolment;
 mod etcd;
 mod gateway;
@@ -296,8 +297,12 @@ impl Server {
         let admin = Admin::new(Arc::clone(&control), ledger);
         let Config { deadlocks: policy, deadlock_period, .. } = control.facts().config;
         let watch = (policy != Deadlocks::Off).then(|| deadlocks::watch(Arc::clone(&control), policy, deadlock_period));
+        let (told, control_divides) = (Arc::clone(&control), control.facts().config.division.is_some());
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
         accepting.extend(watch.map(tokio::spawn));
+        if control_divides {
+            accepting.push(tokio::spawn(divisions::tell_nodes(told)));
+        }
         if let Some((door, listener, _)) = door {
             accepting.push(tokio::spawn(Door::watch(admission, hosts, inbox.clone())));
             accepting.push(tokio::spawn(door.serve(listener, inbox.clone(), tally)));
@@ -444,6 +449,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
         first_epoch,
         first_incarnation,
         shards: config.division.as_ref().map_or(0, |division| division.shards.fingerprint(division.own)),
+        joins: config.joins,
         ..Default::default()
     })
 }

@@ -5,7 +5,8 @@ use super::metrics::Commits;
 use super::store::StateDir;
 use crate::config::{Division, Namespace};
 use crate::failure::Failure;
-use wayside_protocol::controller::{Record, Store};
+use wayside_client::Endpoints;
+use wayside_protocol::controller::{DIVISION_KEY, Division as Kept, Record, Store};
 
 /// Clones are the same.
 #[derive(Clone)]
@@ -33,17 +34,27 @@ impl Records {
             Records::Here(state) => (state.division(&wanted)?, "this state directory".to_owned()),
             Records::Shared(shard) => (shard.division(&wanted)?, "etcd".to_owned()),
         };
-        if known == wanted {
+        if known == wanted || self.later_division(&known).is_some_and(|later| later == wanted) {
             return Ok(());
         }
         let shown = |text: &str| if text.is_empty() { "no shards".to_owned() } else { format!("shard {text}") };
         Err(Failure::usage(format!(
-            "the records in {whose} are those of {}, not of {}: which shards locks are divided among can't change while \
-             locks are held; stop all that use them, then begin with other records (an empty --state-dir, or another \
-             --shard in etcd)",
+            "the records in {whose} are those of {}, not of {}: which shards locks are divided among changes by `wayside \
+             shard add` and `drain`, or with other records (an empty --state-dir, or another --shard in etcd) once all that \
+             use the locks are stopped",
             shown(&known),
             shown(&wanted)
         )))
+    }
+
+    /// Those of the records' map, if there has been another one since they began.
+    fn later_division(&mut self, known: &str) -> Option<String> {
+        let (own, _) = known.split_once(" of ")?;
+        let records = self.load().ok()?;
+        let (_, record) = records.into_iter().find(|(key, _)| *key == DIVISION_KEY)?;
+        let map = String::from_utf8(Kept::decode(&record)?.map).ok()?;
+        let endpoints = Endpoints::parse(&map).ok()?;
+        Some(format!("{own} of {}", endpoints.shards()?.names().join(",")))
     }
 
     /// The number of each of `namespaces`, in their order.

@@ -101,9 +101,11 @@ pub struct Config {
     /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost
     /// records send is nobody else's.
     pub first_incarnation: u64,
-    /// [`crate::Shards::fingerprint`] of the shards that names are divided among, and of this one; 0: there is one. The
-    /// same as long as the records live.
+    /// [`crate::Shards::fingerprint`] of the shards that names are divided among, and of this one; 0: there is one. That
+    /// of the records counts, if they know a later map.
     pub shards: u32,
+    /// Others have the names that will be this shard's: without records that say otherwise, no session begins.
+    pub joins: bool,
     /// A rule to break, for the simulator's own tests.
     pub mutant: Option<Mutant>,
 }
@@ -129,6 +131,7 @@ impl Default for Config {
             first_epoch: 0,
             first_incarnation: 0,
             shards: 0,
+            joins: false,
             mutant: None,
         }
     }

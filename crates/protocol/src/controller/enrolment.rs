@@ -1,6 +1,7 @@
 //! ENROL and ENROLLED: a handle and an incarnation for a node, written down before it hears of them. Where packets are
 //! signed the same goes over a secure connection, with the secret that the session's keys come from.
 
+use super::division::{Division, Step};
 use super::store::{SessionRecord, Stage};
 use super::{Controller, Counters, Notice, Store};
 use crate::line::{OVERTAKEN_MOST, patience_to_byte};
@@ -44,13 +45,22 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if !self.ensure_booted(now) {
             return Err(Refusal::Recovering);
         }
-        // It would ask for names that another shard grants, too.
-        if shards != self.config.shards && !self.config.is_broken(Mutant::AnyShards) {
-            return Err(Refusal::Shards);
+        let known = self.sessions.by_nonce(body.nonce).map(|(handle, record)| (handle, *record));
+        if let Some((handle, record)) = known.filter(|_| self.is_pledge(shards)) {
+            self.follows(handle, record.incarnation);
+            return Ok(self.enrolment(handle, &record, shards));
         }
-        if let Some((handle, record)) = self.sessions.by_nonce(body.nonce) {
+        let Division { begins, version, step, .. } = self.follow.division;
+        match begins {
+            Some(begins) if begins == shards || self.config.is_broken(Mutant::AnyShards) => {}
+            // Its time comes.
+            None if version == 0 || step == Step::Announced => return Err(Refusal::Recovering),
+            // It would ask for names that another shard grants, too.
+            _ => return Err(Refusal::Shards),
+        }
+        if let Some((handle, record)) = known {
             // The same answer, even if that session is over by now: its heartbeats will say so.
-            return Ok(self.enrolment(handle, record));
+            return Ok(self.enrolment(handle, &record, shards));
         }
         let asked = text(&body.namespace_name);
         let namespace = self.config.namespaces.iter().find(|n| Some(n.name.as_str()) == asked);
@@ -86,10 +96,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.install_keys(now, handle);
         self.memory.set_node(handle, &record.entry());
         self.notices.push_back(Notice::Enrolled(handle));
-        Ok(self.enrolment(handle, &record))
+        Ok(self.enrolment(handle, &record, shards))
     }
 
-    fn enrolment(&self, handle: Handle, record: &SessionRecord) -> Enrolment {
+    fn enrolment(&self, handle: Handle, record: &SessionRecord, shards: u32) -> Enrolment {
         Enrolment {
             handle,
             incarnation: record.incarnation,
@@ -102,7 +112,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             lease: record.lease,
             grace: record.grace,
             lifeline: record.lifeline,
-            shards: self.config.shards,
+            shards,
             secret: record.secret,
         }
     }

@@ -15,6 +15,7 @@
 //! (starts of the controller, count).
 
 mod config;
+mod division;
 mod enrolment;
 mod keys;
 mod lock_servers;
@@ -47,6 +48,7 @@ use wayside_wire::{
 };
 
 pub use config::{Allocation, Config, ConfigError, Namespace, Room};
+pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
 pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
 pub use seat::Seat;
@@ -54,6 +56,7 @@ pub use serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfi
 pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
+use division::Follow;
 use lock_servers::Offers;
 use moves::Moves;
 use patrol::Patrol;
@@ -104,6 +107,7 @@ pub struct Controller<M, S> {
     /// Whether the epoch in the store is the switch's.
     booted: bool,
     sessions: Sessions,
+    follow: Follow,
     patrol: Patrol,
     recovery: Recovery,
     offers: Offers,
@@ -125,10 +129,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         // Epoch 0: what is in the memory is of other records, whatever it says.
         let mut counters = Counters { incarnation: config.first_incarnation, ..Counters::default() };
         let mut sessions = Sessions::default();
+        let mut division = None;
         for (key, bytes) in records {
             let damaged = StoreError::Damaged(key);
             if key == COUNTERS_KEY {
                 counters = Counters::decode(&bytes).ok_or(damaged)?;
+            } else if key == DIVISION_KEY {
+                division = Some(Division::decode(&bytes).ok_or(damaged)?);
             } else {
                 let (Ok(handle), Some(record)) = (Handle::try_from(key), SessionRecord::decode(&bytes)) else {
                     return Err(damaged);
@@ -138,13 +145,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         counters.starts += 1;
         store.commit(&[counters.encode()]).map_err(|e| StoreError::Storage(e.to_string()))?;
-        Ok(Controller {
+        let mut controller = Controller {
             config,
             memory,
             store,
             counters,
             booted: false,
             sessions,
+            follow: Follow::default(),
             patrol: Patrol::default(),
             recovery: Recovery::default(),
             offers: Offers::default(),
@@ -156,7 +164,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             next_tick: Time(0),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),
-        })
+        };
+        controller.take_up_division(division);
+        Ok(controller)
     }
 
     /// A packet that the switch handed over, and who sent it.
@@ -254,7 +264,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return true;
         }
         let epoch = self.memory.epoch();
-        let goes_on = epoch != 0 && epoch == self.counters.epoch && self.memory.serving();
+        let goes_on = epoch != 0 && epoch == self.counters.epoch && self.memory.serving() && self.is_above();
         let signs_as_told = self.memory.authenticated() == self.config.root.is_some();
         self.booted = if !self.booted && goes_on && signs_as_told {
             self.resume(now);
@@ -266,7 +276,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     fn is_booted(&self) -> bool {
-        self.booted && self.memory.epoch() == self.counters.epoch
+        self.booted && self.memory.epoch() == self.counters.epoch && self.is_above()
     }
 
     /// Only the controller was away: the switch has gone on. What it was at is found by the patrol.
@@ -284,6 +294,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let foreign = self.memory.epoch() != self.counters.epoch;
         let next = if self.config.is_broken(Mutant::SameEpoch) && self.counters.epoch > 0 { 0 } else { 1 };
         let lowest = if self.counters.epoch == 0 { self.config.first_epoch } else { self.counters.epoch };
+        let lowest = lowest.max(self.follow.division.above);
         let counters = Counters { epoch: lowest.max(self.memory.epoch()) + next, ..self.counters };
         if counters.epoch > limits::MAX_EPOCH {
             self.notices.push_back(Notice::StoreFailed("every epoch has been used: no token would be higher".into()));

@@ -9,7 +9,7 @@ use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use wayside_wire::limits;
 
-/// Key of the counters; sessions have their handle, 1 to 65,535.
+/// Key of the counters; sessions have their handle, 1 to 65,535, and what is kept of shards is above them.
 pub const COUNTERS_KEY: u32 = 0;
 
 /// A record to write: key and value.
@@ -204,15 +204,20 @@ impl SessionRecord {
 }
 
 /// The rest of a record of known length.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
+    /// Of a record whose layout and length somebody else has looked at.
+    pub fn rest(bytes: &'a [u8]) -> Self {
+        Fields(bytes)
+    }
+
     fn of(bytes: &'a [u8], length: usize) -> Option<Self> {
         let is_known = bytes.first().is_some_and(|layout| (WITHOUT_SECRETS..=LAYOUT).contains(layout));
         (bytes.len() == length && is_known).then(|| Fields(&bytes[1..]))
     }
 
-    fn take<const N: usize>(&mut self) -> [u8; N] {
+    pub fn take<const N: usize>(&mut self) -> [u8; N] {
         let (field, rest) = self.0.split_first_chunk().expect("the length was checked against the sum of the fields");
         self.0 = rest;
         *field

@@ -6,6 +6,7 @@
 //! * `census.rs`, `held.rs`, `adoption.rs`: the node's part in recovery: what it holds, and what it is to keep from
 //!   then on.
 //! * `chain.rs`: reads and writes of keys.
+//! * `domain.rs`: which locks it asks its shard for, while shards are added and drained.
 //! * `queue.rs`: locks and lock servers of the queue service.
 
 mod adoption;
@@ -13,6 +14,7 @@ mod agents;
 mod alone;
 mod census;
 mod chain;
+mod domain;
 mod held;
 mod queue;
 mod requests;
@@ -21,6 +23,7 @@ use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
 use crate::books::{Book, Books};
 use crate::chain::{Client as ChainClient, Told};
+use crate::domain::Domain;
 use crate::fifo::Fifo;
 use crate::line::{OVERTAKEN_MOST, Order, Priority};
 use crate::lock::{Path, Request, Requests, State};
@@ -79,6 +82,8 @@ pub struct NodeConfig {
     /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its
     /// session with; 0: there is one.
     pub shards: u32,
+    /// Where names are divided: what it asks for, whoever asks it for more. None: for anything.
+    pub domain: Option<Domain>,
     /// Where its namespace's locks are queues: it offers itself as their lock server.
     pub lock_server: bool,
     /// As one, it tells so often what it is asked for most. Microseconds.
@@ -112,6 +117,7 @@ impl NodeConfig {
             overtaken_most: OVERTAKEN_MOST,
             writers_first: false,
             shards: 0,
+            domain: None,
             lock_server: false,
             asked_us: 1_000_000,
             lull_us: LULL,
@@ -633,6 +639,7 @@ impl Node {
                     self.events.push(Event::Enrolled(info));
                 }
             }
+            Some(Change::Followed(pledge)) => self.follow_to(pledge),
             Some(Change::Refused(refusal)) => self.events.push(Event::Refused(refusal)),
             Some(Change::Lost) => self.lose_everything(Event::SessionLost),
             Some(Change::Left) if self.is_bereft => self.lose_everything(Event::SessionLost),

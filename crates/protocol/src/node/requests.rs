@@ -20,6 +20,7 @@ impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
     pub fn acquire(&mut self, now: Time, want: Acquire) -> Result<RequestId, AcquireError> {
         self.now = now;
+        self.admit(want.name)?;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         if info.engine == Engine::Queue {
             return self.queue_acquire(now, &want);
@@ -44,6 +45,7 @@ impl Node {
     pub fn acquire_many(&mut self, now: Time, wants: &[Acquire], ids: &mut Vec<RequestId>) -> Result<(), AcquireError> {
         self.now = now;
         let from = ids.len();
+        wants.iter().try_for_each(|want| self.admit(want.name))?;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         if info.engine == Engine::Queue {
             return self.queue_acquire_many(now, wants, ids);

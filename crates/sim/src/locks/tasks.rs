@@ -108,7 +108,7 @@ impl Locks {
         });
         if let Err(error) = asked {
             world.count(match error {
-                AcquireError::NoSession => "not asked: no session",
+                AcquireError::NoSession | AcquireError::Elsewhere => "not asked: no session",
                 AcquireError::TooMany => "not asked: too many",
                 AcquireError::Exhausted => "not asked: out of ids",
             });

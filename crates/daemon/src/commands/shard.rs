@@ -1,0 +1,327 @@
+//! `wayside shard`: the shards that locks are divided among, and changes of them while locks are held.
+//!
+//! Nothing is kept here: every step is told to a shard, which writes it down, and the next one follows from what all
+//! shards say then. So the command may die at any moment, and `resume` or `undo` goes on.
+
+use super::query::{ask, ask_who_knows, tell_each};
+use super::text::{lasted, say};
+use crate::answers::{Changed, Lock, Locks, Query, ShardStep, ShardsAnswer};
+use crate::cli::{Output, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
+use crate::failure::{Failure, exit};
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+use wayside_client::{Endpoints, Shards};
+use wayside_protocol::controller::{Division, DivisionView, Order, Step};
+use wayside_protocol::redivision::{Impossible, Next, Redivision};
+
+/// Between two looks at what stands in the way.
+const LOOK: Duration = Duration::from_millis(20);
+/// Locks in the way that are shown.
+const SHOWN: usize = 20;
+
+pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
+    match command {
+        ShardCommand::Status(args) => {
+            tell_each::<ShardsAnswer>(args, &Query::Shards, |line, answer| match args.output {
+                Output::Json => line,
+                Output::Text => text(&answer),
+            })
+        }
+        ShardCommand::Add(ShardAddArgs { shard, change }) => add(shard, change),
+        ShardCommand::Drain(ShardDrainArgs { shard, change }) => drain(shard, change),
+        ShardCommand::Resume(change) => {
+            let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
+            match fabric.under_way() {
+                None => settled(&fabric.map),
+                Some(former) => fabric.change(fabric.version, former, &fabric.map)?.carry_out(change),
+            }
+        }
+        ShardCommand::Undo(change) => {
+            let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
+            match fabric.under_way() {
+                None => settled(&fabric.map),
+                Some(former) => fabric.change(fabric.version + 1, former, former)?.carry_out(change),
+            }
+        }
+    }
+}
+
+fn settled(map: &Endpoints) -> Result<(), Failure> {
+    say(&format!("no change is under way; WAYSIDE_ENDPOINTS='{map}'"));
+    Ok(())
+}
+
+fn add(shard: &str, change: &ShardChangeArgs) -> Result<(), Failure> {
+    let added = shard.split_once('=').ok_or_else(|| Failure::usage(format!("{shard:?}: write NAME=HOST:PORT")))?;
+    let fabric = Fabric::find(&change.endpoint.endpoints, Some(shard))?;
+    let next = if fabric.shards(&fabric.map)?.place(added.0).is_some() {
+        fabric.map.clone()
+    } else {
+        Endpoints::parse(&format!("{};{shard}", fabric.map)).map_err(|error| Failure::usage(error.to_string()))?
+    };
+    if fabric.shards(&next)?.names()[0] == added.0 && next != fabric.map {
+        let first = fabric.shards(&fabric.map)?.names()[0].clone();
+        return Err(Failure::usage(format!(
+            "{} would be the first shard by name, which has the keys, and keys do not move: choose a name after {first}",
+            added.0
+        )));
+    }
+    fabric.begin_or_go_on(&next, change)
+}
+
+fn drain(shard: &str, change: &ShardChangeArgs) -> Result<(), Failure> {
+    let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
+    let shards = fabric.shards(&fabric.map)?;
+    if shards.place(shard) == Some(0) {
+        return Err(Failure::usage(format!(
+            "{shard} is the first shard by name, which has the keys, and keys do not move"
+        )));
+    }
+    if shards.place(shard).is_none() && !fabric.at.contains_key(shard) {
+        return Err(Failure::usage(format!("there is no shard of this name: {shard}")));
+    }
+    let rest: Vec<String> =
+        fabric.map.to_string().split(';').filter(|part| !is_of(part, shard)).map(String::from).collect();
+    if rest.len() < 2 {
+        return Err(Failure::usage("two shards are the fewest that locks are divided among"));
+    }
+    let next = Endpoints::parse(&rest.join(";")).map_err(|error| Failure::usage(error.to_string()))?;
+    fabric.begin_or_go_on(&next, change)
+}
+
+fn is_of(part: &str, shard: &str) -> bool {
+    part.split_once('=').is_some_and(|(name, _)| name == shard)
+}
+
+/// All shards, as they say they are.
+struct Fabric {
+    version: u32,
+    map: Endpoints,
+    /// The one before; None: that is the same.
+    former: Option<Endpoints>,
+    /// Where each is.
+    at: BTreeMap<String, Endpoints>,
+    seen: BTreeMap<String, DivisionView>,
+}
+
+impl Fabric {
+    /// Asks those of `known`, `more`, and whoever else they name.
+    fn find(known: &Endpoints, more: Option<&str>) -> Result<Fabric, Failure> {
+        if known.shards().is_none() {
+            return Err(Failure::usage(
+                "name the shards, as in --endpoint 'east=10.0.0.1;west=10.0.1.1': a switch that has all locks is not divided",
+            ));
+        }
+        let mut fabric =
+            Fabric { version: 0, map: known.clone(), former: None, at: BTreeMap::new(), seen: BTreeMap::new() };
+        fabric.learn(&known.to_string())?;
+        more.map_or(Ok(()), |more| fabric.learn(more))?;
+        let mut absent: BTreeMap<String, Failure> = BTreeMap::new();
+        let unasked = |fabric: &Fabric, absent: &BTreeMap<String, Failure>| {
+            let is_asked = |name: &&String| fabric.seen.contains_key(*name) || absent.contains_key(*name);
+            fabric.at.keys().find(|name| !is_asked(name)).cloned()
+        };
+        while let Some(name) = unasked(&fabric, &absent) {
+            let answer = match fabric.ask(&name) {
+                Ok(answer) => answer,
+                Err(why) => {
+                    absent.insert(name, why);
+                    continue;
+                }
+            };
+            fabric.learn(&answer.map)?;
+            fabric.learn(&answer.former)?;
+            if answer.version > fabric.version {
+                fabric.version = answer.version;
+                fabric.map = parsed(&answer.map)?;
+                fabric.former = Some(parsed(&answer.former)?).filter(|former| *former != fabric.map);
+            }
+        }
+        // One that was drained long ago may be gone. Whoever is needed is asked again.
+        match absent.into_values().next().filter(|_| fabric.seen.is_empty()) {
+            Some(why) => Err(why),
+            None => Ok(fabric),
+        }
+    }
+
+    fn learn(&mut self, map: &str) -> Result<(), Failure> {
+        for part in map.split(';').filter(|part| !part.is_empty()) {
+            let (name, list) =
+                part.split_once('=').ok_or_else(|| Failure::usage(format!("{part:?}: write NAME=HOST:PORT")))?;
+            let list = Endpoints::parse(list).map_err(|error| Failure::usage(error.to_string()))?;
+            self.at.entry(name.trim().to_owned()).or_insert(list);
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, name: &str) -> Result<ShardsAnswer, Failure> {
+        let failed = |why: Failure| Failure::new(why.code, format!("shard {name}: {}", why.reason()));
+        let asked = ask_who_knows::<ShardsAnswer>(self.at[name].of_keys(), &Query::Shards);
+        let (_, answer) = asked.map_err(|unanswered| failed(unanswered.into()))?;
+        if answer.shard != name {
+            return Err(Failure::usage(format!(
+                "the switch at {} is of shard {}, not {name}",
+                self.at[name], answer.shard
+            )));
+        }
+        let division = Division {
+            version: answer.version,
+            step: answer.step.into(),
+            map: answer.map.clone().into_bytes(),
+            former: answer.former.clone().into_bytes(),
+            ..Division::default()
+        };
+        let view = DivisionView { division, behind: answer.behind.clone(), epoch: answer.epoch };
+        self.seen.insert(name.to_owned(), view);
+        Ok(answer)
+    }
+
+    fn shards(&self, map: &Endpoints) -> Result<Shards, Failure> {
+        map.shards().cloned().ok_or_else(|| Failure::usage(format!("{map}: those are no shards")))
+    }
+
+    /// The map before, if there are shards of the latest that have not come to the end of the change since.
+    fn under_way(&self) -> Option<&Endpoints> {
+        let former = self.former.as_ref().unwrap_or(&self.map);
+        let mut names = self.map.shards().into_iter().flat_map(Shards::names);
+        let is_settled = |name: &String| {
+            let is_so =
+                |view: &DivisionView| view.division.version == self.version && view.division.step == Step::Settled;
+            self.seen.get(name).is_none_or(is_so)
+        };
+        (self.version > 0 && !names.all(is_settled)).then_some(former)
+    }
+
+    fn begin_or_go_on(&self, next: &Endpoints, change: &ShardChangeArgs) -> Result<(), Failure> {
+        match self.under_way() {
+            None if *next == self.map => settled(next),
+            None => self.change(self.version + 1, &self.map, next)?.carry_out(change),
+            Some(former) if *next == self.map => self.change(self.version, former, next)?.carry_out(change),
+            Some(_) => Err(Failure::unavailable(format!(
+                "a change to {} is under way: `wayside shard resume` ends it, `wayside shard undo` takes it back",
+                self.map
+            ))),
+        }
+    }
+
+    fn change(&self, version: u32, former: &Endpoints, next: &Endpoints) -> Result<Change<'_>, Failure> {
+        let maps = (former.to_string().into_bytes(), next.to_string().into_bytes());
+        let plan = Redivision::new(version, self.shards(former)?, self.shards(next)?, maps);
+        let plan =
+            plan.map_err(|Impossible::Both| Failure::usage("shards are added and drained one after the other"))?;
+        Ok(Change { fabric: self, plan, next: next.clone() })
+    }
+}
+
+fn parsed(map: &str) -> Result<Endpoints, Failure> {
+    Endpoints::parse(map).map_err(|error| Failure::unavailable(format!("a shard names others that are none: {error}")))
+}
+
+/// A change that is carried out.
+struct Change<'f> {
+    fabric: &'f Fabric,
+    plan: Redivision,
+    next: Endpoints,
+}
+
+impl Change<'_> {
+    fn carry_out(mut self, change: &ShardChangeArgs) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut fabric = Fabric {
+            version: 0,
+            map: self.next.clone(),
+            former: None,
+            at: self.fabric.at.clone(),
+            seen: self.fabric.seen.clone(),
+        };
+        let mut is_told = false;
+        loop {
+            match self.plan.next(&fabric.seen) {
+                Next::Done => break,
+                Next::Unknown(name) => drop(fabric.ask(&name)?),
+                Next::Tell(name, order) => {
+                    tell(&fabric, &name, order)?;
+                    let all: Vec<String> = self.plan.all().cloned().collect();
+                    all.iter().try_for_each(|name| fabric.ask(name).map(drop))?;
+                }
+                Next::Wait(behind) => {
+                    if began.elapsed() >= change.within {
+                        let way = in_the_way(&fabric, &self.plan, &behind);
+                        self.plan = self.taken_back()?;
+                        let back = Change { fabric: &fabric, plan: self.plan, next: self.next };
+                        back.carry_out(change)?;
+                        let within = lasted(change.within);
+                        let why = format!("taken back after {within}: the names that were to move are held\n{way}");
+                        return Err(Failure::new(exit::BUSY, why));
+                    }
+                    if !is_told && began.elapsed() >= Duration::from_secs(1) {
+                        is_told = true;
+                        eprintln!("waiting for\n{}", in_the_way(&fabric, &self.plan, &behind));
+                    }
+                    thread::sleep(LOOK);
+                    behind.iter().try_for_each(|(name, _)| fabric.ask(name).map(drop))?;
+                }
+            }
+        }
+        if self.plan.is_change() {
+            say(&format!("locks are divided among {}", self.plan.next.names().join(", ")));
+        } else {
+            say(&format!("taken back: locks are divided among {}", self.plan.former.names().join(", ")));
+        }
+        say(&format!("WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1)));
+        Ok(())
+    }
+
+    fn taken_back(&self) -> Result<Redivision, Failure> {
+        let (former, maps) = (self.plan.former.clone(), self.plan.maps.0.clone());
+        let back = Redivision::new(self.plan.version + 1, former.clone(), former, (maps.clone(), maps));
+        back.map_err(|_| Failure::unavailable("it can't be taken back"))
+    }
+}
+
+fn text_of(map: &[u8]) -> String {
+    String::from_utf8_lossy(map).into_owned()
+}
+
+fn tell(fabric: &Fabric, name: &str, order: Order) -> Result<(), Failure> {
+    let Order { version, step, begins, above, map, former } = order;
+    let (map, former) = (text_of(&map), text_of(&former));
+    let query = Query::Divide { version, step: step.into(), begins, above, map, former };
+    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query).map_err(Failure::from);
+    told.map(drop).map_err(|why| Failure::new(why.code, format!("shard {name}: {}", why.reason())))
+}
+
+/// Which locks of names that change hands are held, and which sessions have not said that they hold none.
+fn in_the_way(fabric: &Fabric, plan: &Redivision, behind: &[(String, Vec<u16>)]) -> String {
+    let mut lines = Vec::new();
+    for (name, handles) in behind {
+        let locks = ask::<Locks>(fabric.at[name].of_keys(), &Query::Locks).map(|(_, locks)| locks.locks);
+        let moves = |lock: &&Lock| {
+            let id = u64::from_str_radix(&lock.name_id, 16).ok();
+            handles.contains(&lock.owner.handle) && id.is_some_and(|id| !plan.next.has(name, id))
+        };
+        for lock in locks.iter().flatten().filter(moves).take(SHOWN) {
+            let since = lasted(Duration::from_micros(lock.since_us));
+            let (lock, state, owner) = (&lock.name, &lock.state, &lock.owner);
+            lines
+                .push(format!("  shard {name}: {lock} {state} for {since} by process {} on {}", owner.pid, owner.host));
+        }
+        let handles: Vec<String> = handles.iter().map(u16::to_string).collect();
+        lines.push(format!("  shard {name}: sessions {}", handles.join(", ")));
+    }
+    lines.join("\n")
+}
+
+fn text(answer: &ShardsAnswer) -> String {
+    let ShardsAnswer { version, step, open, map, behind, epoch, .. } = answer;
+    let map = if map.is_empty() { "as configured" } else { map.as_str() };
+    let step = match step {
+        ShardStep::Announced => "announced",
+        ShardStep::Moved => "moved",
+        ShardStep::Decided => "decided",
+        ShardStep::Settled => "settled",
+    };
+    let open = if *open { "begins sessions" } else { "begins no session" };
+    format!("map {version}, {step}: {map}\n{open}, {} sessions behind, epoch {epoch}\n", behind.len())
+}

@@ -1,0 +1,109 @@
+//! The map of all shards, as this shard has it: told to operators who ask, and to every node that is connected.
+
+use super::control::Control;
+use crate::answers::{Role, ShardStep, ShardsAnswer};
+use std::sync::Arc;
+use std::time::Duration;
+use wayside_client::control::{DAEMON_LINE, Divided};
+use wayside_client::{Endpoints, Shards};
+use wayside_protocol::controller::{DivisionView, Order, Step};
+
+/// Between looks whether there is another map.
+const LOOK: Duration = Duration::from_millis(50);
+/// Nodes hear again of one that not all shards have yet: what they said of it may be forgotten.
+const AGAIN: u32 = 20;
+/// A map and the one before have to fit into a stranger's line, and a map into one that a node reads.
+const LONGEST_MAP: usize = (DAEMON_LINE - 256) / 2;
+
+impl From<Step> for ShardStep {
+    fn from(step: Step) -> ShardStep {
+        match step {
+            Step::Announced => ShardStep::Announced,
+            Step::Moved => ShardStep::Moved,
+            Step::Decided => ShardStep::Decided,
+            Step::Settled => ShardStep::Settled,
+        }
+    }
+}
+
+impl From<ShardStep> for Step {
+    fn from(step: ShardStep) -> Step {
+        match step {
+            ShardStep::Announced => Step::Announced,
+            ShardStep::Moved => Step::Moved,
+            ShardStep::Decided => Step::Decided,
+            ShardStep::Settled => Step::Settled,
+        }
+    }
+}
+
+/// What an operator is told; an error is for people.
+pub async fn shards(control: &Control) -> Result<ShardsAnswer, String> {
+    let own = own_name(control).ok_or("locks are divided among no shards here (docs/shards.md)")?;
+    let DivisionView { division, behind, epoch } =
+        control.inbox().division().await.ok_or_else(|| elsewhere(control))?;
+    let text = |map: &[u8]| String::from_utf8_lossy(map).into_owned();
+    Ok(ShardsAnswer {
+        shard: own,
+        version: division.version,
+        step: division.step.into(),
+        open: division.begins.is_some(),
+        map: text(&division.map),
+        former: text(&division.former),
+        behind,
+        epoch,
+    })
+}
+
+/// Does what an operator says.
+pub async fn divide(control: &Control, order: Order) -> Result<(), String> {
+    own_name(control).ok_or("locks are divided among no shards here (docs/shards.md)")?;
+    if order.map.len().max(order.former.len()) > LONGEST_MAP {
+        return Err(format!("the addresses of all shards have more than {LONGEST_MAP} bytes"));
+    }
+    match control.inbox().divide(order).await {
+        Some(done) => done.map_err(|why| why.to_string()),
+        None => Err(elsewhere(control)),
+    }
+}
+
+fn own_name(control: &Control) -> Option<String> {
+    let division = control.facts().config.division.as_ref()?;
+    Some(division.shards.names()[division.own].clone())
+}
+
+fn elsewhere(control: &Control) -> String {
+    match control.role() {
+        Role::Standby { serving: Some(at) } => format!("{at} knows: it serves the shard"),
+        _ => "no switch of the shard serves at the moment".into(),
+    }
+}
+
+/// The names of a map instead of those of the configuration: the own one first. None if that is not among them.
+pub fn put_into(shards: &mut Vec<String>, map: &str) {
+    let Ok(endpoints) = Endpoints::parse(map) else { return };
+    let names = endpoints.shards().map_or(&[][..], Shards::names);
+    let own = shards.first().filter(|own| names.contains(own)).cloned();
+    let others = names.iter().filter(|name| own.is_some() && own.as_ref() != Some(name)).cloned();
+    *shards = own.clone().into_iter().chain(others).collect();
+}
+
+/// Tells every node that is connected, and that connects, what map there is.
+pub async fn tell_nodes(control: Arc<Control>) {
+    let (mut known, mut looks) = (None, 0);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(DivisionView { division, .. }) = control.inbox().division().await else { continue };
+        let divided = Divided {
+            shards: String::from_utf8_lossy(&division.map).into_owned(),
+            version: division.version,
+            settled: division.step == Step::Settled,
+        };
+        looks += 1;
+        let is_again = !divided.settled && looks % AGAIN == 0;
+        if divided.version > 0 && (is_again || known.as_ref() != Some(&divided)) {
+            known = Some(divided.clone());
+            control.announce(divided);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Shards are added or drained while locks are held: what an operator tells which shard next. docs/shards.md, "Adding
+//! and draining", has why that is safe.
+//!
+//! ```text
+//!   announce to all ──► move those that give ──► nobody is behind there ──► decide ──► move the others ──► settle all
+//!         ▲                                   └──► take back: announce the former map as the next one, move all
+//! ```
+//!
+//! Nothing of it is kept but at the shards: whoever asks them all what they have goes on where another one stopped, or
+//! takes the change back, as long as the first shard has not decided.
+//!
+//! Invariants
+//! * A shard that gets names is moved once no session of one that gives them is behind, and under an epoch above
+//!   theirs.
+//! * The first of the former shards decides, and hears of every change first: of two changes, or of a change and its
+//!   taking back, one is refused there before anybody else has heard of it.
+
+use crate::controller::{Division, DivisionView, Order, Step};
+use crate::shards::{ShardMap, Shards};
+use crate::{Handle, Mutant};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A change of the map, and the shards as they were and will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redivision {
+    /// Of the map that comes.
+    pub version: u32,
+    /// Who has names before: of the last version that was settled.
+    pub former: Shards,
+    /// Who has them then.
+    pub next: Shards,
+    /// Both maps as clients read them.
+    pub maps: (Vec<u8>, Vec<u8>),
+    /// A rule to break, for the simulator's own tests.
+    pub mutant: Option<Mutant>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Tell this shard that, then ask all again.
+    Tell(String, Order),
+    /// Sessions of these shards stand in the way, each with its handles.
+    Wait(Vec<(String, Vec<Handle>)>),
+    /// All shards have the map.
+    Done,
+    /// This shard has not said what it has.
+    Unknown(String),
+}
+
+/// Why there is no such change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// Some are added and some drained: one after the other.
+    Both,
+}
+
+impl Redivision {
+    /// One that takes names from some shards and gives them to others, or, if `next` is `former`, back.
+    ///
+    /// # Errors
+    /// [`Impossible`].
+    pub fn new(version: u32, former: Shards, next: Shards, maps: (Vec<u8>, Vec<u8>)) -> Result<Redivision, Impossible> {
+        let stays = |name: &String| next.place(name).is_some();
+        let drains = !former.names().iter().all(stays);
+        let adds = !next.names().iter().all(|name| former.place(name).is_some());
+        if drains && adds {
+            return Err(Impossible::Both);
+        }
+        Ok(Redivision { version, former, next, maps, mutant: None })
+    }
+
+    /// Whether any name changes hands.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        self.former != self.next
+    }
+
+    /// Whether this one of the shards has names then that others have had; otherwise it has had some of theirs.
+    fn gets(&self, name: &str) -> bool {
+        let is_drained = |former: &String| self.next.place(former).is_none();
+        let drains = self.former.names().iter().any(is_drained);
+        if drains { self.next.place(name).is_some() } else { self.former.place(name).is_none() }
+    }
+
+    /// All that have to do with it: the former ones in order, then those that come.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        let added = self.next.names().iter().filter(|name| self.former.place(name).is_none());
+        self.former.names().iter().chain(added)
+    }
+
+    /// What to do next, by what the shards say.
+    #[must_use]
+    pub fn next(&self, shards: &BTreeMap<String, DivisionView>) -> Next {
+        if let Some(unknown) = self.all().find(|name| !shards.contains_key(*name)) {
+            return Next::Unknown(unknown.clone());
+        }
+        let step = |name: &String| self.step_of(&shards[name].division);
+        let first = &self.former.names()[0];
+        let givers = || self.former.names().iter().filter(|name| self.is_change() && !self.gets(name));
+        let order = |name: &String, step| Next::Tell(name.clone(), self.order(name, step, shards));
+
+        if let Some(name) = self.all().find(|name| step(name).is_none()) {
+            return order(name, Step::Announced);
+        }
+        if let Some(name) = givers().find(|name| step(name) < Some(Step::Moved)) {
+            return order(name, Step::Moved);
+        }
+        if step(first) < Some(Step::Decided) {
+            let behind = givers().map(|name| (name.clone(), shards[name].behind.clone()));
+            let behind: Vec<_> = behind.filter(|(_, handles)| !handles.is_empty()).collect();
+            let is_hasty = cfg!(feature = "mutants") && self.mutant == Some(Mutant::HastyMove);
+            return if behind.is_empty() || is_hasty { order(first, Step::Decided) } else { Next::Wait(behind) };
+        }
+        if let Some(name) = self.all().find(|name| step(name) < Some(Step::Moved)) {
+            return order(name, Step::Moved);
+        }
+        // The first one last: until then nobody begins another change.
+        let unsettled = |name: &&String| step(name) < Some(Step::Settled);
+        match self.all().skip(1).find(unsettled).or(Some(first).filter(unsettled)) {
+            Some(name) => order(name, Step::Settled),
+            None => Next::Done,
+        }
+    }
+
+    /// None: it has not heard of this change.
+    fn step_of(&self, division: &Division) -> Option<Step> {
+        (division.version >= self.version).then_some(division.step)
+    }
+
+    fn order(&self, name: &str, step: Step, shards: &BTreeMap<String, DivisionView>) -> Order {
+        let map = ShardMap { version: self.version, shards: self.next.clone() };
+        let gives = |other: &&String| self.former.place(other).is_some() && !self.gets(other);
+        let above = self.all().filter(gives).map(|other| shards[other].epoch).max().unwrap_or(0);
+        let above = if self.is_change() && self.gets(name) { above } else { 0 };
+        let (former, next) = self.maps.clone();
+        Order { version: self.version, step, begins: map.begins(name), above, map: next, former }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn shards(names: &[&str]) -> Shards {
+        Shards::new(names.iter().map(|name| name.to_string())).unwrap()
+    }
+
+    fn redivision(version: u32, former: &[&str], next: &[&str]) -> Redivision {
+        let maps = (former.join(",").into_bytes(), next.join(",").into_bytes());
+        Redivision::new(version, shards(former), shards(next), maps).unwrap()
+    }
+
+    /// Carries a change out as far as it goes. What was told whom, in order.
+    fn carry_out(change: &Redivision, seen: &mut BTreeMap<String, DivisionView>) -> Vec<(String, Step)> {
+        let mut told = Vec::new();
+        while let Next::Tell(name, order) = change.next(seen) {
+            let view = seen.get_mut(&name).unwrap();
+            assert!(order.version >= view.division.version);
+            (view.division.version, view.division.step) = (order.version, order.step);
+            if order.step >= Step::Moved && order.begins.is_none() {
+                view.division.begins = None;
+            }
+            view.epoch = view.epoch.max(order.above + 1);
+            told.push((name, order.step));
+        }
+        told
+    }
+
+    fn fresh(names: &[&str]) -> BTreeMap<String, DivisionView> {
+        let view = |epoch| DivisionView { division: Division::default(), behind: vec![], epoch };
+        names.iter().enumerate().map(|(place, name)| (name.to_string(), view(place as u32 + 1))).collect()
+    }
+
+    #[test]
+    fn who_is_added_is_moved_once_nobody_is_behind_and_above_all_others() {
+        let change = redivision(1, &["a", "b"], &["a", "b", "c"]);
+        let mut seen = fresh(&["a", "b"]);
+        assert_eq!(change.next(&seen), Next::Unknown("c".into()));
+        seen.extend(fresh(&["c"]));
+        seen.get_mut("b").unwrap().behind = vec![4];
+        let told = carry_out(&change, &mut seen);
+        assert!(told.iter().all(|(name, step)| *step == Step::Announced || name != "c"), "{told:?}");
+        assert_eq!(told[0], ("a".into(), Step::Announced));
+        assert_eq!(change.next(&seen), Next::Wait(vec![("b".into(), vec![4])]));
+        seen.get_mut("b").unwrap().behind.clear();
+        let told = carry_out(&change, &mut seen);
+        assert_eq!(told[0], ("a".into(), Step::Decided));
+        assert_eq!(change.next(&seen), Next::Done);
+        assert_eq!(told.last(), Some(&("a".into(), Step::Settled)));
+        assert!(seen["c"].epoch > seen["a"].epoch.max(seen["b"].epoch));
+    }
+
+    #[test]
+    fn who_is_drained_moves_first_and_begins_no_session() {
+        let change = redivision(3, &["a", "b", "c"], &["a", "c"]);
+        let mut seen = fresh(&["a", "b", "c"]);
+        seen.get_mut("b").unwrap().division.begins = Some(1);
+        let told = carry_out(&change, &mut seen);
+        let moved: Vec<_> = told.iter().filter(|(_, step)| *step > Step::Announced).collect();
+        assert_eq!(moved[0], &("b".into(), Step::Moved));
+        assert_eq!(seen["b"].division.begins, None);
+        assert!(seen["a"].epoch > 2 && seen["c"].epoch > 2);
+    }
+
+    #[test]
+    fn what_is_taken_back_waits_for_nobody_and_leaves_out_who_was_to_be_added() {
+        let change = redivision(2, &["a", "b"], &["a", "b"]);
+        let mut seen = fresh(&["a", "b"]);
+        seen.values_mut().for_each(|view| view.behind = vec![1]);
+        let told = carry_out(&change, &mut seen);
+        assert_eq!(change.next(&seen), Next::Done);
+        assert!(told.iter().any(|(name, step)| name == "b" && *step == Step::Moved));
+    }
+
+    #[test]
+    fn some_are_not_added_while_others_are_drained() {
+        let both = Redivision::new(1, shards(&["a", "b"]), shards(&["a", "c"]), Default::default());
+        assert_eq!(both, Err(Impossible::Both));
+    }
+}
