@@ -286,7 +286,7 @@ impl World {
                 let generation = self.clients[client].generation;
                 self.plan(self.now + hold, Happening::Task(client, generation, task));
             }
-            Event::Lost { request } | Event::TimedOut { request } | Event::Busy { request, .. } => {
+            Event::Lost { request } | Event::TimedOut { request, .. } | Event::Busy { request, .. } => {
                 self.lose(client, site, |id| id == request);
             }
             Event::SessionLost | Event::Left => {

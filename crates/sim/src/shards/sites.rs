@@ -6,7 +6,7 @@ use wayside_protocol::controller::{
     Allocation, Config, Controller, DivisionView, Namespace as Rules, Notice, Order, Room, Step,
 };
 use wayside_protocol::memory::SwitchMemory;
-use wayside_protocol::{ShardMap, Shards, Time};
+use wayside_protocol::{OVERTAKEN_MOST, ShardMap, Shards, Time};
 use wayside_switch::Action;
 use wayside_wire::{Engine, Policy};
 
@@ -48,13 +48,15 @@ impl Site {
 impl World {
     pub(super) fn new_site(&mut self, site: usize) -> Site {
         let setup = &self.setup;
-        let space = Namespace { id: SPACE.0, slots: setup.slots, policy: Policy::Fair, budget: None };
+        let space =
+            Namespace { id: SPACE.0, slots: setup.slots, policy: Policy::Fair, patience: OVERTAKEN_MOST, budget: None };
         let place = setup.first.place(&site_name(site));
         let config = Config {
             namespaces: vec![Rules {
                 id: SPACE.0,
                 name: SPACE.1.into(),
                 policy: Policy::Fair,
+                patience: OVERTAKEN_MOST,
                 engine: Engine::Fission,
                 allocation: Allocation::Fixed,
                 room: Room::default(),
