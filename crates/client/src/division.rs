@@ -131,7 +131,8 @@ impl Engine {
         self.visit(|core, _, _| core.node.signs())
     }
 
-    /// Asks the shard for nothing any more that a later map gives to others. Whether nothing of that is held or awaited.
+    /// Asks the shard for nothing any more that a later map gives to others. Whether nothing of that is held or
+    /// awaited.
     pub(crate) fn close_for(&self, map: &ShardMap) -> bool {
         self.visit(|core, _, _| {
             core.node.close_for(map);
