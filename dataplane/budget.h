@@ -14,7 +14,8 @@
  *   - Only ACQUIREs are charged. What gives back, hands over, mends or says that a node lives never is: otherwise a
  *     flood would pin the locks of its own tenant, and the nodes of others that wait for a census.
  *   - Charged is what has been checked, tag and sender included: nobody spends another tenant's budget.
- *   - A packet that is refused changes no more than counters, and `told`. Its sender retransmits, in pauses that double.
+ *   - A packet that is refused changes no more than counters, and `told`. Its sender retransmits, in pauses that
+ *     double.
  *   - Of all that are refused one is told so (REJECT) for each packet that was admitted before: a flood is answered no
  *     faster than its tenant is granted something, and with no more bytes than it sent. With several CPUs it may be one
  *     more for each that decides in the same moment.

@@ -33,8 +33,8 @@ const ATTEMPT: u64 = 100_000;
 const RETRANSMIT: u64 = 20_000;
 /// Before a switch that had no room for a group is asked to join one. Microseconds.
 const FULL_PAUSE: u64 = 60_000_000;
-/// Groups that are copied at a time, at least and at most, and questions under way of all: a key's answer is two packets
-/// of some 200 bytes, and all of them together have to fit into a socket's queue.
+/// Groups that are copied at a time, at least and at most, and questions under way of all: a key's answer is two
+/// packets of some 200 bytes, and all of them together have to fit into a socket's queue.
 const LOADS: RangeInclusive<usize> = 4..=64;
 const WINDOW: usize = 128;
 
