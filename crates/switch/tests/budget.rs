@@ -53,7 +53,7 @@ fn told(switch: &Switch, now: u64, requests: u8) -> Option<u32> {
     let verdict = switch.process(Time(now), &mut packet, FROM);
     let rejects = verdict.reason == DropReason::OverBudget && verdict.action != Action::Drop;
     rejects.then(|| {
-        assert_eq!((packet[4], packet[5], usize::from(verdict.length)), (kind::lock::REJECT, 1, entry_at(1)));
+        assert_eq!((packet[4], packet[5], verdict.length), (kind::lock::REJECT, 1, entry_at(1)));
         Entry::read(&packet, BODY).tenure
     })
 }
