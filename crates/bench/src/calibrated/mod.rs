@@ -4,7 +4,8 @@
 //! * `world.rs`: clients with a workload's transactions, and what must hold of every run.
 //! * `engines/`: lock services. This repository's own are its nodes and the switch's core themselves, of which no
 //!   decision is modelled; peers are modelled after their papers.
-//! * `lab.rs`: a run. `rebuild.rs`: one without a workload, after a switch's end.
+//! * `lab.rs`: a run. `rebuild.rs`: one without a workload, after a switch's end. `rivals.rs`: both engines under
+//!   contention, for `queues/`.
 //! * `headlines.rs`: what each figure is made of. `reasons.rs`: why ours differs. `report.rs`: what comes out;
 //!   `page.rs`: in the report.
 //!
@@ -19,6 +20,7 @@ mod page;
 mod reasons;
 mod rebuild;
 mod report;
+mod rivals;
 mod world;
 
 use std::io::{IsTerminal, Write};
@@ -28,6 +30,7 @@ use std::time::Instant;
 
 pub(crate) use lab::{Apart, FIRST_TENANT, MACHINES};
 pub use report::{Calibrated, put_calibrated};
+pub(crate) use rivals::{Keeper, RIVALS, Rivals};
 
 use costs::{Cost, Costs};
 use headlines::{Figure, Headline, How};

@@ -1,6 +1,7 @@
 //! What NetLock's figures 12 to 14 show, on real packets and on two processors: which locks have their queue in the
 //! switch (13), how many cells there are and for how long locks are held (14), and what priorities and budgets do for
-//! tenants (12). What its testbed would do is a model's: `calibrated/`.
+//! tenants (12). What its testbed would do is a model's: `calibrated/`. Besides, which engine is better for locks that
+//! everybody wants: `contention.rs`.
 //!
 //! * `place.rs`: a switch for each run, at the hook or in userspace. `client.rs`: who asks.
 //! * `record.rs`: what comes out, and its tables; `plot.rs` draws it.
@@ -9,6 +10,7 @@
 //! lock services are (`contest/witness.rs`).
 
 mod client;
+mod contention;
 mod place;
 mod plot;
 mod record;
@@ -81,8 +83,10 @@ impl QueuesOptions {
     }
 }
 
-/// What there is: figures 13 and 14, 12 (a), and 12 (b).
-pub const PARTS: [&str; 3] = ["memory", "priorities", "isolation"];
+/// What there is: figures 13 and 14, 12 (a), and 12 (b); and both engines under contention, which no figure shows, and
+/// which is measured only if it is asked for.
+pub const PARTS: [&str; 4] = ["memory", "priorities", "isolation", CONTENTION];
+const CONTENTION: &str = "contention";
 
 /// Of all traces.
 const SEED: u64 = 1;
@@ -150,7 +154,8 @@ pub fn run_queues(options: &QueuesOptions) -> Result<Queues, Error> {
     if let Some(unknown) = options.parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
         return Err(format!("no part {unknown:?}: there are {}", PARTS.join(", ")));
     }
-    let is_wanted = |part: &str| options.parts.is_empty() || options.parts.iter().any(|one| one == part);
+    let is_named = |part: &str| options.parts.iter().any(|one| one == part);
+    let is_wanted = |part: &str| options.parts.is_empty() || is_named(part);
     let workload = named(&options.workload).ok_or_else(|| format!("no workload {:?}", options.workload))?;
     let machine = Machine::look();
     let (place, why) = Place::find(MACHINES, 2);
@@ -167,6 +172,9 @@ pub fn run_queues(options: &QueuesOptions) -> Result<Queues, Error> {
             bench.show(&format!("round {}: {}, {} cells", round + 1, memory.plan, memory.cells));
             let outcome = bench.remember(memory, &workload, &*built);
             record.memory.push(MemoryRun::of(memory, round, outcome));
+        }
+        if is_named(CONTENTION) {
+            bench.contend(round, &mut record.contention);
         }
         for engine in ENGINES {
             bench.show(&format!("round {}: tenants, {}", round + 1, engine.0));

@@ -1,5 +1,6 @@
 //! What comes out: every run as it was, and tables of their medians.
 
+use super::contention::{self, ContentionRun};
 use super::{Memory, QueuesOptions, Tenants};
 use crate::Error;
 use crate::contest::driver::{BIN, Outcome};
@@ -35,6 +36,9 @@ pub struct Queues {
     pub priorities: Vec<TenantRun>,
     /// Figure 12 (b).
     pub isolation: Vec<TenantRun>,
+    /// Both engines; none in records of before 2026-11-23.
+    #[serde(default)]
+    pub contention: Vec<ContentionRun>,
     pub(super) notes: Vec<String>,
 }
 
@@ -193,6 +197,7 @@ impl Queues {
             memory: Vec::new(),
             priorities: Vec::new(),
             isolation: Vec::new(),
+            contention: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -240,7 +245,7 @@ impl Queues {
             let TenantRun { engine, round, failed, overlaps, stale_tokens, .. } = run;
             format!("tenants of {engine}, round {}: {}", round + 1, why(failed, overlaps, stale_tokens))
         });
-        memory.chain(tenants)
+        memory.chain(tenants).chain(contention::broken(&self.contention))
     }
 
     /// Those of this kind that count.
@@ -420,7 +425,11 @@ impl Queues {
                 vec![of(0), of(1), both, ratio]
             },
         );
-        let mut text = format!(
+        let mut text = contention::table(&self.contention);
+        if self.memory.is_empty() && self.priorities.is_empty() && self.isolation.is_empty() {
+            return text + &self.remarks();
+        }
+        text += &format!(
             "**Memory allocation** (NetLock's figures 13 and 14 b).\n\n{}\n**Think time** (14 a): all locks of a \
              transaction are held for so long and a millisecond or two more, without a processor.\n\n{}\n\
              **Priorities** (12 a): twenty clients each, four locks, held for a millisecond or two; the second tenant \
@@ -429,9 +438,12 @@ impl Queues {
             self.allocations(),
             self.think_times(),
         );
-        self.notes.iter().for_each(|note| text += &format!("\n* {note}"));
-        self.broken().for_each(|why| text += &format!("\n* BROKEN: {why}."));
-        text
+        text + &self.remarks()
+    }
+
+    fn remarks(&self) -> String {
+        let notes = self.notes.iter().map(|note| format!("\n* {note}"));
+        notes.chain(self.broken().map(|why| format!("\n* BROKEN: {why}."))).collect()
     }
 }
 

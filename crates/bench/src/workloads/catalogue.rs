@@ -74,7 +74,26 @@ impl Named {
 /// The workload of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<Named> {
-    all().into_iter().find(|one| one.name == name)
+    all().into_iter().chain(rivalries()).find(|one| one.name == name)
+}
+
+/// So few locks that everybody waits for everybody: of no paper, and left out where all workloads are run. Their names
+/// have the locks last.
+#[must_use]
+pub fn rivalries() -> Vec<Named> {
+    let uniform = Popularity::Uniform;
+    vec![
+        micro("rivals-1", "one exclusive lock", 1, uniform, 100),
+        micro("rivals-4", "4 exclusive locks", 4, uniform, 100),
+        micro("rivals-16", "16 exclusive locks", 16, uniform, 100),
+        micro("rivals-64", "64 exclusive locks", 64, uniform, 100),
+        micro("rivals-256", "256 exclusive locks", 256, uniform, 100),
+        micro("readers-1", "one lock, a tenth writes", 1, uniform, 10),
+        micro("readers-4", "4 locks, a tenth writes", 4, uniform, 10),
+        micro("readers-16", "16 locks, a tenth writes", 16, uniform, 10),
+        micro("readers-64", "64 locks, a tenth writes", 64, uniform, 10),
+        micro("readers-256", "256 locks, a tenth writes", 256, uniform, 10),
+    ]
 }
 
 /// Every workload.
