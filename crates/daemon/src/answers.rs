@@ -25,8 +25,8 @@ pub enum Query {
     Share { switch: String, share: u32 },
     /// Groups whose last switch has lost its memory begin anew, empty. Answered by [`Changed`].
     Recover,
-    /// Which shards there are, as this one has them. Answered by [`ShardsAnswer`], or by [`Refused`] where another switch
-    /// of the shard knows, or there is one shard.
+    /// Which shards there are, as this one has them. Answered by [`ShardsAnswer`], or by [`Refused`] where another
+    /// switch of the shard knows, or there is one shard.
     Shards,
     /// What an operator tells a shard of a change of the shards. Answered by [`Changed`], or by [`Refused`].
     Divide { version: u32, step: ShardStep, begins: Option<u32>, above: u32, map: String, former: String },

@@ -1,5 +1,5 @@
-//! A shard is added and another one drained while clients lock in a loop, with real processes: every critical section is
-//! exclusive, tokens rise, nobody fails (docs/shards.md, "Adding and draining").
+//! A shard is added and another one drained while clients lock in a loop, with real processes: every critical section
+//! is exclusive, tokens rise, nobody fails (docs/shards.md, "Adding and draining").
 
 mod support;
 

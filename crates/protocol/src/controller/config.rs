@@ -99,8 +99,8 @@ pub struct Config {
     /// And with incarnations above it, below 2^62. From a calendar it keeps sessions apart: what those of the lost
     /// records send is nobody else's.
     pub first_incarnation: u64,
-    /// [`crate::Shards::fingerprint`] of the shards that names are divided among, and of this one; 0: there is one. That
-    /// of the records counts, if they know a later map.
+    /// [`crate::Shards::fingerprint`] of the shards that names are divided among, and of this one; 0: there is one.
+    /// That of the records counts, if they know a later map.
     pub shards: u32,
     /// Others have the names that will be this shard's: without records that say otherwise, no session begins.
     pub joins: bool,
