@@ -55,7 +55,7 @@ pub enum Mutant {
     AskMoved,
     /// It pledges that while it holds such locks.
     HastyPledge,
-    /// A shard that was told of a later map begins sessions by the one before.
+    /// A shard that was told of a later map begins sessions by that of its configuration as well.
     BeginsAsBefore,
     /// A shard counts a session under the map of today that has said so of an earlier one of the same shards.
     AnyPledge,

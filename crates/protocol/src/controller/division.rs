@@ -210,9 +210,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let moves = next.step < Step::Moved && order.step >= Step::Moved;
         next.step = order.step;
         if moves {
-            if !self.config.is_broken(Mutant::BeginsAsBefore) {
-                next.begins = order.begins;
-            }
+            next.begins = order.begins;
             next.since = self.counters.incarnation;
             if !self.config.is_broken(Mutant::KeepEpochAtMove) {
                 next.above = next.above.max(order.above);

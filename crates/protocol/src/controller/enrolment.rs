@@ -53,6 +53,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let Division { begins, version, step, .. } = self.follow.division;
         match begins {
             Some(begins) if begins == shards || self.config.is_broken(Mutant::AnyShards) => {}
+            Some(_) if shards == self.config.shards && self.config.is_broken(Mutant::BeginsAsBefore) => {}
             // Its time comes.
             None if version == 0 || step == Step::Announced => return Err(Refusal::Recovering),
             // It would ask for names that another shard grants, too.

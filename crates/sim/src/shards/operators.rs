@@ -1,5 +1,5 @@
 //! Operators: each asks all sites what they have, begins a change or goes on with one, or takes it back, and may stop
-//! at any moment. What they know of the sites is old when they act on it, and there may be two of them.
+//! at any moment. What they know of the sites is old when they act on it: another one may have been there since.
 
 use std::collections::BTreeMap;
 
