@@ -203,11 +203,11 @@ fn names_of_two_namespaces_are_two_locks() {
     assert_eq!(suspects(&picture), 0);
 }
 
-/// An agent of a shard, by its handle, and the handles and requests in its line.
-type Line<'a> = (&'a str, u16, &'a [(u16, u64)]);
+/// Who waits at an agent: its shard and handle, and (node, request) of each.
+type Waiters<'a> = (&'a str, u16, &'a [(u16, u64)]);
 
-/// What processes list at two shards: `1 at east: thread/1 holds a`, where 1 is the handle there.
-fn divided(nodes: &[(&str, u16, &str, &str)], queues: &[Line]) -> Round {
+/// What processes list at two shards: shard, handle there, process, and what.
+fn divided(nodes: &[(&str, u16, &str, &str)], queues: &[Waiters]) -> Round {
     let mut round = Round::default();
     for shard in ["east", "west"] {
         let here = nodes.iter().filter(|(at, ..)| *at == shard).map(|&(_, handle, process, text)| {
