@@ -251,16 +251,17 @@ fn a_circle_over_two_shards_is_one_whichever_handles_they_give() {
 
 #[test]
 fn a_handle_and_an_id_of_two_shards_are_two_requests() {
-    // 1 of Q is behind a request of handle 3 at east, and another one's of handle 3 at west awaits what Q holds.
+    // At east 3's is behind 2's, at west 2's behind 3's, and P goes on.
     let nodes = [
         ("east", 1, "P", "thread/9 holds a"),
-        ("east", 2, "Q", "thread/7 awaits a"),
+        ("east", 2, "Q", "- awaits a"),
         ("east", 3, "R", "- awaits a"),
-        ("west", 2, "Q", "thread/7 holds b"),
-        ("west", 3, "S", "- awaits b"),
+        ("west", 1, "P", "thread/9 holds b"),
+        ("west", 2, "S", "- awaits b"),
+        ("west", 3, "T", "- awaits b"),
     ];
-    let round = divided(&nodes, &[("east", 1, &[(3, 1), (2, 1)])]);
-    assert_eq!(round.suspects(), 0, "P goes on");
+    let round = divided(&nodes, &[("east", 1, &[(2, 1), (3, 1)]), ("west", 1, &[(3, 1), (2, 1)])]);
+    assert_eq!(round.suspects(), 0);
 }
 
 #[test]
