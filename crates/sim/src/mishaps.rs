@@ -18,7 +18,7 @@ const MUTE_FOR: u64 = 3_000_000;
 impl<S: Service> Run<S> {
     /// Between any two packets anything may break.
     pub(crate) fn draw_mishaps(&mut self) {
-        if self.world.phase != Phase::Safety {
+        if self.world.phase != Phase::Safety || self.is_stuck() {
             return;
         }
         let now = self.world.now;

@@ -82,6 +82,12 @@ impl<S: Service> Run<S> {
         }
     }
 
+    /// Switches and controllers that restart again and again let nobody do anything: after half of the time for it they
+    /// are left alone, so that what single packets suffer is tried at least.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.world.now > LONGEST_SAFETY / 2 && self.service.operations() < OPERATIONS
+    }
+
     fn is_safety_over(&mut self) -> bool {
         let world = &self.world;
         if world.now > LONGEST_SAFETY {
@@ -126,9 +132,11 @@ impl<S: Service> Run<S> {
                 world.fail("L2", format!("slot {slot} of space{space} is {word:?} though nobody wants it"));
             }
             let (packets, operations) = (world.network.packets, service.operations());
-            // A world in which hardly anything gets through is told apart from one in which nothing does.
+            // A world in which hardly anything gets through is told apart from one in which nothing does; and one whose
+            // agents do nearly all by themselves, from both.
             let few = world.mix.packets / 4;
-            if !world.schedule.is_chosen() && (packets < few || operations < OPERATIONS) {
+            let is_quiet = packets < few && operations < few;
+            if !world.schedule.is_chosen() && (is_quiet || operations < OPERATIONS) {
                 world.fail("vacuous", format!("{packets} packets, {operations} operations"));
             }
         }

@@ -93,6 +93,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.counters = counters;
         self.sessions.insert(handle, record);
         self.sessions.saw(now, handle, 0);
+        self.announce_to(handle, record.namespace);
         // Before its word is LIVE: nothing could be signed for it.
         self.install_keys(now, handle);
         self.memory.set_node(handle, &record.entry());

@@ -301,6 +301,20 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
+    /// A session begins while others of its namespace have yet to hear of a death. One of those may hand it a line in
+    /// which the dead one waits, so it hears of it, too.
+    pub(super) fn announce_to(&mut self, newcomer: Handle, namespace: u16) {
+        for handle in &self.sessions.mourned {
+            let Some(session) = self.sessions.by_handle.get_mut(handle) else { continue };
+            if let Life::Mourned(death) = &mut session.life
+                && session.record.namespace == namespace
+                && !death.untold.is_empty()
+            {
+                death.untold.insert(newcomer);
+            }
+        }
+    }
+
     /// `heir` took over holds of these, maybe after it acknowledged the DOWN of one: of the dead it hears again.
     pub(super) fn announce_again(&mut self, now: Time, heir: Handle, holders: &BTreeSet<Handle>) {
         for handle in holders {

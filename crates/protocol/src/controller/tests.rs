@@ -7,7 +7,7 @@ mod parts;
 use super::*;
 use crate::memory::{Line, LockServer, Moment, Part, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
@@ -409,6 +409,30 @@ fn tells_the_living_of_a_death_until_they_know() {
     bench.beat(2);
     bench.pass(LEASE.into());
     assert!(bench.sent(fabric::DOWN).is_empty());
+}
+
+#[test]
+fn who_comes_while_others_do_not_know_of_a_death_hears_of_it() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.controller.closed(Time(bench.now), 1);
+    // 2 may hand 4 a line in which 1 waits.
+    bench.fabric(3, fabric::DOWN_ACK, 1, 1);
+    bench.enrol(4);
+    bench.sent(0);
+    let mut hears = |bench: &mut Bench| {
+        bench.pass(config().retransmit + config().poll_period);
+        bench.sent(fabric::DOWN).iter().map(|down| check(down).unwrap().destination).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(hears(&mut bench), BTreeSet::from([2, 4]));
+    bench.fabric(2, fabric::DOWN_ACK, 1, 1);
+    assert_eq!(hears(&mut bench), BTreeSet::from([4]));
+    bench.fabric(4, fabric::DOWN_ACK, 1, 1);
+    // All lines are without it now.
+    bench.enrol(5);
+    assert_eq!(hears(&mut bench), BTreeSet::new());
 }
 
 #[test]

@@ -128,7 +128,9 @@ impl Locks {
             }
         }
         if !is_same && let Ok(header) = check(packet) {
-            match check_handed_over(packet, &header, before, after) {
+            let owner = |party: &Booked| Some(Owner { process: process_of(world, party)?, request: party.request });
+            let waits = |party: &Booked| owner(party).is_some_and(|owner| self.checker.asked_for(owner).is_some());
+            match check_handed_over(packet, &header, before, after, waits) {
                 Ok(true) => world.count("rank handed over"),
                 Ok(false) => {}
                 Err(broken) => Self::judge(world, Err(broken)),

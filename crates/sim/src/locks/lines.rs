@@ -152,13 +152,15 @@ impl Lines<'_> {
     }
 }
 
-/// P3, of waiters that a packet has brought to their next agent: a late copy brings nobody. Whether any of them had
-/// been overtaken.
+/// P3, of waiters that a packet has brought to their next agent: a late copy brings nobody. Nor is it of those who wait
+/// no more: what such a one had cancelled is taken out, and a late copy of its ACQUIRE lets it in as anybody. Whether any
+/// of them had been overtaken.
 pub fn check_handed_over(
     packet: &[u8],
     header: &Header,
     before: &[Booked],
     after: &[Booked],
+    waits: impl Fn(&Booked) -> bool,
 ) -> Result<bool, (&'static str, String)> {
     let handed = match header.kind {
         kind::lock::QUEUE => 0,
@@ -169,7 +171,7 @@ pub fn check_handed_over(
     for place in handed..usize::from(header.count) {
         let entry = Entry::read(packet, wayside_wire::entry_at(place));
         let waiter = after.iter().find(|party| key(party) == (entry.holder, RequestId(entry.request)));
-        let Some(waiter) = waiter.filter(|party| stands(party) && find(before, party).is_none()) else {
+        let Some(waiter) = waiter.filter(|party| stands(party) && find(before, party).is_none() && waits(party)) else {
             continue;
         };
         let told = entry.sequence >> PRIORITY_BITS;

@@ -138,6 +138,8 @@ impl World {
         // while another changes the keys is signed with the new ones, and refused.
         signed_in(epoch, rotation)
             || signed_in(epoch, rotation.saturating_sub(1))
+            // Keys that changed in the very tick that raised the epoch: nobody was told of that rotation.
+            || (epoch != now.0 && signed_in(epoch, rotation + 1))
             || (*between && signed_in(now.0, now.1))
             // The switch has just lost its memory, and the controller has not noticed yet.
             || (now.0 == 0 && signed_in(epoch, 0))
