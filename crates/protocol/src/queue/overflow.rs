@@ -120,6 +120,11 @@ impl Overflow {
         self.gap.map_or(Time::NEVER, |(since, _)| since + self.pauses.0).min(self.due)
     }
 
+    /// The highest order that is known of.
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
     /// Who waits here.
     pub fn waiting(&self) -> impl Iterator<Item = &Attempt> {
         self.unacknowledged.iter().filter(|attempt| attempt.holder != 0).chain(self.waiting.values())

@@ -202,7 +202,7 @@ fn a_move_is_forgotten_once_nothing_of_it_can_be_late() {
     // Handed back, as a request says first; the controller is away.
     asks_handed(&mut server, 5 * LATEST, first + 7);
     link(8 * LATEST, |link| server.on_tick(link));
-    assert_eq!(server.moves_known(), 1, "what it was given is not known yet");
+    assert_eq!(server.moves_known(), 1, "it has been taken just now");
     assert_eq!(kinds(&yields(&mut server, 8 * LATEST, first + 7, 0, 0))[0], TAKEN);
 }
 
@@ -210,4 +210,65 @@ fn a_move_is_forgotten_once_nothing_of_it_can_be_late() {
 fn asks_handed(server: &mut LockServer, now: u64, ticket: u64) {
     let after = Attempt { over: ticket, ..wish(8, Mode::Exclusive) };
     assert_eq!(told(&say(server, now, kind::queue::ACQUIRE, &after)), [(QUEUED, 8)]);
+}
+
+/// A lock server of a later term hears late that the lock was handed over, to the one before, which has taken it: the
+/// controller has nothing more to say of that.
+#[test]
+fn a_lock_whose_hand_over_nobody_confirms_is_granted_after_a_while() {
+    const UNTOLD: u64 = 4 * 8 * PAUSE;
+    let mut server = LockServer::new(&config());
+    server.start(Time(0));
+    serving(&mut server, 0, 0, 2);
+    asks_handed(&mut server, PATIENCE, 700);
+    let tick = |server: &mut LockServer, now| told(&link(now, |link| server.on_tick(link)).1);
+    assert_eq!(recall(&mut server, PATIENCE + 5, 9), [], "it may be the truth: there would be a YIELD");
+    assert!(server.next_timer() <= Time(PATIENCE + UNTOLD));
+    assert!(!tick(&mut server, PATIENCE + UNTOLD - 1).contains(&(GRANT, 8)));
+    assert!(tick(&mut server, PATIENCE + UNTOLD).contains(&(GRANT, 8)));
+    // Said again it is no news, and a YIELD is only answered.
+    let now = PATIENCE + UNTOLD + 10;
+    let after = Attempt { over: 700, ..wish(2, Mode::Exclusive) };
+    assert_eq!(told(&say(&mut server, now, kind::queue::ACQUIRE, &after)), [(QUEUED, 2)]);
+    assert_eq!(kinds(&yields(&mut server, now, 700, 3, 0)), [TAKEN]);
+    assert!(told(&releases(&mut server, now, 8, 2 << TICKET_BITS | 1)).contains(&(GRANT, 2)));
+    recall(&mut server, now, 10);
+    let sent = releases(&mut server, now, 2, 2 << TICKET_BITS | 2);
+    assert_eq!(kinds(&sent)[1], CEDED, "and it may go to the switch");
+}
+
+/// The switch's tickets of a stay that this server has ceded it may be of its own term: it grants none of them again.
+#[test]
+fn a_lock_whose_hand_over_nobody_confirms_has_tickets_above_those_of_the_switch() {
+    let mut server = server();
+    let first = ceded(&mut server);
+    asks_handed(&mut server, 50, first + 40);
+    let sent = link(50 + 32 * PAUSE, |link| server.on_tick(link)).1;
+    let granted: Vec<_> = sent.iter().filter(|sent| sent.0 == GRANT).map(|sent| (sent.1, sent.2.ticket)).collect();
+    assert_eq!(granted, [(2, first + 40)], "who waited before it was ceded is first");
+    assert_eq!(yields(&mut server, 40_000, first + 39, 0, 0), [], "of no hand-over that was");
+}
+
+/// Late, a hand-over of before is believed where nothing is known of what came after it; orders of the queue that the
+/// lock has by now tell better.
+#[test]
+fn orders_of_a_later_queue_are_taken_after_a_late_hand_over() {
+    let later = Attempt { order: first_number(701) + 5, ..wish(3, Mode::Exclusive) };
+    let of_before = Attempt { order: first_number(701) - 1, ..wish(4, Mode::Exclusive) };
+    let room = Attempt { name: NAME, order: later.order, number: first_number(701), room: 4, ..Attempt::default() };
+    let mut served = server();
+    yields(&mut served, 10, 700, 0, 0);
+    assert_eq!(say(&mut served, 20, kind::queue::ACQUIRE, &of_before), []);
+    assert_eq!(told(&say(&mut served, 30, kind::queue::ACQUIRE, &later)), [(kind::queue::SETTLE, 0), (QUEUED, 3)]);
+    let mut served = server();
+    yields(&mut served, 10, 700, 0, 0);
+    assert_eq!(told(&say(&mut served, 30, kind::queue::ROOM, &room)), [(kind::queue::SETTLE, 0)]);
+    // As a request says it alone: what waits for the queue goes on waiting for it.
+    let mut served = server();
+    asks_handed(&mut served, 10, 700);
+    say(&mut served, 20, kind::queue::ACQUIRE, &later);
+    link(10 + 32 * PAUSE, |link| served.on_tick(link));
+    say(&mut served, 33_000, PUSHED, &room);
+    let sent = link(33_000 + PAUSE, |link| served.on_tick(link)).1;
+    assert_eq!(pushes(&sent), [(first_number(701) + 1, later.order, 3)]);
 }
