@@ -55,6 +55,11 @@ pub(super) struct Overflow {
     /// While some below it are missing: since when up to which order.
     gap: Option<(Time, u64)>,
     unacknowledged: VecDeque<Attempt>,
+    /// Pushes that the switch has not answered yet, as far as is known, and when the latest went.
+    under_way: usize,
+    went: Time,
+    /// There was room since what is not acknowledged went last: of what was refused for want of it.
+    was_room: bool,
     /// The latest number.
     pushed: u64,
     /// What the switch had free cells for when it said so last.
@@ -84,6 +89,9 @@ impl Overflow {
             given: 0,
             gap: None,
             unacknowledged: VecDeque::new(),
+            under_way: 0,
+            went: Time(0),
+            was_room: false,
             pushed: 0,
             room: 1,
             is_known: false,
@@ -240,6 +248,7 @@ impl Overflow {
             // What is not here may be on its way: a gap, as any other.
             (self.is_known, self.pushed) = (true, number);
         }
+        self.under_way = self.under_way.saturating_sub(usize::from(is_asked));
         let first = self.pushed - self.unacknowledged.len() as u64;
         let taken = number.saturating_sub(first).min(self.unacknowledged.len() as u64);
         self.unacknowledged.drain(..taken as usize);
@@ -247,6 +256,7 @@ impl Overflow {
             return;
         }
         self.room = room.into();
+        self.was_room |= taken > 0 || !is_asked;
         if !is_asked {
             self.emptied = self.emptied.max((number, order));
         }
@@ -257,10 +267,18 @@ impl Overflow {
             self.pause = self.pauses.0;
             self.due = self.due.min(link.now + self.pause);
         }
-        if !is_asked {
+        if self.was_refused(link.now) {
             self.push_again(link);
         }
         self.go_on(link);
+    }
+
+    /// Whether the switch has no more than refused what it has not taken, and now may have room for it. What is still
+    /// under way is not sent again: while pushes go in one after the other their queue is empty again and again, each
+    /// time the switch says so, and each copy of a push would be answered.
+    fn was_refused(&self, now: Time) -> bool {
+        let are_answered = self.under_way == 0 || now >= self.went + self.pauses.0;
+        self.was_room && self.room > 0 && are_answered && !self.unacknowledged.is_empty()
     }
 
     // ---- what goes ----
@@ -331,6 +349,9 @@ impl Overflow {
             (attempt.number, attempt.order) = (self.pushed, self.settled);
             (attempt.ticket, attempt.sent_us) = (0, 0);
             link.send(0, kind::queue::PUSH, 0, &attempt);
+            // Of nothing else an answer can be awaited.
+            self.under_way = if self.unacknowledged.is_empty() { 1 } else { self.under_way + 1 };
+            self.went = link.now;
             self.unacknowledged.push_back(attempt);
         }
         self.set_timer(link.now);
@@ -375,6 +396,8 @@ impl Overflow {
         for attempt in self.unacknowledged.iter().take(count) {
             link.send(0, kind::queue::PUSH, 0, attempt);
         }
+        self.under_way = count.min(self.unacknowledged.len());
+        (self.went, self.was_room) = (link.now, false);
     }
 
     /// Gaps are given up, what is not acknowledged is sent again, and the switch hears what is settled.

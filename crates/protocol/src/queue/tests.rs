@@ -334,6 +334,10 @@ fn pushed(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
     link(now, |link| overflow.on_counters(link, attempt, true)).1
 }
 
+fn room(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
+    link(now, |link| overflow.on_counters(link, attempt, false)).1
+}
+
 #[test]
 fn pushes_are_numbered_in_order_as_many_as_there_is_room_for() {
     let mut overflow = overflow();
@@ -440,12 +444,40 @@ fn a_push_is_repeated_under_its_number_until_it_is_taken_and_room_wakes_it() {
     let due = overflow.due();
     assert_eq!(pushes(&link(due.0, |link| overflow.on_tick(link)).1), [(1, 1, 1)]);
     assert!(overflow.due() > due + PAUSE, "pauses double");
-    let sent = link(due.0 + 1, |link| overflow.on_counters(link, &counters(0, 1, 1), false)).1;
-    assert_eq!(pushes(&sent), [(1, 1, 1)], "ROOM");
+    assert_eq!(pushes(&pushed(&mut overflow, due.0 + 1, &counters(0, 1, 0))), [], "it was refused");
+    assert_eq!(pushes(&room(&mut overflow, due.0 + 1, &counters(0, 1, 1))), [(1, 1, 1)], "ROOM");
     pushed(&mut overflow, due.0 + 2, &counters(1, 1, 1));
     let settles: Sent = (1..9).flat_map(|at| link(due.0 + at * 9_000, |link| overflow.on_tick(link)).1).collect();
     assert!(settles.iter().all(|(kind, _, attempt)| (*kind, attempt.order) == (kind::queue::SETTLE, 1)));
     assert_eq!(overflow.due(), Time::NEVER);
+}
+
+/// The queue of a lock that is held for no time is empty after each push: if each ROOM had all sent again that is under
+/// way, and each copy its answer, the lock server would do little else.
+#[test]
+fn what_is_under_way_is_not_sent_again_because_there_is_room() {
+    let mut overflow = overflow();
+    for order in 2..=6 {
+        link(0, |link| overflow.on_acquire(link, &overflowed(order, order)));
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 6, 4))).len(), 4);
+    assert_eq!(pushes(&room(&mut overflow, 20, &counters(0, 6, 8))), [(5, 5, 5), (6, 6, 6)], "what has not gone");
+    pushed(&mut overflow, 30, &counters(1, 6, 8));
+    assert_eq!(pushes(&room(&mut overflow, 40, &counters(1, 6, 8))), []);
+    // The second was refused, as those behind it, and there was room since.
+    for at in 0..4 {
+        assert_eq!(pushes(&pushed(&mut overflow, 50 + at, &counters(1, 6, 0))), []);
+    }
+    let again = pushes(&pushed(&mut overflow, 60, &counters(1, 6, 2)));
+    assert_eq!(again, [(2, 2, 2), (3, 3, 3)], "as many as there is room for, once all are answered");
+    for at in 0..2 {
+        assert_eq!(pushes(&pushed(&mut overflow, 70 + at, &counters(1, 6, 2))), [], "a queue that drains takes none");
+    }
+    let again = pushes(&room(&mut overflow, 80, &counters(1, 6, 8)));
+    assert_eq!(again.len(), 5, "{again:?}");
+    // Answers are lost, too.
+    assert_eq!(pushes(&room(&mut overflow, 79 + PAUSE, &counters(1, 6, 8))), []);
+    assert_eq!(pushes(&room(&mut overflow, 80 + PAUSE, &counters(1, 6, 8))).len(), 5);
 }
 
 #[test]
