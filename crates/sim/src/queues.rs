@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wayside_protocol::memory::{Part, Stage, SwitchMemory};
-use wayside_protocol::{Handle, RequestId, Token};
+use wayside_protocol::{Booked, Handle, RequestId, Token};
 use wayside_switch::QueueState;
 use wayside_wire::{Attempt, BODY, NodeState, check, kind, limits, queue_flag, service};
 
@@ -190,6 +190,17 @@ impl World {
             self.watch.tokens.insert((space, name, request.0), token);
             self.watch_parts(space, name);
         }
+    }
+
+    /// Whether a hold of a lock server's own lock is in its line still. Of other engines nothing is.
+    pub(crate) fn is_kept_by_server(&self, host: usize, name: u64, request: RequestId, token: Token) -> bool {
+        let handle = |host: usize| self.hosts[host].running.as_ref()?.node.session().map(|session| session.handle);
+        let (holder, space) = (handle(host), self.hosts[host].namespace);
+        let its = self.hosts.iter().filter(|other| other.namespace == space).filter_map(|other| other.running.as_ref());
+        let mut line = its.flat_map(|running| running.node.own_line(name));
+        let is_it =
+            |party: Booked| (party.request, party.token) == (request, Some(token)) && Some(party.holder) == holder;
+        self.setup.first_server == usize::MAX || line.any(is_it)
     }
 
     /// Somebody was granted a lock: maybe one of a lock server, while another part's has to wait.
