@@ -189,11 +189,15 @@ impl Overflow {
     /// The lock is this server's from now on: what the switch has taken is over, and so much it has given.
     pub fn close(&mut self, given: u64, pushed: u64) {
         self.given = self.given.max(given);
-        if self.is_known {
-            let first = self.pushed - self.unacknowledged.len() as u64;
-            let taken = pushed.saturating_sub(first).min(self.unacknowledged.len() as u64);
-            self.unacknowledged.drain(..taken as usize);
-        }
+        self.acknowledge(pushed);
+    }
+
+    /// The switch has taken so many pushes. Of how many that is news, and how many were known to be before.
+    fn acknowledge(&mut self, pushed: u64) -> (u64, u64) {
+        let first = self.pushed - self.unacknowledged.len() as u64;
+        let taken = pushed.saturating_sub(first).min(self.unacknowledged.len() as u64);
+        self.unacknowledged.drain(..taken as usize);
+        (taken, first)
     }
 
     /// Nothing is missing of what was given.
@@ -234,7 +238,6 @@ impl Overflow {
             self.unacknowledged.retain(|known| !is_it(known));
         }
         self.unacknowledged.iter_mut().filter(|known| is_it(known)).for_each(|known| known.holder = 0);
-        self.raise_floor();
     }
 
     /// PUSHED, ROOM: what the switch has taken, has given, and has room for.
@@ -249,9 +252,7 @@ impl Overflow {
             (self.is_known, self.pushed) = (true, number);
         }
         self.under_way = self.under_way.saturating_sub(usize::from(is_asked));
-        let first = self.pushed - self.unacknowledged.len() as u64;
-        let taken = number.saturating_sub(first).min(self.unacknowledged.len() as u64);
-        self.unacknowledged.drain(..taken as usize);
+        let (taken, first) = self.acknowledge(number);
         if number < first {
             return;
         }
@@ -265,7 +266,9 @@ impl Overflow {
         }
         if taken > 0 || !is_asked {
             self.pause = self.pauses.0;
-            self.due = self.due.min(link.now + self.pause);
+            // While pushes are taken none is overdue.
+            let before = if taken > 0 { Time::NEVER } else { self.due };
+            self.due = before.min(link.now + self.pause);
         }
         if self.was_refused(link.now) {
             self.push_again(link);
@@ -277,8 +280,19 @@ impl Overflow {
     /// under way is not sent again: while pushes go in one after the other their queue is empty again and again, each
     /// time the switch says so, and each copy of a push would be answered.
     fn was_refused(&self, now: Time) -> bool {
-        let are_answered = self.under_way == 0 || now >= self.went + self.pauses.0;
+        let are_answered = self.under_way == 0 || self.is_quiet(now);
         self.was_room && self.room > 0 && are_answered && !self.unacknowledged.is_empty()
+    }
+
+    /// Whether nothing has gone for so long that what was not answered by now is lost.
+    fn is_quiet(&self, now: Time) -> bool {
+        now >= self.went + self.pauses.0
+    }
+
+    /// So many pushes, for the first time or again.
+    fn note_pushes(&mut self, now: Time, count: usize) {
+        self.under_way = count + if self.is_quiet(now) { 0 } else { self.under_way };
+        self.went = now;
     }
 
     // ---- what goes ----
@@ -349,9 +363,7 @@ impl Overflow {
             (attempt.number, attempt.order) = (self.pushed, self.settled);
             (attempt.ticket, attempt.sent_us) = (0, 0);
             link.send(0, kind::queue::PUSH, 0, &attempt);
-            // Of nothing else an answer can be awaited.
-            self.under_way = if self.unacknowledged.is_empty() { 1 } else { self.under_way + 1 };
-            self.went = link.now;
+            self.note_pushes(link.now, 1);
             self.unacknowledged.push_back(attempt);
         }
         self.set_timer(link.now);
@@ -396,8 +408,8 @@ impl Overflow {
         for attempt in self.unacknowledged.iter().take(count) {
             link.send(0, kind::queue::PUSH, 0, attempt);
         }
-        self.under_way = count.min(self.unacknowledged.len());
-        (self.went, self.was_room) = (link.now, false);
+        self.note_pushes(link.now, count.min(self.unacknowledged.len()));
+        self.was_room = false;
     }
 
     /// Gaps are given up, what is not acknowledged is sent again, and the switch hears what is settled.

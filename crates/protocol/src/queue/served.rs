@@ -36,7 +36,7 @@ const LATEST: u64 = 60_000_000;
 impl Moved {
     /// Whether the switch has handed it here, with this ticket, and this is the first that is heard of it.
     fn is_news(&self, ticket: u64) -> bool {
-        ticket > self.taken && ticket >= self.first && ticket > self.handed
+        ticket >= self.first && ticket > self.handed
     }
 
     /// Whether it is for the switch to grant it.
@@ -114,7 +114,6 @@ impl Served {
     pub fn next_timer(&self) -> Time {
         let own = self.own.due().min(self.popular.due());
         let taking = self.taking.values().map(|taking| taking.until).min().unwrap_or(Time::NEVER);
-        let own = if self.moved.is_empty() { own } else { own.min(self.forgets) };
         self.overflows.next_due().min(own).min(taking)
     }
 
@@ -169,7 +168,6 @@ impl Served {
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
         self.own.on_down(link, dead, &is_its);
         self.overflows.change_all(|overflow, rests| overflow.on_down(link, dead, &is_its, !rests));
-        self.take_what_is_whole(link);
         self.cede_what_is_left(link);
     }
 
@@ -236,12 +234,7 @@ impl Served {
         }
         let name = attempt.name;
         if self.overflows.get(name).is_none() {
-            let overflow = Overflow::new(name, self.pauses, self.mutant);
-            if self.taking.get(&name).is_some_and(|taking| taking.is_told) {
-                self.overflows.insert_resting(name, overflow);
-            } else {
-                self.overflows.insert(name, overflow);
-            }
+            self.overflows.insert(name, Overflow::new(name, self.pauses, self.mutant));
         }
         let waits = self.overflows.change(name, |overflow, rests| {
             if rests { overflow.take(attempt) } else { overflow.on_acquire(link, attempt) }
@@ -317,14 +310,10 @@ impl Served {
             }
             (moved.first, moved.handed, moved.taken, moved.since) = (0, ticket, ticket, link.now);
             self.own.close(name);
-            let mut overflow = self.overflows.remove(name);
-            if given != 0 {
-                overflow.get_or_insert_with(|| Overflow::new(name, self.pauses, self.mutant));
-            }
-            if let Some(mut overflow) = overflow {
-                overflow.close(given, pushed);
-                self.overflows.insert_resting(name, overflow);
-            }
+            let known = self.overflows.remove(name);
+            let mut overflow = known.unwrap_or_else(|| Overflow::new(name, self.pauses, self.mutant));
+            overflow.close(given, pushed);
+            self.overflows.insert_resting(name, overflow);
             self.taking.insert(name, Taking { until: link.now + self.pauses.0, is_told: true });
         }
         if self.moved.get(&name).is_some_and(|moved| moved.taken == ticket) {

@@ -370,6 +370,8 @@ fn a_gap_holds_back_what_is_above_for_one_pause_and_then_is_given_up() {
     assert_eq!(pushes(&sent), [(2, 3, 3)], "and 3 says that nothing is left up to itself");
     let (waits, sent) = link(9_000, |link| overflow.on_acquire(link, &overflowed(2, 2)));
     assert!(!waits && pushes(&sent).is_empty(), "2 was given up: its node asks again");
+    let (waits, sent) = link(9_000, |link| overflow.on_acquire(link, &overflowed(3, 4)));
+    assert!(!waits && pushes(&sent).is_empty(), "nor has another one an order that was pushed");
 }
 
 #[test]
@@ -401,6 +403,30 @@ fn what_is_cancelled_is_taken_out_and_what_has_its_number_is_nobodys() {
     let sent = link(overflow.due().0, |link| overflow.on_tick(link)).1;
     assert_eq!((sent[0].2.number, sent[0].2.holder), (1, 0));
     assert_eq!(overflow.waiting().count(), 1);
+}
+
+#[test]
+fn what_is_cancelled_behind_a_gap_leaves_none() {
+    let mut overflow = overflow();
+    pushed(&mut overflow, 10, &counters(0, 3, 8));
+    link(20, |link| overflow.on_acquire(link, &overflowed(3, 3)));
+    assert_eq!(link(30, |link| overflow.on_cancel(link, 1, 3)).1, []);
+    // A late copy of it.
+    link(40, |link| overflow.on_acquire(link, &overflowed(3, 3)));
+    let sent = link(50, |link| overflow.on_acquire(link, &overflowed(2, 2))).1;
+    assert_eq!(pushes(&sent), [(2, 3, 2)], "all is settled with it");
+}
+
+#[test]
+fn who_waited_when_the_lock_was_ceded_and_whoever_comes_late_have_the_orders_that_are_not_the_switchs() {
+    let waiters = (2..=CEDED_ORDERS).map(|request| Attempt { order: 0, ..overflowed(0, request) });
+    let mut overflow = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None).ceded(Time(0), 1, waiters);
+    assert_eq!(overflow.due(), Time(PAUSE), "then the switch is asked whether it has it");
+    assert!(link(10, |link| overflow.on_late(link, &overflowed(0, 1))).0, "the last");
+    assert!(!link(10, |link| overflow.on_late(link, &overflowed(0, CEDED_ORDERS + 1))).0);
+    let base = first_number(1);
+    let sent = pushed(&mut overflow, 20, &counters(base, base + CEDED_ORDERS, 2));
+    assert_eq!(pushes(&sent), [(base + 1, base + 1, 2), (base + 2, base + 2, 3)]);
 }
 
 #[test]
@@ -444,7 +470,9 @@ fn a_push_is_repeated_under_its_number_until_it_is_taken_and_room_wakes_it() {
     let due = overflow.due();
     assert_eq!(pushes(&link(due.0, |link| overflow.on_tick(link)).1), [(1, 1, 1)]);
     assert!(overflow.due() > due + PAUSE, "pauses double");
-    assert_eq!(pushes(&pushed(&mut overflow, due.0 + 1, &counters(0, 1, 0))), [], "it was refused");
+    for _ in 0..2 {
+        assert_eq!(pushes(&pushed(&mut overflow, due.0 + 1, &counters(0, 1, 0))), [], "it was refused twice");
+    }
     assert_eq!(pushes(&room(&mut overflow, due.0 + 1, &counters(0, 1, 1))), [(1, 1, 1)], "ROOM");
     pushed(&mut overflow, due.0 + 2, &counters(1, 1, 1));
     let settles: Sent = (1..9).flat_map(|at| link(due.0 + at * 9_000, |link| overflow.on_tick(link)).1).collect();
