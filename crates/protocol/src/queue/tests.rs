@@ -445,7 +445,7 @@ fn what_a_dead_session_asked_for_is_as_cancelled() {
 
 #[test]
 fn a_lock_server_that_has_nothing_of_what_was_given_settles_it() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 1);
     let say = |server: &mut LockServer, now, kind| {
@@ -654,9 +654,10 @@ fn serving(server: &mut LockServer, now: u64, source: Handle, term: u64) {
 
 #[test]
 fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
-    assert_eq!(kinds(&link(0, |link| server.on_tick(link)).1), [kind::queue::SERVE]);
+    let sent = link(0, |link| server.on_tick(link)).1;
+    assert_eq!((kinds(&sent), sent[0].2.request), (vec![kind::queue::SERVE], INCARNATION << 40), "of this session");
     assert_eq!(kinds(&link(PAUSE, |link| server.on_tick(link)).1), [kind::queue::SERVE]);
     let header = Header { kind: kind::queue::ACQUIRE, source: 1, destination: ME, ..Header::default() };
     let ask =

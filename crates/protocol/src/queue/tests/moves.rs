@@ -10,7 +10,7 @@ const QUEUED: u8 = kind::queue::QUEUED;
 
 /// The lock server, in the first term.
 fn server() -> LockServer {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 1);
     server
@@ -148,7 +148,7 @@ fn an_order_that_is_lost_is_waited_for_a_pause() {
 
 #[test]
 fn a_server_that_does_not_know_yet_who_holds_cedes_nothing() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 2);
     assert_eq!(recall(&mut server, 10, 9), []);
@@ -218,7 +218,7 @@ fn asks_handed(server: &mut LockServer, now: u64, ticket: u64) {
 #[test]
 fn a_lock_whose_hand_over_nobody_confirms_is_granted_after_a_while() {
     const UNTOLD: u64 = 4 * 8 * PAUSE;
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 2);
     asks_handed(&mut server, PATIENCE, 700);
