@@ -255,8 +255,8 @@ impl Served {
         self.overflows.insert(attempt.name, overflow);
     }
 
-    /// Whether the switch has handed a lock here, and all that came before that was waited for: this order too. An order
-    /// of a later queue says that the hand-over is history, of which this server has heard too late.
+    /// Whether the switch has handed a lock here, and all that came before that was waited for: this order too. An
+    /// order of a later queue says that the hand-over is history, of which this server has heard too late.
     fn is_taken(&self, name: u64, order: u64) -> bool {
         let moved = self.moved.get(&name).copied().unwrap_or_default();
         let is_of_before = moved.first == 0 && order < first_number(moved.taken + 1);

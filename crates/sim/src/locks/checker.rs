@@ -114,7 +114,8 @@ impl Checker {
     }
 
     /// A process was told that it holds. `believes`: whether a process's lease runs, by its own clock, which keeps its
-    /// bound. `lives`: whether the controller lets the owner's session live, and the lock server the hold, if it is one's.
+    /// bound. `lives`: whether the controller lets the owner's session live, and the lock server the hold, if it is
+    /// one's.
     pub fn granted(
         &mut self,
         now: u64,
