@@ -347,6 +347,7 @@ fn pushes_are_numbered_in_order_as_many_as_there_is_room_for() {
     let sent = pushed(&mut overflow, 20, &counters(0, 4, 2));
     assert_eq!(pushes(&sent), [(1, 1, 1), (2, 2, 2)]);
     assert_eq!((sent[0].2.holder, sent[0].2.reply_port, sent[0].2.flags), (1, 4, queue_flag::EXCLUSIVE));
+    assert_eq!((sent[0].2.ticket, sent[0].2.sent_us), (0, 0));
     // One was taken, and there is no room; then one cell.
     assert_eq!(pushes(&pushed(&mut overflow, 30, &counters(1, 4, 0))), []);
     assert_eq!(pushes(&pushed(&mut overflow, 40, &counters(2, 4, 1))), [(3, 3, 3)]);
@@ -490,10 +491,10 @@ fn what_is_under_way_is_not_sent_again_because_there_is_room() {
     }
     assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 6, 4))).len(), 4);
     assert_eq!(pushes(&room(&mut overflow, 20, &counters(0, 6, 8))), [(5, 5, 5), (6, 6, 6)], "what has not gone");
-    pushed(&mut overflow, 30, &counters(1, 6, 8));
+    assert_eq!(pushes(&pushed(&mut overflow, 30, &counters(1, 6, 8))), []);
     assert_eq!(pushes(&room(&mut overflow, 40, &counters(1, 6, 8))), []);
     // The second was refused, as those behind it, and there was room since.
-    for at in 0..4 {
+    for at in 0..5 {
         assert_eq!(pushes(&pushed(&mut overflow, 50 + at, &counters(1, 6, 0))), []);
     }
     let again = pushes(&pushed(&mut overflow, 60, &counters(1, 6, 2)));
@@ -506,6 +507,34 @@ fn what_is_under_way_is_not_sent_again_because_there_is_room() {
     // Answers are lost, too.
     assert_eq!(pushes(&room(&mut overflow, 79 + PAUSE, &counters(1, 6, 8))), []);
     assert_eq!(pushes(&room(&mut overflow, 80 + PAUSE, &counters(1, 6, 8))).len(), 5);
+    for at in 0..5 {
+        pushed(&mut overflow, 90 + PAUSE + at, &counters(1, 6, 0));
+    }
+    assert_eq!(pushes(&room(&mut overflow, 99 + PAUSE, &counters(1, 6, 8))).len(), 5, "none is awaited any more");
+}
+
+#[test]
+fn a_push_is_overdue_a_pause_after_the_latest_that_was_taken() {
+    let mut overflow = overflow();
+    for order in 2..=3 {
+        link(0, |link| overflow.on_acquire(link, &overflowed(order, order)));
+    }
+    pushed(&mut overflow, 10, &counters(0, 3, 8));
+    for due in [1_000, 3_000] {
+        assert_eq!(overflow.due(), Time(due));
+        link(due, |link| overflow.on_tick(link));
+    }
+    assert_eq!(overflow.due(), Time(7_000));
+    for (at, taken, due) in [(3_100, 1, 4_100), (3_500, 2, 4_500), (3_600, 2, 4_500)] {
+        pushed(&mut overflow, at, &counters(taken, 3, 8));
+        assert_eq!(overflow.due(), Time(due), "{taken} at {at}");
+    }
+    link(4_500, |link| overflow.on_tick(link));
+    assert_eq!(overflow.due(), Time(6_500));
+    for at in [4_600, 4_700] {
+        room(&mut overflow, at, &counters(2, 3, 8));
+        assert_eq!(overflow.due(), Time(5_600), "once there is room");
+    }
 }
 
 #[test]

@@ -362,6 +362,8 @@ fn of_what_was_pushed_only_what_was_not_taken_waits_for_a_lock_that_was_handed_o
     for taken in [0, 1] {
         let mut server = server();
         overflowing(&mut server);
+        let late = Attempt { order: 1, ..wish(7, Mode::Exclusive) };
+        assert_eq!(say(&mut server, 25, kind::queue::ACQUIRE, &late), [], "its order is another one's");
         assert_eq!(kinds(&yields(&mut server, 30, 700, 3, taken)), [TAKEN]);
         let room = Attempt { name: NAME, number: 1, order: 3, room: 4, ..Attempt::default() };
         assert_eq!(say(&mut server, 40, PUSHED, &room), [], "nothing is pushed any more");
