@@ -37,6 +37,7 @@ struct ws_line {
 	ws_u64 holder;
 	ws_u64 ticket;  /* where it was found; 0: nowhere */
 	ws_u64 granted; /* the ticket that this packet has granted; 0: none */
+	int passes;     /* it grants nobody, and passes only what is over */
 };
 
 /* What a packet about a queue is answered, unless it has led to a grant. */
@@ -221,7 +222,7 @@ static inline long ws_step_on(ws_u32 index, struct ws_line *line)
 	if (!next)
 		return 1;
 	int exclusive = (int)ws_cell_who_exclusive(ws_word_load(&next->who));
-	if (!ws_may_hold(line, exclusive))
+	if (line->passes || !ws_may_hold(line, exclusive))
 		return 1;
 	ws_u64 holding = ws_word_load(&queue->holding);
 	holding = ws_queue_holding_with_holders(holding, ws_queue_holding_holders(holding) + 1);
@@ -478,8 +479,14 @@ WS_INLINE enum ws_say ws_on_queue_acquire(struct ws_turn *turn, struct ws_line *
 	if (!line->ticket && named)
 		return WS_SAY_RELEASED;
 	if (!line->ticket) {
+		/* What goes on to the lock server must not end as another one's GRANT: it would be nowhere until it is sent
+		 * again. Those who wait here ask again themselves, and the server pushes. */
+		line->passes = server && (ws_drains(line) || !ws_is_settled(line) || !ws_room(line));
 		ws_go_on(line); /* Who tries finds nobody in its way who is over. */
-		return ws_try_to_line_up(turn, line, server);
+		enum ws_say say = ws_try_to_line_up(turn, line, server);
+		if (say != WS_SAY_OVERFLOW)
+			line->passes = 0;
+		return say;
 	}
 	/* The thread that asks again may be another one by now. */
 	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, line->ticket);

@@ -212,7 +212,7 @@ f.copied_owner_handle = ProtoField.uint64("wayside.copied.owner.handle", "handle
 f.copied_owner_incarnation = ProtoField.uint64("wayside.copied.owner.incarnation", "incarnation", base.DEC, nil, 0xffffffff, "low half of its incarnation")
 
 f.attempt_name = ProtoField.uint64("wayside.attempt.name", "name", base.HEX, nil, nil, "name id")
-f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base.HEX, nil, nil, "request id")
+f.attempt_request = ProtoField.uint64("wayside.attempt.request", "request", base.HEX, nil, nil, "request id; SERVE: what those of the session begin with, 0: not said")
 f.attempt_ticket = ProtoField.uint64("wayside.attempt.ticket", "ticket", base.DEC, nil, nil, "the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it")
 f.attempt_over = ProtoField.uint64("wayside.attempt.over", "over", base.DEC, nil, nil, "RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds")
 f.attempt_number = ProtoField.uint64("wayside.attempt.number", "number", base.DEC, nil, nil, "PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window")

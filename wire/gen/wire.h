@@ -726,7 +726,7 @@ WS_INLINE void ws_copied_set_owner(void *copied, ws_u64 x) { ws_store64((ws_u8 *
 
 /* attempt, 64 bytes. One request for a lock of the queue service, and what became of it. */
 #define WS_ATTEMPT_NAME_AT 0                 /* name id */
-#define WS_ATTEMPT_REQUEST_AT 8              /* request id */
+#define WS_ATTEMPT_REQUEST_AT 8              /* request id; SERVE: what those of the session begin with, 0: not said */
 #define WS_ATTEMPT_TICKET_AT 16              /* the request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it */
 #define WS_ATTEMPT_OVER_AT 24                /* RELEASED, and a GRANT that RELEASE or CANCEL has led to: the request that is over; SERVING: how long a lock server waits for who does not renew, in microseconds; ACQUIRE for a lock server that a lock was handed to: as ticket of YIELD; ASKED: length of its window, in microseconds */
 #define WS_ATTEMPT_NUMBER_AT 32              /* PUSH: its own; SETTLE: of the latest push; of the switch: pushes taken so far; SERVING: the term, 0: another one is it; SERVE: what the node can, 1: take and cede locks, 2: have several parts; RECALL, CEDED: of the move; YIELD: pushes taken; ASKED: of its window */

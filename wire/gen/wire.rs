@@ -2539,7 +2539,7 @@ impl Copied {
 pub struct Attempt {
     /// Name id.
     pub name: u64,
-    /// Request id.
+    /// Request id; SERVE: what those of the session begin with, 0: not said.
     pub request: u64,
     /// The request's number in the lock's queue (40 bits), the low part of its token; 0: none, or not known; CEDED, YIELD, TAKEN: the first that is not used yet; SERVING: the term of the part, whoever has it.
     pub ticket: u64,

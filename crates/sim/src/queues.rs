@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wayside_protocol::memory::{Part, Stage, SwitchMemory};
-use wayside_protocol::{Handle, RequestId, Token};
+use wayside_protocol::{Booked, Handle, RequestId, Token};
 use wayside_switch::QueueState;
 use wayside_wire::{Attempt, BODY, NodeState, check, kind, limits, queue_flag, service};
 
@@ -24,6 +24,29 @@ use crate::world::World;
 
 /// A request anywhere: request ids of sessions that live differ.
 type Asker = (u16, u64, u64);
+
+/// Since when the lock server of a queue may have had somebody wait for it to become empty.
+#[derive(Default)]
+struct Withheld {
+    /// When its latest push was taken.
+    pushed: u64,
+    /// The orders of requests with a priority that it was given and has not settled, and when.
+    ranked: BTreeMap<u64, u64>,
+}
+
+impl Withheld {
+    /// Of a queue that has just begun: who waited when it was ceded has the orders up to this one, and may say a
+    /// priority.
+    fn begin(given: u64) -> Withheld {
+        Withheld { pushed: 0, ranked: BTreeMap::from([(given, 0)]) }
+    }
+
+    /// Each push begins it anew, and nobody waits so before there is somebody with a priority. Who was there at the
+    /// latest push waits since then, whoever comes later.
+    fn since(&self) -> u64 {
+        self.ranked.values().min().map_or(self.pushed, |first| self.pushed.max(*first))
+    }
+}
 
 /// What was seen of queues.
 #[derive(Default)]
@@ -38,8 +61,7 @@ pub struct Watch {
     taken: BTreeMap<Asker, u64>,
     /// The tokens of those that were granted.
     tokens: BTreeMap<Asker, Token>,
-    /// Of each queue: its latest push; when a request with a priority was given to its lock server first since.
-    withheld: BTreeMap<(usize, u16, u64), (u64, Option<u64>)>,
+    withheld: BTreeMap<(usize, u16, u64), Withheld>,
     /// Namespaces of which somebody has said what is to be in the switch.
     pub placed: BTreeSet<u16>,
     /// Packets so far.
@@ -67,10 +89,11 @@ impl World {
             self.watch.states.remove(&key);
             return;
         };
-        let Some(was) = self.watch.states.insert(key, is) else { return };
-        if was.epoch != is.epoch || was.begun != is.begun {
+        let was = self.watch.states.insert(key, is);
+        let Some(was) = was.filter(|was| (was.epoch, was.begun) == (is.epoch, is.begun)) else {
+            self.watch.withheld.insert(key, Withheld::begin(is.given));
             return;
-        }
+        };
         let rises = |before: u64, after: u64| after >= before;
         let order = is.head <= is.granted && is.granted <= is.tail && is.tail <= is.head + u64::from(is.size);
         let raised = rises(was.head, is.head) && rises(was.granted, is.granted) && rises(was.tail, is.tail);
@@ -114,13 +137,14 @@ impl World {
         let now = self.now;
         let switch = self.seats[seat].switch.now();
         let others = switch.queued(space, name).len() > 1;
-        let (latest, first) = self.watch.withheld.entry(key).or_default();
-        let since = first.unwrap_or(*latest);
+        let withheld = self.watch.withheld.entry(key).or_default();
+        let since = withheld.since();
         if is.pushed > was.pushed {
-            (*latest, *first) = (now, None);
+            withheld.pushed = now;
         }
+        withheld.ranked = withheld.ranked.split_off(&(is.settled + 1));
         if acquires && is_ranked && is.given > was.given {
-            first.get_or_insert(now);
+            withheld.ranked.insert(is.given, now);
         }
         if !is_ranked || is.tail == was.tail || !others {
             return;
@@ -166,6 +190,17 @@ impl World {
             self.watch.tokens.insert((space, name, request.0), token);
             self.watch_parts(space, name);
         }
+    }
+
+    /// Whether a hold of a lock server's own lock is in its line still. Of other engines nothing is.
+    pub(crate) fn is_kept_by_server(&self, host: usize, name: u64, request: RequestId, token: Token) -> bool {
+        let handle = |host: usize| self.hosts[host].running.as_ref()?.node.session().map(|session| session.handle);
+        let (holder, space) = (handle(host), self.hosts[host].namespace);
+        let its = self.hosts.iter().filter(|other| other.namespace == space).filter_map(|other| other.running.as_ref());
+        let mut line = its.flat_map(|running| running.node.own_line(name));
+        let is_it =
+            |party: Booked| (party.request, party.token) == (request, Some(token)) && Some(party.holder) == holder;
+        self.setup.first_server == usize::MAX || line.any(is_it)
     }
 
     /// Somebody was granted a lock: maybe one of a lock server, while another part's has to wait.

@@ -22,6 +22,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("records", &[]),
     ("node", &["--skip", "chaos"]),
     (SIMULATOR, &[]),
+    (SIMULATOR, &["--service", "queue"]),
     ("node", &["chaos"]),
 ];
 const SIMULATOR: &str = "wayside-sim";
@@ -216,8 +217,8 @@ impl Program {
         let seeds = ["--seeds", &self.seeds, "--jobs", "1", "--no-shrink"];
         let left_out = usize::from(self.quick);
         for (test, arguments) in &TESTS[..TESTS.len() - left_out] {
-            let arguments = if *test == SIMULATOR { &seeds[..] } else { arguments };
-            judges.push(Judge::new(test, program(test)?, arguments, &directory));
+            let seeds = if *test == SIMULATOR { &seeds[..] } else { &[] };
+            judges.push(Judge::new(test, program(test)?, &[seeds, *arguments].concat(), &directory));
         }
         println!("judges, and what they take without a mutant");
         judges.into_iter().map(|judge| self.bound(judge)).collect()

@@ -52,6 +52,8 @@ pub enum Peer {
         queues: usize,
         random: bool,
     },
+    /// Ours: a queue in the switch for each lock, of as many cells as the plan gives, and a lock server.
+    Queues,
     /// Ours: the lock server alone.
     Server,
     /// Ours: two tenants, each with a lock server alone, and each with so many requests a second at most.
@@ -238,6 +240,14 @@ impl Lab {
                 let chosen = choose(&demand.demand, cells, queues, random.then_some(locks));
                 self.over(&bed, ours(&Kind::Queue(chosen))?, workload, plan)
             }
+            Peer::Queues => {
+                let demand = self.demand(what)?;
+                let cells_for =
+                    |(&lock, &(_, most)): (&u64, &(u32, u32))| (lock, (most + 1).next_power_of_two().min(1_024));
+                let mut all: Vec<(u64, u32)> = demand.demand.iter().map(cells_for).collect();
+                all.sort_unstable();
+                self.over(&bed, ours(&Kind::Queue(all))?, workload, plan)
+            }
             Peer::Server => self.over(&bed, ours(&Kind::Queue(Vec::new()))?, workload, plan),
             Peer::Tenants(rate) => {
                 let budget = rate.map(|rate| Budget { rate, burst: rate / 100 });
@@ -258,7 +268,7 @@ impl Lab {
 }
 
 fn bed(testbed: Testbed, peer: Peer, clients: usize) -> Bed {
-    let has_server = matches!(peer, Peer::NetLock { .. } | Peer::Server | Peer::SrvLock);
+    let has_server = matches!(peer, Peer::NetLock { .. } | Peer::Queues | Peer::Server | Peer::SrvLock);
     match testbed {
         Testbed::FissLock if has_server => Bed::new(&[6, 6, 6, 6, 6, 6, 4], clients, 0, &[8]),
         Testbed::FissLock => Bed::new(&[5; 8], clients, 1, &[]),

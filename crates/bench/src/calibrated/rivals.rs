@@ -2,7 +2,7 @@
 //! for it.
 
 use super::costs::Costs;
-use super::lab::{CELLS, Lab, Peer, QUEUES, Run, Testbed};
+use super::lab::{Lab, Peer, Run, Testbed};
 use crate::Error;
 
 /// FissLock's: 20 on each of 8 nodes.
@@ -39,7 +39,7 @@ impl Rivals {
     pub(crate) fn contend(&mut self, keeper: Keeper, workload: &'static str, hold: u64) -> Result<Rivalry, Error> {
         let peer = match keeper {
             Keeper::Fission => Peer::FairFission,
-            Keeper::Queues => Peer::NetLock { cells: CELLS, queues: QUEUES, random: false },
+            Keeper::Queues => Peer::Queues,
             Keeper::Server => Peer::Server,
         };
         let run = Run { execution: hold, ..Run::of(Testbed::FissLock, peer, workload, RIVALS) };

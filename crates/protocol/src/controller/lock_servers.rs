@@ -19,7 +19,7 @@
 
 use super::{Controller, Notice, Store};
 use crate::memory::{LockServer, Part, SwitchMemory};
-use crate::queue::{CAN_MOVE, CAN_SHARE, LAST_TERM, QUESTIONS};
+use crate::queue::{CAN_MOVE, CAN_SHARE, COUNTER_BITS, LAST_TERM, QUESTIONS};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -97,6 +97,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         match header.kind {
+            // A late one, of an earlier session of this handle, is no offer of who has it now. Earlier versions do not say
+            // whose it is.
+            kind::queue::SERVE if ![0, record.incarnation << COUNTER_BITS].contains(&attempt.request) => {}
             kind::queue::SERVE => self.on_serve(now, header, attempt),
             kind::queue::CEDED => self.on_ceded(header, attempt),
             kind::queue::TAKEN => self.on_taken(header, attempt),

@@ -109,7 +109,7 @@ impl Node {
         self.has_had_queues |= self.is_queued();
         if self.config.lock_server && self.is_queued() {
             // Of the session before nothing is left, and the namespace may have other rules by now.
-            self.server.insert(crate::queue::LockServer::new(&self.config)).start(now);
+            self.server.insert(crate::queue::LockServer::new(&self.config, incarnation)).start(now);
         }
     }
 

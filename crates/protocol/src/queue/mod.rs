@@ -53,6 +53,8 @@ impl Link<'_> {
     }
 }
 
+/// Bits of a request id that count within an incarnation, of which the others are the low bits.
+pub(crate) const COUNTER_BITS: u32 = 40;
 /// Bits of a ticket that count the grants of one lock server; above them the server's term.
 pub(crate) const TICKET_BITS: u32 = 30;
 /// The last term that a ticket has room for. A lock server of a later one is none.

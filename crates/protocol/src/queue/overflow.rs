@@ -55,6 +55,11 @@ pub(super) struct Overflow {
     /// While some below it are missing: since when up to which order.
     gap: Option<(Time, u64)>,
     unacknowledged: VecDeque<Attempt>,
+    /// Pushes that the switch has not answered yet, as far as is known, and when the latest went.
+    under_way: usize,
+    went: Time,
+    /// There was room since what is not acknowledged went last: of what was refused for want of it.
+    was_room: bool,
     /// The latest number.
     pushed: u64,
     /// What the switch had free cells for when it said so last.
@@ -84,6 +89,9 @@ impl Overflow {
             given: 0,
             gap: None,
             unacknowledged: VecDeque::new(),
+            under_way: 0,
+            went: Time(0),
+            was_room: false,
             pushed: 0,
             room: 1,
             is_known: false,
@@ -118,6 +126,11 @@ impl Overflow {
 
     pub fn due(&self) -> Time {
         self.gap.map_or(Time::NEVER, |(since, _)| since + self.pauses.0).min(self.due)
+    }
+
+    /// The highest order that is known of.
+    pub fn given(&self) -> u64 {
+        self.given
     }
 
     /// Who waits here.
@@ -176,11 +189,15 @@ impl Overflow {
     /// The lock is this server's from now on: what the switch has taken is over, and so much it has given.
     pub fn close(&mut self, given: u64, pushed: u64) {
         self.given = self.given.max(given);
-        if self.is_known {
-            let first = self.pushed - self.unacknowledged.len() as u64;
-            let taken = pushed.saturating_sub(first).min(self.unacknowledged.len() as u64);
-            self.unacknowledged.drain(..taken as usize);
-        }
+        self.acknowledge(pushed);
+    }
+
+    /// The switch has taken so many pushes. Of how many that is news, and how many were known to be before.
+    fn acknowledge(&mut self, pushed: u64) -> (u64, u64) {
+        let first = self.pushed - self.unacknowledged.len() as u64;
+        let taken = pushed.saturating_sub(first).min(self.unacknowledged.len() as u64);
+        self.unacknowledged.drain(..taken as usize);
+        (taken, first)
     }
 
     /// Nothing is missing of what was given.
@@ -221,7 +238,6 @@ impl Overflow {
             self.unacknowledged.retain(|known| !is_it(known));
         }
         self.unacknowledged.iter_mut().filter(|known| is_it(known)).for_each(|known| known.holder = 0);
-        self.raise_floor();
     }
 
     /// PUSHED, ROOM: what the switch has taken, has given, and has room for.
@@ -235,13 +251,13 @@ impl Overflow {
             // What is not here may be on its way: a gap, as any other.
             (self.is_known, self.pushed) = (true, number);
         }
-        let first = self.pushed - self.unacknowledged.len() as u64;
-        let taken = number.saturating_sub(first).min(self.unacknowledged.len() as u64);
-        self.unacknowledged.drain(..taken as usize);
+        self.under_way = self.under_way.saturating_sub(usize::from(is_asked));
+        let (taken, first) = self.acknowledge(number);
         if number < first {
             return;
         }
         self.room = room.into();
+        self.was_room |= taken > 0 || !is_asked;
         if !is_asked {
             self.emptied = self.emptied.max((number, order));
         }
@@ -250,12 +266,33 @@ impl Overflow {
         }
         if taken > 0 || !is_asked {
             self.pause = self.pauses.0;
-            self.due = self.due.min(link.now + self.pause);
+            // While pushes are taken none is overdue.
+            let before = if taken > 0 { Time::NEVER } else { self.due };
+            self.due = before.min(link.now + self.pause);
         }
-        if !is_asked {
+        if self.was_refused(link.now) {
             self.push_again(link);
         }
         self.go_on(link);
+    }
+
+    /// Whether the switch has no more than refused what it has not taken, and now may have room for it. What is still
+    /// under way is not sent again: while pushes go in one after the other their queue is empty again and again, each
+    /// time the switch says so, and each copy of a push would be answered.
+    fn was_refused(&self, now: Time) -> bool {
+        let are_answered = self.under_way == 0 || self.is_quiet(now);
+        self.was_room && self.room > 0 && are_answered && !self.unacknowledged.is_empty()
+    }
+
+    /// Whether nothing has gone for so long that what was not answered by now is lost.
+    fn is_quiet(&self, now: Time) -> bool {
+        now >= self.went + self.pauses.0
+    }
+
+    /// So many pushes, for the first time or again.
+    fn note_pushes(&mut self, now: Time, count: usize) {
+        self.under_way = count + if self.is_quiet(now) { 0 } else { self.under_way };
+        self.went = now;
     }
 
     // ---- what goes ----
@@ -326,6 +363,7 @@ impl Overflow {
             (attempt.number, attempt.order) = (self.pushed, self.settled);
             (attempt.ticket, attempt.sent_us) = (0, 0);
             link.send(0, kind::queue::PUSH, 0, &attempt);
+            self.note_pushes(link.now, 1);
             self.unacknowledged.push_back(attempt);
         }
         self.set_timer(link.now);
@@ -370,6 +408,8 @@ impl Overflow {
         for attempt in self.unacknowledged.iter().take(count) {
             link.send(0, kind::queue::PUSH, 0, attempt);
         }
+        self.note_pushes(link.now, count.min(self.unacknowledged.len()));
+        self.was_room = false;
     }
 
     /// Gaps are given up, what is not acknowledged is sent again, and the switch hears what is settled.

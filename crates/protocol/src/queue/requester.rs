@@ -12,7 +12,7 @@
 //! * Ids rise and are never reused. `oldest` is not above any that waits, holds or ends.
 //! * No hold outlives the epoch of its grant.
 
-use super::{Link, is_servers, mode_flag};
+use super::{COUNTER_BITS, Link, is_servers, mode_flag};
 use crate::line::{Priority, Rank};
 use crate::lock::{Acquire, AcquireError, Path};
 use crate::mutant::Mutant;
@@ -108,8 +108,6 @@ pub(crate) struct Requester {
     pub bereft: bool,
 }
 
-/// Bits of a request id that count within an incarnation.
-const COUNTER_BITS: u32 = 40;
 /// Microseconds: 51 days. What is longer is no lease.
 const LONGEST_LEASE: u64 = 1 << 42;
 /// A hold is renewed so often in a lease, and so often once that has gone unanswered.

@@ -4,7 +4,7 @@
 //! Invariant: nothing of one term counts in another: who serves the part again begins with nothing.
 
 use super::Link;
-use super::overflow::Overflow;
+use super::overflow::{Overflow, first_number};
 use super::overflows::Overflows;
 use super::own::{Own, Terms};
 use super::popular::Popular;
@@ -36,7 +36,7 @@ const LATEST: u64 = 60_000_000;
 impl Moved {
     /// Whether the switch has handed it here, with this ticket, and this is the first that is heard of it.
     fn is_news(&self, ticket: u64) -> bool {
-        ticket > self.taken && ticket >= self.first && ticket != self.handed
+        ticket >= self.first && ticket > self.handed
     }
 
     /// Whether it is for the switch to grant it.
@@ -51,14 +51,27 @@ impl Moved {
     }
 }
 
+/// So many of the longest pauses the controller is waited for that is to say what the switch has given of a lock which
+/// it has handed here. It says so once a pause; if it never does, what told of the hand-over was late: another lock
+/// server had taken the lock, in an earlier term.
+const UNTOLD: u64 = 4;
+
+/// A lock that is this server's, and is granted a little later.
+#[derive(Clone, Copy, Debug)]
+struct Taking {
+    /// Until then what the switch has given of it is waited for, or what the controller has to say of that.
+    until: Time,
+    /// Whether the controller has said it.
+    is_told: bool,
+}
+
 /// See the module's documentation.
 pub(super) struct Served {
     overflows: Overflows,
     moved: BTreeMap<u64, Moved>,
     /// When what is history of these is forgotten next.
     forgets: Time,
-    /// Locks that are this server's, and until when it waits for what the switch has given of them.
-    taking: BTreeMap<u64, Time>,
+    taking: BTreeMap<u64, Taking>,
     own: Own,
     /// What it is asked for most.
     popular: Popular,
@@ -100,8 +113,7 @@ impl Served {
 
     pub fn next_timer(&self) -> Time {
         let own = self.own.due().min(self.popular.due());
-        let taking = self.taking.values().min().copied().unwrap_or(Time::NEVER);
-        let own = if self.moved.is_empty() { own } else { own.min(self.forgets) };
+        let taking = self.taking.values().map(|taking| taking.until).min().unwrap_or(Time::NEVER);
         self.overflows.next_due().min(own).min(taking)
     }
 
@@ -156,7 +168,6 @@ impl Served {
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool) {
         self.own.on_down(link, dead, &is_its);
         self.overflows.change_all(|overflow, rests| overflow.on_down(link, dead, &is_its, !rests));
-        self.take_what_is_whole(link);
         self.cede_what_is_left(link);
     }
 
@@ -197,6 +208,8 @@ impl Served {
                 // What is on its way here is older: the controller says how much that is.
                 (moved.handed, moved.since) = (attempt.over, link.now);
                 self.own.close(attempt.name);
+                let until = link.now + UNTOLD * self.pauses.1;
+                self.taking.insert(attempt.name, Taking { until, is_told: false });
             }
         }
         let moved = self.moved.get(&attempt.name).copied().unwrap_or_default();
@@ -216,17 +229,12 @@ impl Served {
 
     /// ACQUIRE with an order, of a lock that the switch has or had.
     fn on_overflow(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        if self.is_taken(attempt.name) {
+        if self.is_taken(attempt.name, attempt.order) {
             return; // It has been under way for longer than anybody waited for it.
         }
         let name = attempt.name;
         if self.overflows.get(name).is_none() {
-            let overflow = Overflow::new(name, self.pauses, self.mutant);
-            if self.taking.contains_key(&name) {
-                self.overflows.insert_resting(name, overflow);
-            } else {
-                self.overflows.insert(name, overflow);
-            }
+            self.overflows.insert(name, Overflow::new(name, self.pauses, self.mutant));
         }
         let waits = self.overflows.change(name, |overflow, rests| {
             if rests { overflow.take(attempt) } else { overflow.on_acquire(link, attempt) }
@@ -239,7 +247,7 @@ impl Served {
 
     /// ROOM of a lock of which nothing is known: what the switch gave was given to another server, or lost on its way.
     fn on_news(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
-        if self.is_taken(attempt.name) {
+        if self.is_taken(attempt.name, attempt.order) {
             return;
         }
         let mut overflow = Overflow::new(attempt.name, self.pauses, self.mutant);
@@ -247,10 +255,12 @@ impl Served {
         self.overflows.insert(attempt.name, overflow);
     }
 
-    /// Whether the switch has handed a lock here, and all that came before that was waited for.
-    fn is_taken(&self, name: u64) -> bool {
+    /// Whether the switch has handed a lock here, and all that came before that was waited for: this order too. An
+    /// order of a later queue says that the hand-over is history, of which this server has heard too late.
+    fn is_taken(&self, name: u64, order: u64) -> bool {
         let moved = self.moved.get(&name).copied().unwrap_or_default();
-        moved.taken != 0 && moved.first == 0 && !self.taking.contains_key(&name)
+        let is_of_before = moved.first == 0 && order < first_number(moved.taken + 1);
+        moved.taken != 0 && is_of_before && !self.taking.contains_key(&name)
     }
 
     // ---- moves ----
@@ -294,21 +304,17 @@ impl Served {
     fn on_yield(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
         let Attempt { name, ticket, order: given, number: pushed, .. } = *attempt;
         let moved = self.moved.entry(name).or_default();
-        if ticket > moved.taken && ticket >= moved.first {
+        if ticket > moved.taken && ticket >= moved.first && ticket >= moved.handed {
             if !self.own.raise(ticket) {
                 return;
             }
             (moved.first, moved.handed, moved.taken, moved.since) = (0, ticket, ticket, link.now);
             self.own.close(name);
-            let mut overflow = self.overflows.remove(name);
-            if given != 0 {
-                overflow.get_or_insert_with(|| Overflow::new(name, self.pauses, self.mutant));
-            }
-            if let Some(mut overflow) = overflow {
-                overflow.close(given, pushed);
-                self.overflows.insert_resting(name, overflow);
-            }
-            self.taking.insert(name, link.now + self.pauses.0);
+            let known = self.overflows.remove(name);
+            let mut overflow = known.unwrap_or_else(|| Overflow::new(name, self.pauses, self.mutant));
+            overflow.close(given, pushed);
+            self.overflows.insert_resting(name, overflow);
+            self.taking.insert(name, Taking { until: link.now + self.pauses.0, is_told: true });
         }
         if self.moved.get(&name).is_some_and(|moved| moved.taken == ticket) {
             link.send(0, kind::queue::TAKEN, 0, &Attempt { name, ticket, holder: link.me(), ..Attempt::default() });
@@ -319,12 +325,33 @@ impl Served {
     /// What was given has come, or has been waited for: from here on the lock is granted.
     fn take_what_is_whole(&mut self, link: &mut Link<'_>) {
         let is_whole = |name: &u64| self.overflows.get(*name).is_none_or(Overflow::is_whole);
-        let due = self.taking.iter().filter(|(name, at)| **at <= link.now || is_whole(name));
-        for name in due.map(|(name, _)| *name).collect::<alloc::vec::Vec<u64>>() {
+        let is_due = |(name, taking): &(&u64, &Taking)| taking.until <= link.now || (taking.is_told && is_whole(name));
+        let due = self.taking.iter().filter(is_due).map(|(name, taking)| (*name, taking.is_told));
+        for (name, is_told) in due.collect::<alloc::vec::Vec<(u64, bool)>>() {
             self.taking.remove(&name);
-            let overflow = self.overflows.remove(name);
-            let waiting = overflow.iter().flat_map(Overflow::waiting).copied();
-            self.own.open(link, name, waiting);
+            if is_told || self.take_untold(link, name) {
+                let overflow = self.overflows.remove(name);
+                let waiting = overflow.iter().flat_map(Overflow::waiting).copied();
+                self.own.open(link, name, waiting);
+            }
         }
+    }
+
+    /// Nobody has said what was given of a lock that the switch has handed over at some time. It has granted nobody
+    /// anything since, or it has a queue again, and lets no grant of this server's through: so the lock can be granted.
+    /// Whether it is as if that had been said.
+    fn take_untold(&mut self, link: &mut Link<'_>, name: u64) -> bool {
+        let moved = self.moved.entry(name).or_default();
+        let later = first_number(moved.handed + 1);
+        if self.overflows.get(name).is_some_and(|overflow| overflow.given() >= later) {
+            // The switch has a queue again: what waits for it has its place there.
+            self.own.open(link, name, core::iter::empty());
+            return false;
+        }
+        let is_below = self.own.raise(moved.handed);
+        if is_below {
+            (moved.first, moved.taken, moved.since) = (0, moved.handed, link.now);
+        }
+        is_below
     }
 }

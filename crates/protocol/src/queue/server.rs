@@ -8,7 +8,7 @@
 
 use super::own::Terms;
 use super::served::Served;
-use super::{CAN_MOVE, CAN_SHARE, Link};
+use super::{CAN_MOVE, CAN_SHARE, COUNTER_BITS, Link};
 use crate::memory::Part;
 use crate::mutant::Mutant;
 use crate::node::{Booked, NodeConfig};
@@ -19,6 +19,8 @@ use wayside_wire::{Attempt, Header, kind};
 /// See the module's documentation.
 pub(crate) struct LockServer {
     config: NodeConfig,
+    /// What ids of its session's requests begin with.
+    base: u64,
     /// How many parts there are.
     of: u16,
     /// Those that are this node's.
@@ -33,9 +35,11 @@ pub(crate) struct LockServer {
 pub(crate) const QUESTIONS: u64 = 4;
 
 impl LockServer {
-    pub fn new(config: &NodeConfig) -> LockServer {
+    /// Of a session of this incarnation.
+    pub fn new(config: &NodeConfig, incarnation: u64) -> LockServer {
         let (served, terms) = (BTreeMap::new(), BTreeMap::new());
-        LockServer { config: config.clone(), of: 1, served, terms, due: Time::NEVER }
+        let base = incarnation << COUNTER_BITS;
+        LockServer { config: config.clone(), base, of: 1, served, terms, due: Time::NEVER }
     }
 
     /// A session has begun, or another epoch.
@@ -79,7 +83,8 @@ impl LockServer {
 
     pub fn on_tick(&mut self, link: &mut Link<'_>) {
         if self.due <= link.now {
-            let attempt = Attempt { holder: link.me(), number: CAN_MOVE | CAN_SHARE, ..Attempt::default() };
+            let can = CAN_MOVE | CAN_SHARE;
+            let attempt = Attempt { holder: link.me(), request: self.base, number: can, ..Attempt::default() };
             link.send(0, kind::queue::SERVE, 0, &attempt);
             self.due = link.now + self.config.retransmit_us.max(1);
         }

@@ -334,6 +334,10 @@ fn pushed(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
     link(now, |link| overflow.on_counters(link, attempt, true)).1
 }
 
+fn room(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
+    link(now, |link| overflow.on_counters(link, attempt, false)).1
+}
+
 #[test]
 fn pushes_are_numbered_in_order_as_many_as_there_is_room_for() {
     let mut overflow = overflow();
@@ -343,6 +347,7 @@ fn pushes_are_numbered_in_order_as_many_as_there_is_room_for() {
     let sent = pushed(&mut overflow, 20, &counters(0, 4, 2));
     assert_eq!(pushes(&sent), [(1, 1, 1), (2, 2, 2)]);
     assert_eq!((sent[0].2.holder, sent[0].2.reply_port, sent[0].2.flags), (1, 4, queue_flag::EXCLUSIVE));
+    assert_eq!((sent[0].2.ticket, sent[0].2.sent_us), (0, 0));
     // One was taken, and there is no room; then one cell.
     assert_eq!(pushes(&pushed(&mut overflow, 30, &counters(1, 4, 0))), []);
     assert_eq!(pushes(&pushed(&mut overflow, 40, &counters(2, 4, 1))), [(3, 3, 3)]);
@@ -366,6 +371,8 @@ fn a_gap_holds_back_what_is_above_for_one_pause_and_then_is_given_up() {
     assert_eq!(pushes(&sent), [(2, 3, 3)], "and 3 says that nothing is left up to itself");
     let (waits, sent) = link(9_000, |link| overflow.on_acquire(link, &overflowed(2, 2)));
     assert!(!waits && pushes(&sent).is_empty(), "2 was given up: its node asks again");
+    let (waits, sent) = link(9_000, |link| overflow.on_acquire(link, &overflowed(3, 4)));
+    assert!(!waits && pushes(&sent).is_empty(), "nor has another one an order that was pushed");
 }
 
 #[test]
@@ -400,6 +407,30 @@ fn what_is_cancelled_is_taken_out_and_what_has_its_number_is_nobodys() {
 }
 
 #[test]
+fn what_is_cancelled_behind_a_gap_leaves_none() {
+    let mut overflow = overflow();
+    pushed(&mut overflow, 10, &counters(0, 3, 8));
+    link(20, |link| overflow.on_acquire(link, &overflowed(3, 3)));
+    assert_eq!(link(30, |link| overflow.on_cancel(link, 1, 3)).1, []);
+    // A late copy of it.
+    link(40, |link| overflow.on_acquire(link, &overflowed(3, 3)));
+    let sent = link(50, |link| overflow.on_acquire(link, &overflowed(2, 2))).1;
+    assert_eq!(pushes(&sent), [(2, 3, 2)], "all is settled with it");
+}
+
+#[test]
+fn who_waited_when_the_lock_was_ceded_and_whoever_comes_late_have_the_orders_that_are_not_the_switchs() {
+    let waiters = (2..=CEDED_ORDERS).map(|request| Attempt { order: 0, ..overflowed(0, request) });
+    let mut overflow = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None).ceded(Time(0), 1, waiters);
+    assert_eq!(overflow.due(), Time(PAUSE), "then the switch is asked whether it has it");
+    assert!(link(10, |link| overflow.on_late(link, &overflowed(0, 1))).0, "the last");
+    assert!(!link(10, |link| overflow.on_late(link, &overflowed(0, CEDED_ORDERS + 1))).0);
+    let base = first_number(1);
+    let sent = pushed(&mut overflow, 20, &counters(base, base + CEDED_ORDERS, 2));
+    assert_eq!(pushes(&sent), [(base + 1, base + 1, 2), (base + 2, base + 2, 3)]);
+}
+
+#[test]
 fn what_a_dead_session_asked_for_is_as_cancelled() {
     let mut overflow = overflow();
     for order in 2..=4 {
@@ -415,7 +446,7 @@ fn what_a_dead_session_asked_for_is_as_cancelled() {
 
 #[test]
 fn a_lock_server_that_has_nothing_of_what_was_given_settles_it() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 1);
     let say = |server: &mut LockServer, now, kind| {
@@ -440,12 +471,70 @@ fn a_push_is_repeated_under_its_number_until_it_is_taken_and_room_wakes_it() {
     let due = overflow.due();
     assert_eq!(pushes(&link(due.0, |link| overflow.on_tick(link)).1), [(1, 1, 1)]);
     assert!(overflow.due() > due + PAUSE, "pauses double");
-    let sent = link(due.0 + 1, |link| overflow.on_counters(link, &counters(0, 1, 1), false)).1;
-    assert_eq!(pushes(&sent), [(1, 1, 1)], "ROOM");
+    for _ in 0..2 {
+        assert_eq!(pushes(&pushed(&mut overflow, due.0 + 1, &counters(0, 1, 0))), [], "it was refused twice");
+    }
+    assert_eq!(pushes(&room(&mut overflow, due.0 + 1, &counters(0, 1, 1))), [(1, 1, 1)], "ROOM");
     pushed(&mut overflow, due.0 + 2, &counters(1, 1, 1));
     let settles: Sent = (1..9).flat_map(|at| link(due.0 + at * 9_000, |link| overflow.on_tick(link)).1).collect();
     assert!(settles.iter().all(|(kind, _, attempt)| (*kind, attempt.order) == (kind::queue::SETTLE, 1)));
     assert_eq!(overflow.due(), Time::NEVER);
+}
+
+/// The queue of a lock that is held for no time is empty after each push: if each ROOM had all sent again that is under
+/// way, and each copy its answer, the lock server would do little else.
+#[test]
+fn what_is_under_way_is_not_sent_again_because_there_is_room() {
+    let mut overflow = overflow();
+    for order in 2..=6 {
+        link(0, |link| overflow.on_acquire(link, &overflowed(order, order)));
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 6, 4))).len(), 4);
+    assert_eq!(pushes(&room(&mut overflow, 20, &counters(0, 6, 8))), [(5, 5, 5), (6, 6, 6)], "what has not gone");
+    assert_eq!(pushes(&pushed(&mut overflow, 30, &counters(1, 6, 8))), []);
+    assert_eq!(pushes(&room(&mut overflow, 40, &counters(1, 6, 8))), []);
+    // The second was refused, as those behind it, and there was room since.
+    for at in 0..5 {
+        assert_eq!(pushes(&pushed(&mut overflow, 50 + at, &counters(1, 6, 0))), []);
+    }
+    let again = pushes(&pushed(&mut overflow, 60, &counters(1, 6, 2)));
+    assert_eq!(again, [(2, 2, 2), (3, 3, 3)], "as many as there is room for, once all are answered");
+    for at in 0..2 {
+        assert_eq!(pushes(&pushed(&mut overflow, 70 + at, &counters(1, 6, 2))), [], "a queue that drains takes none");
+    }
+    let again = pushes(&room(&mut overflow, 80, &counters(1, 6, 8)));
+    assert_eq!(again.len(), 5, "{again:?}");
+    // Answers are lost, too.
+    assert_eq!(pushes(&room(&mut overflow, 79 + PAUSE, &counters(1, 6, 8))), []);
+    assert_eq!(pushes(&room(&mut overflow, 80 + PAUSE, &counters(1, 6, 8))).len(), 5);
+    for at in 0..5 {
+        pushed(&mut overflow, 90 + PAUSE + at, &counters(1, 6, 0));
+    }
+    assert_eq!(pushes(&room(&mut overflow, 99 + PAUSE, &counters(1, 6, 8))).len(), 5, "none is awaited any more");
+}
+
+#[test]
+fn a_push_is_overdue_a_pause_after_the_latest_that_was_taken() {
+    let mut overflow = overflow();
+    for order in 2..=3 {
+        link(0, |link| overflow.on_acquire(link, &overflowed(order, order)));
+    }
+    pushed(&mut overflow, 10, &counters(0, 3, 8));
+    for due in [1_000, 3_000] {
+        assert_eq!(overflow.due(), Time(due));
+        link(due, |link| overflow.on_tick(link));
+    }
+    assert_eq!(overflow.due(), Time(7_000));
+    for (at, taken, due) in [(3_100, 1, 4_100), (3_500, 2, 4_500), (3_600, 2, 4_500)] {
+        pushed(&mut overflow, at, &counters(taken, 3, 8));
+        assert_eq!(overflow.due(), Time(due), "{taken} at {at}");
+    }
+    link(4_500, |link| overflow.on_tick(link));
+    assert_eq!(overflow.due(), Time(6_500));
+    for at in [4_600, 4_700] {
+        room(&mut overflow, at, &counters(2, 3, 8));
+        assert_eq!(overflow.due(), Time(5_600), "once there is room");
+    }
 }
 
 #[test]
@@ -594,9 +683,10 @@ fn serving(server: &mut LockServer, now: u64, source: Handle, term: u64) {
 
 #[test]
 fn a_lock_server_asks_until_it_is_told_and_answers_nobody_before() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
-    assert_eq!(kinds(&link(0, |link| server.on_tick(link)).1), [kind::queue::SERVE]);
+    let sent = link(0, |link| server.on_tick(link)).1;
+    assert_eq!((kinds(&sent), sent[0].2.request), (vec![kind::queue::SERVE], INCARNATION << 40), "of this session");
     assert_eq!(kinds(&link(PAUSE, |link| server.on_tick(link)).1), [kind::queue::SERVE]);
     let header = Header { kind: kind::queue::ACQUIRE, source: 1, destination: ME, ..Header::default() };
     let ask =

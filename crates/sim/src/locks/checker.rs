@@ -8,7 +8,8 @@
 //! |
 //! | | was lost that it is safe for longer. Not where clocks are wild |
 //! | S2 | at every grant: an exclusive token exceeds every earlier one of its name, a shared one below no exclusive |
-//! | | one. Where clocks are wild, one whose session is over may believe in a lower one, which nobody takes |
+//! | | one. Where clocks are wild, one whose session is over may believe in a lower one, which nobody takes; and one |
+//! | | whom a lock server has forgotten, whose own lock it is |
 //! | S3 | at every release: the process still has every other hold it was granted and did not give back; |
 //! | | and an agent's books lose nobody but the one whom a release names, nor ever one who holds |
 //! | L1 | at the end: nobody waits any more |
@@ -113,7 +114,8 @@ impl Checker {
     }
 
     /// A process was told that it holds. `believes`: whether a process's lease runs, by its own clock, which keeps its
-    /// bound. `lives`: whether the controller lets the owner's session live.
+    /// bound. `lives`: whether the controller lets the owner's session live, and the lock server the hold, if it is
+    /// one's.
     pub fn granted(
         &mut self,
         now: u64,

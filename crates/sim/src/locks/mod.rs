@@ -111,10 +111,14 @@ impl Service for Locks {
                     world.fail("M1", format!("h{host} is granted name {}, which is another shard's", name.1));
                 }
                 let (owner, now) = (Self::owner(world, host, request), world.now);
+                let name = self.checker.asked_for(owner).map(|(_, name)| name);
                 let hosts = &world.hosts;
                 let bound = world.clocks_are_good();
                 let believes = |process: Process| bound && hosts[process.host].believes(process, now);
-                let verdict = self.checker.granted(now, owner, mode, token, believes, || world.lives_on_record(host));
+                // The clock that ends a hold by a lock server is the server's.
+                let is_kept = |name| path != Path::Agent || world.is_kept_by_server(host, name, request, token);
+                let lives = || world.lives_on_record(host) && (bound || name.is_some_and(is_kept));
+                let verdict = self.checker.granted(now, owner, mode, token, believes, lives);
                 Self::judge(world, verdict);
                 self.on_granted(world, host, request, token);
             }

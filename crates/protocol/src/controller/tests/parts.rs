@@ -27,8 +27,13 @@ impl Bench {
 
     /// A node offers itself. What it is told: of which part of how many, its term, and the term of whoever has it.
     fn offer(&mut self, node: Handle, can: u64) -> Vec<(u16, u8, u64, u64)> {
+        self.offer_of(node, can, 0)
+    }
+
+    /// The same, in a session whose request ids begin with this.
+    fn offer_of(&mut self, node: Handle, can: u64, request: u64) -> Vec<(u16, u8, u64, u64)> {
         while self.controller.transmit().is_some() {}
-        let body = Attempt { holder: node, number: can, ..Attempt::default() };
+        let body = Attempt { holder: node, number: can, request, ..Attempt::default() };
         let header = Header { service: service::QUEUE, kind: SERVE, ..Header::default() };
         self.receive(node, header, |packet| body.write(packet, BODY), Attempt::BYTES);
         let sent = core::iter::from_fn(|| self.controller.transmit()).map(|(_, packet)| packet);
@@ -74,6 +79,15 @@ fn the_only_part_is_whose_who_asks_first_and_the_others_stand_by() {
     bench.controller.closed(Time(bench.now), 2);
     bench.stay(&[1, 3], TICK);
     assert_eq!(bench.parts(), [(1, 2)], "without being asked again");
+}
+
+#[test]
+fn an_offer_of_an_earlier_session_of_a_handle_is_none_of_who_has_it_now() {
+    let mut bench = Bench::divided(1);
+    let incarnation = bench.enrol(2).expect("the same session").1.incarnation;
+    assert_eq!(bench.offer_of(2, CAN_ALL, (incarnation - 1) << 40), []);
+    assert_eq!(bench.parts(), [(0, 0)]);
+    assert_eq!(bench.offer_of(2, CAN_ALL, incarnation << 40), [(0, 1, 1, 1)]);
 }
 
 #[test]

@@ -10,14 +10,15 @@ const QUEUED: u8 = kind::queue::QUEUED;
 
 /// The lock server, in the first term.
 fn server() -> LockServer {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 1);
     server
 }
 
 fn say(server: &mut LockServer, now: u64, kind: u8, attempt: &Attempt) -> Sent {
-    let from = |kind| if [kind::queue::ACQUIRE, kind::queue::RELEASE].contains(&kind) { attempt.holder } else { 0 };
+    let of_holders = [kind::queue::ACQUIRE, kind::queue::RELEASE, kind::queue::CANCEL];
+    let from = |kind| if of_holders.contains(&kind) { attempt.holder } else { 0 };
     let header = Header { kind, source: from(kind), destination: ME, ..Header::default() };
     link(now, |link| server.on_packet(link, &header, attempt)).1
 }
@@ -147,7 +148,7 @@ fn an_order_that_is_lost_is_waited_for_a_pause() {
 
 #[test]
 fn a_server_that_does_not_know_yet_who_holds_cedes_nothing() {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     serving(&mut server, 0, 0, 2);
     assert_eq!(recall(&mut server, 10, 9), []);
@@ -202,7 +203,7 @@ fn a_move_is_forgotten_once_nothing_of_it_can_be_late() {
     // Handed back, as a request says first; the controller is away.
     asks_handed(&mut server, 5 * LATEST, first + 7);
     link(8 * LATEST, |link| server.on_tick(link));
-    assert_eq!(server.moves_known(), 1, "what it was given is not known yet");
+    assert_eq!(server.moves_known(), 1, "it has been taken just now");
     assert_eq!(kinds(&yields(&mut server, 8 * LATEST, first + 7, 0, 0))[0], TAKEN);
 }
 
@@ -210,4 +211,224 @@ fn a_move_is_forgotten_once_nothing_of_it_can_be_late() {
 fn asks_handed(server: &mut LockServer, now: u64, ticket: u64) {
     let after = Attempt { over: ticket, ..wish(8, Mode::Exclusive) };
     assert_eq!(told(&say(server, now, kind::queue::ACQUIRE, &after)), [(QUEUED, 8)]);
+}
+
+/// A lock server of a later term hears late that the lock was handed over, to the one before, which has taken it: the
+/// controller has nothing more to say of that.
+#[test]
+fn a_lock_whose_hand_over_nobody_confirms_is_granted_after_a_while() {
+    const UNTOLD: u64 = 4 * 8 * PAUSE;
+    let mut server = LockServer::new(&config(), INCARNATION);
+    server.start(Time(0));
+    serving(&mut server, 0, 0, 2);
+    asks_handed(&mut server, PATIENCE, 700);
+    let tick = |server: &mut LockServer, now| told(&link(now, |link| server.on_tick(link)).1);
+    assert_eq!(recall(&mut server, PATIENCE + 5, 9), [], "it may be the truth: there would be a YIELD");
+    assert!(server.next_timer() <= Time(PATIENCE + UNTOLD));
+    assert!(!tick(&mut server, PATIENCE + UNTOLD - 1).contains(&(GRANT, 8)));
+    assert!(tick(&mut server, PATIENCE + UNTOLD).contains(&(GRANT, 8)));
+    // Said again it is no news, and a YIELD is only answered.
+    let now = PATIENCE + UNTOLD + 10;
+    let after = Attempt { over: 700, ..wish(2, Mode::Exclusive) };
+    assert_eq!(told(&say(&mut server, now, kind::queue::ACQUIRE, &after)), [(QUEUED, 2)]);
+    assert_eq!(kinds(&yields(&mut server, now, 700, 3, 0)), [TAKEN]);
+    assert!(told(&releases(&mut server, now, 8, 2 << TICKET_BITS | 1)).contains(&(GRANT, 2)));
+    recall(&mut server, now, 10);
+    let sent = releases(&mut server, now, 2, 2 << TICKET_BITS | 2);
+    assert_eq!(kinds(&sent)[1], CEDED, "and it may go to the switch");
+}
+
+/// The switch's tickets of a stay that this server has ceded it may be of its own term: it grants none of them again.
+#[test]
+fn a_lock_whose_hand_over_nobody_confirms_has_tickets_above_those_of_the_switch() {
+    let mut server = server();
+    let first = ceded(&mut server);
+    asks_handed(&mut server, 50, first + 40);
+    let sent = link(50 + 32 * PAUSE, |link| server.on_tick(link)).1;
+    let granted: Vec<_> = sent.iter().filter(|sent| sent.0 == GRANT).map(|sent| (sent.1, sent.2.ticket)).collect();
+    assert_eq!(granted, [(2, first + 40)], "who waited before it was ceded is first");
+    assert_eq!(yields(&mut server, 40_000, first + 39, 0, 0), [], "of no hand-over that was");
+}
+
+/// Late, a hand-over of before is believed where nothing is known of what came after it; orders of the queue that the
+/// lock has by now tell better.
+#[test]
+fn orders_of_a_later_queue_are_taken_after_a_late_hand_over() {
+    let later = Attempt { order: first_number(701), ..wish(3, Mode::Exclusive) };
+    let of_before = Attempt { order: first_number(701) - 1, ..wish(4, Mode::Exclusive) };
+    let room = Attempt { name: NAME, order: later.order, number: 9, room: 4, ..Attempt::default() };
+    let mut served = server();
+    yields(&mut served, 10, 700, 0, 0);
+    assert_eq!(say(&mut served, 20, kind::queue::ACQUIRE, &of_before), []);
+    assert_eq!(told(&say(&mut served, 30, kind::queue::ACQUIRE, &later)), [(kind::queue::SETTLE, 0), (QUEUED, 3)]);
+    let mut served = server();
+    yields(&mut served, 10, 700, 0, 0);
+    assert_eq!(told(&say(&mut served, 30, kind::queue::ROOM, &room)), [(kind::queue::SETTLE, 0)]);
+    // As a request says it alone: what waits for the queue goes on waiting for it.
+    let mut served = server();
+    asks_handed(&mut served, 10, 700);
+    say(&mut served, 20, kind::queue::ACQUIRE, &later);
+    let sent = link(10 + 32 * PAUSE, |link| served.on_tick(link)).1;
+    assert!(told(&sent).contains(&(GRANT, 8)), "the switch lets no such grant through");
+    say(&mut served, 33_000, PUSHED, &room);
+    let sent = link(33_000 + PAUSE, |link| served.on_tick(link)).1;
+    assert_eq!(pushes(&sent), [(10, later.order, 3)]);
+}
+
+#[test]
+fn what_waited_for_a_queue_that_was_handed_over_is_first_though_nobody_confirms_it() {
+    let mut server = server();
+    let overflowed = Attempt { order: first_number(700) + 3, ..wish(3, Mode::Exclusive) };
+    say(&mut server, 10, kind::queue::ACQUIRE, &overflowed);
+    asks_handed(&mut server, 20, 700);
+    // Said again it is waited for no longer.
+    let after = Attempt { over: 700, ..wish(9, Mode::Exclusive) };
+    say(&mut server, 30_000, kind::queue::ACQUIRE, &after);
+    let sent = link(20 + 32 * PAUSE, |link| server.on_tick(link)).1;
+    let granted: Vec<_> = told(&sent).into_iter().filter(|(kind, _)| *kind == GRANT).collect();
+    assert_eq!(granted, [(GRANT, 3)]);
+}
+
+#[test]
+fn a_hand_over_above_all_tickets_of_the_term_opens_nothing() {
+    let mut server = server();
+    let ticket = 2 << TICKET_BITS | 7;
+    asks_handed(&mut server, 10, ticket);
+    let sent = link(10 + 32 * PAUSE, |link| server.on_tick(link)).1;
+    assert!(told(&sent).iter().all(|(kind, _)| *kind != GRANT));
+    assert_eq!(yields(&mut server, 40_000, ticket, 0, 0), [], "it is not taken");
+}
+
+#[test]
+fn a_lock_that_comes_back_with_no_ticket_used_is_taken() {
+    let mut server = server();
+    let first = ceded(&mut server);
+    asks_handed(&mut server, 50, first);
+    assert_eq!(recall(&mut server, 60, 9), [], "it is not away any more");
+    assert_eq!(yields(&mut server, 65, first - 1, 0, 0), [], "of before it was ceded");
+    let sent = yields(&mut server, 70, first, first_number(first) + CEDED_ORDERS, first_number(first));
+    assert_eq!(kinds(&sent), [TAKEN]);
+    let sent = link(70 + PAUSE, |link| server.on_tick(link)).1;
+    let granted: Vec<_> = sent.iter().filter(|sent| sent.0 == GRANT).map(|sent| (sent.1, sent.2.ticket)).collect();
+    assert_eq!(granted, [(2, first)], "who waited before it was ceded is still first");
+    // The recall of the move before is history, and this one is not.
+    assert_eq!(recall(&mut server, 1_100, 9), []);
+    let sent = releases(&mut server, 1_110, 2, first);
+    assert_eq!(told(&sent), [(kind::queue::RELEASED, 2), (GRANT, 3)]);
+    recall(&mut server, 1_120, 10);
+    assert_eq!(kinds(&releases(&mut server, 1_130, 3, first + 1)), [kind::queue::RELEASED, CEDED]);
+}
+
+#[test]
+fn who_tries_or_holds_does_not_wait_for_a_lock_that_is_away() {
+    let mut server = server();
+    ceded(&mut server);
+    let tries = Attempt { flags: queue_flag::TRY, ..wish(4, Mode::Exclusive) };
+    assert_eq!(say(&mut server, 50, kind::queue::ACQUIRE, &tries), []);
+    let renews = Attempt { ticket: 77, ..wish(5, Mode::Exclusive) };
+    assert_eq!(say(&mut server, 50, kind::queue::ACQUIRE, &renews), []);
+    assert_eq!(told(&asks(&mut server, 50, 6, Mode::Exclusive)), [(QUEUED, 6)]);
+}
+
+#[test]
+fn a_lock_that_never_moved_leaves_nothing_to_remember() {
+    let mut server = server();
+    asks(&mut server, 10, 1, Mode::Exclusive);
+    assert_eq!(server.moves_known(), 0);
+}
+
+#[test]
+fn only_the_controller_moves_locks() {
+    let mut server = server();
+    for kind in [kind::queue::RECALL, kind::queue::YIELD] {
+        let attempt = Attempt { name: NAME, number: 9, ticket: 700, holder: ME, ..Attempt::default() };
+        let header = Header { kind, source: 3, destination: ME, ..Header::default() };
+        assert_eq!(link(10, |link| server.on_packet(link, &header, &attempt)).1, []);
+    }
+}
+
+/// Orders 1 to 3 were given; the first two are here, and the first may have been pushed.
+fn overflowing(server: &mut LockServer) {
+    let counters = |number, room| Attempt { name: NAME, number, order: 3, room, ..Attempt::default() };
+    for order in [1, 2] {
+        let attempt = Attempt { order, ..wish(order as Handle, Mode::Exclusive) };
+        say(server, 10, kind::queue::ACQUIRE, &attempt);
+    }
+    assert_eq!(pushes(&say(server, 20, PUSHED, &counters(0, 1))).len(), 1);
+}
+
+#[test]
+fn of_what_was_pushed_only_what_was_not_taken_waits_for_a_lock_that_was_handed_over() {
+    for taken in [0, 1] {
+        let mut server = server();
+        overflowing(&mut server);
+        let late = Attempt { order: 1, ..wish(7, Mode::Exclusive) };
+        assert_eq!(say(&mut server, 25, kind::queue::ACQUIRE, &late), [], "its order is another one's");
+        assert_eq!(kinds(&yields(&mut server, 30, 700, 3, taken)), [TAKEN]);
+        let room = Attempt { name: NAME, number: 1, order: 3, room: 4, ..Attempt::default() };
+        assert_eq!(say(&mut server, 40, PUSHED, &room), [], "nothing is pushed any more");
+        let sent = say(&mut server, 50, kind::queue::ACQUIRE, &Attempt { order: 3, ..wish(3, Mode::Exclusive) });
+        assert_eq!(told(&sent), [(QUEUED, 3), (GRANT, 1 + taken as Handle)]);
+    }
+}
+
+#[test]
+fn who_is_down_waits_nowhere_and_holds_nothing() {
+    let down = |server: &mut LockServer, now, dead| link(now, |link| server.on_down(link, dead, |_| true)).1;
+    let mut served = server();
+    for holder in [1, 2, 3] {
+        asks(&mut served, 10, holder, Mode::Exclusive);
+    }
+    assert_eq!(down(&mut served, 20, 2), []);
+    assert_eq!(told(&down(&mut served, 20, 1)), [(GRANT, 3)]);
+    recall(&mut served, 30, 9);
+    assert!(kinds(&down(&mut served, 40, 3)).contains(&CEDED), "nobody is left");
+    // Of what waits for a queue, too; and of one that is being taken over nothing is pushed for that.
+    for is_taken in [false, true] {
+        let mut served = server();
+        overflowing(&mut served);
+        if is_taken {
+            yields(&mut served, 30, 700, 3, 0);
+        }
+        assert_eq!(down(&mut served, 40, 1), []);
+        assert_eq!(down(&mut served, 40, 2), []);
+        let last = Attempt { order: 3, ..wish(3, Mode::Exclusive) };
+        let sent = say(&mut served, 50, kind::queue::ACQUIRE, &last);
+        assert_eq!(told(&sent).contains(&(GRANT, 3)), is_taken, "{sent:?}");
+    }
+}
+
+#[test]
+fn who_cancels_waits_nowhere_and_holds_nothing() {
+    let cancels =
+        |server: &mut LockServer, now, holder| say(server, now, kind::queue::CANCEL, &wish(holder, Mode::Exclusive));
+    let mut served = server();
+    for holder in [1, 2] {
+        asks(&mut served, 10, holder, Mode::Exclusive);
+    }
+    assert_eq!(told(&cancels(&mut served, 20, 2)), [(kind::queue::RELEASED, 2)]);
+    recall(&mut served, 30, 9);
+    assert_eq!(kinds(&cancels(&mut served, 40, 1)), [kind::queue::RELEASED, CEDED], "its grant, which it never had");
+    let mut served = server();
+    overflowing(&mut served);
+    cancels(&mut served, 30, 2);
+    let room = Attempt { name: NAME, number: 1, order: 3, room: 4, ..Attempt::default() };
+    assert_eq!(pushes(&say(&mut served, 40, PUSHED, &room)), []);
+}
+
+#[test]
+fn a_recalled_lock_whose_holder_is_forgotten_is_ceded() {
+    let mut server = server();
+    asks(&mut server, 10, 1, Mode::Exclusive);
+    recall(&mut server, PATIENCE, 9);
+    let sent = link(PATIENCE + 20, |link| server.on_tick(link)).1;
+    assert!(kinds(&sent).contains(&CEDED), "{sent:?}");
+}
+
+#[test]
+fn a_term_whose_tickets_the_switch_has_used_is_over() {
+    let mut server = server();
+    assert!(!server.is_exhausted());
+    yields(&mut server, 10, 2 << TICKET_BITS, 0, 0);
+    assert!(server.is_exhausted());
 }

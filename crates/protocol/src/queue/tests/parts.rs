@@ -22,7 +22,7 @@ fn told(server: &mut LockServer, now: u64, part: u16, term: u16, mine: bool) -> 
 }
 
 fn server() -> LockServer {
-    let mut server = LockServer::new(&config());
+    let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
     server
 }

@@ -22,6 +22,24 @@ fn leaves(own: &mut Own, holder: Handle, ticket: u64) -> (Vec<Handle>, u64) {
 }
 
 #[test]
+fn who_says_a_priority_is_withheld_anew_from_when_the_latest_push_was_taken() {
+    const PATIENCE: u64 = 4 * 8 * PAUSE;
+    let mut overflow = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None);
+    for order in [1, 2] {
+        let attempt = Attempt { order, ..urgent(7, order as Handle, Mode::Exclusive) };
+        link(0, |link| overflow.on_acquire(link, &attempt));
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 2, 8))), []);
+    let tick = |overflow: &mut Overflow, now| pushes(&link(now, |link| overflow.on_tick(link)).1);
+    let first = 11 + PATIENCE;
+    assert_eq!(tick(&mut overflow, first), [(1, 1, 1)]);
+    let taken = first + 20_000;
+    assert_eq!(pushes(&pushed(&mut overflow, taken, &counters(1, 2, 8))), []);
+    assert_eq!(tick(&mut overflow, first + PATIENCE + 1), []);
+    assert_eq!(tick(&mut overflow, taken + PATIENCE + 1), [(2, 2, 2)]);
+}
+
+#[test]
 fn the_most_urgent_is_served_first_and_equals_in_their_order() {
     let mut own = own(1);
     let mut ticket = held(&mut own);
