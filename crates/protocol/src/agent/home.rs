@@ -105,7 +105,7 @@ impl Agent {
     /// In few words, where nobody else has had to do with this tenure.
     pub fn at_rest(&self, me: Handle) -> Option<Sole> {
         let is_plain = self.joins.expected == 0 && self.retired.is_empty() && self.heir.is_none();
-        (is_plain && self.rests() && self.adopting.is_none()).then(|| Sole {
+        (is_plain && self.rests() && self.adopting.is_none()).then_some(Sole {
             stamp: self.stamp,
             name: self.name,
             holder: me,

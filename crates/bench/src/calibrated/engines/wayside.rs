@@ -82,6 +82,8 @@ pub struct Wayside {
     words: Vec<VecDeque<(usize, Request, Word)>>,
     /// What was asked for so.
     by_word: HashSet<(usize, u64)>,
+    /// What is not waited for any more, and the node has not heard so.
+    given_up: HashSet<(usize, u64)>,
     /// What clients want whose node has no session.
     parked: Vec<(usize, Request)>,
     /// A node whose process has ended.
@@ -212,6 +214,7 @@ impl Wayside {
             held: HashMap::new(),
             words: vec![VecDeque::new(); nodes],
             by_word: HashSet::new(),
+            given_up: HashSet::new(),
             parked: Vec::new(),
             dead: None,
             paths: [0; 3],
@@ -401,7 +404,9 @@ impl Wayside {
                 let asked = self.requests.get_mut(&(node, request)).expect("what is granted was asked for");
                 asked.granted = true;
                 self.paths[path as usize] += 1;
-                fabric.granted(asked.client);
+                if !self.given_up.contains(&(asked.client, asked.wanted.lock)) {
+                    fabric.granted(asked.client);
+                }
             }
             Event::Enrolled(_) if self.office.is_some() => {
                 let hosts = &self.hosts;
@@ -454,6 +459,9 @@ impl Wayside {
 
     fn end(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request, word: Word) {
         if self.by_word.remove(&(client, wanted.lock)) {
+            if matches!(word, Word::Cancel) {
+                self.given_up.insert((client, wanted.lock));
+            }
             return self.say(fabric, client, wanted, word);
         }
         let node = self.hosts[client];
@@ -498,7 +506,10 @@ impl Wayside {
         fabric.work(fabric.costs.get(Cost::Manager));
         match word {
             Word::Acquire => self.ask(fabric, client, wanted),
-            Word::Release | Word::Cancel => self.give_up(fabric, client, wanted.lock, matches!(word, Word::Release)),
+            Word::Release | Word::Cancel => {
+                self.given_up.remove(&(client, wanted.lock));
+                self.give_up(fabric, client, wanted.lock, matches!(word, Word::Release));
+            }
         }
         self.settle(fabric, node, core);
     }
