@@ -475,7 +475,8 @@ fn f5(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
 }
 
 fn f6(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
-    let ours = fisslock(lab, Peer::Fission, "tpcc", 1_200, 10_000)?.transactions_m();
+    let plain = fisslock(lab, Peer::Fission, "tpcc", 1_200, 10_000)?;
+    let ours = plain.transactions_m();
     let mut figures = Vec::new();
     for (peer, name, paper) in [(Peer::SrvLock, "SrvLock", 2.36), (FISSLOCK_NETLOCK, "NetLock", 2.28)] {
         let theirs = fisslock(lab, peer, "tpcc", 1_200, 10_000)?;
@@ -489,6 +490,9 @@ fn f6(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
     let local = fisslock(lab, Peer::LocalFission, "tpcc", 1_200, 10_000)?;
     figures.push(x("over ParLock, with locality", 1.08, local.transactions_m() / par_lock));
     figures.push(figure("over ParLock, without", None, ours / par_lock, "x"));
+    let median = |of: &Outcome| of.latencies.value_at_quantile(0.5) as f64;
+    let under = 100.0 * (median(&local) / median(&plain) - 1.0);
+    figures.push(figure("median of a transaction with locality, under that without", None, under, "%"));
     let share = 100.0 * local.note("by the own agent");
     figures.push(figure("with locality, requests granted by the own agent", Some(90.0), share, "%"));
     Ok(figures)

@@ -8,10 +8,9 @@
 //! pass, but SERVE, which is answered as the controller does. Where something is to fail there is one: `office.rs`.
 //!
 //! Beyond the packets themselves, whatever an agent or a lock server decides costs as much as a decision of the papers'
-//! lock managers; what a client's end does is a part of the client's own work. An agent of a client's own node is worked
-//! by the client's core; where nodes keep their locks, by the host's manager core, as ParLock's own locks are.
+//! lock managers; what a client's end does is a part of the client's own work.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -48,14 +47,6 @@ pub struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// What a client says to the agent of its own node, by shared memory.
-#[derive(Clone, Copy)]
-enum Word {
-    Acquire,
-    Release,
-    Cancel,
-}
-
 /// What a client has asked for.
 struct Asked {
     client: usize,
@@ -78,12 +69,6 @@ pub struct Wayside {
     hosts: Vec<usize>,
     requests: HashMap<(usize, RequestId), Asked>,
     held: HashMap<(usize, u64), RequestId>,
-    /// Of each node: what its clients have said to its agents, and those have not heard yet.
-    words: Vec<VecDeque<(usize, Request, Word)>>,
-    /// What was asked for so.
-    by_word: HashSet<(usize, u64)>,
-    /// What is not waited for any more, and the node has not heard so.
-    given_up: HashSet<(usize, u64)>,
     /// What clients want whose node has no session.
     parked: Vec<(usize, Request)>,
     /// A node whose process has ended.
@@ -99,8 +84,6 @@ const NAMESPACE: u16 = 1;
 const OTHER: u16 = 2;
 const EPOCH: u32 = 1;
 const AGENT_PORT: u16 = 9_000;
-/// Of what comes by shared memory.
-const WORDS: u16 = 1;
 const FIRST_PORT: u16 = 10_000;
 /// Microseconds: longer than any run.
 const LEASE: u32 = u32::MAX;
@@ -212,9 +195,6 @@ impl Wayside {
             due: vec![u64::MAX; nodes],
             requests: HashMap::new(),
             held: HashMap::new(),
-            words: vec![VecDeque::new(); nodes],
-            by_word: HashSet::new(),
-            given_up: HashSet::new(),
             parked: Vec::new(),
             dead: None,
             paths: [0; 3],
@@ -404,9 +384,7 @@ impl Wayside {
                 let asked = self.requests.get_mut(&(node, request)).expect("what is granted was asked for");
                 asked.granted = true;
                 self.paths[path as usize] += 1;
-                if !self.given_up.contains(&(asked.client, asked.wanted.lock)) {
-                    fabric.granted(asked.client);
-                }
+                fabric.granted(asked.client);
             }
             Event::Enrolled(_) if self.office.is_some() => {
                 let hosts = &self.hosts;
@@ -457,21 +435,7 @@ impl Wayside {
         }
     }
 
-    fn end(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request, word: Word) {
-        if self.by_word.remove(&(client, wanted.lock)) {
-            if matches!(word, Word::Cancel) {
-                self.given_up.insert((client, wanted.lock));
-            }
-            return self.say(fabric, client, wanted, word);
-        }
-        let node = self.hosts[client];
-        let books = self.nodes[node].books(self.slot_of(node, wanted.lock)).is_some();
-        self.give_up(fabric, client, wanted.lock, matches!(word, Word::Release));
-        self.charge_own(fabric, books);
-        self.settle(fabric, node, self.bed.clients[client]);
-    }
-
-    fn give_up(&mut self, fabric: &Fabric<Datagram>, client: usize, lock: u64, is_held: bool) {
+    fn end(&mut self, fabric: &mut Fabric<Datagram>, client: usize, lock: u64, is_held: bool) {
         let node = self.hosts[client];
         let Some(request) = self.held.remove(&(client, lock)) else {
             // It was lost, or is not asked for while there is no session.
@@ -480,38 +444,19 @@ impl Wayside {
         };
         self.requests.remove(&(node, request));
         let now = Time(fabric.now / 1_000);
+        let books = self.nodes[node].books(self.slot_of(node, lock)).is_some();
         if is_held {
             self.nodes[node].release(now, request);
         } else {
             self.nodes[node].cancel(now, request);
         }
+        self.charge_own(fabric, books);
+        self.settle(fabric, node, self.bed.clients[client]);
     }
 
     fn slot_of(&self, node: usize, lock: u64) -> u32 {
         let slots = self.nodes[node].session().map_or(1, |session| session.slots);
         wayside_wire::slot_of(lock, slots)
-    }
-
-    /// Tells the agent of the client's own node, where its clients' locks stay.
-    fn say(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request, word: Word) {
-        let node = self.hosts[client];
-        self.words[node].push_back((client, wanted, word));
-        let core = self.core(address(node, 0), &[]);
-        fabric.hand(core, Datagram { socket: address(node, WORDS), bytes: Vec::new() });
-    }
-
-    /// On the manager's core.
-    fn on_word(&mut self, fabric: &mut Fabric<Datagram>, node: usize, core: usize) {
-        let (client, wanted, word) = self.words[node].pop_front().expect("whoever comes has said something");
-        fabric.work(fabric.costs.get(Cost::Manager));
-        match word {
-            Word::Acquire => self.ask(fabric, client, wanted),
-            Word::Release | Word::Cancel => {
-                self.given_up.remove(&(client, wanted.lock));
-                self.give_up(fabric, client, wanted.lock, matches!(word, Word::Release));
-            }
-        }
-        self.settle(fabric, node, core);
     }
 
     /// A client's own core does the work of its node's agent.
@@ -595,21 +540,17 @@ impl Engine for Wayside {
     fn acquire(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request) {
         let node = self.hosts[client];
         let books = self.nodes[node].books(self.slot_of(node, wanted.lock)).is_some();
-        if books && matches!(self.which, Kind::Local(..)) {
-            self.by_word.insert((client, wanted.lock));
-            return self.say(fabric, client, wanted, Word::Acquire);
-        }
         self.ask(fabric, client, wanted);
         self.charge_own(fabric, books);
         self.settle(fabric, node, self.bed.clients[client]);
     }
 
     fn release(&mut self, fabric: &mut Fabric<Datagram>, client: usize, held: Request) {
-        self.end(fabric, client, held, Word::Release);
+        self.end(fabric, client, held.lock, true);
     }
 
     fn cancel(&mut self, fabric: &mut Fabric<Datagram>, client: usize, wanted: Request) {
-        self.end(fabric, client, wanted, Word::Cancel);
+        self.end(fabric, client, wanted.lock, false);
     }
 
     fn on_message(&mut self, fabric: &mut Fabric<Datagram>, at: Place, message: Datagram) {
@@ -620,9 +561,6 @@ impl Engine for Wayside {
         let node = node_of(message.socket);
         if self.dead == Some(node) {
             return;
-        }
-        if message.socket.port() == WORDS {
-            return self.on_word(fabric, node, core);
         }
         if message.socket.port() == AGENT_PORT {
             fabric.work(fabric.costs.get(Cost::Manager));
