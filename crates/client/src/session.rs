@@ -158,10 +158,10 @@ impl Builder {
     }
 
     /// Keeps so many locks, at most, of those that this process has used, though nobody holds or awaits them: to take
-    /// one of them again, and to give it back, costs no packet. For processes that have locks of their own, which others
-    /// want now and then: those ask by the switch, and wait for two hops more. A lock that others ask for more often
-    /// goes to them. What a process kept that dies, others have when its lease is over, as if it had held it. 0, which
-    /// keeps none, to 1,000,000; without it, `WAYSIDE_KEEP`, else 0.
+    /// one of them again, and to give it back, costs no packet. For processes that have locks of their own, which
+    /// others want now and then: those ask by the switch, and wait for two hops more. A lock that others ask for more
+    /// often goes to them. What a process kept that dies, others have when its lease is over, as if it had held it. 0,
+    /// which keeps none, to 1,000,000; without it, `WAYSIDE_KEEP`, else 0.
     pub fn keep(mut self, locks: usize) -> Self {
         self.keep = Some(locks);
         self
@@ -180,8 +180,8 @@ impl Builder {
     /// # Errors
     /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
     /// [`Error::NotJoined`] if it takes only hosts that have joined it,
-    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::InvalidKeep`], [`Error::Transport`] where AF_XDP
-    /// cannot be had, and [`Error::System`] without sockets or threads.
+    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::InvalidKeep`], [`Error::Transport`] where
+    /// AF_XDP cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
         match &session.spread {
@@ -437,8 +437,8 @@ impl Session {
         })
     }
 
-    /// Locks that this process keeps at the moment though nobody holds or awaits them: [`Builder::keep`]. Two that share
-    /// a slot count once.
+    /// Locks that this process keeps at the moment though nobody holds or awaits them: [`Builder::keep`]. Two that
+    /// share a slot count once.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.connections().iter().map(|connection| connection.engine.kept()).sum()

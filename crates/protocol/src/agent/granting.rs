@@ -248,7 +248,7 @@ impl Agent {
         let shared_only = self.holders.iter().all(|p| p.mode == Mode::Shared);
         let saturated = self.open && self.joins.expected == limits::MAX_JOINS;
         let (idle, stays) = (self.holders.is_empty(), self.stays(desk));
-        // Readers of its own node alone need no switch that lets others in: it would have to be told of the next writer.
+        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer.
         if !idle && !(shared_only && (!self.open && !stays || saturated)) {
             return;
         }

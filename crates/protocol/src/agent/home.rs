@@ -19,9 +19,9 @@ use super::{Agent, Change, Desk, Duty, Sole};
 use crate::kept::Kept;
 use crate::{Handle, Mode};
 
-/// Uses that are remembered. With two the agency goes to whoever asks twice while its own node does not; with a dozen it
-/// would stay for long where nobody needs it any more. Four bear three requests of others in a row, which one in ten of
-/// all hardly ever are.
+/// Uses that are remembered. With two the agency goes to whoever asks twice while its own node does not; with a dozen
+/// it would stay for long where nobody needs it any more. Four bear three requests of others in a row, which one in
+/// ten of all hardly ever are.
 const USES_MOST: u8 = 4;
 /// With fewer the agency goes along with the lock: it is not known yet to be used here again and again.
 const USES_LENT: u8 = 2;
