@@ -80,9 +80,14 @@ CanGrant(a, r) ==
   IF Wish(r).mode = "S" THEN \A h \in OfName(a, r) : ModeFor(a, h) = "S"
   ELSE ~a.open /\ OfName(a, r) = {} /\ Complete(a)
 
+(* Nobody else has to do with the slot, and its node keeps it: whether it stays, and whether it lends what could go    *)
+(* along, is counted there; here it may do either at any time.                                                       *)
+MayStay(n, a) == /\ n \in Keepers /\ a.confirmed /\ a.queue = <<>> /\ ~a.open /\ Complete(a)
+                 /\ \A h \in a.holders : NodeOf(h) = n
+
 (* The first waiters of some name that may have it. *)
 Grantable(n, a) ==
-  IF ~(a.on /\ (Usable(a) \/ (AtWork(a) /\ ~Use("Confirm")))) \/ FirstTakesOver(n, a) THEN {}
+  IF ~(a.on /\ (Usable(a) \/ (AtWork(a) /\ ~Use("Confirm")))) \/ (FirstTakesOver(n, a) /\ n \notin Keepers) THEN {}
   ELSE {r \in Range(a.queue) : /\ CanGrant(a, r) /\ (Wish(r).mode = "X" => a.sequence < MaxSequence)
                                /\ \A i, j \in DOMAIN a.queue :
                                     (a.queue[j] = r /\ i < j) => Wish(a.queue[i]).name # Wish(r).name}
@@ -109,7 +114,7 @@ Due(n, a) ==
      THEN {[Change(a, "transfer") EXCEPT !.heir = Head(a.queue), !.queue = Tail(a.queue)]}
      ELSE IF exhausted THEN {Change(a, "renew")}
      ELSE IF a.queue # <<>> \/ ~Complete(a) THEN {}
-     ELSE IF a.holders = {} THEN {Change(a, "free")}
+     ELSE IF a.holders = {} THEN {Change(a, "free")} \cup (IF n \in Keepers /\ a.open THEN {Change(a, "renew")} ELSE {})
      ELSE IF ~a.open /\ \A h \in a.holders : ModeFor(a, h) = "S" THEN {Change(a, "reopen")}
      ELSE {}
 
@@ -121,6 +126,8 @@ start(n) ==
                       [@ EXCEPT !.pending = c, !.queue = IF c.op = "transfer" THEN c.queue ELSE @]]
   /\ UNCHANGED <<switchVars, req, claim, alive, epochs, downs, census, history>>
 (* An agent does what it can before it takes the next packet. *)
-Busy(n) == n \in alive /\ AtWork(agent[n]) /\ (Grantable(n, agent[n]) # {} \/ Due(n, agent[n]) # {})
-serve == \E n \in Nodes : grant(n) \/ (Grantable(n, agent[n]) = {} /\ start(n))
+Busy(n) == /\ n \in alive /\ AtWork(agent[n])
+           /\ Grantable(n, agent[n]) # {} \/ (Due(n, agent[n]) # {} /\ ~MayStay(n, agent[n]))
+serve == \E n \in Nodes : grant(n) \/ ((Grantable(n, agent[n]) = {} \/ FirstTakesOver(n, agent[n])) /\ start(n))
+let_go == \E n \in Keepers : MayStay(n, agent[n]) /\ start(n)
 =============================================================================

@@ -22,6 +22,8 @@ ASSUME Broken \subseteq Rules
 Use(rule) == rule \notin Broken
 
 Nodes    == DOMAIN Wishes
+(* Nodes that may keep the slot though nobody holds or waits (docs/protocol.md, Locality). A scope may have others. *)
+Keepers  == {}
 Requests == UNION {{<<n, k>> : k \in DOMAIN Wishes[n]} : n \in Nodes}
 NodeOf(r) == r[1]
 Wish(r)   == Wishes[r[1]][r[2]]

@@ -2,7 +2,7 @@
 (* The whole protocol, and what must hold. *)
 EXTENDS controller
 
-Next == IF \E n \in Nodes : Busy(n) THEN serve ELSE SwitchNext \/ NodeNext \/ AgentNext \/ ControllerNext
+Next == IF \E n \in Nodes : Busy(n) THEN serve ELSE SwitchNext \/ NodeNext \/ AgentNext \/ ControllerNext \/ let_go
 Spec == Init /\ [][Next]_vars
 
 Bounded == slot.at % 100 <= MaxTenure

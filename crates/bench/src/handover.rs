@@ -35,7 +35,7 @@ pub(crate) fn samples(waiting: Waiting) -> Samples {
 
 /// Measures for about as long as it is told.
 pub(crate) fn run(endpoint: &str, how_long: Duration) -> Result<Samples, Error> {
-    let connect = || Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).connect();
+    let connect = || Session::builder().keep(0).endpoint(endpoint).namespace("default").wait(Wait::Block).connect();
     let connect = || connect().map_err(|error| error.to_string());
     let mut samples = samples(Waiting::Blocking);
     between(Waiting::Blocking, [(connect()?, &|| {}), (connect()?, &|| {})], how_long, &mut samples)?;

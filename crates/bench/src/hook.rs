@@ -210,7 +210,8 @@ fn connect(
     let (host, interface) = hosts.end(end);
     host.within(|| {
         knobs::pin(core);
-        let builder = Session::builder().endpoint(SWITCH).namespace(namespace).transport(way.transport(interface));
+        let builder =
+            Session::builder().keep(0).endpoint(SWITCH).namespace(namespace).transport(way.transport(interface));
         builder.wait(waiting.wait()).connect().map_err(|error| error.to_string())
     })
 }

@@ -96,7 +96,8 @@ fn engines(
     let connect = |_, namespace: &str, waiting: Waiting, core| {
         let connect = || {
             knobs::pin(core);
-            let builder = Session::builder().endpoint(&daemon.endpoint).namespace(namespace).wait(waiting.wait());
+            let builder =
+                Session::builder().keep(0).endpoint(&daemon.endpoint).namespace(namespace).wait(waiting.wait());
             builder.connect().map_err(|error| error.to_string())
         };
         // Whoever asks is bound elsewhere already.

@@ -30,6 +30,7 @@ fn run(count: u64) -> Result<bool, Error> {
     let session = || Session::builder().wait(Wait::Block).connect();
     let (one, other) = (session()?, session()?);
     let free = free(&one, count)?;
+    again(&one, count)?;
     let alternating = alternating(&one, &other, count)?;
     let joins = joins(&one, &other, count)?;
     Ok(free && alternating && joins)
@@ -52,6 +53,25 @@ fn free(session: &Session, count: u64) -> Result<bool, Error> {
         times[times.len() - 1]
     );
     Ok(by_switch == count)
+}
+
+/// One node, and one lock again and again: where it keeps it (`WAYSIDE_KEEP`), no packet but for the first and every
+/// 255th.
+fn again(session: &Session, count: u64) -> Result<(), Error> {
+    let (before, mut times) = (session.grants(), Vec::with_capacity(count as usize));
+    for _ in 0..count {
+        let began = Instant::now();
+        session.lock("acquires/again").wait(PATIENCE).acquire()?.release()?;
+        times.push(began.elapsed());
+    }
+    let by_switch = session.grants().switch - before.switch;
+    times.sort_unstable();
+    println!(
+        "{count} turns with one lock, {by_switch} granted by the switch: median {:?}, longest {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
+    Ok(())
 }
 
 /// Two nodes that want one lock: it changes hands, and never has two holders.

@@ -87,6 +87,13 @@ pub struct Listing {
     /// Who waits at this node's agents: each slot's in the order in which they are served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Vec<Queued>>,
+    /// Slots that this node keeps though nobody holds or awaits anything there.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub kept: usize,
+}
+
+fn is_none(kept: &usize) -> bool {
+    *kept == 0
 }
 
 /// A wait in an agent's books.

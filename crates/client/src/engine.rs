@@ -659,6 +659,10 @@ impl Engine {
         self.core.lock().node.is_idle()
     }
 
+    pub(crate) fn kept(&self) -> usize {
+        self.core.lock().node.kept()
+    }
+
     pub(crate) fn switch(&self) -> SocketAddrV4 {
         self.switch.lock().1
     }
@@ -691,6 +695,7 @@ impl Engine {
         self.closes_at.store(clock::after(lingers_until, LEAVE_MOST).0, SeqCst);
         self.lingers_until.store(lingers_until.0, SeqCst);
         self.config.observer.closes();
+        self.visit(|core, now, _| core.node.keep_no_more(now));
         self.leave_once_settled();
         self.agent().alarm.ring();
     }
@@ -747,6 +752,7 @@ pub(crate) fn node_config(config: &Config) -> NodeConfig {
         pid: std::process::id(),
         lease_us: config.lease.map_or(0, |lease| u32::try_from(lease.as_micros()).unwrap_or(u32::MAX)),
         lock_server: config.lock_server,
+        kept_most: config.keep,
         shards,
         domain,
         ..NodeConfig::new(seed())

@@ -97,6 +97,9 @@ pub enum Error {
     /// The namespace's name cannot be one.
     #[error("invalid namespace: {0}")]
     InvalidNamespace(String),
+    /// So many locks cannot be kept.
+    #[error("invalid number of locks to keep: {0:?}; write 0 to 1000000")]
+    InvalidKeep(String),
     /// This session holds and awaits as much as it may: a million locks.
     #[error("too many requests: this session has a million under way")]
     TooMany,

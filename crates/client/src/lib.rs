@@ -93,7 +93,7 @@ pub use name::Name;
 pub use secure::join;
 #[cfg(feature = "otel")]
 pub use session::TRACE_VARIABLE;
-pub use session::{Builder, NAMESPACE_VARIABLE, Session};
+pub use session::{Builder, KEEP_VARIABLE, NAMESPACE_VARIABLE, Session};
 pub use store::{Entry, Held, Overwritten, Store, Written};
 pub use task::{TASK_VARIABLE, Task, Working};
 pub use transport::{HookMode, PortReport, TRANSPORT_VARIABLE, Transport, TransportReport};

@@ -56,7 +56,7 @@ impl Seen {
 
 /// Holds and waits with their names, for people and for the search for deadlocks.
 pub(crate) fn listing(engine: &Engine, asked: &ListRequest) -> Listing {
-    let (now, slots, seen, waiters) = engine.visit(|core, now, _| {
+    let (now, slots, seen, waiters, kept) = engine.visit(|core, now, _| {
         let wanted = |request: &&Request| {
             let old = |least| request.standing == Standing::Waiting && now.since(request.since) >= least;
             asked.waiting_us.is_none_or(old)
@@ -64,7 +64,8 @@ pub(crate) fn listing(engine: &Engine, asked: &ListRequest) -> Listing {
         let seen: Vec<Seen> = core.book.iter().filter(wanted).take(LISTING_MOST).map(Seen::of).collect();
         let queues = core.node.queues().take(if asked.waiting_us.is_none() { LISTING_MOST } else { 0 });
         let waiters: Vec<_> = queues.map(|(slot, waiter)| (slot, waiter.holder, waiter.request)).collect();
-        (now, core.info().map_or(1, |info| info.slots), seen, waiters)
+        let kept = if asked.waiting_us.is_none() { core.node.kept() } else { 0 };
+        (now, core.info().map_or(1, |info| info.slots), seen, waiters, kept)
     });
     let queued = |&(_, handle, request): &(u32, u16, RequestId)| Queued { handle, request: request_text(request.0) };
     let queues = waiters.chunk_by(|one, next| one.0 == next.0).map(|queue| queue.iter().map(queued).collect());
@@ -73,6 +74,7 @@ pub(crate) fn listing(engine: &Engine, asked: &ListRequest) -> Listing {
         process: Task::of_main_thread().to_string(),
         entries: seen.into_iter().map(|seen| seen.listed(now, slots)).collect(),
         queues: queues.collect(),
+        kept,
     }
 }
 

@@ -29,6 +29,10 @@ use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 /// Names the namespace for every session that is not told otherwise.
 pub const NAMESPACE_VARIABLE: &str = "WAYSIDE_NAMESPACE";
 const NAMESPACE: &str = "default";
+/// How many locks a session keeps that is not told otherwise.
+pub const KEEP_VARIABLE: &str = "WAYSIDE_KEEP";
+/// A million, which is what a session may hold.
+const KEEP_MOST: usize = 1_000_000;
 /// Of how many acquires one is traced, for every session that is not told otherwise.
 #[cfg(feature = "otel")]
 pub const TRACE_VARIABLE: &str = "WAYSIDE_TRACE_ONE_IN";
@@ -51,6 +55,8 @@ pub(crate) struct Config {
     /// Directory of credentials; None: where they usually are.
     pub(crate) credentials: Option<PathBuf>,
     pub(crate) lock_server: bool,
+    /// Locks that it keeps though nobody holds or awaits them, at most.
+    pub(crate) keep: usize,
     pub(crate) observer: Observer,
 }
 
@@ -78,6 +84,7 @@ pub struct Builder {
     patience: Duration,
     credentials: Option<PathBuf>,
     lock_server: bool,
+    keep: Option<usize>,
     /// The one lock that it is for, or why that is no name.
     only: Option<Result<u64, Error>>,
     #[cfg(feature = "otel")]
@@ -150,6 +157,16 @@ impl Builder {
         self
     }
 
+    /// Keeps so many locks, at most, of those that this process has used, though nobody holds or awaits them: to take
+    /// one of them again, and to give it back, costs no packet. For processes that have locks of their own, which
+    /// others want now and then: those ask by the switch, and wait for two hops more. A lock that others ask for more
+    /// often goes to them. What a process kept that dies, others have when its lease is over, as if it had held it. 0,
+    /// which keeps none, to 1,000,000; without it, `WAYSIDE_KEEP`, else 0.
+    pub fn keep(mut self, locks: usize) -> Self {
+        self.keep = Some(locks);
+        self
+    }
+
     /// A session for this one lock: where locks are divided among shards, with that shard alone that has it. Nothing
     /// else is to be asked of it.
     #[doc(hidden)]
@@ -163,8 +180,8 @@ impl Builder {
     /// # Errors
     /// [`Error::Unavailable`] if no switch answers in time, [`Error::Refused`] if it will not have the session,
     /// [`Error::NotJoined`] if it takes only hosts that have joined it,
-    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::Transport`] where AF_XDP
-    /// cannot be had, and [`Error::System`] without sockets or threads.
+    /// [`Error::InvalidEndpoint`], [`Error::InvalidNamespace`], [`Error::InvalidKeep`], [`Error::Transport`] where
+    /// AF_XDP cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
         match &session.spread {
@@ -204,6 +221,11 @@ impl Builder {
             Some(transport) => transport,
             None => from(TRANSPORT_VARIABLE).map_or(Ok(Transport::Udp), |text| Transport::parse(&text))?,
         };
+        let keep = match self.keep {
+            Some(locks) => locks.to_string(),
+            None => from(KEEP_VARIABLE).unwrap_or_else(|| "0".into()),
+        };
+        let keep = keep.parse().ok().filter(|locks| *locks <= KEEP_MOST).ok_or(Error::InvalidKeep(keep))?;
         #[cfg(feature = "otel")]
         let one_in = self.trace_one_in.or_else(|| from(TRACE_VARIABLE)?.parse().ok()).unwrap_or(0);
         #[cfg(not(feature = "otel"))]
@@ -220,6 +242,7 @@ impl Builder {
             patience: self.patience,
             credentials: self.credentials,
             lock_server: self.lock_server,
+            keep,
         };
         Ok((config, endpoints, one_in))
     }
@@ -271,6 +294,7 @@ impl Session {
             patience: PATIENCE,
             credentials: None,
             lock_server: false,
+            keep: None,
             only: None,
             #[cfg(feature = "otel")]
             trace_one_in: None,
@@ -413,8 +437,15 @@ impl Session {
         })
     }
 
-    /// Whether nothing is held, awaited, or given back and not yet confirmed, and no agent of a slot is here: a good
-    /// moment to end the process.
+    /// Locks that this process keeps at the moment though nobody holds or awaits them: [`Builder::keep`]. Two that
+    /// share a slot count once.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.connections().iter().map(|connection| connection.engine.kept()).sum()
+    }
+
+    /// Whether nothing is held, awaited, or given back and not yet confirmed, and no agent of a slot is here, nor
+    /// any lock that is kept: a good moment to end the process.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.connections().iter().all(|connection| connection.engine.is_idle())

@@ -52,13 +52,15 @@ fn names_that_are_none_are_refused() {
 }
 
 #[test]
-fn endpoints_and_namespaces_that_are_none_are_refused() {
+fn endpoints_namespaces_and_numbers_that_are_none_are_refused() {
     assert!(matches!(Session::connect("nowhere:port"), Err(Error::InvalidEndpoint(_))));
     assert!(matches!(Session::connect("[::1]:7600"), Err(Error::InvalidEndpoint(_))));
     for namespace in ["", "longer than twenty-four bytes", "a\0b"] {
         let builder = Session::builder().endpoint("127.0.0.1:9").namespace(namespace);
         assert!(matches!(builder.connect(), Err(Error::InvalidNamespace(_))), "{namespace:?}");
     }
+    let builder = Session::builder().endpoint("127.0.0.1:9").keep(1_000_001);
+    assert!(matches!(builder.connect(), Err(Error::InvalidKeep(_))), "more than a session may hold");
 }
 
 #[test]

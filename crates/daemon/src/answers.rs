@@ -337,6 +337,18 @@ pub struct Locks {
     pub silent: Vec<Owner>,
     /// Sessions that hold or await more than is listed.
     pub partial: Vec<Owner>,
+    /// Sessions that keep locks though nobody holds or awaits them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keepers: Vec<Keeper>,
+}
+
+/// A session that keeps locks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeper {
+    pub owner: Owner,
+    pub namespace: String,
+    /// How many slots.
+    pub kept: usize,
 }
 
 /// A hold or a wait.

@@ -43,6 +43,7 @@ impl Failure {
             | Error::InvalidName(_)
             | Error::InvalidEndpoint(_)
             | Error::InvalidNamespace(_)
+            | Error::InvalidKeep(_)
             | Error::TooLarge { .. } => exit::USAGE,
             Error::Busy { .. } | Error::TimedOut | Error::OverBudget | Error::Unsure => exit::BUSY,
             Error::Lost => exit::LOST,

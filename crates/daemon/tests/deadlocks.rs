@@ -389,7 +389,7 @@ impl Liar {
                 if let Ok(asked) = serde_json::from_str::<ListRequest>(&line) {
                     let entries = entries(listings[said.min(listings.len() - 1)]);
                     let process = format!("of {}", session.handle);
-                    say(&answers, &Listing { id: asked.id, process, entries, queues: Vec::new() });
+                    say(&answers, &Listing { id: asked.id, process, entries, queues: Vec::new(), kept: 0 });
                     said += 1;
                 } else if let Ok(abort) = serde_json::from_str(&line)
                     && order.send(abort).is_err()

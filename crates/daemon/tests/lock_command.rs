@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{Daemon, end, eventually, is_alive, signal_process, wayside};
+use wayside_client::Session;
 
 #[test]
 fn exit_codes_are_the_commands_own() {
@@ -284,4 +285,29 @@ fn commands_of_many_processes_exclude_each_other() {
         let status = daemon.json("status");
         status["sessions"].as_array().unwrap().is_empty()
     });
+}
+
+/// docs/locality.md.
+#[test]
+fn what_a_process_keeps_is_told_and_others_get_it() {
+    let daemon = Daemon::start(&[]);
+    let session = Session::builder().endpoint(daemon.address.to_string()).keep(10).connect().unwrap();
+    let turn = |session: &Session| session.lock("jobs").acquire().unwrap().release().unwrap();
+    turn(&session);
+    let kept = || daemon.json("locks")["keepers"][0]["kept"].as_u64();
+    eventually("it is kept, and told", || kept() == Some(1));
+    let text = end(daemon.command(&["locks"])).stdout;
+    assert!(text.contains("keeps 1 lock of default that nobody holds or awaits"), "{text}");
+    // Once it is taken along: it was not used again and again.
+    assert_eq!(daemon.lock(&["jobs", "--", "true"]).code, Some(0));
+    eventually("it went along, and is free", || kept().is_none());
+    // And then it is lent.
+    (0..5).for_each(|_| turn(&session));
+    assert_eq!(daemon.lock(&["jobs", "--", "true"]).code, Some(0));
+    eventually("it came back", || kept() == Some(1));
+    turn(&session);
+    assert!(session.grants().local >= 4, "{:?}", session.grants());
+    session.close();
+    assert_eq!(kept(), None);
+    assert_eq!(daemon.lock(&["jobs", "--try", "--", "true"]).code, Some(0), "it is free");
 }

@@ -83,6 +83,33 @@ impl Book {
         sole && agent && self.limbo.is_empty() && self.claim.is_none() && self.handing.is_none()
     }
 
+    /// Whether it has a place among those that are kept.
+    pub fn is_kept(&self) -> bool {
+        let agent = self.agent.as_ref().map(|agent| agent.home.is_kept);
+        agent.or_else(|| self.sole.as_ref().map(|sole| sole.home.is_kept)).unwrap_or(false)
+    }
+
+    /// Whether its agent could be let go.
+    pub fn rests(&self) -> bool {
+        let agent = self.agent.as_ref().is_some_and(|agent| agent.rests());
+        self.waits == 0 && (agent || self.sole.as_ref().is_some_and(Sole::rests))
+    }
+
+    /// Whether its own node has not used it since this was asked last.
+    pub fn is_unused(&mut self) -> bool {
+        let agent = self.agent.as_mut().map(|agent| &mut agent.home);
+        let home = agent.or_else(|| self.sole.as_mut().map(|sole| &mut sole.home));
+        home.is_some_and(|home| !core::mem::take(&mut home.is_used))
+    }
+
+    /// The agent, in few words, where it rests and there is nothing else in the book.
+    pub fn at_rest(&self, me: Handle) -> Option<Sole> {
+        let agent = self.agent.as_ref()?;
+        let is_plain = self.waits == 0 && self.limbo.is_empty() && self.limbo_due.is_none() && self.seen.is_none();
+        let is_all = self.claim.is_none() && self.handing.is_none() && self.forget.is_none();
+        if is_plain && is_all { agent.at_rest(me) } else { None }
+    }
+
     /// Whether this node's own agent decides on a request of this node. An exclusive one closes an OPEN slot, at the
     /// switch.
     #[inline]
@@ -317,7 +344,7 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Duty;
+    use crate::agent::{Duty, Home};
     use alloc::collections::BTreeMap;
     use wayside_wire::{Entry, SlotState};
 
@@ -372,6 +399,8 @@ mod tests {
             open,
             suspended,
             confirmed: true,
+            sequence: 0,
+            home: Home::default(),
             duty: Duty::Keep { request: 9 },
         };
         Book { sole: Some(sole), ..Book::plain(3) }

@@ -23,6 +23,7 @@ pub mod controller;
 mod domain;
 mod fifo;
 mod joins;
+mod kept;
 mod line;
 mod lock;
 pub mod map;

@@ -15,6 +15,10 @@ pub enum Mutant {
     ClaimTransferred,
     /// The agent goes on granting after it has answered a census.
     IgnoreSuspension,
+    /// An agent that rests goes on after a census of all slots, of which it told nothing.
+    RestThroughCensus,
+    /// An agent that comes to rest forgets how often it has granted.
+    ForgetSequence,
     /// A census does not raise floors.
     CensusKeepsFloors,
     /// A release frees whatever is held in the slot.

@@ -41,6 +41,8 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::ChangeOnce),
     Rule::Machine(Mutant::IgnoreGaps),
     Rule::Machine(Mutant::SameSequence),
+    Rule::Machine(Mutant::ForgetSequence),
+    Rule::Machine(Mutant::RestThroughCensus),
     Rule::Machine(Mutant::SequenceWraps),
     Rule::Machine(Mutant::SameEpoch),
     Rule::Machine(Mutant::IgnoreSuspension),

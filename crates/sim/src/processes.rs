@@ -9,7 +9,7 @@ use crate::host::Process;
 use crate::run::Run;
 use crate::service::Service;
 use crate::story::Lane;
-use crate::world::{AskedFor, Asking, Happening};
+use crate::world::{AskedFor, Asking, Happening, Phase};
 
 impl<S: Service> Run<S> {
     fn dice(&self, process: Process, purpose: u64) -> Dice {
@@ -37,6 +37,9 @@ impl<S: Service> Run<S> {
             dice.percent(15).then(|| division.mistaken(&mut dice))
         });
         config.shards = mistaken.unwrap_or(config.shards);
+        if world.phase == Phase::Calm {
+            config.kept_most = 0;
+        }
         let clock = world.new_clock();
         let (question, shards) = (config.question(config.seed), config.shards);
         let (by_packets, now) = (!world.setup.authenticated, world.now);

@@ -73,6 +73,7 @@ impl<S: Service> Run<S> {
             Phase::Healed => {
                 if self.world.now > self.calm_by || self.world.network.packets > self.calm_at {
                     self.world.phase = Phase::Calm;
+                    self.keep_no_more();
                     self.calm_by = self.world.now + self.patience();
                     self.world.headline(|_| "calm".to_string());
                 }
@@ -86,6 +87,18 @@ impl<S: Service> Run<S> {
     /// are left alone, so that what single packets suffer is tried at least.
     pub(crate) fn is_stuck(&self) -> bool {
         self.world.now > LONGEST_SAFETY / 2 && self.service.operations() < OPERATIONS
+    }
+
+    /// What nobody wants is to become free, where nodes would keep it.
+    fn keep_no_more(&mut self) {
+        for host in 0..self.world.hosts.len() {
+            let now = self.world.now;
+            if let Some(running) = &mut self.world.hosts[host].running {
+                let time = running.time(now);
+                running.node.keep_no_more(time);
+                self.settle(host);
+            }
+        }
     }
 
     fn is_safety_over(&mut self) -> bool {

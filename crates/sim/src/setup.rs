@@ -156,7 +156,11 @@ impl Setup {
         let lull = Dice::of(seed, &[RANKS, LULL]).magnitude(1_000, 300_000);
         let mut patience = Dice::of(seed, &[RANKS]);
         namespaces.iter_mut().for_each(|namespace| namespace.patience = patience.pick(&[1, 2, 3, 8, LONGEST_PATIENCE]));
+        // Few places, or as many as there are slots.
+        let keeps = &mut Dice::of(seed, &[KEPT]);
+        let kept_most = if !has_queues && keeps.percent(40) { keeps.magnitude(1, 32) as usize } else { 0 };
         let node = NodeConfig {
+            kept_most,
             lull_us: lull,
             retransmit_us: dice.between(500, 5_000),
             retransmit_most_us: dice.between(10_000, 100_000).max(longest_within(&namespaces, hosts)),
@@ -331,3 +335,4 @@ const PARTS: u64 = 29;
 const RANKS: u64 = 31;
 const LULL: u64 = 32;
 const SHARDS: u64 = 37;
+const KEPT: u64 = 41;

@@ -475,11 +475,10 @@ fn f5(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
 }
 
 fn f6(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
-    let ours = fisslock(lab, Peer::Fission, "tpcc", 1_200, 10_000)?.transactions_m();
+    let plain = fisslock(lab, Peer::Fission, "tpcc", 1_200, 10_000)?;
+    let ours = plain.transactions_m();
     let mut figures = Vec::new();
-    for (peer, name, paper) in
-        [(Peer::SrvLock, "SrvLock", 2.36), (FISSLOCK_NETLOCK, "NetLock", 2.28), (Peer::ParLock, "ParLock", 1.08)]
-    {
+    for (peer, name, paper) in [(Peer::SrvLock, "SrvLock", 2.36), (FISSLOCK_NETLOCK, "NetLock", 2.28)] {
         let theirs = fisslock(lab, peer, "tpcc", 1_200, 10_000)?;
         figures.push(x(format!("over {name}"), paper, ours / theirs.transactions_m()));
         if peer == FISSLOCK_NETLOCK {
@@ -487,6 +486,15 @@ fn f6(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
             figures.push(figure("NetLock's requests at the switch", Some(6.0), share, "%"));
         }
     }
+    let par_lock = fisslock(lab, Peer::ParLock, "tpcc", 1_200, 10_000)?.transactions_m();
+    let local = fisslock(lab, Peer::LocalFission, "tpcc", 1_200, 10_000)?;
+    figures.push(x("over ParLock, with locality", 1.08, local.transactions_m() / par_lock));
+    figures.push(figure("over ParLock, without", None, ours / par_lock, "x"));
+    let median = |of: &Outcome| of.latencies.value_at_quantile(0.5) as f64;
+    let under = 100.0 * (median(&local) / median(&plain) - 1.0);
+    figures.push(figure("median of a transaction with locality, under that without", None, under, "%"));
+    let share = 100.0 * local.note("by the own agent");
+    figures.push(figure("with locality, requests granted by the own agent", Some(90.0), share, "%"));
     Ok(figures)
 }
 

@@ -45,6 +45,8 @@ pub enum Peer {
     Fission,
     /// Ours: fission, first come, first served, as is our default.
     FairFission,
+    /// Ours: fission, where nodes keep the locks that they use: FissLock-Local.
+    LocalFission,
     /// Ours: queues in the switch for the locks that a knapsack picks, and a lock server: NetLock.
     NetLock {
         /// Cells of all queues together, and queues at most.
@@ -234,6 +236,9 @@ impl Lab {
         let ours = |kind: &Kind| Wayside::new(&bed, kind, what.outage);
         match peer {
             Peer::Fission => self.over(&bed, ours(&Kind::Fission(Policy::ReadPreferring, slots))?, workload, plan),
+            Peer::LocalFission => {
+                self.over(&bed, ours(&Kind::Local(Policy::ReadPreferring, slots, locks))?, workload, plan)
+            }
             Peer::FairFission => self.over(&bed, ours(&Kind::Fission(Policy::Fair, slots))?, workload, plan),
             Peer::NetLock { cells, queues, random } => {
                 let demand = self.demand(what)?;

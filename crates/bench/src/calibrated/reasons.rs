@@ -69,8 +69,11 @@ pub const WHY_F5: &str = "\
     larger than the paper's (10,000 locks where the paper had 0.09 % of them, 600), and so is what it gains by \
     that. Over SrvLock: the two bounds of F4.";
 pub const WHY_F6: &str = "\
-    locks of a node's warehouses are at its own ParLock server. Ours is fission without any locality, which the \
-    paper has below FissLock-Local; its 1.08 is the latter's.";
+    locks of a node's warehouses are at its own ParLock server; with locality their agents are at that node, which has \
+    used each of them before the run. FissLock-Local places them there by a function, ours come to stay where they \
+    are used: docs/locality.md. It gains little here, since clients' cores are the limit: an agent of the own node \
+    decides on them, at the price of a lock manager, which is what the packets cost that it saves; ours takes a \
+    fraction of that. Over SrvLock and NetLock it is fission without any locality, as in the paper.";
 pub const WHY_F7: &str = "\
     close. Fission's 5.4 M/s against 6 is what our agents cost its clients' cores; that a client's cost was set by \
     this very figure makes the absolute value no prediction. NetLock's, before and after, are.";

@@ -178,5 +178,5 @@ fn own_name() -> String {
 
 fn begin(args: &RecipeArgs) -> Result<Session, Failure> {
     let builder = Session::builder().endpoint(args.endpoint.endpoints.to_string()).namespace(args.namespace.as_str());
-    builder.patience(args.wait.unwrap_or(PATIENCE)).connect().map_err(|error| Failure::of(&error))
+    builder.patience(args.wait.unwrap_or(PATIENCE)).keep(0).connect().map_err(|error| Failure::of(&error))
 }

@@ -4,7 +4,7 @@ use super::plan;
 use super::query::{ask, of_shard, tell_each};
 use super::text::{lasted, say, shown, table};
 use crate::answers::{
-    Authentication, Deadlock, Deadlocks, Listings, Locks, Namespace, Owner, Query, Queue, Role, Status,
+    Authentication, Deadlock, Deadlocks, Keeper, Listings, Locks, Namespace, Owner, Query, Queue, Role, Status,
 };
 use crate::cli::{LocksArgs, QueryArgs};
 use crate::deadlocks::{Round, Search};
@@ -42,6 +42,10 @@ fn locks_text(answer: &Locks) -> String {
             ]
         });
         text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+    }
+    for Keeper { owner, namespace, kept } in &answer.keepers {
+        let plural = if *kept == 1 { "" } else { "s" };
+        text.push_str(&format!("{owner} keeps {kept} lock{plural} of {namespace} that nobody holds or awaits\n"));
     }
     text.push_str(&unheard(&answer.silent, &answer.partial));
     text

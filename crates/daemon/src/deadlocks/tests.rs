@@ -25,7 +25,7 @@ fn listed(handle: u16, text: &str) -> (Owner, Listing) {
     });
     let owner = Owner { shard: String::new(), handle, host: format!("host{handle}"), pid: 4_710 + u32::from(handle) };
     let process = format!("process {handle}");
-    (owner, Listing { id: 0, process, entries: entries.collect(), queues: Vec::new() })
+    (owner, Listing { id: 0, process, entries: entries.collect(), queues: Vec::new(), kept: 0 })
 }
 
 fn key(handle: u16, number: u64) -> RequestKey {

@@ -19,7 +19,7 @@ use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
 use super::plans;
 use super::status::Facts;
-use crate::answers::{Changed, Hold, Lock, Locks, Query, Refused, Reloaded, Role, Session};
+use crate::answers::{Changed, Hold, Keeper, Lock, Locks, Query, Refused, Reloaded, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -494,15 +494,19 @@ impl Control {
     }
 
     async fn locks(&self) -> Locks {
-        let mut answer = Locks { locks: Vec::new(), silent: Vec::new(), partial: Vec::new() };
+        let mut answer = Locks { locks: Vec::new(), silent: Vec::new(), partial: Vec::new(), keepers: Vec::new() };
         for (session, listing) in self.listings(None).await {
             let owner = session.owner();
-            let Some(Listing { entries, .. }) = listing else {
+            let Some(Listing { entries, kept, .. }) = listing else {
                 answer.silent.push(owner);
                 continue;
             };
             if entries.len() >= LISTING_MOST {
                 answer.partial.push(owner.clone());
+            }
+            if kept > 0 {
+                let namespace = session.namespace.clone();
+                answer.keepers.push(Keeper { owner: owner.clone(), namespace, kept });
             }
             answer.locks.extend(entries.into_iter().map(|entry| Lock {
                 name: entry.name,

@@ -1,6 +1,7 @@
 //! Who takes part in a slot, and what an agent has at hand while it works.
 
 use crate::agency::Dead;
+use crate::kept::Kept;
 use crate::line::{Order, Rank, Ranked};
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
@@ -106,6 +107,7 @@ pub struct Desk<'a> {
     pub out: &'a mut Outbox,
     /// Grants to requests of this very node; one that still `tries` is refused.
     pub local: &'a mut VecDeque<Party>,
+    pub kept: &'a mut Kept,
 }
 
 impl Desk<'_> {

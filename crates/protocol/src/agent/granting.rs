@@ -33,7 +33,7 @@ impl Agent {
             }
             return self.start(Change::Renew { tryable: self.tryable }, desk);
         }
-        if self.first_takes_over(desk.me) {
+        if self.first_takes_over(desk.me) && !self.lends(desk.kept) {
             return self.hand_over(desk);
         }
         self.grant_queue(desk);
@@ -191,6 +191,7 @@ impl Agent {
             self.sequence = self.sequence.wrapping_add(1);
         }
         let party = Party { token: Token::new(self.stamp, self.sequence), tries: false, ..party };
+        self.count_use(party.holder, desk);
         self.holders.push(party);
         self.deliver(party, desk);
     }
@@ -246,14 +247,18 @@ impl Agent {
         }
         let shared_only = self.holders.iter().all(|p| p.mode == Mode::Shared);
         let saturated = self.open && self.joins.expected == limits::MAX_JOINS;
-        let idle = self.holders.is_empty();
-        if !idle && !(shared_only && (!self.open || saturated)) {
+        let (idle, stays) = (self.holders.is_empty(), self.stays(desk));
+        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer.
+        if !idle && !(shared_only && (!self.open && !stays || saturated)) {
             return;
         }
         if !self.joins_are_known(desk) {
             return self.note_gap(desk);
         }
         self.gap_due = None;
+        if idle && stays && self.come_to_rest(desk) {
+            return;
+        }
         if idle {
             return self.start(Change::Free, desk);
         }

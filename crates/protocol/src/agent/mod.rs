@@ -5,7 +5,7 @@
 //!                 |
 //!                 v     second name, sequence 255 -> renew        nobody left -> free
 //!   OPEN  <--- reopen ---  MANAGED  ------------------------> transfer to the first waiter
-//!     \___ closed by an exclusive ACQUIRE at the switch ___/
+//!     \___ closed by an exclusive ACQUIRE at the switch ___/        nobody left, at home here -> rests (home.rs)
 //! ```
 //!
 //! Invariants
@@ -22,12 +22,14 @@ mod changes;
 mod desk;
 mod granting;
 mod heritage;
+mod home;
 mod sole;
 #[cfg(test)]
 mod tests;
 
 pub use desk::{Desk, Party, mode_flag};
 pub use heritage::fill;
+pub use home::Home;
 pub use sole::{Duty, Sole};
 
 use crate::joins::Joins;
@@ -122,6 +124,7 @@ pub struct Agent {
     /// When the holders are told of their grants again, and the pause before that.
     reminder: Option<(Time, u64)>,
     adopting: Option<Adoption>,
+    pub home: Home,
 }
 
 /// Holders, waiters, retired requests and names for which an agent has room from the beginning.
@@ -152,6 +155,7 @@ impl Agent {
         self.adopting = None;
         self.pending = None;
         self.reminder = None;
+        self.home = Home::default();
         self.start_tenure(stamp, bits);
     }
 

@@ -4,6 +4,8 @@
 //!   GRANT with AGENCY -> Keep --release--> Free --RETENURED--> gone
 //!                          \                 /
 //!                           `-> an agent <--'   as soon as anything else happens in the slot
+//!                                |  ^
+//!                             Rest, Keep        where it stays at home (home.rs): Rest <--> Keep, without a packet
 //! ```
 //!
 //! Most locks are taken and given back without anybody else's wanting them. Their agents know of one hold, of their own
@@ -13,7 +15,7 @@
 //! So it stays when the switch begins anew: a census suspends it, an adoption gives it another stamp, and a million
 //! locks that nobody disputes need no million agents.
 
-use super::{Agent, Change, Party, Pending};
+use super::{Agent, Change, Home, Party, Pending};
 use crate::line::Rank;
 use crate::{Handle, Mode, Port, Stamp, Time, Token};
 use wayside_wire::{Entry, SlotBits, SlotState};
@@ -25,6 +27,8 @@ pub enum Duty {
     Keep { request: u64 },
     /// Nobody holds: the switch was asked to free the slot.
     Free { nonce: u64, pause: u64, due: Time },
+    /// Nobody holds, and the slot is kept.
+    Rest,
 }
 
 /// See above. Nobody has joined.
@@ -42,26 +46,41 @@ pub struct Sole {
     pub suspended: bool,
     /// The switch has named this node as agent. Of one that was adopted the controller alone has said so.
     pub confirmed: bool,
+    /// Exclusive grants that the agent has made itself in this tenure.
+    pub sequence: u8,
+    pub home: Home,
     pub duty: Duty,
 }
 
 impl Sole {
     /// The hold, if there is one.
     pub fn party(&self) -> Option<Party> {
-        let Sole { stamp, name, holder, port, mode, .. } = *self;
+        let Sole { stamp, name, holder, port, mode, sequence, .. } = *self;
         match self.duty {
             Duty::Keep { request } => {
-                let (rank, token) = (Rank::default(), Token::new(stamp, 0));
+                let (rank, token) = (Rank::default(), Token::new(stamp, sequence));
                 Some(Party { holder, request, name, mode, port, tries: false, rank, token })
             }
-            Duty::Free { .. } => None,
+            Duty::Free { .. } | Duty::Rest => None,
         }
     }
 
     /// Whether it decides on a request of its own node.
     #[inline]
     pub fn is_usable(&self) -> bool {
-        self.confirmed && !self.suspended && matches!(self.duty, Duty::Keep { .. })
+        self.confirmed && !self.suspended && matches!(self.duty, Duty::Keep { .. } | Duty::Rest)
+    }
+
+    /// Whether it could be let go.
+    #[inline]
+    pub fn rests(&self) -> bool {
+        matches!(self.duty, Duty::Rest) && !self.suspended
+    }
+
+    /// Whether the slot stays here when its hold ends, and the switch knows all that it has to know.
+    #[inline]
+    pub fn stays(&self) -> bool {
+        self.home.is_kept && self.confirmed && !self.open && !self.tryable
     }
 
     #[inline]
@@ -94,6 +113,8 @@ impl Agent {
         self.holders.extend(sole.party());
         self.suspended = sole.suspended;
         self.confirmed = sole.confirmed;
+        self.sequence = sole.sequence;
+        self.home = sole.home;
         if let Duty::Free { nonce, pause, due } = sole.duty {
             self.pending = Some(Pending { change: Change::Free, nonce, joins: 0, pause, due, again: false });
         }

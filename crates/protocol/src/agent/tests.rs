@@ -7,6 +7,7 @@ mod priorities;
 
 use super::*;
 use crate::agency::Dead;
+use crate::kept::Kept;
 use crate::line::Priority;
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
@@ -48,6 +49,7 @@ struct Scene {
     nonce: u64,
     out: Outbox,
     local: VecDeque<Party>,
+    kept: Kept,
     now: Time,
 }
 
@@ -85,7 +87,7 @@ impl Scene {
         agent.name = NAME;
         let (config, now) = (NodeConfig::new(1), Time(1_000_000));
         let (out, local) = (Outbox::new(), VecDeque::new());
-        Scene { agent, config, dead: Dead::default(), nonce: 0, out, local, now }
+        Scene { agent, config, dead: Dead::default(), nonce: 0, out, local, kept: Kept::new(0), now }
     }
 
     /// With this holder of it.
@@ -106,6 +108,7 @@ impl Scene {
             nonce: &mut self.nonce,
             out: &mut self.out,
             local: &mut self.local,
+            kept: &mut self.kept,
         };
         act(&mut self.agent, &mut desk)
     }

@@ -9,7 +9,7 @@
 //! is adopted with other holders, or is another node's from now on.
 
 use super::{Node, lock_entries};
-use crate::agent::{Duty, Party, Sole};
+use crate::agent::{Duty, Home, Party, Sole};
 use crate::books::{Book, Books};
 use crate::lock::State;
 use crate::map::SteadyMap;
@@ -222,6 +222,8 @@ impl Node {
             open: false,
             suspended: false,
             confirmed: false,
+            sequence: 0,
+            home: Home::default(),
             duty: Duty::Keep { request: hold.request },
         });
         request.book = place;

@@ -2,7 +2,7 @@
 
 use super::{Node, decider, lock_entries};
 use crate::agency::{Claim, Handing, Stray};
-use crate::agent::{After, Agent, Desk, Party, Taken, fill};
+use crate::agent::{After, Agent, Desk, Home, Party, Taken, fill};
 use crate::books::Book;
 use crate::lock::State;
 use crate::mutant::Mutant;
@@ -27,6 +27,9 @@ impl Node {
         });
         self.drain_local(now);
         self.settle_book(slot);
+        if self.kept.is_short() {
+            self.make_room(now);
+        }
         result
     }
 
@@ -278,6 +281,9 @@ impl Node {
         agent.reset(slot, stamp, SlotBits { joins: 0, ..bits });
         agent.granted_with(Party { token, tries: false, ..Party::from_entry(&entry) }, wanted);
         let was_handed = handed.is_some();
+        if wanted && !was_handed {
+            agent.home = Home::NEW;
+        }
         if let Some(waiters) = handed {
             agent.inherit(now, header.source, header.position, waiters);
         }

@@ -4,7 +4,7 @@
 //! they touch nothing and say so, and the general ones take over.
 
 use super::{Event, Node};
-use crate::agent::{Duty, Sole};
+use crate::agent::{Duty, Home, Sole};
 use crate::lock::{Path, State};
 use crate::timers::Due;
 use crate::{Mode, RequestId, Stamp, Time, Token};
@@ -56,13 +56,15 @@ impl Node {
             open: request.mode == Mode::Shared,
             suspended: false,
             confirmed: true,
+            sequence: 0,
+            home: Home::NEW,
             duty: Duty::Keep { request: id },
         });
         self.events.push(Event::Granted { request: RequestId(id), token, mode: request.mode, path: Path::Switch });
         Some(request.next)
     }
 
-    /// RELEASE: the switch is asked to free the slot. False, where anybody else may have to do with it.
+    /// RELEASE: the slot rests, or the switch is asked to free it. False, where anybody else may have to do with it.
     #[inline]
     pub(super) fn free_alone(&mut self, now: Time, id: u64) -> bool {
         let Some(request) = self.requests.get(id) else { return false };
@@ -70,6 +72,15 @@ impl Node {
         let (slot, port) = (request.slot, request.port);
         let Some(book) = self.agency.books.get_at(request.book) else { return false };
         let Some(sole) = book.sole.as_mut().filter(|sole| sole.keeps(id) && !sole.suspended) else { return false };
+        if self.kept.is_on() {
+            if !sole.stays() {
+                // The switch has to know before that it decides on nothing here any more, or the slot is not kept.
+                return false;
+            }
+            sole.duty = Duty::Rest;
+            self.requests.remove(id);
+            return true;
+        }
         self.nonce += 1;
         let (nonce, pause) = (self.nonce, self.config.retransmit_us);
         let due = now + pause;

@@ -222,6 +222,9 @@ impl Node {
                 sole.suspended = true;
                 continue;
             }
+            if matches!(sole.duty, Duty::Rest) && self.config.is_broken(Mutant::RestThroughCensus) {
+                continue;
+            }
             // Nobody holds: to be told of by nobody, the slot is free.
             book.sole = None;
             book.due = Time::NEVER;

@@ -5,6 +5,7 @@
 //! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
 //! * `census.rs`, `held.rs`, `adoption.rs`: the node's part in recovery: what it holds, and what it is to keep from
 //!   then on.
+//! * `keeping.rs`: slots that it keeps as agent though nobody holds or waits.
 //! * `chain.rs`: reads and writes of keys.
 //! * `domain.rs`: which locks it asks its shard for, while shards are added and drained.
 //! * `queue.rs`: locks and lock servers of the queue service.
@@ -16,6 +17,7 @@ mod census;
 mod chain;
 mod domain;
 mod held;
+mod keeping;
 mod queue;
 mod requests;
 
@@ -25,6 +27,7 @@ use crate::books::{Book, Books};
 use crate::chain::{Client as ChainClient, Told};
 use crate::domain::Domain;
 use crate::fifo::Fifo;
+use crate::kept::Kept;
 use crate::line::{OVERTAKEN_MOST, Order, Priority};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
@@ -74,6 +77,9 @@ pub struct NodeConfig {
     pub page_entries: usize,
     /// Retired requests that an agent remembers; a ghost beyond that is granted once more and given back.
     pub retired_most: usize,
+    /// Slots that it keeps as agent though nobody holds or awaits anything there, at most: locks that it uses again and
+    /// again cost no packet then. 0: none.
+    pub kept_most: usize,
     /// How often a waiter is overtaken at most by those who go before it, in the namespace: known once the session has
     /// begun.
     pub overtaken_most: u8,
@@ -114,6 +120,7 @@ impl NodeConfig {
             scanned_most: 1_024,
             page_entries: limits::MAX_ENTRIES - 1,
             retired_most: 1_024,
+            kept_most: 0,
             overtaken_most: OVERTAKEN_MOST,
             writers_first: false,
             shards: 0,
@@ -271,6 +278,7 @@ pub struct Node {
     sealer: Option<Sealer>,
     requests: Requests,
     agency: Agency,
+    kept: Kept,
     dead: Dead,
     timers: Timers,
     /// Of the call under way: tells timers that are near from those that are not.
@@ -321,6 +329,7 @@ impl Node {
             has_had_queues: false,
             server: None,
             is_bereft: false,
+            kept: Kept::new(config.kept_most),
             config,
             agency: Agency::default(),
             dead: Dead::default(),
@@ -407,6 +416,10 @@ impl Node {
                 self.on_adoptions_tick(now);
                 continue;
             }
+            if self.kept.due() <= now {
+                self.on_kept_tick(now);
+                continue;
+            }
             match self.timers.due(now) {
                 None => return,
                 Some((at, Due::Request(RequestId(id)))) => self.on_request_tick(now, at, id),
@@ -426,7 +439,7 @@ impl Node {
         let Node { timers, requests, agency, .. } = self;
         let next = timers.next(|at, due| is_current(requests, &agency.books, at, due));
         let next = next.min(self.session.due()).min(self.adoptions.due()).min(self.chain.next_timer());
-        let next = next.min(self.next_queue_timer());
+        let next = next.min(self.next_queue_timer()).min(self.kept.due());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -668,6 +681,7 @@ impl Node {
         self.tell_chain();
         self.lose_queue();
         self.agency.clear();
+        self.kept.clear();
         self.adoptions = adoption::Adoptions::default();
         self.held.forget();
         self.dead.clear();
@@ -735,6 +749,7 @@ impl Node {
             nonce: &mut self.nonce,
             out: &mut self.out,
             local: &mut self.local,
+            kept: &mut self.kept,
         };
         work(&mut self.agency, &mut desk)
     }
@@ -755,6 +770,10 @@ impl Node {
         if book.plain {
             return;
         }
+        if self.kept.is_on() {
+            self.lay_to_rest(place);
+        }
+        let book = self.agency.books.at_mut(place);
         let due = book.next_due();
         if due != book.due {
             book.due = due;

@@ -151,6 +151,9 @@ impl Node {
 
     /// Asks this node's own agent where it may decide, the switch otherwise.
     fn ask(&mut self, now: Time, id: u64) {
+        if self.hold_at_home(now, id) {
+            return;
+        }
         let me = self.handle();
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Waiting;

@@ -3,6 +3,7 @@
 mod bench;
 mod budgets;
 mod chaos;
+mod keeping;
 mod mends;
 mod queues;
 mod recovery;

@@ -1,10 +1,11 @@
 //! A node in a recovery (docs/protocol.md, Recovery): what it asks for, and when.
 
-use crate::bench::{Bench, SLOTS, handle};
+use crate::bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
-use wayside_protocol::{Mode, RequestId};
+use wayside_protocol::{Mode, NodeConfig, RequestId};
 use wayside_wire::{
-    BODY, Entry, Header, LockKind, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits, service,
+    BODY, Entry, Header, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits,
+    service,
 };
 
 const NEXT_EPOCH: u32 = 8;
@@ -275,4 +276,21 @@ fn what_is_given_back_before_it_is_adopted_is_free_in_the_end() {
     bench.switch.set_serving(true);
     bench.pass(50_000);
     assert_eq!([0, 1].map(|slot| bench.slot(slot).state), [SlotState::Managed, SlotState::Unheld]);
+}
+
+/// Nobody holds it, so it is free for all; whoever kept it must not go on by what it knew.
+#[test]
+fn a_slot_that_is_kept_is_not_told_of_and_is_kept_no_more() {
+    let mut bench = Bench::with(1, LEASE, Policy::Fair, &NodeConfig { kept_most: 8, ..NodeConfig::new(1) });
+    let id = bench.ask(0, 1, Mode::Exclusive);
+    bench.run();
+    while bench.nodes[0].event().is_some() {}
+    bench.release(0, id);
+    bench.run();
+    assert_eq!(bench.nodes[0].kept(), 1);
+    begin_anew(&mut bench, 0);
+    assert!(report(&mut bench).is_empty());
+    assert_eq!(bench.nodes[0].kept(), 0);
+    bench.ask(0, 1, Mode::Exclusive);
+    assert_eq!(bench.nodes[0].event(), None, "the switch is asked");
 }

@@ -77,6 +77,7 @@ impl Locks {
     ) -> R {
         let (mut before, mut after) = (std::mem::take(&mut self.booked), std::mem::take(&mut self.booked_after));
         read_books(world, host, slot, &mut before);
+        let rested = rests(world, host, slot);
         let result = work(world);
         #[cfg(feature = "mutants")]
         if world.options.books_unseen {
@@ -84,6 +85,9 @@ impl Locks {
             return result;
         }
         read_books(world, host, slot, &mut after);
+        if rested {
+            count_kept(world, host, &after);
+        }
         // Whose lease runs by a clock that is beyond its bound may be dead by all others' account.
         if before != after && world.clocks_are_good() {
             self.compare(world, host, slot, cause, &before, &after);
@@ -177,6 +181,22 @@ fn read_books(world: &World, host: usize, slot: u32, into: &mut Vec<Booked>) {
     let running = world.hosts[host].running.as_ref();
     // Not `extend`: a chain of iterators is several times as quick when it drives.
     running.and_then(|running| running.node.books(slot)).into_iter().flatten().for_each(|party| into.push(party));
+}
+
+/// Whether a node keeps a slot that nobody holds or awaits.
+fn rests(world: &World, host: usize, slot: u32) -> bool {
+    world.setup.node.kept_most > 0 && world.hosts[host].running.as_ref().is_some_and(|running| running.node.keeps(slot))
+}
+
+/// What became of such a slot.
+fn count_kept(world: &mut World, host: usize, after: &[Booked]) {
+    let own = world.hosts[host].running.as_ref().and_then(|running| running.node.session()).map(|own| own.handle);
+    match after.first() {
+        Some(party) if party.token.is_none() => world.count("taken along"),
+        Some(party) if Some(party.holder) == own => world.count("held at home"),
+        Some(_) => world.count("lent"),
+        None => {}
+    }
 }
 
 /// The slot of a packet, and what it may do to the slot's books. None where it is for none, or for all of them: a

@@ -32,6 +32,8 @@ use crate::workloads::Request;
 pub enum Kind {
     /// Agents, and the switch as decider, with so many slots.
     Fission(Policy, u32),
+    /// The same, and nodes keep what they use: each has had its part of so many locks, neighbours, for long.
+    Local(Policy, u32, u64),
     /// The lock server, and these locks' queues in the switch, with their cells. None: the server alone.
     Queue(Vec<(u64, u32)>),
     /// Two tenants, each with a lock server of its own, the last two hosts: the first so many hosts are the one's. Each
@@ -107,21 +109,25 @@ fn node_of(socket: SocketAddrV4) -> usize {
 
 impl Kind {
     fn engine(&self) -> wayside_wire::Engine {
-        if let Kind::Fission(..) = self { wayside_wire::Engine::Fission } else { wayside_wire::Engine::Queue }
+        if self.is_fission() { wayside_wire::Engine::Fission } else { wayside_wire::Engine::Queue }
+    }
+
+    fn is_fission(&self) -> bool {
+        matches!(self, Kind::Fission(..) | Kind::Local(..))
     }
 
     fn policy(&self) -> Policy {
-        if let Kind::Fission(policy, _) = self { *policy } else { Policy::Fair }
+        if let Kind::Fission(policy, _) | Kind::Local(policy, ..) = self { *policy } else { Policy::Fair }
     }
 
     fn slots(&self) -> u32 {
-        if let Kind::Fission(_, slots) = self { *slots } else { 1 }
+        if let Kind::Fission(_, slots) | Kind::Local(_, slots, _) = self { *slots } else { 1 }
     }
 
     /// Whether a node, of so many, keeps locks for others.
     fn is_server(&self, node: usize, nodes: usize) -> bool {
         match self {
-            Kind::Fission(..) => false,
+            Kind::Fission(..) | Kind::Local(..) => false,
             Kind::Queue(_) => node + 1 == nodes,
             Kind::Tenants(..) => node + 2 >= nodes,
         }
@@ -199,12 +205,16 @@ impl Wayside {
         if wayside.office.is_none() {
             wayside.begin_sessions();
         }
+        if let Kind::Local(_, _, locks) = *which {
+            (0..locks).for_each(|lock| wayside.settle_down(lock, locks));
+        }
         Ok(wayside)
     }
 
     fn node(&self, node: usize, nodes: usize, seed: u64) -> Node {
         let mut config = NodeConfig::new(seed);
         config.lock_server = self.which.is_server(node, nodes);
+        config.kept_most = if let Kind::Local(_, slots, _) = self.which { slots as usize } else { 0 };
         Node::new(config)
     }
 
@@ -234,6 +244,32 @@ impl Wayside {
             };
             one.begin(Time(0), Time(0), &enrolment);
             while one.event().is_some() {}
+        }
+    }
+
+    /// The node of whose warehouses a lock is has had it again and again before the run: the agency stays there through
+    /// three requests of others in a row.
+    fn settle_down(&mut self, lock: u64, locks: u64) {
+        const TURNS: usize = 4;
+        let node = (u128::from(lock) * self.nodes.len() as u128 / u128::from(locks)) as usize;
+        let (mode, priority) = (wayside_protocol::Mode::Exclusive, Priority::NORMAL);
+        let want = Acquire { name: lock, mode, try_: false, priority, deadline: None, port: FIRST_PORT };
+        for _ in 0..TURNS {
+            let request = self.nodes[node].acquire(Time(0), want).expect("there is a session, and room");
+            self.exchange(node);
+            self.nodes[node].release(Time(0), request);
+            self.exchange(node);
+        }
+        while self.nodes[node].event().is_some() {}
+    }
+
+    /// What a node and the switch have to say to each other at once, where nobody else has to do with it.
+    fn exchange(&mut self, node: usize) {
+        while let Some(out) = self.nodes[node].transmit() {
+            let (socket, mut bytes) = (address(node, out.port), out.packet.to_vec());
+            let verdict = self.switch.process(Time(0), &mut bytes, socket);
+            assert!(matches!(verdict.action, Action::ToSender), "nobody else has to do with it");
+            self.nodes[node].on_packet(Time(0), &bytes[..verdict.length]);
         }
     }
 
@@ -425,9 +461,7 @@ impl Wayside {
 
     /// A client's own core does the work of its node's agent.
     fn charge_own(&self, fabric: &mut Fabric<Datagram>, has_books: bool) {
-        if let Kind::Fission(..) = self.which
-            && has_books
-        {
+        if self.which.is_fission() && has_books {
             fabric.work(fabric.costs.get(Cost::Manager));
         }
     }

@@ -105,7 +105,7 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
 }
 
 fn connect(endpoint: &str) -> Result<Session, Error> {
-    let session = Session::builder().endpoint(endpoint).namespace("default").wait(Wait::Block).lease(LEASE);
+    let session = Session::builder().keep(0).endpoint(endpoint).namespace("default").wait(Wait::Block).lease(LEASE);
     session.patience(Duration::from_secs(10)).connect().map_err(|error| error.to_string())
 }
 

@@ -67,7 +67,8 @@ fn begin(args: &LockArgs) -> Result<Session, Failure> {
     let mut builder =
         Session::builder().endpoint(endpoints(args)).namespace(args.namespace.as_str()).patience(PATIENCE);
     // COMMAND keeps the session's lifeline alive, and that is one switch's.
-    builder = builder.only(args.name.as_str());
+    // And it has the lock once.
+    builder = builder.only(args.name.as_str()).keep(0);
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }

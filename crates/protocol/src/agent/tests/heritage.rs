@@ -380,6 +380,8 @@ fn an_agent_in_a_few_words_decides_while_its_one_request_holds() {
         open: false,
         suspended: false,
         confirmed: true,
+        sequence: 0,
+        home: Home::default(),
         duty: Duty::Keep { request: 5 },
     };
     let free = Sole { duty: Duty::Free { nonce: 6, pause: 7, due: Time(8) }, ..keep };

@@ -1,0 +1,188 @@
+//! Locality: slots that a node keeps as agent though nobody holds or waits (docs/protocol.md, "Locality").
+
+use crate::bench::{Bench, LEASE, handle};
+use wayside_protocol::{Acquire, Event, Mode, NodeConfig, Path, Priority, RequestId};
+use wayside_wire::{LockKind, Policy, SlotState};
+
+const NAME: u64 = 5;
+
+/// Nodes that keep so many slots.
+fn keeping(nodes: usize, kept_most: usize) -> Bench {
+    Bench::with(nodes, LEASE, Policy::Fair, &NodeConfig { kept_most, ..NodeConfig::new(1) })
+}
+
+/// Holds and gives back. Who decided.
+fn turn(bench: &mut Bench, node: usize, name: u64, mode: Mode) -> Path {
+    let id = bench.ask(node, name, mode);
+    bench.run();
+    let (_, path) = bench.granted(node, id);
+    bench.release(node, id);
+    bench.run();
+    path
+}
+
+/// Packets since.
+fn packets(bench: &Bench, before: usize) -> usize {
+    bench.delivered.len() - before
+}
+
+#[test]
+fn a_lock_that_stays_at_home_costs_no_packet() {
+    let mut bench = keeping(1, 8);
+    assert_eq!(turn(&mut bench, 0, NAME, Mode::Exclusive), Path::Switch);
+    assert_eq!(bench.count(LockKind::Retenure), 1, "the switch is told not to decide here any more");
+    let word = bench.slot(NAME);
+    assert_eq!((word.state, word.agent, word.tryable), (SlotState::Managed, handle(0), false));
+    let before = bench.delivered.len();
+    let mut last = None;
+    for round in 0..200 {
+        let mode = if round % 3 == 0 { Mode::Shared } else { Mode::Exclusive };
+        let id = bench.ask(0, NAME, mode);
+        let (token, path) = bench.granted(0, id);
+        assert_eq!(path, Path::Local);
+        assert!(last < Some(token) || mode == Mode::Shared && last == Some(token), "tokens rise");
+        last = Some(token);
+        bench.release(0, id);
+    }
+    assert_eq!(packets(&bench, before), 0);
+    assert_eq!(bench.nodes[0].kept(), 1);
+}
+
+#[test]
+fn after_255_grants_the_tenure_is_renewed_and_tokens_rise() {
+    let mut bench = keeping(1, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    let before = bench.delivered.len();
+    let mut last = None;
+    for _ in 0..1_000 {
+        let id = bench.ask(0, NAME, Mode::Exclusive);
+        bench.run();
+        let (token, _) = bench.granted(0, id);
+        assert!(last < Some(token));
+        last = Some(token);
+        bench.release(0, id);
+        bench.run();
+    }
+    assert_eq!(packets(&bench, before), 6, "three renewals");
+}
+
+#[test]
+fn another_nodes_request_finds_its_way_and_the_agency_stays_where_the_lock_is_used() {
+    let mut bench = keeping(2, 8);
+    (0..4).for_each(|_| {
+        turn(&mut bench, 0, NAME, Mode::Exclusive);
+    });
+    for round in 0..3 {
+        assert_eq!(turn(&mut bench, 1, NAME, Mode::Exclusive), Path::Agent, "round {round}");
+        assert_eq!(bench.slot(NAME).agent, handle(0), "it was lent");
+        let before = bench.delivered.len();
+        assert_eq!(turn(&mut bench, 0, NAME, Mode::Exclusive), Path::Local);
+        assert_eq!(packets(&bench, before), 0, "and came back");
+    }
+}
+
+#[test]
+fn the_agency_goes_to_who_asks_more_often() {
+    let mut bench = keeping(2, 8);
+    (0..9).for_each(|_| {
+        turn(&mut bench, 0, NAME, Mode::Exclusive);
+    });
+    let asked = (0..9).position(|_| {
+        turn(&mut bench, 1, NAME, Mode::Exclusive);
+        bench.slot(NAME).agent != handle(0)
+    });
+    assert_eq!(asked, Some(3), "three are lent");
+    assert_eq!(bench.slot(NAME).state, SlotState::Unheld, "whoever asks again has it");
+    assert_eq!(turn(&mut bench, 1, NAME, Mode::Exclusive), Path::Switch);
+    let before = bench.delivered.len();
+    assert_eq!(turn(&mut bench, 1, NAME, Mode::Exclusive), Path::Local);
+    assert_eq!(packets(&bench, before), 0);
+    assert_eq!(bench.nodes[0].kept(), 0);
+}
+
+#[test]
+fn nobody_is_refused_what_nobody_holds() {
+    let mut bench = keeping(2, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    let want = Acquire {
+        name: NAME,
+        mode: Mode::Exclusive,
+        try_: true,
+        priority: Priority::NORMAL,
+        deadline: None,
+        port: 5_000,
+    };
+    let id = bench.ask_with(1, want);
+    bench.run();
+    bench.granted(1, id);
+}
+
+#[test]
+fn another_name_of_the_slot_is_no_other_matter() {
+    let mut bench = keeping(1, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    let ids: Vec<RequestId> = [NAME, NAME + 64].map(|name| bench.ask(0, name, Mode::Exclusive)).into_iter().collect();
+    for id in ids.iter().copied() {
+        assert_eq!(bench.granted(0, id).1, Path::Local);
+    }
+    ids.into_iter().for_each(|id| bench.release(0, id));
+    bench.run();
+    assert_eq!((bench.count(LockKind::Acquire), bench.nodes[0].kept()), (1, 1));
+}
+
+#[test]
+fn readers_of_one_node_do_not_open_the_slot() {
+    let mut bench = keeping(2, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    let before = bench.delivered.len();
+    turn(&mut bench, 0, NAME, Mode::Shared);
+    assert_eq!(packets(&bench, before), 0);
+    let [ours, theirs] = [0, 1].map(|node| bench.ask(node, NAME, Mode::Shared));
+    bench.run();
+    bench.granted(0, ours);
+    bench.granted(1, theirs);
+    assert_eq!(bench.slot(NAME).state, SlotState::Open, "another's may let others in at the switch");
+}
+
+#[test]
+fn so_many_slots_are_kept_and_those_that_are_used() {
+    let mut bench = keeping(1, 3);
+    for name in 0..3 {
+        turn(&mut bench, 0, name, Mode::Exclusive);
+    }
+    assert_eq!(bench.nodes[0].kept(), 3);
+    for name in 10..40 {
+        turn(&mut bench, 0, 1, Mode::Exclusive);
+        turn(&mut bench, 0, name, Mode::Exclusive);
+        assert!(bench.nodes[0].kept() <= 3);
+    }
+    assert_eq!(turn(&mut bench, 0, 1, Mode::Exclusive), Path::Local, "what is used again and again stays");
+    assert_eq!(bench.slot(0).state, SlotState::Unheld, "what is not makes room");
+}
+
+#[test]
+fn who_is_going_to_leave_lets_all_of_them_go() {
+    let mut bench = keeping(1, 1_000);
+    for name in 0..64 {
+        turn(&mut bench, 0, name, Mode::Exclusive);
+    }
+    assert!(bench.nodes[0].kept() == 64 && !bench.nodes[0].is_idle());
+    let held = bench.ask(0, NAME, Mode::Exclusive);
+    bench.granted(0, held);
+    bench.nodes[0].keep_no_more(bench.now);
+    bench.pass(2_000);
+    assert_eq!(bench.nodes[0].kept(), 0);
+    bench.release(0, held);
+    bench.run();
+    assert!(bench.nodes[0].is_idle() && (0..64).all(|name| bench.slot(name).state == SlotState::Unheld));
+}
+
+#[test]
+fn a_session_that_ends_takes_what_it_kept_along() {
+    let mut bench = keeping(1, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    bench.now = bench.now + 2 * LEASE;
+    bench.nodes[0].on_tick(bench.now);
+    assert_eq!(bench.nodes[0].event(), Some(Event::SessionLost));
+    assert_eq!(bench.nodes[0].kept(), 0);
+}
