@@ -19,6 +19,7 @@
  *   - A node's word is read under the lock before a cell is given to it, or a grant. Whoever gives its handle to
  *     another session has seen the word expire, and takes every lock after that: so it finds what was given before.
  *   - A packet grants one request at most. Whoever is granted with MORE asks for the one behind.
+ *   - What a third node says reaches a holder only while that holds, and changes nothing.
  *   - Where a lock server lives nobody gets a cell by an ACQUIRE with a priority but who is granted at once: tickets
  *     know none, so its server is to have the lock.
  */
@@ -312,6 +313,25 @@ WS_INLINE ws_u8 ws_answer_of(ws_u8 cause)
 	}
 }
 
+/* A GRANT of the request that this packet asks for, by way of the third node that it names. What came has been cut to
+ * an ACQUIRE's length, and what it asks that node for lies behind. */
+WS_INLINE enum ws_action ws_tell_by_third(struct ws_turn *turn)
+{
+	ws_u8 blocks = (ws_u8)((turn->fetches + WS_BLOCK_BYTES - 1) / WS_BLOCK_BYTES);
+	struct ws_node *third = ws_node_at(turn->sw, turn->third);
+
+	ws_header_set_kind(turn->header, WS_QUEUE_FETCH);
+	ws_header_set_count(turn->header, blocks);
+	ws_header_set_destination(turn->header, turn->third);
+	ws_fetch_set_incarnation(turn->entry, third->incarnation);
+	ws_attempt_set_number(turn->entry, 0);
+	ws_attempt_set_order(turn->entry, 0);
+	ws_fetch_set_length(turn->entry, turn->fetches);
+	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
+	turn->length += blocks * WS_BLOCK_BYTES;
+	return ws_to_node(turn, turn->third, 0);
+}
+
 /* GRANT of a ticket that is granted: to its holder's thread, to the holder's agent port where it is reminded, or back
  * to who asks for just that. What came is answered by a copy, if it is to be answered at all. */
 WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *line, ws_u64 ticket, int reminds)
@@ -334,6 +354,8 @@ WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *l
 	ws_attempt_set_flags(turn->entry, flags);
 	ws_attempt_set_cause(turn->entry, cause);
 	ws_answer_with(turn, WS_QUEUE_GRANT, 0, holder);
+	if (own && turn->third)
+		return ws_tell_by_third(turn);
 	if (own)
 		return ws_to_sender(turn);
 	if (ws_answer_of(cause)) {
@@ -693,6 +715,91 @@ WS_INLINE enum ws_action ws_on_ask(struct ws_turn *turn)
 	return ws_pass_to_server(turn, server, 0);
 }
 
+/* Whether a packet has the blocks that its length takes, and no others. */
+WS_INLINE int ws_has_its_blocks(struct ws_turn *turn)
+{
+	ws_u32 blocks = (ws_fetch_length(turn->entry) + WS_BLOCK_BYTES - 1u) / WS_BLOCK_BYTES;
+
+	return blocks == ws_header_count(turn->header);
+}
+
+/* FETCH: an ACQUIRE, but that the grant, if there is one at once, goes by way of a third node. Where that is not there,
+ * or is another session by now, it is an ACQUIRE and nothing else. */
+WS_INLINE enum ws_action ws_on_fetch(struct ws_turn *turn)
+{
+	ws_u16 third = ws_header_destination(turn->header);
+	struct ws_node *node = ws_node_at(turn->sw, third);
+
+	if (!ws_has_its_blocks(turn))
+		return ws_drop(turn, WS_DROP_REASON_BAD_VALUE);
+	if (!ws_check_holder(node, ws_header_namespace(turn->header)) &&
+	    node->incarnation == ws_fetch_incarnation(turn->entry)) {
+		turn->third = third;
+		turn->fetches = ws_fetch_length(turn->entry);
+	}
+	ws_header_set_kind(turn->header, WS_QUEUE_ACQUIRE);
+	ws_header_set_count(turn->header, 0);
+	turn->length = WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
+	return ws_on_ask(turn);
+}
+
+/* What a third node says to a holder: only while that holds, and what of it is the switch's to say is what the cell
+ * says. Nothing changes here: who is next is for those who want the lock. */
+WS_INLINE enum ws_action ws_tell_fetched(struct ws_turn *turn, struct ws_line *line)
+{
+	ws_u64 ticket = ws_attempt_ticket(turn->entry);
+
+	if (!ws_is_queue_of(line->queue, ws_attempt_name(turn->entry), ws_header_namespace(turn->header)))
+		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
+	if (ws_is_lent(line->queue) || ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
+		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+	ws_find_cell(line, ticket);
+	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, ticket);
+	if (!cell || !line->ticket || ticket >= ws_word_load(&line->queue->granted))
+		return ws_drop(turn, WS_DROP_REASON_STALE_REQUEST);
+	ws_u64 who = ws_word_load(&cell->who);
+	ws_u16 port = (ws_u16)ws_cell_who_reply_port(who);
+	ws_u8 flags = ws_cell_who_exclusive(who) ? WS_QUEUE_FLAG_EXCLUSIVE : 0;
+	if (ticket + 1 == ws_word_load(&line->queue->granted) && ws_has_more(line))
+		flags |= WS_QUEUE_FLAG_MORE;
+	ws_header_set_flags(turn->header, ws_header_flags(turn->header) & WS_HEADER_FLAG_REFUSED);
+	ws_fetch_set_incarnation(turn->entry, 0);
+	ws_attempt_set_number(turn->entry, 0);
+	ws_attempt_set_order(turn->entry, 0);
+	ws_attempt_set_reply_port(turn->entry, port);
+	ws_attempt_set_flags(turn->entry, flags);
+	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
+	ws_header_set_destination(turn->header, (ws_u16)ws_cell_who_holder(who));
+	return ws_on_relay(turn, port);
+}
+
+/* FETCHED. */
+WS_INLINE enum ws_action ws_on_fetched(struct ws_turn *turn)
+{
+	ws_u64 lock;
+
+	if (!ws_has_its_blocks(turn))
+		return ws_drop(turn, WS_DROP_REASON_BAD_VALUE);
+	if (!ws_attempt_ticket(turn->entry))
+		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
+	if (!ws_serves(turn->sw))
+		return ws_drop(turn, WS_DROP_REASON_NOT_SERVING);
+	struct ws_queue *queue = ws_find_queue(turn, ws_attempt_name(turn->entry));
+	if (!queue)
+		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+	struct ws_line line = {
+		.sw = turn->sw,
+		.queue = queue,
+		.request = ws_attempt_request(turn->entry),
+		.holder = ws_attempt_holder(turn->entry),
+	};
+	if (!ws_take(turn->sw, &queue->lock, &lock))
+		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
+	enum ws_action action = ws_tell_fetched(turn, &line);
+	ws_word_store(&queue->lock, lock);
+	return action;
+}
+
 /* What a lock server says: of a queue to the switch, of its own locks to their holders. */
 WS_INLINE enum ws_action ws_on_server(struct ws_turn *turn)
 {
@@ -730,6 +837,10 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	case WS_QUEUE_CANCEL:
 	case WS_QUEUE_NEXT:
 		return ws_on_ask(turn);
+	case WS_QUEUE_FETCH:
+		return ws_on_fetch(turn);
+	case WS_QUEUE_FETCHED:
+		return ws_on_fetched(turn);
 	case WS_QUEUE_PUSH:
 	case WS_QUEUE_SETTLE:
 	case WS_QUEUE_GRANT:
