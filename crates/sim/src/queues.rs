@@ -9,7 +9,8 @@
 //! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
 //! | | went wrong: tokens of a name are in the order in which its requests were taken |
 //!
-//! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them.
+//! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them. What comes with a grant is looked at in
+//! `locks/rows.rs`: F1, F2, and with them Q11.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +39,11 @@ pub struct Watch {
     taken: BTreeMap<Asker, u64>,
     /// The tokens of those that were granted.
     tokens: BTreeMap<Asker, Token>,
-    /// Of each queue: its latest push; when a request with a priority was given to its lock server first since.
+    /// Of each queue: its latest push; when a request with a priority was given to its lock server first since, or that
+    /// push, if there were others.
     withheld: BTreeMap<(usize, u16, u64), (u64, Option<u64>)>,
+    /// Requests with a priority that each queue's lock server was given, and has not pushed.
+    ranked: BTreeMap<(usize, u16, u64), BTreeSet<u64>>,
     /// Namespaces of which somebody has said what is to be in the switch.
     pub placed: BTreeSet<u16>,
     /// Packets so far.
@@ -58,7 +62,7 @@ impl World {
         self.watch.count += 1;
         let Some(header) = asked.header.filter(|header| header.service == service::QUEUE) else { return };
         let Attempt { name, number, request, .. } = asked.attempt;
-        if header.kind == kind::queue::ACQUIRE {
+        if acquires(header.kind) {
             self.watch.passed.insert((header.namespace, name, request), self.watch.count);
         }
         let key = (seat, header.namespace, name);
@@ -110,16 +114,19 @@ impl World {
         let (seat, space, name) = key;
         let Some(header) = asked.header else { return };
         let is_ranked = asked.attempt.cause & limits::MAX_PRIORITY != 0;
-        let (is_push, acquires) = (header.kind == kind::queue::PUSH, header.kind == kind::queue::ACQUIRE);
+        let (is_push, acquires) = (header.kind == kind::queue::PUSH, acquires(header.kind));
         let now = self.now;
         let switch = self.seats[seat].switch.now();
         let others = switch.queued(space, name).len() > 1;
         let (latest, first) = self.watch.withheld.entry(key).or_default();
+        let ranked = self.watch.ranked.entry(key).or_default();
         let since = first.unwrap_or(*latest);
         if is.pushed > was.pushed {
-            (*latest, *first) = (now, None);
+            ranked.remove(&asked.attempt.request);
+            (*latest, *first) = (now, (!ranked.is_empty()).then_some(now));
         }
         if acquires && is_ranked && is.given > was.given {
+            ranked.insert(asked.attempt.request);
             first.get_or_insert(now);
         }
         if !is_ranked || is.tail == was.tail || !others {
@@ -217,6 +224,11 @@ impl World {
     }
 }
 
+/// Whether a node asks for a lock, whichever way the grant is to go.
+fn acquires(kind: u8) -> bool {
+    matches!(kind, kind::queue::ACQUIRE | kind::queue::FETCH)
+}
+
 /// What a batch must have seen: of faults,
 pub const FAULTS: &[&str] = &[
     "lost",
@@ -245,6 +257,11 @@ pub const FAULTS: &[&str] = &[
 pub const OUTCOMES: &[&str] = &[
     "granted by switch",
     "granted by agent",
+    "granted with a row",
+    "granted alone",
+    "granted alone: nobody there",
+    "granted alone: refused",
+    "granted alone: no answer in time",
     "overtaken",
     "overtaken no more",
     "busy",
