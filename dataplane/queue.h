@@ -30,6 +30,11 @@
 #include "fission.h"
 #include "take.h"
 
+/* 0 in the program of tests that races, which would be more than the verifier walks through: a FETCH is no kind there. */
+#ifndef WS_FETCHES
+#define WS_FETCHES 1
+#endif
+
 /* What a packet of the queue service is about: a queue under its lock. */
 struct ws_line {
 	struct ws_switch *sw;
@@ -603,8 +608,37 @@ WS_INLINE enum ws_action ws_on_lent(struct ws_turn *turn, struct ws_line *line, 
 	return ws_pass_to_server(turn, server, 0);
 }
 
-/* What is decided on a queue under its lock. */
-WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *line)
+/* FETCHED, of a third node to a holder: only while that holds, and what of it is the switch's to say is what the cell
+ * says. Nothing changes here: who is next is for those who want the lock. */
+WS_INLINE enum ws_action ws_tell_fetched(struct ws_turn *turn, struct ws_line *line)
+{
+	ws_u64 ticket = ws_attempt_ticket(turn->entry);
+
+	if (ws_is_lent(line->queue) || ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
+		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, ticket);
+	ws_u64 who = cell ? ws_word_load(&cell->who) : 0;
+	int holds = cell && ticket >= ws_head(line) && ticket < ws_word_load(&line->queue->granted);
+	if (!holds || ws_cell_who_over(who) || ws_cell_who_holder(who) != line->holder ||
+	    ws_word_load(&cell->request) != line->request)
+		return ws_drop(turn, WS_DROP_REASON_STALE_REQUEST);
+	ws_u16 port = (ws_u16)ws_cell_who_reply_port(who);
+	ws_u8 flags = ws_cell_who_exclusive(who) ? WS_QUEUE_FLAG_EXCLUSIVE : 0;
+	if (ticket + 1 == ws_word_load(&line->queue->granted) && ws_has_more(line))
+		flags |= WS_QUEUE_FLAG_MORE;
+	ws_header_set_flags(turn->header, ws_header_flags(turn->header) & WS_HEADER_FLAG_REFUSED);
+	ws_fetch_set_incarnation(turn->entry, 0);
+	ws_attempt_set_number(turn->entry, 0);
+	ws_attempt_set_order(turn->entry, 0);
+	ws_attempt_set_reply_port(turn->entry, port);
+	ws_attempt_set_flags(turn->entry, flags);
+	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
+	ws_header_set_destination(turn->header, (ws_u16)ws_cell_who_holder(who));
+	return ws_on_relay(turn, port);
+}
+
+/* What is decided on a queue under its lock. `may_be_fetched` is known to the compiler. */
+WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *line, int may_be_fetched)
 {
 	ws_u8 kind = ws_header_kind(turn->header);
 	int of_server = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE;
@@ -613,6 +647,8 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 
 	if (!ws_is_queue_of(line->queue, ws_attempt_name(turn->entry), ws_header_namespace(turn->header)))
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
+	if (may_be_fetched && kind == WS_QUEUE_FETCHED)
+		return ws_tell_fetched(turn, line);
 	if (ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	if (!ws_is_live(ws_word_load(&turn->sender->word)))
@@ -651,7 +687,7 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 }
 
 /* Takes the queue's lock, decides, and gives it back. */
-WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue)
+WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue, int may_be_fetched)
 {
 	struct ws_line line = {
 		.sw = turn->sw,
@@ -663,7 +699,7 @@ WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue
 
 	if (!ws_take(turn->sw, &queue->lock, &lock)) /* Sent again, it finds its turn. */
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	enum ws_action action = ws_decide_line(turn, &line);
+	enum ws_action action = ws_decide_line(turn, &line, may_be_fetched);
 	ws_word_store(&queue->lock, lock);
 	return action;
 }
@@ -708,7 +744,7 @@ WS_INLINE enum ws_action ws_on_ask(struct ws_turn *turn)
 	ws_u64 name = ws_attempt_name(turn->entry);
 	struct ws_queue *queue = ws_find_queue(turn, name);
 	if (queue)
-		return ws_on_line(turn, queue);
+		return ws_on_line(turn, queue, 0);
 	ws_u16 server = ws_live_server_of(turn, name);
 	if (!server)
 		return ws_tell_without_server(turn);
@@ -723,15 +759,15 @@ WS_INLINE int ws_has_its_blocks(struct ws_turn *turn)
 	return blocks == ws_header_count(turn->header);
 }
 
-/* FETCH: an ACQUIRE, but that the grant, if there is one at once, goes by way of a third node. Where that is not there,
- * or is another session by now, it is an ACQUIRE and nothing else. */
-WS_INLINE enum ws_action ws_on_fetch(struct ws_turn *turn)
+/* FETCH: turns it into the ACQUIRE that it is, but that the grant, if there is one at once, goes by way of a third node.
+ * Where that is not there, or is another session by now, nothing else is left of it. The drop reason, or 0. */
+WS_INLINE ws_u8 ws_on_fetch(struct ws_turn *turn)
 {
 	ws_u16 third = ws_header_destination(turn->header);
 	struct ws_node *node = ws_node_at(turn->sw, third);
 
 	if (!ws_has_its_blocks(turn))
-		return ws_drop(turn, WS_DROP_REASON_BAD_VALUE);
+		return WS_DROP_REASON_BAD_VALUE;
 	if (!ws_check_holder(node, ws_header_namespace(turn->header)) &&
 	    node->incarnation == ws_fetch_incarnation(turn->entry)) {
 		turn->third = third;
@@ -740,80 +776,37 @@ WS_INLINE enum ws_action ws_on_fetch(struct ws_turn *turn)
 	ws_header_set_kind(turn->header, WS_QUEUE_ACQUIRE);
 	ws_header_set_count(turn->header, 0);
 	turn->length = WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
-	return ws_on_ask(turn);
+	return WS_DROP_REASON_NONE;
 }
 
-/* What a third node says to a holder: only while that holds, and what of it is the switch's to say is what the cell
- * says. Nothing changes here: who is next is for those who want the lock. */
-WS_INLINE enum ws_action ws_tell_fetched(struct ws_turn *turn, struct ws_line *line)
+/* The drop reason of a FETCHED that is none, or that nobody can look at now. */
+WS_INLINE ws_u8 ws_check_fetched(struct ws_turn *turn)
 {
-	ws_u64 ticket = ws_attempt_ticket(turn->entry);
-
-	if (!ws_is_queue_of(line->queue, ws_attempt_name(turn->entry), ws_header_namespace(turn->header)))
-		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	if (ws_is_lent(line->queue) || ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
-		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
-	ws_find_cell(line, ticket);
-	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, ticket);
-	if (!cell || !line->ticket || ticket >= ws_word_load(&line->queue->granted))
-		return ws_drop(turn, WS_DROP_REASON_STALE_REQUEST);
-	ws_u64 who = ws_word_load(&cell->who);
-	ws_u16 port = (ws_u16)ws_cell_who_reply_port(who);
-	ws_u8 flags = ws_cell_who_exclusive(who) ? WS_QUEUE_FLAG_EXCLUSIVE : 0;
-	if (ticket + 1 == ws_word_load(&line->queue->granted) && ws_has_more(line))
-		flags |= WS_QUEUE_FLAG_MORE;
-	ws_header_set_flags(turn->header, ws_header_flags(turn->header) & WS_HEADER_FLAG_REFUSED);
-	ws_fetch_set_incarnation(turn->entry, 0);
-	ws_attempt_set_number(turn->entry, 0);
-	ws_attempt_set_order(turn->entry, 0);
-	ws_attempt_set_reply_port(turn->entry, port);
-	ws_attempt_set_flags(turn->entry, flags);
-	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
-	ws_header_set_destination(turn->header, (ws_u16)ws_cell_who_holder(who));
-	return ws_on_relay(turn, port);
-}
-
-/* FETCHED. */
-WS_INLINE enum ws_action ws_on_fetched(struct ws_turn *turn)
-{
-	ws_u64 lock;
-
 	if (!ws_has_its_blocks(turn))
-		return ws_drop(turn, WS_DROP_REASON_BAD_VALUE);
+		return WS_DROP_REASON_BAD_VALUE;
 	if (!ws_attempt_ticket(turn->entry))
-		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
-	if (!ws_serves(turn->sw))
-		return ws_drop(turn, WS_DROP_REASON_NOT_SERVING);
-	struct ws_queue *queue = ws_find_queue(turn, ws_attempt_name(turn->entry));
-	if (!queue)
-		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
-	struct ws_line line = {
-		.sw = turn->sw,
-		.queue = queue,
-		.request = ws_attempt_request(turn->entry),
-		.holder = ws_attempt_holder(turn->entry),
-	};
-	if (!ws_take(turn->sw, &queue->lock, &lock))
-		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	enum ws_action action = ws_tell_fetched(turn, &line);
-	ws_word_store(&queue->lock, lock);
-	return action;
+		return WS_DROP_REASON_BAD_STATE;
+	return ws_serves(turn->sw) ? WS_DROP_REASON_NONE : WS_DROP_REASON_NOT_SERVING;
 }
 
-/* What a lock server says: of a queue to the switch, of its own locks to their holders. */
+/* What a lock server says: of a queue to the switch, of its own locks to their holders. And what a third node does. */
 WS_INLINE enum ws_action ws_on_server(struct ws_turn *turn)
 {
 	ws_u64 name = ws_attempt_name(turn->entry);
 	ws_u8 kind = ws_header_kind(turn->header);
-	int of_queue = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE;
+	int fetched = kind == WS_QUEUE_FETCHED;
+	int of_queue = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE || fetched;
+	ws_u8 reason = fetched					       ? ws_check_fetched(turn)
+		       : turn->source != ws_server_of(turn, name) ? WS_DROP_REASON_NOT_ITS_SERVER
+								       : WS_DROP_REASON_NONE;
 
-	if (turn->source != ws_server_of(turn, name))
-		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
+	if (reason)
+		return ws_drop(turn, reason);
 	if (!ws_serves(turn->sw))
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	struct ws_queue *queue = of_queue || kind == WS_QUEUE_GRANT ? ws_find_queue(turn, name) : 0;
 	if (of_queue)
-		return queue ? ws_on_line(turn, queue) : ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+		return queue ? ws_on_line(turn, queue, 1) : ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
 	if (queue && !ws_is_lent(queue)) /* The switch alone grants what is in its queue. */
 		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
 	return ws_on_relay(turn, ws_attempt_reply_port(turn->entry));
@@ -829,18 +822,21 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	if (!epoch || ws_header_epoch(turn->header) != epoch)
 		return ws_tell_stale(turn, epoch);
 	ws_u8 reason = ws_check_source(turn, ws_header_namespace(turn->header));
+	if (WS_FETCHES && !reason && ws_header_kind(turn->header) == WS_QUEUE_FETCH)
+		reason = ws_on_fetch(turn);
 	if (reason)
 		return ws_drop(turn, reason);
+	/* Whichever it was: the verifier is to walk through what follows once. */
+	turn->third = (ws_u16)ws_veil(turn->header, turn->third);
+	turn->fetches = (ws_u16)ws_veil(turn->header, turn->fetches);
+	turn->length = (ws_u32)ws_veil(turn->header, turn->length);
 	switch (ws_header_kind(turn->header)) {
 	case WS_QUEUE_ACQUIRE:
 	case WS_QUEUE_RELEASE:
 	case WS_QUEUE_CANCEL:
 	case WS_QUEUE_NEXT:
 		return ws_on_ask(turn);
-	case WS_QUEUE_FETCH:
-		return ws_on_fetch(turn);
 	case WS_QUEUE_FETCHED:
-		return ws_on_fetched(turn);
 	case WS_QUEUE_PUSH:
 	case WS_QUEUE_SETTLE:
 	case WS_QUEUE_GRANT:
