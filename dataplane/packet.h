@@ -41,7 +41,7 @@ WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 l
 	ws_u32 bytes = ws_packet_bytes(service, ws_header_kind(packet), count);
 	if (!bytes)
 		return WS_DROP_REASON_UNKNOWN_KIND;
-	if (!ws_count_fits(service, count))
+	if (!ws_count_fits(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_BAD_COUNT;
 	/* An entry and the shortest body are equally long: whoever gets past here may read one. */
 	if (length != bytes || (const ws_u8 *)packet + WS_HEADER_BYTES + WS_ENTRY_BYTES > (const ws_u8 *)end)

@@ -19,6 +19,7 @@
  *   - A node's word is read under the lock before a cell is given to it, or a grant. Whoever gives its handle to
  *     another session has seen the word expire, and takes every lock after that: so it finds what was given before.
  *   - A packet grants one request at most. Whoever is granted with MORE asks for the one behind.
+ *   - What a third node says reaches a holder only while that holds, and changes nothing.
  *   - Where a lock server lives nobody gets a cell by an ACQUIRE with a priority but who is granted at once: tickets
  *     know none, so its server is to have the lock.
  */
@@ -28,6 +29,11 @@
 #include "budget.h"
 #include "fission.h"
 #include "take.h"
+
+/* 0 in the program of tests that races, which would be more than the verifier walks through: a FETCH is no kind there. */
+#ifndef WS_FETCHES
+#define WS_FETCHES 1
+#endif
 
 /* What a packet of the queue service is about: a queue under its lock. */
 struct ws_line {
@@ -313,6 +319,25 @@ WS_INLINE ws_u8 ws_answer_of(ws_u8 cause)
 	}
 }
 
+/* A GRANT of the request that this packet asks for, by way of the third node that it names. What came has been cut to
+ * an ACQUIRE's length, and what it asks that node for lies behind. */
+WS_INLINE enum ws_action ws_tell_by_third(struct ws_turn *turn)
+{
+	ws_u8 blocks = (ws_u8)((turn->fetches + WS_BLOCK_BYTES - 1) / WS_BLOCK_BYTES);
+	struct ws_node *third = ws_node_at(turn->sw, turn->third);
+
+	ws_header_set_kind(turn->header, WS_QUEUE_FETCH);
+	ws_header_set_count(turn->header, blocks);
+	ws_header_set_destination(turn->header, turn->third);
+	ws_fetch_set_incarnation(turn->entry, third->incarnation);
+	ws_attempt_set_number(turn->entry, 0);
+	ws_attempt_set_order(turn->entry, 0);
+	ws_fetch_set_length(turn->entry, turn->fetches);
+	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
+	turn->length += blocks * WS_BLOCK_BYTES;
+	return ws_to_node(turn, turn->third, 0);
+}
+
 /* GRANT of a ticket that is granted: to its holder's thread, to the holder's agent port where it is reminded, or back
  * to who asks for just that. What came is answered by a copy, if it is to be answered at all. */
 WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *line, ws_u64 ticket, int reminds)
@@ -335,6 +360,8 @@ WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *l
 	ws_attempt_set_flags(turn->entry, flags);
 	ws_attempt_set_cause(turn->entry, cause);
 	ws_answer_with(turn, WS_QUEUE_GRANT, 0, holder);
+	if (own && turn->third)
+		return ws_tell_by_third(turn);
 	if (own)
 		return ws_to_sender(turn);
 	if (ws_answer_of(cause)) {
@@ -588,8 +615,37 @@ WS_INLINE enum ws_action ws_on_lent(struct ws_turn *turn, struct ws_line *line, 
 	return ws_pass_to_server(turn, server, 0);
 }
 
-/* What is decided on a queue under its lock. */
-WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *line)
+/* FETCHED, of a third node to a holder: only while that holds, and what of it is the switch's to say is what the cell
+ * says. Nothing changes here: who is next is for those who want the lock. */
+WS_INLINE enum ws_action ws_tell_fetched(struct ws_turn *turn, struct ws_line *line)
+{
+	ws_u64 ticket = ws_attempt_ticket(turn->entry);
+
+	if (ws_is_lent(line->queue) || ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
+		return ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+	struct ws_cell *cell = ws_cell_of(turn->sw, line->queue, ticket);
+	ws_u64 who = cell ? ws_word_load(&cell->who) : 0;
+	int holds = cell && ticket >= ws_head(line) && ticket < ws_word_load(&line->queue->granted);
+	if (!holds || ws_cell_who_over(who) || ws_cell_who_holder(who) != line->holder ||
+	    ws_word_load(&cell->request) != line->request)
+		return ws_drop(turn, WS_DROP_REASON_STALE_REQUEST);
+	ws_u16 port = (ws_u16)ws_cell_who_reply_port(who);
+	ws_u8 flags = ws_cell_who_exclusive(who) ? WS_QUEUE_FLAG_EXCLUSIVE : 0;
+	if (ticket + 1 == ws_word_load(&line->queue->granted) && ws_has_more(line))
+		flags |= WS_QUEUE_FLAG_MORE;
+	ws_header_set_flags(turn->header, ws_header_flags(turn->header) & WS_HEADER_FLAG_REFUSED);
+	ws_fetch_set_incarnation(turn->entry, 0);
+	ws_attempt_set_number(turn->entry, 0);
+	ws_attempt_set_order(turn->entry, 0);
+	ws_attempt_set_reply_port(turn->entry, port);
+	ws_attempt_set_flags(turn->entry, flags);
+	ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
+	ws_header_set_destination(turn->header, (ws_u16)ws_cell_who_holder(who));
+	return ws_on_relay(turn, port);
+}
+
+/* What is decided on a queue under its lock. `may_be_fetched` is known to the compiler. */
+WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *line, int may_be_fetched)
 {
 	ws_u8 kind = ws_header_kind(turn->header);
 	int of_server = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE;
@@ -598,6 +654,8 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 
 	if (!ws_is_queue_of(line->queue, ws_attempt_name(turn->entry), ws_header_namespace(turn->header)))
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
+	if (may_be_fetched && kind == WS_QUEUE_FETCHED)
+		return ws_tell_fetched(turn, line);
 	if (ws_half_load(&line->queue->epoch) != ws_header_epoch(turn->header))
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	if (!ws_is_live(ws_word_load(&turn->sender->word)))
@@ -636,7 +694,7 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 }
 
 /* Takes the queue's lock, decides, and gives it back. */
-WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue)
+WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue, int may_be_fetched)
 {
 	struct ws_line line = {
 		.sw = turn->sw,
@@ -648,7 +706,7 @@ WS_INLINE enum ws_action ws_on_line(struct ws_turn *turn, struct ws_queue *queue
 
 	if (!ws_take(turn->sw, &queue->lock, &lock)) /* Sent again, it finds its turn. */
 		return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
-	enum ws_action action = ws_decide_line(turn, &line);
+	enum ws_action action = ws_decide_line(turn, &line, may_be_fetched);
 	ws_word_store(&queue->lock, lock);
 	return action;
 }
@@ -693,27 +751,69 @@ WS_INLINE enum ws_action ws_on_ask(struct ws_turn *turn)
 	ws_u64 name = ws_attempt_name(turn->entry);
 	struct ws_queue *queue = ws_find_queue(turn, name);
 	if (queue)
-		return ws_on_line(turn, queue);
+		return ws_on_line(turn, queue, 0);
 	ws_u16 server = ws_live_server_of(turn, name);
 	if (!server)
 		return ws_tell_without_server(turn);
 	return ws_pass_to_server(turn, server, 0);
 }
 
-/* What a lock server says: of a queue to the switch, of its own locks to their holders. */
+/* Whether a packet has the blocks that its length takes, and no others. */
+WS_INLINE int ws_has_its_blocks(struct ws_turn *turn)
+{
+	ws_u32 blocks = (ws_fetch_length(turn->entry) + WS_BLOCK_BYTES - 1u) / WS_BLOCK_BYTES;
+
+	return blocks == ws_header_count(turn->header);
+}
+
+/* FETCH: turns it into the ACQUIRE that it is, but that the grant, if there is one at once, goes by way of a third node.
+ * Where that is not there, or is another session by now, nothing else is left of it. The drop reason, or 0. */
+WS_INLINE ws_u8 ws_on_fetch(struct ws_turn *turn)
+{
+	ws_u16 third = ws_header_destination(turn->header);
+	struct ws_node *node = ws_node_at(turn->sw, third);
+
+	if (!ws_has_its_blocks(turn))
+		return WS_DROP_REASON_BAD_VALUE;
+	if (!ws_check_holder(node, ws_header_namespace(turn->header)) &&
+	    node->incarnation == ws_fetch_incarnation(turn->entry)) {
+		turn->third = third;
+		turn->fetches = ws_fetch_length(turn->entry);
+	}
+	ws_header_set_kind(turn->header, WS_QUEUE_ACQUIRE);
+	ws_header_set_count(turn->header, 0);
+	turn->length = WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
+	return WS_DROP_REASON_NONE;
+}
+
+/* The drop reason of a FETCHED that is none, or that nobody can look at now. */
+WS_INLINE ws_u8 ws_check_fetched(struct ws_turn *turn)
+{
+	if (!ws_has_its_blocks(turn))
+		return WS_DROP_REASON_BAD_VALUE;
+	if (!ws_attempt_ticket(turn->entry))
+		return WS_DROP_REASON_BAD_STATE;
+	return ws_serves(turn->sw) ? WS_DROP_REASON_NONE : WS_DROP_REASON_NOT_SERVING;
+}
+
+/* What a lock server says: of a queue to the switch, of its own locks to their holders. And what a third node does. */
 WS_INLINE enum ws_action ws_on_server(struct ws_turn *turn)
 {
 	ws_u64 name = ws_attempt_name(turn->entry);
 	ws_u8 kind = ws_header_kind(turn->header);
-	int of_queue = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE;
+	int fetched = kind == WS_QUEUE_FETCHED;
+	int of_queue = kind == WS_QUEUE_PUSH || kind == WS_QUEUE_SETTLE || fetched;
+	ws_u8 reason = fetched					       ? ws_check_fetched(turn)
+		       : turn->source != ws_server_of(turn, name) ? WS_DROP_REASON_NOT_ITS_SERVER
+								       : WS_DROP_REASON_NONE;
 
-	if (turn->source != ws_server_of(turn, name))
-		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
+	if (reason)
+		return ws_drop(turn, reason);
 	if (!ws_serves(turn->sw))
 		return ws_tell_not_now(turn, WS_QUEUE_RECOVERING, 0);
 	struct ws_queue *queue = of_queue || kind == WS_QUEUE_GRANT ? ws_find_queue(turn, name) : 0;
 	if (of_queue)
-		return queue ? ws_on_line(turn, queue) : ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
+		return queue ? ws_on_line(turn, queue, 1) : ws_drop(turn, WS_DROP_REASON_NO_QUEUE);
 	if (queue && !ws_is_lent(queue)) /* The switch alone grants what is in its queue. */
 		return ws_drop(turn, WS_DROP_REASON_NOT_ITS_SERVER);
 	return ws_on_relay(turn, ws_attempt_reply_port(turn->entry));
@@ -729,14 +829,21 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	if (!epoch || ws_header_epoch(turn->header) != epoch)
 		return ws_tell_stale(turn, epoch);
 	ws_u8 reason = ws_check_source(turn, ws_header_namespace(turn->header));
+	if (WS_FETCHES && !reason && ws_header_kind(turn->header) == WS_QUEUE_FETCH)
+		reason = ws_on_fetch(turn);
 	if (reason)
 		return ws_drop(turn, reason);
+	/* Whichever it was: the verifier is to walk through what follows once. */
+	turn->third = (ws_u16)ws_veil(turn->header, turn->third);
+	turn->fetches = (ws_u16)ws_veil(turn->header, turn->fetches);
+	turn->length = (ws_u32)ws_veil(turn->header, turn->length);
 	switch (ws_header_kind(turn->header)) {
 	case WS_QUEUE_ACQUIRE:
 	case WS_QUEUE_RELEASE:
 	case WS_QUEUE_CANCEL:
 	case WS_QUEUE_NEXT:
 		return ws_on_ask(turn);
+	case WS_QUEUE_FETCHED:
 	case WS_QUEUE_PUSH:
 	case WS_QUEUE_SETTLE:
 	case WS_QUEUE_GRANT:

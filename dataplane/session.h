@@ -37,6 +37,9 @@ struct ws_turn {
 	ws_u16 from_port; /* UDP source port */
 	int direct;       /* the packet comes from the holder itself: it is no bounce */
 	ws_u16 heard;     /* 1 + slot of the key that signed it; 0: nothing is signed */
+	/* Of a request of the queue service that is to be granted by way of a third node: */
+	ws_u16 third;  /* that node; 0: none */
+	ws_u16 fetches; /* bytes that it is asked with */
 	/* What handlers say besides their action. In pieces, and here: a structure that is returned is packed into
 	 * words, and unpacked by whoever called. */
 	struct ws_verdict verdict;

@@ -197,7 +197,7 @@ static ws_u32 write_chain(ws_u8 *packet)
 	static const ws_u8 kinds[] = { WS_CHAIN_READ, WS_CHAIN_WRITE, WS_CHAIN_WRITE, WS_CHAIN_DELETE, WS_CHAIN_APPLY,
 				       WS_CHAIN_APPLY, WS_CHAIN_INSERT, WS_CHAIN_INSTALL, WS_CHAIN_MAP };
 	ws_u8 first = byte(), bits = byte(), count = byte(), lane = byte() % 64 ? bits % 3 : byte();
-	ws_u8 kind = first & 0x80 ? first & 15 : kinds[first % sizeof kinds];
+	ws_u8 kind = first & 0x80 ? first & 31 : kinds[first % sizeof kinds];
 	const struct ws_item *item = &sw.items[1 + bits % (ITEMS - 1)];
 	ws_u16 group = bits & 0x80 ? byte() : (ws_u16)((item->name & WS_ITEM_GROUP) - 1) % GROUPS;
 	ws_u64 place = sw.groups[group].place;
@@ -483,14 +483,16 @@ static ws_u32 write_queue(ws_u8 *packet)
 {
 	static const ws_u8 kinds[] = { WS_QUEUE_ACQUIRE, WS_QUEUE_ACQUIRE, WS_QUEUE_ACQUIRE, WS_QUEUE_RELEASE,
 				       WS_QUEUE_RELEASE, WS_QUEUE_CANCEL, WS_QUEUE_NEXT, WS_QUEUE_PUSH,
-				       WS_QUEUE_PUSH, WS_QUEUE_SETTLE, WS_QUEUE_GRANT, WS_QUEUE_RELEASED };
+				       WS_QUEUE_PUSH, WS_QUEUE_SETTLE, WS_QUEUE_GRANT, WS_QUEUE_RELEASED,
+				       WS_QUEUE_FETCH, WS_QUEUE_FETCH, WS_QUEUE_FETCHED };
 	ws_u32 length = WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
 	ws_u8 first = byte(), bits = byte(), about = byte(), step = byte();
 	ws_u8 kind = first & 0x80 ? first & 15 : kinds[first % sizeof kinds];
 	const struct ws_queue *queue = &sw.queues[1 + bits % (QUEUES - 1)];
 	ws_u64 name = bits & 0x80 ? 20 + (step & 3) : queue->name;
 	ws_u16 namespace = first & 0x20 ? byte() % 5 : (ws_u16)queue->namespace;
-	int asks = kind == WS_QUEUE_ACQUIRE || kind == WS_QUEUE_RELEASE || kind == WS_QUEUE_CANCEL || kind == WS_QUEUE_NEXT;
+	int asks = kind == WS_QUEUE_ACQUIRE || kind == WS_QUEUE_RELEASE || kind == WS_QUEUE_CANCEL ||
+		   kind == WS_QUEUE_NEXT || kind == WS_QUEUE_FETCH;
 	ws_u64 ticket = queue->head + step % 5;
 	const struct ws_cell *cell = &sw.cells[queue->left + ticket % queue->size];
 	int known = (about & 1) && queue->head <= ticket && ticket < queue->tail;
@@ -516,6 +518,17 @@ static ws_u32 write_queue(ws_u8 *packet)
 	ws_attempt_set_reply_port(attempt, 20001);
 	ws_attempt_set_flags(attempt, about >> 2 & 3);
 	ws_attempt_set_cause(attempt, kind);
+	if (kind == WS_QUEUE_FETCH || kind == WS_QUEUE_FETCHED) {
+		ws_u8 blocks = step % 4;
+		ws_u16 third = handle();
+		memset(packet + length, 0xdd, blocks * WS_BLOCK_BYTES);
+		length += blocks * WS_BLOCK_BYTES;
+		ws_header_set_count(packet, blocks);
+		ws_fetch_set_length(attempt, (ws_u16)(blocks * WS_BLOCK_BYTES - (blocks ? about % 33 : 0)));
+		ws_fetch_set_incarnation(attempt, sw.nodes[third].incarnation);
+		if (asks)
+			ws_header_set_destination(packet, third);
+	}
 	return length;
 }
 

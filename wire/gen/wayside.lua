@@ -9,7 +9,7 @@ local names = {}
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject" }
-names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject" }
+names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject", [22] = "fetch", [23] = "fetched" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
@@ -31,7 +31,7 @@ f.header_count = ProtoField.uint8("wayside.count", "count", base.DEC, nil, nil, 
 f.header_flags = ProtoField.uint16("wayside.flags", "flags", base.HEX, nil, nil, "header flags")
 f.header_flags_claim = ProtoField.bool("wayside.flags.claim", "claim", 16, nil, 0x1, "RETENURE: a claim")
 f.header_flags_applied = ProtoField.bool("wayside.flags.applied", "applied", 16, nil, 0x2, "RETENURED: the change stands")
-f.header_flags_refused = ProtoField.bool("wayside.flags.refused", "refused", 16, nil, 0x4, "RETENURED: joins differ, or DEAD; ENROLLED: no session")
+f.header_flags_refused = ProtoField.bool("wayside.flags.refused", "refused", 16, nil, 0x4, "RETENURED: joins differ, or DEAD; ENROLLED: no session; FETCHED: no answer")
 f.header_flags_stale_tenure = ProtoField.bool("wayside.flags.stale_tenure", "stale_tenure", 16, nil, 0x8, "RETENURED: the tenure is over")
 f.header_flags_last = ProtoField.bool("wayside.flags.last", "last", 16, nil, 0x10, "last page")
 f.header_flags_dead = ProtoField.bool("wayside.flags.dead", "dead", 16, nil, 0x20, "the node in question is not LIVE")
@@ -226,6 +226,21 @@ f.attempt_flags_try = ProtoField.bool("wayside.attempt.flags.try", "try", 8, nil
 f.attempt_flags_more = ProtoField.bool("wayside.attempt.flags.more", "more", 8, nil, 0x4, "GRANT: whoever is behind may be granted too: send NEXT")
 f.attempt_cause = ProtoField.uint8("wayside.attempt.cause", "cause", base.DEC, nil, nil, "GRANT of the switch: kind of the packet that has led to it; ACQUIRE, PUSH: priority, xor 4; SERVING: how many parts there are, 0: one")
 f.attempt_sent_us = ProtoField.uint64("wayside.attempt.sent_us", "sent_us (us)", base.DEC, nil, nil, "of a holder's packet: its clock; of a lock server's: that of the holder's packet that it has answered, or had last")
+
+f.fetch_name = ProtoField.uint64("wayside.fetch.name", "name", base.HEX, nil, nil, "name id")
+f.fetch_request = ProtoField.uint64("wayside.fetch.request", "request", base.HEX, nil, nil, "request id")
+f.fetch_ticket = ProtoField.uint64("wayside.fetch.ticket", "ticket", base.DEC, nil, nil, "the request's number in the lock's queue (40 bits), the low part of its token; of a holder's: 0")
+f.fetch_incarnation = ProtoField.uint64("wayside.fetch.incarnation", "incarnation", base.DEC, nil, nil, "of the third node's session that is meant; FETCHED: 0")
+f.fetch_reserved = ProtoField.bytes("wayside.fetch.reserved", "reserved", base.NONE, "zero")
+f.fetch_holder = ProtoField.uint16("wayside.fetch.holder", "holder", base.DEC, nil, nil, "handle of the requester")
+f.fetch_reply_port = ProtoField.uint16("wayside.fetch.reply_port", "reply_port", base.DEC, nil, nil, "UDP port of the requester's thread, stamped by the switch; 0: its agent port")
+f.fetch_length = ProtoField.uint16("wayside.fetch.length", "length", base.DEC, nil, nil, "bytes that the blocks have")
+f.fetch_flags = ProtoField.uint8("wayside.fetch.flags", "flags", base.HEX, nil, nil, "queue flags; of a FETCHED the switch's")
+f.fetch_flags_exclusive = ProtoField.bool("wayside.fetch.flags.exclusive", "exclusive", 8, nil, 0x1, "mode: exclusive; otherwise shared")
+f.fetch_flags_try = ProtoField.bool("wayside.fetch.flags.try", "try", 8, nil, 0x2, "ACQUIRE: do not queue")
+f.fetch_flags_more = ProtoField.bool("wayside.fetch.flags.more", "more", 8, nil, 0x4, "GRANT: whoever is behind may be granted too: send NEXT")
+f.fetch_cause = ProtoField.uint8("wayside.fetch.cause", "cause", base.DEC, nil, nil, "of a holder's FETCH: priority, xor 4; of the switch's: FETCH")
+f.fetch_sent_us = ProtoField.uint64("wayside.fetch.sent_us", "sent_us (us)", base.DEC, nil, nil, "of a holder's FETCH: its clock; given back")
 
 f.blocks = ProtoField.bytes("wayside.blocks", "Blocks")
 f.drop = ProtoField.string("wayside.drop", "Dropped as")
@@ -473,6 +488,24 @@ function dissect.attempt(buffer, tree)
   tree:add(f.attempt_sent_us, buffer(56, 8))
 end
 
+function dissect.fetch(buffer, tree)
+  local branch
+  tree:add(f.fetch_name, buffer(0, 8))
+  tree:add(f.fetch_request, buffer(8, 8))
+  tree:add(f.fetch_ticket, buffer(16, 8))
+  tree:add(f.fetch_incarnation, buffer(24, 8))
+  tree:add(f.fetch_reserved, buffer(32, 16))
+  tree:add(f.fetch_holder, buffer(48, 2))
+  tree:add(f.fetch_reply_port, buffer(50, 2))
+  tree:add(f.fetch_length, buffer(52, 2))
+  branch = tree:add(f.fetch_flags, buffer(54, 1))
+  branch:add(f.fetch_flags_exclusive, buffer(54, 1))
+  branch:add(f.fetch_flags_try, buffer(54, 1))
+  branch:add(f.fetch_flags_more, buffer(54, 1))
+  tree:add(f.fetch_cause, buffer(55, 1))
+  tree:add(f.fetch_sent_us, buffer(56, 8))
+end
+
 -- By service and kind: the body's size and dissector, and whether entries or blocks follow it.
 local body_of = {
   [0] = {
@@ -530,6 +563,8 @@ local body_of = {
     [19] = { name = "TAKEN", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [20] = { name = "ASKED", bytes = 64, title = "Attempt", dissect = dissect.attempt },
     [21] = { name = "REJECT", bytes = 64, title = "Attempt", dissect = dissect.attempt },
+    [22] = { name = "FETCH", bytes = 64, blocks = true, title = "Fetch", dissect = dissect.fetch },
+    [23] = { name = "FETCHED", bytes = 64, blocks = true, title = "Fetch", dissect = dissect.fetch },
   },
   [3] = {
     [1] = { name = "READ", bytes = 64, blocks = true, title = "Operation", dissect = dissect.operation },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 10                          /* any is accepted */
-#define WS_VERSION 0x1a                      /* major << 4 | minor */
+#define WS_MINOR 11                          /* any is accepted */
+#define WS_VERSION 0x1b                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -92,6 +92,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_RENEWAL_BYTES 64                  /* A switch's serving lease. */
 #define WS_COPIED_BYTES 64                   /* A piece of a group's memory, or the question for what comes after a key; `length` 0: for the first. Also a key that goes, with the version at which it does. */
 #define WS_ATTEMPT_BYTES 64                  /* One request for a lock of the queue service, and what became of it. */
+#define WS_FETCH_BYTES 64                    /* A request for a lock of the queue service that is granted by way of a third node, with data from there: what it asks that node for, or what it was answered, is in the blocks. Where an attempt has the same, its fields are at the same places. */
 
 /* Services. */
 #define WS_SERVICE_FABRIC 0                  /* Sessions. */
@@ -154,6 +155,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_QUEUE_TAKEN 19                    /* lock server to controller: I know that it is mine */
 #define WS_QUEUE_ASKED 20                    /* lock server to controller: how often this lock was asked for */
 #define WS_QUEUE_REJECT 21                   /* switch to holder: the namespace is over its budget; ask again after a pause */
+#define WS_QUEUE_FETCH 22                    /* holder to switch: as acquire; switch to third node: it is granted, and what it asks you for */
+#define WS_QUEUE_FETCHED 23                  /* third node to switch to holder: the grant, and what it was answered */
 
 /* Kinds of the chain service. */
 #define WS_CHAIN_READ 1                      /* client to tail */
@@ -179,7 +182,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 /* Header flags. */
 #define WS_HEADER_FLAG_CLAIM 0x0001          /* RETENURE: a claim */
 #define WS_HEADER_FLAG_APPLIED 0x0002        /* RETENURED: the change stands */
-#define WS_HEADER_FLAG_REFUSED 0x0004        /* RETENURED: joins differ, or DEAD; ENROLLED: no session */
+#define WS_HEADER_FLAG_REFUSED 0x0004        /* RETENURED: joins differ, or DEAD; ENROLLED: no session; FETCHED: no answer */
 #define WS_HEADER_FLAG_STALE_TENURE 0x0008   /* RETENURED: the tenure is over */
 #define WS_HEADER_FLAG_LAST 0x0010           /* last page */
 #define WS_HEADER_FLAG_DEAD 0x0020           /* the node in question is not LIVE */
@@ -292,25 +295,25 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_SOURCE_NOT_LIVE 11    /* source's session is over */
 #define WS_DROP_REASON_HOLDER_NOT_LIVE 12    /* holder is vacant or its session is over */
 #define WS_DROP_REASON_FOREIGN_HOLDER 13     /* holder of another tenant */
-#define WS_DROP_REASON_STALE_REQUEST 14      /* request older than the node's oldest, or of another incarnation */
+#define WS_DROP_REASON_STALE_REQUEST 14      /* request older than the node's oldest, or of another incarnation; FETCHED of one that does not hold */
 #define WS_DROP_REASON_STALE_EPOCH 15        /* epoch is not the switch's (the sender is told, where it is not a copy) */
 #define WS_DROP_REASON_DESTINATION_NOT_LIVE 16 /* destination is vacant or its session is over */
 #define WS_DROP_REASON_STALE_HEARTBEAT 17    /* heartbeat sequence not above the recorded one */
-#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE without a ticket; a PUSH of more than was given */
+#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket; a PUSH of more than was given */
 #define WS_DROP_REASON_LOST_RACE 19          /* compare-and-swap lost 8 times in a row: the sender retransmits */
 #define WS_DROP_REASON_BAD_TAG 20            /* authentication failed */
 #define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */
 #define WS_DROP_REASON_ENROL_IN_CLEAR 22     /* ENROL as a packet while authentication is on */
 #define WS_DROP_REASON_NO_KEY 23             /* an answer whose receiver has no key: nothing leaves without a tag */
-#define WS_DROP_REASON_NOT_SERVING 24        /* heartbeat after the switch's serving lease: another one may serve */
+#define WS_DROP_REASON_NOT_SERVING 24        /* heartbeat or FETCHED after the switch's serving lease: another one may serve */
 #define WS_DROP_REASON_OVER_BUDGET 25        /* ACQUIRE of a namespace that has spent its budget: the sender retransmits (it may be told REJECT) */
 #define WS_DROP_REASON_UNKNOWN_GROUP 26      /* no such group here, or not of the sender's namespace */
 #define WS_DROP_REASON_WRONG_PLACE 27        /* not for a switch at this place of the chain, or not from the one before */
-#define WS_DROP_REASON_BAD_VALUE 28          /* value longer than its blocks, or than values may be */
+#define WS_DROP_REASON_BAD_VALUE 28          /* value longer than its blocks, or than values may be; FETCH or FETCHED with other blocks than its length takes */
 #define WS_DROP_REASON_BAD_LANE 29           /* no such lane */
 #define WS_DROP_REASON_NO_SERVER 30          /* a lock that is not the switch's, in a namespace without a live lock server */
 #define WS_DROP_REASON_NOT_ITS_SERVER 31     /* what a lock's server says, from another node */
-#define WS_DROP_REASON_NO_QUEUE 32           /* PUSH or SETTLE of a lock that has no queue here */
+#define WS_DROP_REASON_NO_QUEUE 32           /* PUSH, SETTLE or FETCHED of a lock that has no queue here */
 #define WS_DROP_REASON_COUNT 33              /* one more than the highest */
 
 /* header, 32 bytes. Precedes every packet. */
@@ -762,6 +765,39 @@ WS_INLINE void ws_attempt_set_cause(void *attempt, ws_u8 x) { ws_store8((ws_u8 *
 WS_INLINE ws_u64 ws_attempt_sent_us(const void *attempt) { return ws_load64((const ws_u8 *)attempt + 56); }
 WS_INLINE void ws_attempt_set_sent_us(void *attempt, ws_u64 x) { ws_store64((ws_u8 *)attempt + 56, x); }
 
+/* fetch, 64 bytes. A request for a lock of the queue service that is granted by way of a third node, with data from there: what it asks that node for, or what it was answered, is in the blocks. Where an attempt has the same, its fields are at the same places. */
+#define WS_FETCH_NAME_AT 0                   /* name id */
+#define WS_FETCH_REQUEST_AT 8                /* request id */
+#define WS_FETCH_TICKET_AT 16                /* the request's number in the lock's queue (40 bits), the low part of its token; of a holder's: 0 */
+#define WS_FETCH_INCARNATION_AT 24           /* of the third node's session that is meant; FETCHED: 0 */
+#define WS_FETCH_RESERVED_AT 32              /* 16 bytes: zero */
+#define WS_FETCH_HOLDER_AT 48                /* handle of the requester */
+#define WS_FETCH_REPLY_PORT_AT 50            /* UDP port of the requester's thread, stamped by the switch; 0: its agent port */
+#define WS_FETCH_LENGTH_AT 52                /* bytes that the blocks have */
+#define WS_FETCH_FLAGS_AT 54                 /* queue flags; of a FETCHED the switch's */
+#define WS_FETCH_CAUSE_AT 55                 /* of a holder's FETCH: priority, xor 4; of the switch's: FETCH */
+#define WS_FETCH_SENT_US_AT 56               /* us: of a holder's FETCH: its clock; given back */
+WS_INLINE ws_u64 ws_fetch_name(const void *fetch) { return ws_load64((const ws_u8 *)fetch + 0); }
+WS_INLINE void ws_fetch_set_name(void *fetch, ws_u64 x) { ws_store64((ws_u8 *)fetch + 0, x); }
+WS_INLINE ws_u64 ws_fetch_request(const void *fetch) { return ws_load64((const ws_u8 *)fetch + 8); }
+WS_INLINE void ws_fetch_set_request(void *fetch, ws_u64 x) { ws_store64((ws_u8 *)fetch + 8, x); }
+WS_INLINE ws_u64 ws_fetch_ticket(const void *fetch) { return ws_load64((const ws_u8 *)fetch + 16); }
+WS_INLINE void ws_fetch_set_ticket(void *fetch, ws_u64 x) { ws_store64((ws_u8 *)fetch + 16, x); }
+WS_INLINE ws_u64 ws_fetch_incarnation(const void *fetch) { return ws_load64((const ws_u8 *)fetch + 24); }
+WS_INLINE void ws_fetch_set_incarnation(void *fetch, ws_u64 x) { ws_store64((ws_u8 *)fetch + 24, x); }
+WS_INLINE ws_u16 ws_fetch_holder(const void *fetch) { return ws_load16((const ws_u8 *)fetch + 48); }
+WS_INLINE void ws_fetch_set_holder(void *fetch, ws_u16 x) { ws_store16((ws_u8 *)fetch + 48, x); }
+WS_INLINE ws_u16 ws_fetch_reply_port(const void *fetch) { return ws_load16((const ws_u8 *)fetch + 50); }
+WS_INLINE void ws_fetch_set_reply_port(void *fetch, ws_u16 x) { ws_store16((ws_u8 *)fetch + 50, x); }
+WS_INLINE ws_u16 ws_fetch_length(const void *fetch) { return ws_load16((const ws_u8 *)fetch + 52); }
+WS_INLINE void ws_fetch_set_length(void *fetch, ws_u16 x) { ws_store16((ws_u8 *)fetch + 52, x); }
+WS_INLINE ws_u8 ws_fetch_flags(const void *fetch) { return ws_load8((const ws_u8 *)fetch + 54); }
+WS_INLINE void ws_fetch_set_flags(void *fetch, ws_u8 x) { ws_store8((ws_u8 *)fetch + 54, x); }
+WS_INLINE ws_u8 ws_fetch_cause(const void *fetch) { return ws_load8((const ws_u8 *)fetch + 55); }
+WS_INLINE void ws_fetch_set_cause(void *fetch, ws_u8 x) { ws_store8((ws_u8 *)fetch + 55, x); }
+WS_INLINE ws_u64 ws_fetch_sent_us(const void *fetch) { return ws_load64((const ws_u8 *)fetch + 56); }
+WS_INLINE void ws_fetch_set_sent_us(void *fetch, ws_u64 x) { ws_store64((ws_u8 *)fetch + 56, x); }
+
 /* slot_bits, 16 bits. The slot as an entry shows it. */
 /* state of the slot */
 WS_INLINE ws_u16 ws_slot_bits_state(ws_u16 word) { return (ws_u16)ws_bits(word, 14, 2); }
@@ -966,6 +1002,9 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_QUEUE_ASKED:
 		case WS_QUEUE_REJECT:
 			return WS_HEADER_BYTES + WS_ATTEMPT_BYTES;
+		case WS_QUEUE_FETCH:
+		case WS_QUEUE_FETCHED:
+			return WS_HEADER_BYTES + WS_FETCH_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		default:
 			return 0;
 		}
@@ -1005,8 +1044,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 	}
 }
 
-/* Whether a service's packets may have as many entries or blocks; 0 where they have neither. */
-WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)
+/* Whether packets of a known kind may have as many entries or blocks; 0 where they have neither. */
+WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 kind, ws_u8 count)
 {
 	switch (service) {
 	case WS_SERVICE_FABRIC:
@@ -1014,7 +1053,7 @@ WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)
 	case WS_SERVICE_LOCK:
 		return count >= 1 && count <= WS_MAX_ENTRIES;
 	case WS_SERVICE_QUEUE:
-		return count == 0;
+		return count == 0 || (count <= WS_MAX_BLOCKS && (kind == WS_QUEUE_FETCH || kind == WS_QUEUE_FETCHED));
 	case WS_SERVICE_CHAIN:
 		return count <= WS_MAX_BLOCKS;
 	default:
@@ -1089,6 +1128,8 @@ WS_INLINE const char *ws_queue_kind_name(ws_u8 queue_kind)
 	case WS_QUEUE_TAKEN: return "taken";
 	case WS_QUEUE_ASKED: return "asked";
 	case WS_QUEUE_REJECT: return "reject";
+	case WS_QUEUE_FETCH: return "fetch";
+	case WS_QUEUE_FETCHED: return "fetched";
 	default: return "unknown";
 	}
 }

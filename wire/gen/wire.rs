@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 10;
+pub const MINOR: u8 = 11;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -338,6 +338,12 @@ pub mod kind {
 
         /// Switch to holder: the namespace is over its budget; ask again after a pause.
         pub const REJECT: u8 = 21;
+
+        /// Holder to switch: as acquire; switch to third node: it is granted, and what it asks you for.
+        pub const FETCH: u8 = 22;
+
+        /// Third node to switch to holder: the grant, and what it was answered.
+        pub const FETCHED: u8 = 23;
     }
 
     /// A key-value store, replicated along chains of switches.
@@ -649,11 +655,15 @@ pub enum QueueKind {
     Asked = 20,
     /// Switch to holder: the namespace is over its budget; ask again after a pause.
     Reject = 21,
+    /// Holder to switch: as acquire; switch to third node: it is granted, and what it asks you for.
+    Fetch = 22,
+    /// Third node to switch to holder: the grant, and what it was answered.
+    Fetched = 23,
 }
 
 impl QueueKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [QueueKind; 21] = [
+    pub const ALL: [QueueKind; 23] = [
         QueueKind::Acquire,
         QueueKind::Grant,
         QueueKind::Queued,
@@ -675,6 +685,8 @@ impl QueueKind {
         QueueKind::Taken,
         QueueKind::Asked,
         QueueKind::Reject,
+        QueueKind::Fetch,
+        QueueKind::Fetched,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -701,6 +713,8 @@ impl QueueKind {
             QueueKind::Taken => "taken",
             QueueKind::Asked => "asked",
             QueueKind::Reject => "reject",
+            QueueKind::Fetch => "fetch",
+            QueueKind::Fetched => "fetched",
         }
     }
 }
@@ -731,6 +745,8 @@ impl TryFrom<u8> for QueueKind {
             19 => Ok(QueueKind::Taken),
             20 => Ok(QueueKind::Asked),
             21 => Ok(QueueKind::Reject),
+            22 => Ok(QueueKind::Fetch),
+            23 => Ok(QueueKind::Fetched),
             _ => Err(Unknown(number)),
         }
     }
@@ -886,6 +902,8 @@ pub enum Body {
     Copied,
     /// One [`Attempt`](struct@Attempt).
     Attempt,
+    /// One [`Fetch`](struct@Fetch), and as many blocks as the header counts.
+    Fetch,
 }
 
 impl Body {
@@ -904,6 +922,7 @@ impl Body {
             Body::Renewal => Renewal::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Copied => Copied::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Attempt => Attempt::BYTES,
+            Body::Fetch => Fetch::BYTES + count as usize * limits::BLOCK_BYTES,
         }
     }
 
@@ -918,7 +937,8 @@ impl Body {
             | Body::Watch
             | Body::Placement
             | Body::Renewal
-            | Body::Copied => count <= limits::MAX_BLOCKS,
+            | Body::Copied
+            | Body::Fetch => count <= limits::MAX_BLOCKS,
             _ => count == 0,
         }
     }
@@ -951,7 +971,30 @@ impl LockKind {
 impl QueueKind {
     /// What follows the header.
     pub const fn body(self) -> Body {
-        Body::Attempt
+        match self {
+            QueueKind::Acquire
+            | QueueKind::Grant
+            | QueueKind::Queued
+            | QueueKind::Release
+            | QueueKind::Cancel
+            | QueueKind::Released
+            | QueueKind::Next
+            | QueueKind::Busy
+            | QueueKind::Recovering
+            | QueueKind::Push
+            | QueueKind::Settle
+            | QueueKind::Pushed
+            | QueueKind::Room
+            | QueueKind::Serve
+            | QueueKind::Serving
+            | QueueKind::Recall
+            | QueueKind::Ceded
+            | QueueKind::Yield
+            | QueueKind::Taken
+            | QueueKind::Asked
+            | QueueKind::Reject => Body::Attempt,
+            QueueKind::Fetch | QueueKind::Fetched => Body::Fetch,
+        }
     }
 }
 
@@ -979,7 +1022,7 @@ pub mod header_flag {
     /// RETENURED: the change stands.
     pub const APPLIED: u16 = 1 << 1;
 
-    /// RETENURED: joins differ, or DEAD; ENROLLED: no session.
+    /// RETENURED: joins differ, or DEAD; ENROLLED: no session; FETCHED: no answer.
     pub const REFUSED: u16 = 1 << 2;
 
     /// RETENURED: the tenure is over.
@@ -1530,7 +1573,7 @@ pub enum DropReason {
     HolderNotLive = 12,
     /// Holder of another tenant.
     ForeignHolder = 13,
-    /// Request older than the node's oldest, or of another incarnation.
+    /// Request older than the node's oldest, or of another incarnation; FETCHED of one that does not hold.
     StaleRequest = 14,
     /// Epoch is not the switch's (the sender is told, where it is not a copy).
     StaleEpoch = 15,
@@ -1538,7 +1581,7 @@ pub enum DropReason {
     DestinationNotLive = 16,
     /// Heartbeat sequence not above the recorded one.
     StaleHeartbeat = 17,
-    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE without a ticket; a PUSH of more than was given.
+    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket; a PUSH of more than was given.
     BadState = 18,
     /// Compare-and-swap lost 8 times in a row: the sender retransmits.
     LostRace = 19,
@@ -1550,7 +1593,7 @@ pub enum DropReason {
     EnrolInClear = 22,
     /// An answer whose receiver has no key: nothing leaves without a tag.
     NoKey = 23,
-    /// Heartbeat after the switch's serving lease: another one may serve.
+    /// Heartbeat or FETCHED after the switch's serving lease: another one may serve.
     NotServing = 24,
     /// ACQUIRE of a namespace that has spent its budget: the sender retransmits (it may be told REJECT).
     OverBudget = 25,
@@ -1558,7 +1601,7 @@ pub enum DropReason {
     UnknownGroup = 26,
     /// Not for a switch at this place of the chain, or not from the one before.
     WrongPlace = 27,
-    /// Value longer than its blocks, or than values may be.
+    /// Value longer than its blocks, or than values may be; FETCH or FETCHED with other blocks than its length takes.
     BadValue = 28,
     /// No such lane.
     BadLane = 29,
@@ -1566,7 +1609,7 @@ pub enum DropReason {
     NoServer = 30,
     /// What a lock's server says, from another node.
     NotItsServer = 31,
-    /// PUSH or SETTLE of a lock that has no queue here.
+    /// PUSH, SETTLE or FETCHED of a lock that has no queue here.
     NoQueue = 32,
 }
 
@@ -2600,6 +2643,71 @@ impl Attempt {
         *array_mut(bytes, 48) = self.holder.to_be_bytes();
         *array_mut(bytes, 50) = self.reply_port.to_be_bytes();
         *array_mut(bytes, 52) = self.room.to_be_bytes();
+        *array_mut(bytes, 54) = self.flags.to_be_bytes();
+        *array_mut(bytes, 55) = self.cause.to_be_bytes();
+        *array_mut(bytes, 56) = self.sent_us.to_be_bytes();
+    }
+}
+
+/// A request for a lock of the queue service that is granted by way of a third node, with data from there: what it asks that node for, or what it was answered, is in the blocks. Where an attempt has the same, its fields are at the same places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fetch {
+    /// Name id.
+    pub name: u64,
+    /// Request id.
+    pub request: u64,
+    /// The request's number in the lock's queue (40 bits), the low part of its token; of a holder's: 0.
+    pub ticket: u64,
+    /// Of the third node's session that is meant; FETCHED: 0.
+    pub incarnation: u64,
+    /// Handle of the requester.
+    pub holder: u16,
+    /// UDP port of the requester's thread, stamped by the switch; 0: its agent port.
+    pub reply_port: u16,
+    /// Bytes that the blocks have.
+    pub length: u16,
+    /// Queue flags; of a FETCHED the switch's.
+    pub flags: u8,
+    /// Of a holder's FETCH: priority, xor 4; of the switch's: FETCH.
+    pub cause: u8,
+    /// Of a holder's FETCH: its clock; given back. In us.
+    pub sent_us: u64,
+}
+
+impl Fetch {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Fetch {
+            name: u64::from_be_bytes(*array(bytes, 0)),
+            request: u64::from_be_bytes(*array(bytes, 8)),
+            ticket: u64::from_be_bytes(*array(bytes, 16)),
+            incarnation: u64::from_be_bytes(*array(bytes, 24)),
+            holder: u16::from_be_bytes(*array(bytes, 48)),
+            reply_port: u16::from_be_bytes(*array(bytes, 50)),
+            length: u16::from_be_bytes(*array(bytes, 52)),
+            flags: bytes[54],
+            cause: bytes[55],
+            sent_us: u64::from_be_bytes(*array(bytes, 56)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.name.to_be_bytes();
+        *array_mut(bytes, 8) = self.request.to_be_bytes();
+        *array_mut(bytes, 16) = self.ticket.to_be_bytes();
+        *array_mut(bytes, 24) = self.incarnation.to_be_bytes();
+        *array_mut(bytes, 32) = [0; 16];
+        *array_mut(bytes, 48) = self.holder.to_be_bytes();
+        *array_mut(bytes, 50) = self.reply_port.to_be_bytes();
+        *array_mut(bytes, 52) = self.length.to_be_bytes();
         *array_mut(bytes, 54) = self.flags.to_be_bytes();
         *array_mut(bytes, 55) = self.cause.to_be_bytes();
         *array_mut(bytes, 56) = self.sent_us.to_be_bytes();

@@ -6,6 +6,7 @@
 
 use crate::book::Book;
 use crate::errands::Errands;
+use crate::fetch::Server;
 use crate::links::Others;
 use crate::name::Named;
 use crate::observe::{Loss, Observer};
@@ -13,7 +14,7 @@ use crate::port::{Numbers, Place};
 use crate::questions::Questions;
 use crate::request::{Begun, Grant, Standing};
 use crate::watch::Watchers;
-use crate::{Error, Name, clock, task};
+use crate::{Error, Name, NodeId, clock, task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     limits: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// As of the latest heartbeat.
     lease_end: Option<Time>,
+    /// Who answers those who are granted locks by way of this session.
+    server: Option<Server>,
     /// Tasks that wait for the session to begin.
     pub(crate) newcomers: Vec<Waker>,
     /// Of the call under way, kept for their room.
@@ -141,6 +144,7 @@ impl Core {
             ports: Numbers::default(),
             limits: BinaryHeap::with_capacity(2 * STALE_LIMITS),
             lease_end: None,
+            server: None,
             newcomers: Vec::new(),
             wants: Vec::new(),
             ids: Vec::new(),
@@ -149,7 +153,7 @@ impl Core {
         }
     }
 
-    /// Begins a request.
+    /// Begins a request, which may be granted by way of another node.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -158,12 +162,30 @@ impl Core {
         terms: &Terms,
         deadline: Option<Time>,
         answer: Answer,
+        fetches: Option<(NodeId, &[u8])>,
     ) -> Result<Begun, AcquireError> {
         if self.phase != Phase::Live {
             return Err(AcquireError::NoSession);
         }
-        let id = self.node.acquire(now, terms.acquire(name.id, deadline, answer))?;
+        let want = terms.acquire(name.id, deadline, answer);
+        let id = match fetches {
+            None => self.node.acquire(now, want)?,
+            Some((NodeId(third), ask)) => self.node.acquire_by(now, want, third, ask)?,
+        };
         Ok(self.enter(now, id, name, terms, answer))
+    }
+
+    /// From now on, in this session and those after it. Who did before is for the caller to drop, without the lock.
+    pub(crate) fn serve_fetches(&mut self, server: Server) -> Option<Server> {
+        self.node.serve_fetches(true);
+        self.server.replace(server)
+    }
+
+    /// The session's machine is a new one.
+    pub(crate) fn take_node(&mut self, mut node: Node) {
+        node.take_watches(self.node.leave_watches());
+        node.serve_fetches(self.server.is_some());
+        self.node = node;
     }
 
     /// Begins requests for several names, to be granted in the order of their slots; their list takes the memory of
@@ -262,6 +284,11 @@ impl Core {
     pub(crate) fn settle(&mut self, now: Time, errands: &mut Errands) {
         while let Some(event) = self.node.event() {
             self.on_event(now, event, errands);
+        }
+        if let Some(server) = &self.server {
+            while let Some(question) = self.node.fetch() {
+                errands.serve(server, question);
+            }
         }
         while let Some(out) = self.node.transmit() {
             let other = |to: SocketAddrV4| Some(to).filter(|to| *to != self.switch);

@@ -517,9 +517,7 @@ impl Engine {
                 }
                 core.ports.insert(if number == 0 { 0 } else { socket.number() }, place);
             }
-            let watches = core.node.leave_watches();
-            core.node = Node::new(node_config(&self.config));
-            core.node.take_watches(watches);
+            core.take_node(Node::new(node_config(&self.config)));
             core.switch = address;
             self.set_out(core, now, &way);
         });

@@ -1,16 +1,19 @@
-//! What is to be done once the session's lock is free again: packets to send, threads and tasks to wake.
+//! What is to be done once the session's lock is free again: packets to send, threads and tasks to wake, questions to
+//! answer.
 //!
 //! Mostly that is nothing, or one packet of one entry, which is kept here. The rest is in lists, one set of them per
 //! thread, made before that thread works with a session and used again, so that none of this allocates after the first
 //! times. A task that is woken may run at once, in
 //! [`Errands::run`], and call Wayside again: then that call gets lists of its own.
 
+use crate::fetch::Server;
 use crate::links::Others;
 use crate::port::{Place, Ports};
 use std::cell::Cell;
 use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
+use wayside_protocol::Fetch;
 
 pub(crate) struct Errands {
     /// Port of the thread whose errands these are, where it waits: it looks for itself.
@@ -33,6 +36,8 @@ struct Rest {
     wakers: Vec<Waker>,
     /// Written by a caller: dropped without the lock.
     forgotten: Vec<Waker>,
+    /// What others ask of this process.
+    fetches: Vec<(Server, Fetch)>,
     phase_changed: bool,
 }
 
@@ -100,6 +105,11 @@ impl Errands {
         self.rest().wakers.append(wakers);
     }
 
+    /// Has somebody's question answered.
+    pub(crate) fn serve(&mut self, server: &Server, question: Fetch) {
+        self.rest().fetches.push((server.clone(), question));
+    }
+
     /// Drops what a caller wrote.
     pub(crate) fn forget(&mut self, wakers: &mut Vec<Waker>) {
         if !wakers.is_empty() {
@@ -146,6 +156,7 @@ impl Rest {
             told: Vec::with_capacity(8),
             wakers: Vec::with_capacity(8),
             forgotten: Vec::with_capacity(8),
+            fetches: Vec::new(),
             phase_changed: false,
         })
     }
@@ -183,6 +194,7 @@ impl Rest {
         }
         self.forgotten.clear();
         self.wakers.drain(..).for_each(Waker::wake);
+        self.fetches.drain(..).for_each(|(server, question)| server(question));
         let phase_changed = std::mem::take(&mut self.phase_changed);
         self.put_back();
         phase_changed

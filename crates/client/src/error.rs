@@ -67,6 +67,14 @@ pub enum Error {
         /// Bytes that there may be.
         limit: usize,
     },
+    /// What a server is asked, or answers, is longer than a packet takes beside a grant. Ask for where large data are.
+    #[error("too large: what is asked or answered with a grant has {bytes} bytes, and there is room for {limit}")]
+    FetchTooLarge {
+        /// Bytes of it.
+        bytes: usize,
+        /// Bytes that there may be.
+        limit: usize,
+    },
     /// A switch has no room for another key. Keys without a value make room after a while.
     #[error(
         "full: a switch of the key's chain has no room for another key; `keys` in its configuration says for how many"

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
-use wayside_protocol::{Mode, Path, Time, Token};
+use wayside_protocol::{Fetched, Mode, Path, Time, Token};
 
 /// A lock that is held. Dropping it gives the lock back, without waiting for anybody.
 ///
@@ -73,6 +73,16 @@ impl Guard {
     pub fn adopt(&self) {
         let task = task::of_thread();
         self.look(|request, _| request.task = task);
+    }
+
+    /// What [`LockRequest::fetch`](crate::LockRequest::fetch) has brought along, once; or why the lock came alone, and
+    /// the caller has to fetch by itself. What is there was read while the lock was held by this very guard.
+    ///
+    /// # Errors
+    /// [`NotFetched`]: which is no reason to give the lock back.
+    pub fn fetched(&mut self) -> Fetched {
+        let take = |core: &mut Core, _, _: &mut _| core.node.take_fetched(self.begun.id);
+        self.connection.engine.visit(take)
     }
 
     pub(crate) fn name_id(&self) -> u64 {

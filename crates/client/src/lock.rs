@@ -3,6 +3,7 @@
 use crate::core::{Answer, Core, Terms};
 use crate::engine::Engine;
 use crate::errands::Errands;
+use crate::fetch;
 use crate::guard::Guard;
 use crate::name::Named;
 use crate::observe::Watch;
@@ -10,7 +11,7 @@ use crate::port::{CheckedOut, Place};
 use crate::request::{Begun, Outcome, Refused};
 use crate::session::{Connection, Session};
 use crate::spread::Spread;
-use crate::{Error, Name, clock};
+use crate::{Error, Name, NodeId, clock};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,11 +33,13 @@ pub struct LockRequest<'s, 'n> {
     session: &'s Session,
     name: Name<'n>,
     terms: Terms,
+    /// What comes with it, of whom, and how that is asked.
+    fetches: Option<(NodeId, &'n [u8])>,
 }
 
 impl<'s, 'n> LockRequest<'s, 'n> {
     pub(crate) fn new(session: &'s Session, name: Name<'n>) -> Self {
-        LockRequest { session, name, terms: Terms::PLAIN }
+        LockRequest { session, name, terms: Terms::PLAIN, fetches: None }
     }
 
     /// Together with any number of other shared holders, instead of alone.
@@ -52,6 +55,24 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     pub fn priority(mut self, level: u8) -> Self {
         self.terms.set_priority(level);
         self
+    }
+
+    /// One round trip for the lock and what it protects: the switch sends the grant on to the session `server`, which
+    /// adds what it answers to `ask` and passes both here. [`Guard::fetched`] has that answer.
+    ///
+    /// The lock is had in any case, as without this: where there is no such server, or it does not answer within a few
+    /// milliseconds, or the lock is not free at once, or is none whose queue is in the switch (docs/queue.md), it comes
+    /// alone, and [`Guard::fetched`] says why.
+    /// Up to 960 bytes may be asked, and answered. More is [`Error::FetchTooLarge`] when it is asked for.
+    pub fn fetch(mut self, server: NodeId, ask: &'n [u8]) -> Self {
+        self.fetches = Some((server, ask));
+        self
+    }
+
+    /// Of what is asked: nothing, where locks are divided among shards, of which each has its own sessions.
+    fn fetches(&self) -> Result<Option<(NodeId, &'n [u8])>, Error> {
+        self.fetches.map_or(Ok(()), |(_, ask)| fetch::check(ask))?;
+        Ok(self.fetches.filter(|_| self.session.spread.is_none()))
     }
 
     /// How long to wait at most; without it, as long as the session lives.
@@ -108,6 +129,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         watch: &mut Watch,
     ) -> Result<Guard, Error> {
         self.terms.check()?;
+        let fetches = self.fetches()?;
         let name = self.name.named()?;
         let engine = &connection.engine;
         let port = engine.check_out()?;
@@ -117,7 +139,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
                 Some(port.place),
                 |core, now, _| {
                     let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
-                    let begun = core.begin(now, name, &self.terms, deadline, Answer::at(&port))?;
+                    let begun = core.begin(now, name, &self.terms, deadline, Answer::at(&port), fetches)?;
                     watch.is(begun, name.id, core);
                     Ok((begun, now))
                 },
@@ -157,6 +179,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             spread: self.session.spread.clone(),
             name: self.name.named(),
             terms: self.terms,
+            fetches: self.fetches(),
             state: State::New { since: None },
             watch: None,
         }
@@ -186,6 +209,7 @@ pub struct Acquiring<'n> {
     spread: Option<Arc<Spread>>,
     name: Result<Named<'n>, Error>,
     terms: Terms,
+    fetches: Result<Option<(NodeId, &'n [u8])>, Error>,
     state: State,
     /// From the first poll on.
     watch: Option<Watch>,
@@ -230,6 +254,7 @@ impl Acquiring<'_> {
             State::New { ref mut since } => {
                 this.terms.check()?;
                 let name = this.name.clone()?;
+                let fetches = this.fetches.clone()?;
                 let since = *since.get_or_insert_with(clock::now);
                 let terms = &this.terms;
                 let begun = engine.begin_for_task(
@@ -237,7 +262,7 @@ impl Acquiring<'_> {
                     since,
                     terms,
                     |core, now, deadline, answer| {
-                        let begun = core.begin(now, name, terms, deadline, answer)?;
+                        let begun = core.begin(now, name, terms, deadline, answer, fetches)?;
                         watch.is(begun, name.id, core);
                         Ok(begun)
                     },

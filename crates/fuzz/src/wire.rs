@@ -1,8 +1,8 @@
 //! Bytes of any kind as a packet: whatever `check` passes can be read, and says the same when it is written again.
 
 use wayside_wire::{
-    Attempt, BODY, Body, Copied, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, Operation, Placement, Renewal,
-    Routes, SlotBits, Watch, blocks, body_of, check, entries, entry_at, limits, text,
+    Attempt, BODY, Body, Copied, Effect, Enrol, Enrolled, Entry, Fetch, Header, Heartbeat, Operation, Placement,
+    Renewal, Routes, SlotBits, Watch, blocks, body_of, check, entries, entry_at, limits, text,
 };
 
 pub fn run(input: &[u8]) {
@@ -47,6 +47,7 @@ pub fn run(input: &[u8]) {
         Body::Renewal => Renewal::read(input, BODY).write(&mut again, BODY),
         Body::Copied => Copied::read(input, BODY).write(&mut again, BODY),
         Body::Watch => Watch::read(input, BODY).write(&mut again, BODY),
+        Body::Fetch => Fetch::read(input, BODY).write(&mut again, BODY),
         Body::Attempt => Attempt::read(input, BODY).write(&mut again, BODY),
     }
     assert!(blocks(input).len().is_multiple_of(limits::BLOCK_BYTES));

@@ -45,6 +45,7 @@ pub use lock::{Acquire, AcquireError, Path};
 pub use mutant::Mutant;
 pub use node::{Booked, Event, Hold, Node, NodeConfig, Wait};
 pub use outbox::{Ends, Outbox, Transmit};
+pub use queue::{FETCH_BYTES_MOST, Fetch, Fetched, NotFetched, Third};
 pub use session::SessionInfo;
 pub use shards::{ShardMap, Shards, ShardsError};
 pub use types::{Handle, Mode, Port, RequestId, Stamp, Time, Token};

@@ -165,6 +165,10 @@ pub enum Mutant {
     PushRanked,
     /// Queue: the controller takes any CEDED for that of its move.
     AnyCeded,
+    /// Queue: what a third node says is taken for any request that waits for the same name.
+    AnyFetched,
+    /// Queue: a third node answers under the latest grant, whichever it was asked with.
+    AnswerLatest,
     /// Queue: a node asks once: what is lost is lost.
     AskOnce,
     /// Chain: a new chain is told before who left is known to serve no more.

@@ -9,7 +9,8 @@
 //! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
 //! | | went wrong: tokens of a name are in the order in which its requests were taken |
 //!
-//! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them.
+//! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them. What comes with a grant is looked at in
+//! `locks/rows.rs`: F1, F2, and with them Q11.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +81,7 @@ impl World {
         self.watch.count += 1;
         let Some(header) = asked.header.filter(|header| header.service == service::QUEUE) else { return };
         let Attempt { name, number, request, .. } = asked.attempt;
-        if header.kind == kind::queue::ACQUIRE {
+        if acquires(header.kind) {
             self.watch.passed.insert((header.namespace, name, request), self.watch.count);
         }
         let key = (seat, header.namespace, name);
@@ -133,7 +134,7 @@ impl World {
         let (seat, space, name) = key;
         let Some(header) = asked.header else { return };
         let is_ranked = asked.attempt.cause & limits::MAX_PRIORITY != 0;
-        let (is_push, acquires) = (header.kind == kind::queue::PUSH, header.kind == kind::queue::ACQUIRE);
+        let (is_push, acquires) = (header.kind == kind::queue::PUSH, acquires(header.kind));
         let now = self.now;
         let switch = self.seats[seat].switch.now();
         let others = switch.queued(space, name).len() > 1;
@@ -252,6 +253,11 @@ impl World {
     }
 }
 
+/// Whether a node asks for a lock, whichever way the grant is to go.
+fn acquires(kind: u8) -> bool {
+    matches!(kind, kind::queue::ACQUIRE | kind::queue::FETCH)
+}
+
 /// What a batch must have seen: of faults,
 pub const FAULTS: &[&str] = &[
     "lost",
@@ -280,6 +286,11 @@ pub const FAULTS: &[&str] = &[
 pub const OUTCOMES: &[&str] = &[
     "granted by switch",
     "granted by agent",
+    "granted with a row",
+    "granted alone",
+    "granted alone: nobody there",
+    "granted alone: refused",
+    "granted alone: no answer in time",
     "overtaken",
     "overtaken no more",
     "busy",

@@ -33,6 +33,8 @@ pub enum CoreMutant {
     CopyForHolder,
     /// Queue: a RELEASE takes the oldest holder out, whatever it names.
     AnyTicket,
+    /// Queue: what a third node says goes to whoever holds, whichever request it names.
+    AnyFetched,
     /// Queue: every PUSH is the next one.
     AnyNumber,
     /// Queue: whatever a lock server says, it has nothing more.
@@ -102,7 +104,9 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
         CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::RETENURE]) => {
             change(mutant, switch, &mut header, packet);
         }
-        CoreMutant::AnyTicket | CoreMutant::AnyNumber | CoreMutant::AnySettled if header.service == service::QUEUE => {
+        CoreMutant::AnyTicket | CoreMutant::AnyFetched | CoreMutant::AnyNumber | CoreMutant::AnySettled
+            if header.service == service::QUEUE =>
+        {
             line_up(mutant, switch, &mut header, packet);
         }
         _ => return,
@@ -140,6 +144,11 @@ fn line_up(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packe
     let Some(queue) = switch.queue(header.namespace, attempt.name) else { return };
     let from_server = [kind::queue::PUSH, kind::queue::SETTLE].contains(&header.kind);
     match mutant {
+        CoreMutant::AnyFetched if header.kind == kind::queue::FETCHED => {
+            let holds = switch.queued(header.namespace, attempt.name).into_iter().find(|first| first.holds);
+            let Some(first) = holds else { return };
+            (attempt.request, attempt.ticket, attempt.holder) = (first.request.0, first.ticket, first.holder);
+        }
         CoreMutant::AnyTicket if header.kind == kind::queue::RELEASE => {
             let Some(first) = switch.queued(header.namespace, attempt.name).into_iter().find(|first| first.holds)
             else {

@@ -177,8 +177,10 @@ fn check_queues(before: &State, after: &State, packet: &[u8]) {
 /// How many it has granted.
 fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &[u8]) -> u64 {
     let Attempt { request, holder, ticket, number, cause, .. } = Attempt::read(packet, BODY);
-    let kind = packet[4];
     assert_eq!(packet[3], service::QUEUE);
+    // The same to a queue, whichever way its grant goes.
+    let kind = if packet[4] == kind::queue::FETCH { kind::queue::ACQUIRE } else { packet[4] };
+    assert_ne!(kind, kind::queue::FETCHED, "what a third node says changes nothing");
     let counters = |queue: &Queue| [queue.head, queue.granted, queue.tail, queue.given, queue.settled, queue.pushed];
     assert!(counters(was).iter().zip(counters(is)).all(|(one, other)| *one <= other), "a counter fell");
     assert!(is.head <= is.granted && is.granted <= is.tail && is.tail <= is.head + u64::from(is.size), "Q1");
@@ -294,7 +296,7 @@ fn of_every_packet() {
             }
             assert_eq!(before.globals, after.globals);
             let requests = match packet.get(3..6) {
-                Some(&[service::QUEUE, kind::queue::ACQUIRE, _]) => 1,
+                Some(&[service::QUEUE, kind::queue::ACQUIRE | kind::queue::FETCH, _]) => 1,
                 Some(&[_, kind::lock::ACQUIRE, count]) => count.into(),
                 _ => 0,
             };

@@ -138,6 +138,32 @@ static void attempt(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to
 	FIELD(attempt, sent_us, from, to, wanted[11]);
 }
 
+static void fetch(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(fetch, name, from, to, wanted[0]);
+	FIELD(fetch, request, from, to, wanted[1]);
+	FIELD(fetch, ticket, from, to, wanted[2]);
+	FIELD(fetch, incarnation, from, to, wanted[3]);
+	FIELD(fetch, holder, from, to, wanted[4]);
+	FIELD(fetch, reply_port, from, to, wanted[5]);
+	FIELD(fetch, length, from, to, wanted[6]);
+	FIELD(fetch, flags, from, to, wanted[7]);
+	FIELD(fetch, cause, from, to, wanted[8]);
+	FIELD(fetch, sent_us, from, to, wanted[9]);
+}
+
+static void queue(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
+{
+	ws_u8 kind = ws_header_kind(from - WS_HEADER_BYTES);
+
+	if (kind != WS_QUEUE_FETCH && kind != WS_QUEUE_FETCHED) {
+		attempt(vector, from, to, vector->part[0]);
+		return;
+	}
+	fetch(vector, from, to, vector->part[0]);
+	memcpy(to + WS_FETCH_BYTES, from + WS_FETCH_BYTES, ws_header_count(from - WS_HEADER_BYTES) * WS_BLOCK_BYTES);
+}
+
 static void placement(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
 {
 	FIELD(placement, boot, from, to, wanted[0]);
@@ -292,7 +318,7 @@ static void good(const struct ws_vector *vector, const ws_u8 *packet, ws_u8 *cop
 		entries(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 		break;
 	case WS_SERVICE_QUEUE:
-		attempt(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES, vector->part[0]);
+		queue(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
 		break;
 	default:
 		chain(vector, packet + WS_HEADER_BYTES, copy + WS_HEADER_BYTES);
@@ -319,7 +345,7 @@ static int fault(const ws_u8 *packet, unsigned long long length)
 		return WS_DROP_REASON_UNKNOWN_SERVICE;
 	if (!ws_packet_bytes(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_UNKNOWN_KIND;
-	if (!ws_count_fits(service, count))
+	if (!ws_count_fits(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_BAD_COUNT;
 	if (length != ws_packet_bytes(service, ws_header_kind(packet), count))
 		return WS_DROP_REASON_BAD_LENGTH;

@@ -2,10 +2,10 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, Attempt, Change, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat,
-    NodeState, Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag, group_place,
-    header_flag, item_lock, kind, lease_owner, limits, mix, name_hash, node_word, queue_flag, queue_holding,
-    request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
+    ADMIN_PORT, Attempt, Change, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Fetch, Header,
+    Heartbeat, NodeState, Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag,
+    group_place, header_flag, item_lock, kind, lease_owner, limits, mix, name_hash, node_word, queue_flag,
+    queue_holding, request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
 };
 
 /// The places that change when a field does.
@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x1a]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x1b]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -211,6 +211,25 @@ fn body_of_the_queue() {
     assert_eq!(attempt(Attempt { cause: 0xff, ..none }), [55]);
     assert_eq!(attempt(Attempt { sent_us: u64::MAX, ..none }), range(56, 63));
     assert_eq!(Attempt::BYTES, 64);
+}
+
+/// Where an attempt has the same, it is at the same place.
+#[test]
+fn fetch_layout() {
+    let fetch = |fetch: Fetch| places(|packet| fetch.write(packet, 0));
+    let none = Fetch::default();
+    assert_eq!(fetch(Fetch { name: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(fetch(Fetch { request: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(fetch(Fetch { ticket: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(fetch(Fetch { incarnation: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(fetch(Fetch { holder: 0xffff, ..none }), [48, 49]);
+    assert_eq!(fetch(Fetch { reply_port: 0xffff, ..none }), [50, 51]);
+    assert_eq!(fetch(Fetch { length: 0xffff, ..none }), [52, 53]);
+    assert_eq!(fetch(Fetch { flags: 0xff, ..none }), [54]);
+    assert_eq!(fetch(Fetch { cause: 0xff, ..none }), [55]);
+    assert_eq!(fetch(Fetch { sent_us: u64::MAX, ..none }), range(56, 63));
+    assert_eq!(Fetch::BYTES, Attempt::BYTES);
+    assert_eq!((kind::queue::REJECT, kind::queue::FETCH, kind::queue::FETCHED), (21, 22, 23));
 }
 
 #[test]

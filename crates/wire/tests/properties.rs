@@ -5,7 +5,7 @@ use proptest::array::uniform32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
-    Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Header, Heartbeat, MAJOR, MINOR,
+    Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Fetch, Header, Heartbeat, MAJOR, MINOR,
     Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits,
     packet_bytes, service,
 };
@@ -99,11 +99,12 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Placement) => drop(Placement::read(packet, BODY)),
             Ok(Body::Renewal) => drop(Renewal::read(packet, BODY)),
             Ok(Body::Attempt) => drop(Attempt::read(packet, BODY)),
+            Ok(Body::Fetch) => drop(Fetch::read(packet, BODY)),
             Ok(Body::Copied) => drop(Copied::read(packet, BODY)),
             Ok(Body::Watch) => drop(Watch::read(packet, BODY)),
             Err(reason) => panic!("checked, but {reason:?}"),
         }
-        let counted = if header.service == service::CHAIN { header.count.into() } else { 0 };
+        let counted = if header.service == service::LOCK { 0 } else { header.count.into() };
         assert_eq!(blocks(packet).len(), counted * limits::BLOCK_BYTES);
     }
 }

@@ -8,20 +8,22 @@ use std::fs;
 
 use golden::{Fields, Vector};
 use wayside_wire::{
-    Attempt, BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat,
+    Attempt, BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Fetch, Header, Heartbeat,
     LockKind, MAJOR, MINOR, Operation, Placement, QueueKind, Renewal, Routes, VERSION, Watch, blocks, check, entries,
     entry_at, padded, service, text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
 /// version.
-const FROZEN: [(&str, u64); 22] = [
+const FROZEN: [(&str, u64); 24] = [
     ("v1_0.h", 0x86bb_8a7b_ee44_0705),
     ("v1_0.json", 0x4e68_a12d_450e_ece3),
     ("v1_1.h", 0x8a2f_e2e1_64ee_30c6),
     ("v1_1.json", 0x7f17_7e6d_3cb5_3961),
     ("v1_10.h", 0x1270_724c_80fb_f078),
     ("v1_10.json", 0x7c81_e2fc_07c5_f63e),
+    ("v1_11.h", 0x007e_da52_1b0d_7798),
+    ("v1_11.json", 0x51c4_f030_ac10_b7cc),
     ("v1_2.h", 0xa81e_7ce0_4ef9_0852),
     ("v1_2.json", 0x71e8_d492_e6f1_853a),
     ("v1_3.h", 0x052e_930c_807d_22db),
@@ -140,6 +142,21 @@ fn attempt(fields: &Fields) -> Attempt {
     }
 }
 
+fn fetch(fields: &Fields) -> Fetch {
+    Fetch {
+        name: fields.number("name"),
+        request: fields.number("request"),
+        ticket: fields.number("ticket"),
+        incarnation: fields.number("incarnation"),
+        holder: fields.as_u16("holder"),
+        reply_port: fields.as_u16("reply_port"),
+        length: fields.as_u16("length"),
+        flags: fields.as_u8("flags"),
+        cause: fields.as_u8("cause"),
+        sent_us: fields.number("sent_us"),
+    }
+}
+
 fn routes(fields: &Fields) -> Routes {
     Routes { first: fields.as_u16("first"), base: fields.as_u16("base"), groups: fields.as_u16("groups") }
 }
@@ -237,6 +254,7 @@ fn written(vector: &Vector) -> Vec<u8> {
             "operation" => operation(fields).write(&mut packet, BODY),
             "effect" => effect(fields).write(&mut packet, BODY),
             "attempt" => attempt(fields).write(&mut packet, BODY),
+            "fetch" => fetch(fields).write(&mut packet, BODY),
             "routes" => routes(fields).write(&mut packet, BODY),
             "placement" => placement(fields).write(&mut packet, BODY),
             "renewal" => renewal(fields).write(&mut packet, BODY),
@@ -261,6 +279,7 @@ fn expect_read_as_meant(vector: &Vector) {
         "operation" => assert_eq!(Operation::read(packet, BODY), operation(&vector.parts[0]), "{name}"),
         "effect" => assert_eq!(Effect::read(packet, BODY), effect(&vector.parts[0]), "{name}"),
         "attempt" => assert_eq!(Attempt::read(packet, BODY), attempt(&vector.parts[0]), "{name}"),
+        "fetch" => assert_eq!(Fetch::read(packet, BODY), fetch(&vector.parts[0]), "{name}"),
         "routes" => assert_eq!(Routes::read(packet, BODY), routes(&vector.parts[0]), "{name}"),
         "placement" => assert_eq!(Placement::read(packet, BODY), placement(&vector.parts[0]), "{name}"),
         "renewal" => assert_eq!(Renewal::read(packet, BODY), renewal(&vector.parts[0]), "{name}"),

@@ -193,7 +193,7 @@ fn lengths(out: &mut String, schema: &Schema) {
             let length = match body {
                 "entries" => "WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES".to_owned(),
                 body => {
-                    let blocks = if service.blocks { " + (ws_u32)count * WS_BLOCK_BYTES" } else { "" };
+                    let blocks = if schema.has_blocks(body) { " + (ws_u32)count * WS_BLOCK_BYTES" } else { "" };
                     format!("WS_HEADER_BYTES + WS_{}_BYTES{blocks}", body.to_uppercase())
                 }
             };
@@ -202,13 +202,18 @@ fn lengths(out: &mut String, schema: &Schema) {
         out.push_str("\t\tdefault:\n\t\t\treturn 0;\n\t\t}\n");
     }
     out.push_str("\tdefault:\n\t\treturn 0;\n\t}\n}\n");
-    heading(out, "Whether a service's packets may have as many entries or blocks; 0 where they have neither.");
-    out.push_str("WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 count)\n{\n\tswitch (service) {\n");
+    heading(out, "Whether packets of a known kind may have as many entries or blocks; 0 where they have neither.");
+    out.push_str("WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 kind, ws_u8 count)\n{\n\tswitch (service) {\n");
     for service in &schema.services {
-        let condition = match (service.has_entries(), service.blocks) {
-            (true, _) => "count >= 1 && count <= WS_MAX_ENTRIES",
-            (_, true) => "count <= WS_MAX_BLOCKS",
-            _ => "count == 0",
+        let some = || {
+            let kinds = service.with_blocks().map(|kind| format!("{}_{}", service.name, kind.name).to_uppercase());
+            kinds.map(|kind| format!("kind == WS_{kind}")).collect::<Vec<_>>().join(" || ")
+        };
+        let condition = match (service.has_entries(), service.blocks, service.with_blocks().next()) {
+            (true, ..) => "count >= 1 && count <= WS_MAX_ENTRIES".to_owned(),
+            (_, true, _) => "count <= WS_MAX_BLOCKS".to_owned(),
+            (.., Some(_)) => format!("count == 0 || (count <= WS_MAX_BLOCKS && ({}))", some()),
+            _ => "count == 0".to_owned(),
         };
         out.push_str(&format!("\tcase WS_SERVICE_{}:\n\t\treturn {condition};\n", service.name.to_uppercase()));
     }

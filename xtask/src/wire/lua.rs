@@ -242,7 +242,7 @@ fn bodies(out: &mut String, schema: &Schema) {
                 "entries" => "bytes = 0, entries = true".to_owned(),
                 body => {
                     let (bytes, title) = (schema.structure(body).bytes, super::rust::camel(body));
-                    let blocks = if service.blocks { ", blocks = true" } else { "" };
+                    let blocks = if schema.has_blocks(body) { ", blocks = true" } else { "" };
                     format!("bytes = {bytes}{blocks}, title = \"{title}\", dissect = dissect.{body}")
                 }
             };

@@ -10,7 +10,7 @@ pub fn emit(schema: &Schema) -> String {
         "# Packets\n\nGenerated from `wire/messages.toml` by `cargo xtask wire`; do not edit. What the messages mean is \
          in [protocol.md](protocol.md).\n\n\
          A packet is one UDP payload: the header, then either 1 to 32 entries or the one body of its kind, which in \
-         some services 0 to 30 blocks of 32 bytes follow, and nothing else. Numbers are unsigned, in network byte order. \
+         some kinds 0 to 30 blocks of 32 bytes follow, and nothing else. Numbers are unsigned, in network byte order. \
          Text is UTF-8, padded with zeros.\n\n",
     );
     protocol(&mut out, schema);
@@ -153,9 +153,9 @@ fn flag_table(out: &mut String, flags: &Flags) {
 fn kinds(out: &mut String, service: &Service) {
     let _ = write!(out, "## Kinds of the {} service ({})\n\n{}\n\n", service.name, service.number, service.doc);
     out.push_str("| kind | message | body | |\n| ---: | --- | --- | --- |\n");
-    let blocks = if service.blocks { ", blocks" } else { "" };
     for kind in &service.kinds {
         let (name, body) = (kind.name.to_uppercase(), &kind.body);
+        let blocks = if service.blocks || kind.blocks { ", blocks" } else { "" };
         let _ = writeln!(out, "| {} | {name} | {body}{blocks} | {} |", kind.number, kind.doc);
     }
     out.push('\n');

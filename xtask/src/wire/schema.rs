@@ -101,7 +101,7 @@ pub struct Service {
     pub name: String,
     pub number: u8,
     pub doc: String,
-    /// Blocks follow the body, as many as the header counts.
+    /// Blocks follow the body of all its kinds, as many as the header counts.
     #[serde(default)]
     pub blocks: bool,
     pub kinds: Vec<Kind>,
@@ -113,8 +113,11 @@ pub struct Service {
 pub struct Kind {
     pub name: String,
     pub number: u8,
-    /// `entries`, or the struct that follows the header; blocks after it are the service's.
+    /// `entries`, or the struct that follows the header.
     pub body: String,
+    /// Blocks follow that, though not in all kinds of the service.
+    #[serde(default)]
+    pub blocks: bool,
     pub doc: String,
 }
 
@@ -184,6 +187,11 @@ impl Struct {
 }
 
 impl Service {
+    /// Its kinds whose body blocks follow.
+    pub fn with_blocks(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.iter().filter(|kind| self.blocks || kind.blocks)
+    }
+
     /// All of its packets carry entries, or none does.
     pub fn has_entries(&self) -> bool {
         self.kinds.iter().any(|kind| kind.body == "entries")
@@ -237,8 +245,7 @@ impl Schema {
 
     /// Whether blocks follow this body.
     pub fn has_blocks(&self, body: &str) -> bool {
-        let mut kinds = self.services.iter().filter(|service| service.blocks).flat_map(|service| &service.kinds);
-        kinds.any(|kind| kind.body == body)
+        self.services.iter().flat_map(Service::with_blocks).any(|kind| kind.body == body)
     }
 
     /// The version byte of a packet.
@@ -278,8 +285,8 @@ impl Schema {
         let blocks = self.limit("block_bytes") * self.limit("max_blocks");
         ensure(blocks == self.limit("max_key_name_bytes"), "max_key_name_bytes is not all blocks")?;
         ensure(self.limit("max_value_bytes") <= blocks, "a value has no room in its blocks")?;
-        for service in self.services.iter().filter(|service| service.blocks) {
-            let bodies = service.kinds.iter().map(|kind| self.structure(&kind.body).bytes as u64);
+        for service in self.services.iter().filter(|service| service.with_blocks().next().is_some()) {
+            let bodies = service.with_blocks().map(|kind| self.structure(&kind.body).bytes as u64);
             let longest = self.limit("header_bytes") + bodies.max().unwrap_or(0) + blocks;
             ensure(longest == self.limit("max_packet_bytes"), "max_packet_bytes is not header, body and blocks")?;
         }
@@ -313,9 +320,11 @@ impl Schema {
         for service in &self.services {
             let pure = service.kinds.iter().all(|kind| (kind.body == "entries") == service.has_entries());
             ensure(pure, &format!("{}: some kinds with entries, some without", service.name))?;
-            ensure(!(service.blocks && service.has_entries()), &format!("{}: entries and blocks", service.name))?;
-            let alike = service.kinds.iter().all(|kind| self.has_blocks(&kind.body) == service.blocks);
-            ensure(alike, &format!("{}: a body that has blocks in another service only", service.name))?;
+            let has_blocks = service.with_blocks().next().is_some();
+            ensure(!(has_blocks && service.has_entries()), &format!("{}: entries and blocks", service.name))?;
+            let of_kind = |kind: &Kind| service.blocks || kind.blocks;
+            let alike = service.kinds.iter().all(|kind| self.has_blocks(&kind.body) == of_kind(kind));
+            ensure(alike, &format!("{}: a body that has blocks in another kind only", service.name))?;
             unique(&service.name, service.kinds.iter().map(|kind| (kind.name.clone(), kind.number)))?;
             for kind in &service.kinds {
                 let known = kind.body == "entries" || self.structs.iter().any(|s| s.name == kind.body);
@@ -374,10 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_blocks_in_every_service_or_in_none() {
+    fn a_body_has_blocks_in_every_kind_or_in_none() {
         let fabric = r#"name = "enrol", number = 1, body = "enrol""#;
         let shared = complaint(fabric, r#"name = "enrol", number = 1, body = "effect""#);
-        assert_eq!(shared, "fabric: a body that has blocks in another service only");
+        assert_eq!(shared, "fabric: a body that has blocks in another kind only");
+        let queue = r#"name = "fetched", number = 23, body = "fetch", blocks = true"#;
+        let shared = complaint(queue, r#"name = "fetched", number = 23, body = "fetch""#);
+        assert_eq!(shared, "queue: a body that has blocks in another kind only");
         let lock = "doc = \"Lock fission.\"\n";
         assert_eq!(complaint(lock, "doc = \"Lock fission.\"\nblocks = true\n"), "lock: entries and blocks");
     }

@@ -187,17 +187,21 @@ impl Maker<'_> {
         set(&mut header, "version", u64::from(self.schema.version()));
         set(&mut header, "service", u64::from(service.number));
         set(&mut header, "kind", u64::from(kind.number));
-        set(&mut header, "count", if service.has_entries() || service.blocks { u64::from(count) } else { 0 });
+        set(
+            &mut header,
+            "count",
+            if service.has_entries() || has_blocks(service, kind) { u64::from(count) } else { 0 },
+        );
         header
     }
 
-    /// `count` entries, or a body and, where its service has such, `count` blocks.
+    /// `count` entries, or a body and, where its kind has such, `count` blocks.
     fn counting(&self, service: &Service, kind: &Kind, count: u8, name: &str, note: &str) -> Vector {
         let part = if service.has_entries() { "entry" } else { &kind.body };
         let first = |index: u8| 0x20 + index * 7;
         let several = if service.has_entries() { count } else { 1 };
         let parts = (0..several).map(|index| self.counting_values(self.schema.structure(part), first(index))).collect();
-        let length = if service.blocks { u64::from(count) * self.schema.limit("block_bytes") } else { 0 };
+        let length = if has_blocks(service, kind) { u64::from(count) * self.schema.limit("block_bytes") } else { 0 };
         let blocks = (0..length).map(|at| first(several).wrapping_add(at as u8)).collect();
         self.good(name, note, part, (self.header(service, kind, count), parts, blocks))
     }
@@ -233,8 +237,8 @@ impl Maker<'_> {
     fn blocks(&self, vectors: &mut Vec<Vector>) {
         let most = self.schema.limit("max_blocks") as u8;
         let value = self.schema.limit("max_value_bytes").div_ceil(self.schema.limit("block_bytes")) as u8;
-        for service in self.schema.services.iter().filter(|service| service.blocks) {
-            for (kind, count) in service.kinds.iter().flat_map(|kind| [0, value, most].map(|count| (kind, count))) {
+        for service in &self.schema.services {
+            for (kind, count) in service.with_blocks().flat_map(|kind| [0, value, most].map(|count| (kind, count))) {
                 let (name, note) = (format!("{}_{count}", kind.name), format!("{count} blocks"));
                 vectors.push(self.counting(service, kind, count, &name, &note));
             }
@@ -244,7 +248,13 @@ impl Maker<'_> {
     /// All fields zero, and all at their highest.
     fn edges(&self, vectors: &mut Vec<Vector>) {
         let of_entries = [("lock", "acquire"), ("lock", "retenure")];
-        let of_bodies = [("fabric", "heartbeat"), ("queue", "acquire"), ("chain", "write"), ("chain", "answer")];
+        let of_bodies = [
+            ("fabric", "heartbeat"),
+            ("queue", "acquire"),
+            ("queue", "fetch"),
+            ("chain", "write"),
+            ("chain", "answer"),
+        ];
         for (service, kind) in of_entries.into_iter().chain(of_bodies) {
             for (edge, number) in [("zeros", 0), ("ones", u64::MAX)] {
                 let (service, kind) = self.kind(service, kind);
@@ -313,6 +323,8 @@ impl Maker<'_> {
         let beat = self.kind("fabric", "heartbeat");
         let beat = self.counting(beat.0, beat.1, 1, "", "").bytes;
         let write = self.kind("chain", "write");
+        let attempt = self.kind("queue", "acquire");
+        let attempt = self.counting(attempt.0, attempt.1, 0, "", "").bytes;
         let after = write.0.kinds.iter().map(|kind| kind.number).max().unwrap_or(0) + 1;
         let write = |count| self.counting(write.0, write.1, count, "", "").bytes;
         let header = self.schema.limit("header_bytes") as usize;
@@ -374,12 +386,18 @@ impl Maker<'_> {
             &with(&longer(&write(most), block), count, most + 1),
             "31 blocks, which are there",
         );
+        let of_another = "a kind without blocks, in a service that has such";
+        bad("block_of_another_kind", "bad_count", &with(&longer(&attempt, block), count, 1), of_another);
         bad("block_missing", "bad_length", &write(most)[..write(most).len() - block], "30 counted, 29 there");
         bad("only_block_missing", "bad_length", &with(&write(0), count, 1), "one counted, none there");
         bad("block_uncounted", "bad_length", &with(&write(1), count, 0), "none counted, one there");
         bad("block_cut", "bad_length", &write(4)[..write(4).len() - 1], "a byte of the last block is missing");
         bad("operation_cut", "bad_length", &write(0)[..header + block], "half of the operation is missing");
     }
+}
+
+fn has_blocks(service: &Service, kind: &Kind) -> bool {
+    service.blocks || kind.blocks
 }
 
 fn set(values: &mut Values, name: &str, number: u64) {

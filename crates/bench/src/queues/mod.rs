@@ -1,7 +1,7 @@
 //! What NetLock's figures 12 to 14 show, on real packets and on two processors: which locks have their queue in the
 //! switch (13), how many cells there are and for how long locks are held (14), and what priorities and budgets do for
 //! tenants (12). What its testbed would do is a model's: `calibrated/`. Besides, which engine is better for locks that
-//! everybody wants: `contention.rs`.
+//! everybody wants: `contention.rs`; and what it saves to fetch a row with its lock: `fetches.rs`.
 //!
 //! * `place.rs`: a switch for each run, at the hook or in userspace. `client.rs`: who asks.
 //! * `record.rs`: what comes out, and its tables; `plot.rs` draws it.
@@ -11,6 +11,7 @@
 
 mod client;
 mod contention;
+mod fetches;
 mod place;
 mod plot;
 mod record;
@@ -83,10 +84,11 @@ impl QueuesOptions {
     }
 }
 
-/// What there is: figures 13 and 14, 12 (a), and 12 (b); and both engines under contention, which no figure shows, and
-/// which is measured only if it is asked for.
-pub const PARTS: [&str; 4] = ["memory", "priorities", "isolation", CONTENTION];
+/// What there is: figures 13 and 14, 12 (a), and 12 (b); and both engines under contention, and locks that bring a row
+/// along, which no figure shows, and which are measured only if they are asked for.
+pub const PARTS: [&str; 5] = ["memory", "priorities", "isolation", CONTENTION, FETCHES];
 const CONTENTION: &str = "contention";
+const FETCHES: &str = "fetches";
 
 /// Of all traces.
 const SEED: u64 = 1;
@@ -165,7 +167,7 @@ pub fn run_queues(options: &QueuesOptions) -> Result<Queues, Error> {
     let built = workload.build();
     let mut memories = if is_wanted("memory") { memories(options) } else { Vec::new() };
     for round in 0..options.rounds {
-        if round > 0 {
+        if round > 0 && !memories.is_empty() {
             memories.rotate_left(1);
         }
         for &memory in &memories {
@@ -175,6 +177,10 @@ pub fn run_queues(options: &QueuesOptions) -> Result<Queues, Error> {
         }
         if is_named(CONTENTION) {
             bench.contend(round, &mut record.contention);
+        }
+        if is_named(FETCHES) {
+            bench.show(&format!("round {}: locks and rows", round + 1));
+            record.fetches.push(bench.fetch(round));
         }
         for engine in ENGINES {
             bench.show(&format!("round {}: tenants, {}", round + 1, engine.0));

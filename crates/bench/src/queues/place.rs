@@ -52,6 +52,15 @@ impl Place {
         }
     }
 
+    /// Where a node has an address that the first one reaches without the switch.
+    pub(super) fn address_beside(&self, _node: usize) -> String {
+        match self {
+            #[cfg(feature = "xdp")]
+            Place::Hook(_) => hook::beside(_node),
+            Place::Loopback => "127.0.0.1".into(),
+        }
+    }
+
     /// A switch whose configuration goes on so after the name of the namespace `default`, and a lock server for each of
     /// these namespaces.
     pub(super) fn start(&self, program: &Path, settings: &str, served: &[&str]) -> Result<Running<'_>, Error> {
@@ -148,6 +157,9 @@ mod hook {
             let passes = nodes_and_servers.iter().map(|host| host.pass("wayside0")).collect::<Result<Vec<_>, _>>();
             let passes = passes.map_err(|error| format!("no XDP on veth: {error}"))?;
             let servers = nodes_and_servers.split_off(nodes);
+            if let [first, second, ..] = &nodes_and_servers[..] {
+                lay_cable(first, second).map_err(|error| format!("no cable between two hosts: {error}"))?;
+            }
             Ok(Hosts { switch, nodes: nodes_and_servers, servers, _passes: passes })
         }
 
@@ -174,8 +186,19 @@ mod hook {
         }
     }
 
+    /// Of a cable between the first node and the second.
+    pub(super) fn beside(node: usize) -> String {
+        format!("10.84.0.{}", node + 1)
+    }
+
     fn port(number: usize) -> String {
         format!("port{number}")
+    }
+
+    fn lay_cable(first: &Host, second: &Host) -> std::io::Result<()> {
+        first.join("beside", second, "beside", 1)?;
+        first.ip(&format!("addr add {}/24 dev beside", beside(0)))?;
+        second.ip(&format!("addr add {}/24 dev beside", beside(1)))
     }
 
     fn join(switch: &Host, number: usize) -> std::io::Result<Host> {

@@ -1,6 +1,7 @@
 //! What comes out: every run as it was, and tables of their medians.
 
 use super::contention::{self, ContentionRun};
+use super::fetches::{self, FetchRun};
 use super::{Memory, QueuesOptions, Tenants};
 use crate::Error;
 use crate::contest::driver::{BIN, Outcome};
@@ -39,6 +40,9 @@ pub struct Queues {
     /// Both engines; none in records of before 2026-11-23.
     #[serde(default)]
     pub contention: Vec<ContentionRun>,
+    /// Locks that bring a row along; the same.
+    #[serde(default)]
+    pub fetches: Vec<FetchRun>,
     pub(super) notes: Vec<String>,
 }
 
@@ -198,6 +202,7 @@ impl Queues {
             priorities: Vec::new(),
             isolation: Vec::new(),
             contention: Vec::new(),
+            fetches: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -245,7 +250,7 @@ impl Queues {
             let TenantRun { engine, round, failed, overlaps, stale_tokens, .. } = run;
             format!("tenants of {engine}, round {}: {}", round + 1, why(failed, overlaps, stale_tokens))
         });
-        memory.chain(tenants).chain(contention::broken(&self.contention))
+        memory.chain(tenants).chain(contention::broken(&self.contention)).chain(fetches::broken(&self.fetches))
     }
 
     /// Those of this kind that count.
@@ -425,7 +430,7 @@ impl Queues {
                 vec![of(0), of(1), both, ratio]
             },
         );
-        let mut text = contention::table(&self.contention);
+        let mut text = contention::table(&self.contention) + &fetches::table(&self.fetches);
         if self.memory.is_empty() && self.priorities.is_empty() && self.isolation.is_empty() {
             return text + &self.remarks();
         }

@@ -32,7 +32,7 @@ use crate::line::{OVERTAKEN_MOST, Order, Priority};
 use crate::lock::{Path, Request, Requests, State};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Transmit};
-use crate::queue::{LULL, LockServer, Requester};
+use crate::queue::{Fetches, LULL, LockServer, Requester};
 use crate::seal::{Enrolment, Sealer};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
@@ -290,6 +290,7 @@ pub struct Node {
     reports: census::Reports,
     chain: ChainClient,
     queue: Requester,
+    fetches: Fetches,
     /// Some session's locks were queues, or somebody has sent a packet of theirs.
     has_had_queues: bool,
     server: Option<LockServer>,
@@ -326,6 +327,7 @@ impl Node {
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
             queue: Requester::new(&config),
+            fetches: Fetches::default(),
             has_had_queues: false,
             server: None,
             is_bereft: false,

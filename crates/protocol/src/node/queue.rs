@@ -6,10 +6,10 @@
 use super::{Booked, Node, header_of};
 use crate::lock::{Acquire, AcquireError};
 use crate::mutant::Mutant;
-use crate::queue::{Link, is_for_server};
+use crate::queue::{Fetch, Fetched, Link, NotFetched, Third, is_for_server};
 use crate::{Handle, RequestId, Time};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, BODY, DropReason, Engine, service};
+use wayside_wire::{Attempt, BODY, DropReason, Engine, Fetch as Body, Header, blocks, kind, service};
 
 /// Low bits of an incarnation, with which its request ids begin.
 const INCARNATION_BITS: u32 = 24;
@@ -67,8 +67,11 @@ impl Node {
         if header.epoch != self.epoch() {
             return Err(DropReason::StaleEpoch);
         }
-        let attempt = Attempt::read(packet, BODY);
         self.has_had_queues = true;
+        if matches!(header.kind, kind::queue::FETCH | kind::queue::FETCHED) {
+            return self.on_fetch_packet(now, &header, packet);
+        }
+        let attempt = Attempt::read(packet, BODY);
         if is_for_server(header.kind) {
             self.at_server(now, |server, link| server.on_packet(link, &header, &attempt));
         } else {
@@ -78,6 +81,64 @@ impl Node {
             self.lose_session(now);
         }
         Ok(())
+    }
+
+    fn on_fetch_packet(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
+        let fetch = Body::read(packet, BODY);
+        let content = blocks(packet).get(..fetch.length.into()).ok_or(DropReason::BadValue)?;
+        if header.kind == kind::queue::FETCHED {
+            self.at_queue(now, |requester, link| requester.on_fetched(link, header, &fetch, content));
+            return Ok(());
+        }
+        let incarnation = self.session.info().map_or(0, |info| info.incarnation);
+        let own = self.session.header(service::QUEUE, 0, 0);
+        let link = &mut Link { now, header: own, out: &mut self.out };
+        self.fetches.on_fetch(link, header, incarnation, &fetch, content);
+        Ok(())
+    }
+
+    /// As [`Node::acquire`], but that the grant, if the switch has it at once, comes by way of a third node, with what
+    /// that answers to `ask`, which is no longer than [`crate::FETCH_BYTES_MOST`]: [`Node::take_fetched`]. In a
+    /// namespace without queues it is that.
+    pub fn acquire_by(
+        &mut self,
+        now: Time,
+        want: Acquire,
+        third: Third,
+        ask: &[u8],
+    ) -> Result<RequestId, AcquireError> {
+        if !self.is_queued() {
+            return self.acquire(now, want);
+        }
+        self.now = now;
+        self.admit(want.name)?;
+        self.session.info_at(now).ok_or(AcquireError::NoSession)?;
+        self.queue_session(now)?;
+        self.at_queue(now, |requester, link| requester.acquire_by(link, &want, third, ask))
+    }
+
+    /// Once, for a request of [`Node::acquire_by`] that was granted: what came with the grant, or why nothing did.
+    pub fn take_fetched(&mut self, request: RequestId) -> Fetched {
+        self.queue.take_fetched(request).unwrap_or(Err(NotFetched::Direct))
+    }
+
+    /// Whether it answers those who are granted locks by way of it. Whoever does takes what [`Node::fetch`] has after
+    /// every call.
+    pub fn serve_fetches(&mut self, serves: bool) {
+        self.fetches.serve(serves);
+    }
+
+    /// The next question of somebody who was granted a lock.
+    pub fn fetch(&mut self) -> Option<Fetch> {
+        self.fetches.take()
+    }
+
+    /// Answers it: at most [`crate::FETCH_BYTES_MOST`] bytes, or that there is nothing.
+    pub fn answer(&mut self, now: Time, fetch: &Fetch, data: Option<&[u8]>) {
+        let Some(incarnation) = self.session.info().map(|info| info.incarnation) else { return };
+        let header = self.session.header(service::QUEUE, 0, 0);
+        let mutant = self.config.mutant.filter(|_| cfg!(feature = "mutants"));
+        self.fetches.answer(&mut Link { now, header, out: &mut self.out }, incarnation, fetch, data, mutant);
     }
 
     pub(super) fn on_queue_tick(&mut self, now: Time) {
@@ -131,6 +192,7 @@ impl Node {
 
     pub(super) fn lose_queue(&mut self) {
         self.queue.lose_everything();
+        self.fetches.forget();
         if let Some(server) = &mut self.server {
             server.stop();
         }

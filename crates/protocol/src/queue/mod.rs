@@ -5,7 +5,9 @@
 //! * [`LockServer`]: which parts of the names are this node's. For each (`served.rs`): of queues in the switch what did
 //!   not fit there (`overflow.rs`, of all of them `overflows.rs`), and locks of its own (`own.rs`), of which it tells
 //!   what is asked for most (`popular.rs`).
+//! * [`Fetches`]: what others are granted by way of this node, with its answer.
 
+mod fetches;
 mod overflow;
 mod overflows;
 mod own;
@@ -17,14 +19,17 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+pub use fetches::Fetch;
+pub(crate) use fetches::Fetches;
 pub(crate) use overflow::{CEDED_ORDERS, first_number};
 pub(crate) use requester::Requester;
+pub use requester::{Fetched, NotFetched, Third};
 pub(crate) use server::{LockServer, QUESTIONS};
 
 use crate::line::{Priority, Rank};
 use crate::outbox::Outbox;
 use crate::{Handle, Mode, Port, Time};
-use wayside_wire::{Attempt, Header, QueueKind, kind, queue_flag};
+use wayside_wire::{Attempt, Body, Fetch as FetchBody, Header, QueueKind, kind, limits, queue_flag};
 
 /// What these machines need of their node for a call.
 pub(crate) struct Link<'a> {
@@ -45,6 +50,20 @@ impl Link<'_> {
     fn send(&mut self, port: Port, kind: u8, destination: Handle, attempt: &Attempt) {
         let header = Header { kind, destination, ..self.header };
         self.out.body(port, header, QueueKind::Acquire.body().bytes(0), |packet, at| attempt.write(packet, at));
+    }
+
+    /// A FETCH or FETCHED with this in its blocks, which is no more than they have room for.
+    fn send_blocks(&mut self, port: Port, header: Header, fetch: &FetchBody, content: &[u8]) {
+        let count = content.len().div_ceil(limits::BLOCK_BYTES).min(limits::MAX_BLOCKS);
+        let content = &content[..content.len().min(limits::MAX_BLOCKS * limits::BLOCK_BYTES)];
+        let header = Header { count: count as u8, ..header };
+        let fetch = FetchBody { length: content.len() as u16, ..*fetch };
+        self.out.body(port, header, Body::Fetch.bytes(count as u8), |packet, at| {
+            fetch.write(packet, at);
+            let (filled, padding) = packet[at + FetchBody::BYTES..].split_at_mut(content.len());
+            filled.copy_from_slice(content);
+            padding.fill(0);
+        });
     }
 
     /// To a holder: what has become of its request.
@@ -74,6 +93,13 @@ pub(crate) const LULL: u64 = 10_000_000;
 /// Whether a request says a priority of its own.
 fn is_ranked(attempt: &Attempt) -> bool {
     Rank::from_byte(attempt.cause).priority != Priority::NORMAL
+}
+
+/// Bytes that a node may be asked with, and may answer, where a grant goes by way of it.
+pub const FETCH_BYTES_MOST: usize = limits::MAX_BLOCKS * limits::BLOCK_BYTES;
+
+fn is_exclusive(flags: u8) -> bool {
+    flags & queue_flag::EXCLUSIVE != 0
 }
 
 fn mode_flag(mode: Mode) -> u8 {

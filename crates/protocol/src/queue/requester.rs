@@ -18,10 +18,10 @@ use crate::lock::{Acquire, AcquireError, Path};
 use crate::mutant::Mutant;
 use crate::node::{Event, NodeConfig};
 use crate::timers::{Due, Timers};
-use crate::{Mode, Port, RequestId, Time, Token};
+use crate::{Handle, Mode, Port, RequestId, Time, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, Header, header_flag, kind, limits, queue_flag};
+use wayside_wire::{Attempt, Fetch, Header, header_flag, kind, limits, queue_flag};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -46,6 +46,31 @@ struct Lease {
     length: u64,
 }
 
+/// A node that a grant may go by way of: one session of it. Its next one is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Third {
+    /// Its handle.
+    pub handle: Handle,
+    /// Cluster-wide count of enrolments: no other session has the same.
+    pub incarnation: u64,
+}
+
+/// What a third node has said, or why it has not.
+pub type Fetched = Result<Vec<u8>, NotFetched>;
+
+/// Why a grant has brought nothing along. The lock is held all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFetched {
+    /// Nobody was asked: the lock was not free at once, or is none that the switch itself grants, or nothing was asked.
+    Direct,
+    /// The switch knows no such session, in this namespace, or not any more.
+    Unknown,
+    /// That node answers nobody, or too many already, or had no answer.
+    Refused,
+    /// It has not answered in time, and the switch was asked for the grant alone.
+    Silent,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub name: u64,
@@ -67,6 +92,10 @@ pub(crate) struct Pending {
     over_budget: bool,
     /// The next request of `acquire_many`; 0: none.
     next: u64,
+    /// The node that the grant was to come by; 0: none.
+    third: Handle,
+    /// It was told to wait.
+    queued: bool,
 }
 
 impl Pending {
@@ -96,6 +125,8 @@ pub(crate) struct Requester {
     /// Ends of holds that have one.
     ends: BTreeSet<(Time, u64)>,
     events: VecDeque<Event>,
+    /// Of holds that were to come by a third node, until their owner takes it.
+    fetched: BTreeMap<u64, Fetched>,
     timers: Timers,
     next: u64,
     last: u64,
@@ -121,6 +152,7 @@ impl Requester {
             strays: BTreeMap::new(),
             ends: BTreeSet::new(),
             events: VecDeque::new(),
+            fetched: BTreeMap::new(),
             timers: Timers::default(),
             next: 0,
             last: 0,
@@ -179,6 +211,43 @@ impl Requester {
         Ok(RequestId(id))
     }
 
+    /// The same, but that the grant, if the switch has it at once, comes by way of a third node, with what that answers
+    /// to `ask`. That is asked once: who hears nothing asks the switch for the grant alone.
+    pub fn acquire_by(
+        &mut self,
+        link: &mut Link<'_>,
+        want: &Acquire,
+        third: Third,
+        ask: &[u8],
+    ) -> Result<RequestId, AcquireError> {
+        let id = self.enter(link, want)?;
+        if let Some(pending) = self.requests.get_mut(&id) {
+            pending.state = State::Waiting(0);
+            pending.third = third.handle;
+            pending.sent = 1;
+            set_timer(&mut self.timers, link.now, id, pending, link.now + pending.pause);
+            let tries = if want.try_ { queue_flag::TRY } else { 0 };
+            let fetch = Fetch {
+                name: want.name,
+                request: id,
+                incarnation: third.incarnation,
+                holder: link.me(),
+                flags: mode_flag(want.mode) | tries,
+                cause: Rank::newcomer(want.priority).to_byte(),
+                sent_us: link.now.0,
+                ..Fetch::default()
+            };
+            let header = Header { kind: kind::queue::FETCH, destination: third.handle, ..link.header };
+            link.send_blocks(want.port, header, &fetch, ask);
+        }
+        Ok(RequestId(id))
+    }
+
+    /// What came with a grant, or why nothing did; None: nothing was asked, or it was taken.
+    pub fn take_fetched(&mut self, RequestId(id): RequestId) -> Option<Fetched> {
+        self.fetched.remove(&id)
+    }
+
     /// One after the other, in this order. On an error nothing was asked for.
     pub fn acquire_many(
         &mut self,
@@ -233,6 +302,8 @@ impl Requester {
             sent: 0,
             over_budget: link.now < self.over_until,
             next: 0,
+            third: 0,
+            queued: false,
         };
         set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
         self.requests.insert(id, pending);
@@ -267,6 +338,7 @@ impl Requester {
     }
 
     fn begin_end(&mut self, link: &mut Link<'_>, id: u64, kind: u8, ticket: u64) {
+        self.fetched.remove(&id);
         let Some(pending) = self.requests.get_mut(&id) else { return };
         pending.state = State::Ending { kind, ticket };
         pending.deadline = Time::NEVER;
@@ -291,6 +363,7 @@ impl Requester {
                 self.events.push_back(Event::Lost { request: RequestId(id) });
             }
         }
+        self.fetched.clear();
         self.strays.clear();
         self.ends.clear();
         self.timers.clear();
@@ -408,6 +481,27 @@ impl Requester {
         }
     }
 
+    /// FETCHED: the switch lets it through while the request holds, so it is its GRANT. What comes with it counts if it
+    /// is of the node that was asked, and the request still waits: one that holds was told that there is nothing.
+    pub fn on_fetched(&mut self, link: &mut Link<'_>, header: &Header, fetch: &Fetch, data: &[u8]) {
+        let mut id = fetch.request;
+        if self.is_broken(Mutant::AnyFetched) {
+            let waits =
+                |(_, pending): &(&u64, &Pending)| pending.name == fetch.name && pending.third != 0 && pending.waits();
+            id = self.requests.iter().find(waits).map_or(id, |(id, _)| *id);
+        }
+        if let Some(pending) = self.requests.get(&id).filter(|pending| matches!(pending.state, State::Waiting(_))) {
+            if pending.third != header.source {
+                return;
+            }
+            let refused = header.flags & header_flag::REFUSED != 0;
+            self.fetched.insert(id, if refused { Err(NotFetched::Refused) } else { Ok(data.into()) });
+        }
+        let Fetch { name, ticket, holder, flags, cause, sent_us, .. } = *fetch;
+        let attempt = Attempt { name, request: id, ticket, holder, flags, cause, sent_us, ..Attempt::default() };
+        self.on_grant(link, &attempt);
+    }
+
     fn hold(&mut self, link: &mut Link<'_>, id: u64, ticket: u64, lease: Option<Lease>) {
         let Some(pending) = self.requests.get_mut(&id) else { return };
         pending.state = State::Held { ticket, lease: None };
@@ -415,6 +509,14 @@ impl Requester {
         pending.deadline = Time::NEVER;
         pending.due = Time::NEVER;
         let (mode, next) = (pending.mode, pending.next);
+        if pending.third != 0 {
+            let why = match pending.sent {
+                _ if pending.queued || lease.is_some() => NotFetched::Direct,
+                1 => NotFetched::Unknown,
+                _ => NotFetched::Silent,
+            };
+            self.fetched.entry(id).or_insert(Err(why));
+        }
         let token = Token::of_ticket(link.header.epoch, ticket);
         let path = if lease.is_some() { Path::Agent } else { Path::Switch };
         self.events.push_back(Event::Granted { request: RequestId(id), token, mode, path });
@@ -443,6 +545,7 @@ impl Requester {
         let Some(pending) = self.requests.get_mut(&attempt.request) else { return };
         let State::Waiting(ticket) = &mut pending.state else { return };
         pending.over_budget = false;
+        pending.queued = true;
         if attempt.ticket != 0 {
             *ticket = attempt.ticket;
         } else if attempt.order != 0 {

@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod fetches;
 mod moves;
 mod parts;
 mod priorities;

@@ -9,6 +9,7 @@
 mod books;
 mod checker;
 mod lines;
+mod rows;
 mod tasks;
 mod wishes;
 
@@ -22,6 +23,7 @@ use crate::report::Outcome;
 use crate::service::Service;
 use crate::world::World;
 use checker::{Checker, Owner, Verdict};
+use rows::{ANSWERER, Rows};
 use tasks::Task;
 use wishes::Habits;
 
@@ -39,6 +41,8 @@ pub struct Locks {
     habits: Habits,
     checker: Checker,
     crews: Vec<Crew>,
+    /// What they protect.
+    rows: Rows,
     operations: u64,
     /// Somebody gave something back.
     to_account: bool,
@@ -55,6 +59,7 @@ impl Locks {
             habits: Habits::draw(world),
             checker: Checker::default(),
             crews: (0..world.hosts.len()).map(|_| Crew::default()).collect(),
+            rows: Rows::default(),
             operations: 0,
             to_account: false,
             booked: Vec::new(),
@@ -89,6 +94,7 @@ impl Service for Locks {
     fn told(&mut self, world: &mut World, host: usize, event: Event) {
         match event {
             Event::Enrolled(_) => {
+                self.serve_rows(world, host);
                 for task in 0..self.habits.tasks as usize {
                     self.pause_task(world, host, task);
                 }
@@ -120,6 +126,7 @@ impl Service for Locks {
                 let lives = || world.lives_on_record(host) && (bound || name.is_some_and(is_kept));
                 let verdict = self.checker.granted(now, owner, mode, token, believes, lives);
                 Self::judge(world, verdict);
+                self.check_row(world, host, owner);
                 self.on_granted(world, host, request, token);
             }
             Event::Busy { request, .. } => self.on_refused(world, host, request, "busy"),
@@ -137,6 +144,9 @@ impl Service for Locks {
     }
 
     fn woken(&mut self, world: &mut World, host: usize, task: usize, alarm: u64) {
+        if task == ANSWERER {
+            return self.answer_late(world, host, alarm);
+        }
         self.wake(world, host, task, alarm);
     }
 
@@ -154,6 +164,7 @@ impl Service for Locks {
     }
 
     fn settled(&mut self, world: &mut World, host: usize) {
+        self.take_questions(world, host);
         if std::mem::take(&mut self.to_account) {
             self.check_accounts(world, host);
         }

@@ -101,9 +101,16 @@ impl Locks {
         let time = running.time(now);
         let mut requests = Vec::new();
         let slot = slot_of(wishes[0].name, world.setup.namespaces[space].slots);
+        let question = self.draw_question(world, host, wishes[0].name).filter(|_| wishes.len() == 1);
         let asked = self.ask(world, host, slot, |world| match (&mut world.hosts[host].running, &wishes[..]) {
             (None, _) => Err(AcquireError::NoSession),
-            (Some(running), [wish]) => running.node.acquire(time, *wish).map(|request| requests.push(request)),
+            (Some(running), [wish]) => {
+                let asked = match &question {
+                    None => running.node.acquire(time, *wish),
+                    Some((third, question)) => running.node.acquire_by(time, *wish, *third, question),
+                };
+                asked.map(|request| requests.push(request))
+            }
             (Some(running), _) => running.node.acquire_many(time, &wishes, &mut requests),
         });
         if let Err(error) = asked {
@@ -117,6 +124,9 @@ impl Locks {
         self.operations += 1;
         if wishes.len() > 1 {
             world.count("several asked");
+        }
+        if let Some((_, question)) = question {
+            self.asked_for_row(world, Self::owner(world, host, requests[0]), wishes[0].name, question);
         }
         for (request, wish) in requests.iter().zip(&wishes) {
             self.checker.asked(now, Self::owner(world, host, *request), (space, wish.name), wish.priority);
@@ -200,6 +210,7 @@ impl Locks {
         let until = running.map_or(0, Running::promised);
         for &request in requests {
             let owner = Self::owner(world, host, request);
+            self.write_row(world, host, owner);
             if is_lost && world.clocks_are_good() {
                 self.checker.lost(world.now, owner, until);
             } else {

@@ -56,8 +56,10 @@ struct Packet {
     heartbeat: Option<Heartbeat>,
     /// Of a packet of the chain service: its operation, effect or routes, and its blocks.
     chain: Option<([u8; CHAIN_BODY], Vec<u8>)>,
-    /// Of a packet of the queue service.
+    /// Of a packet of the queue service. In a FETCH its `over` is the incarnation, and `room` the length.
     attempt: Option<Attempt>,
+    /// What follows that.
+    blocks: Vec<u8>,
     /// Bytes that differ from what the header's fields say: offset and value.
     patches: Vec<(usize, u8)>,
     /// Cut or padded with zeros to this length.
@@ -79,6 +81,7 @@ impl Packet {
             let mut bytes = vec![0; BODY + Attempt::BYTES];
             self.header.write(&mut bytes);
             attempt.write(&mut bytes, BODY);
+            bytes.extend(&self.blocks);
             return self.patched(bytes);
         }
         let body = if self.heartbeat.is_some() { 1 } else { self.entries.len() };
@@ -360,7 +363,13 @@ impl Reader {
             }
             "attempt" => {
                 let packet = if self.out { &mut case.out } else { &mut case.packet };
-                set_attempt(packet.attempt.as_mut().expect("a packet of the queue service"), words);
+                let attempt = packet.attempt.as_mut().expect("a packet of the queue service");
+                if let Some(value) = words.value() {
+                    attempt.room = value.len() as u16;
+                    packet.blocks = padded(&value);
+                    packet.header.count = (packet.blocks.len() / limits::BLOCK_BYTES) as u8;
+                }
+                set_attempt(attempt, words);
             }
             "copy" => {
                 case.verdict.copy = words.maybe("agent").unwrap_or_else(|| words.take("node"));
@@ -444,6 +453,9 @@ impl Reader {
         if let Some((_, blocks)) = &mut case.out.chain {
             blocks.clear();
             case.out.header.count = 0;
+        } else if header.service == service::QUEUE {
+            header.count = 0;
+            case.out.blocks.clear();
         } else if let Ok(length) = packet_bytes(header.service, header.kind, header.count) {
             case.out.length = Some(length);
         }

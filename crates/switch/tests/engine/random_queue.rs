@@ -1,6 +1,6 @@
 //! Random queues and packets of the queue service: mostly plausible, as in `random`.
 
-use wayside_wire::{Attempt, BODY, Header, cell_who, kind, queue_flag, service};
+use wayside_wire::{Attempt, BODY, Fetch, Header, cell_who, kind, limits, queue_flag, service};
 
 use super::queue::who;
 use super::random::{Random, handle, header, live};
@@ -84,10 +84,11 @@ fn change_queue(random: &mut Random, state: &mut State, number: usize) {
 
 /// A packet about one of the queues, as a rule.
 pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
-    use kind::queue::{ACQUIRE, CANCEL, GRANT, NEXT, PUSH, RELEASE, SETTLE};
-    let kinds = [ACQUIRE, ACQUIRE, ACQUIRE, ACQUIRE, RELEASE, RELEASE, RELEASE, CANCEL, NEXT, PUSH, PUSH, SETTLE];
+    use kind::queue::{ACQUIRE, CANCEL, FETCH, FETCHED, GRANT, NEXT, PUSH, RELEASE, SETTLE};
+    let of_queues = [ACQUIRE, ACQUIRE, ACQUIRE, RELEASE, RELEASE, RELEASE, CANCEL, NEXT, PUSH, PUSH, SETTLE];
+    let kinds = [&of_queues[..], &[FETCH, FETCH, FETCHED, FETCHED]].concat();
     let kind = match random.below(12) {
-        0 => random.below(15) as u8,
+        0 => random.below(25) as u8,
         1 => GRANT,
         _ => random.pick(&kinds),
     };
@@ -104,7 +105,11 @@ pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
         (ticket, Some(state.cells[queue.left as usize + (ticket % u64::from(queue.size)) as usize]))
     };
     let holder = cell.map_or_else(|| live(random, state), |cell| cell_who::holder(cell.who));
-    let source = if by_server { server_of(random, state, queue) } else { holder };
+    let source = match kind {
+        FETCHED => live(random, state),
+        _ if by_server => server_of(random, state, queue),
+        _ => holder,
+    };
     let oldest = state.nodes.get(usize::from(holder)).map_or(0, |node| node.oldest);
     let request = match random.below(16) {
         0 => random.next(),
@@ -135,7 +140,38 @@ pub fn packet(random: &mut Random, state: &State) -> Vec<u8> {
         cause: if random.once_in(2) { 0 } else { random.next() as u8 },
         sent_us: random.next(),
     };
+    if matches!(kind, FETCH | FETCHED) {
+        return fetch(random, state, header, &attempt);
+    }
     assemble(header, &attempt)
+}
+
+/// With blocks, by way of somebody who is there, as a rule.
+fn fetch(random: &mut Random, state: &State, mut header: Header, attempt: &Attempt) -> Vec<u8> {
+    let third = live(random, state);
+    header.count = random.pick(&[0, 1, 2, 30]);
+    let blocks = usize::from(header.count) * limits::BLOCK_BYTES;
+    if header.kind == kind::queue::FETCH {
+        header.destination = third;
+    }
+    let incarnation = state.nodes.get(usize::from(third)).map_or(0, |node| node.incarnation);
+    let length = (blocks as u64 - random.below(33).min(blocks as u64)) as u16;
+    let fetch = Fetch {
+        name: attempt.name,
+        request: attempt.request,
+        ticket: attempt.ticket,
+        incarnation: if random.once_in(8) { random.next() } else { incarnation },
+        holder: attempt.holder,
+        reply_port: attempt.reply_port,
+        length: if random.once_in(12) { random.next() as u16 } else { length },
+        flags: attempt.flags,
+        cause: attempt.cause,
+        sent_us: attempt.sent_us,
+    };
+    let mut packet = vec![0xdd; BODY + Fetch::BYTES + blocks];
+    header.write(&mut packet);
+    fetch.write(&mut packet, BODY);
+    packet
 }
 
 /// The server of a name, as a rule.

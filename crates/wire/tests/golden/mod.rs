@@ -95,6 +95,7 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         "copied",
         "watch",
         "attempt",
+        "fetch",
     ];
     let part = structs.into_iter().find(|part| object.contains_key(*part));
     let parts = part.and_then(|part| object.remove(part)).unwrap_or(Value::Array(Vec::new()));
