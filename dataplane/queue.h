@@ -30,7 +30,7 @@
 #include "fission.h"
 #include "take.h"
 
-/* 0 in the program of tests that races, which would be more than the verifier walks through: a FETCH is no kind there. */
+/* 0 in the program of tests that races, which would be more than the verifier walks through: no FETCH there. */
 #ifndef WS_FETCHES
 #define WS_FETCHES 1
 #endif
@@ -766,8 +766,8 @@ WS_INLINE int ws_has_its_blocks(struct ws_turn *turn)
 	return blocks == ws_header_count(turn->header);
 }
 
-/* FETCH: turns it into the ACQUIRE that it is, but that the grant, if there is one at once, goes by way of a third node.
- * Where that is not there, or is another session by now, nothing else is left of it. The drop reason, or 0. */
+/* FETCH: turns it into the ACQUIRE that it is, but that the grant, if there is one at once, goes by way of a third
+ * node. Where that is not there, or is another session by now, nothing else is left of it. The drop reason, or 0. */
 WS_INLINE ws_u8 ws_on_fetch(struct ws_turn *turn)
 {
 	ws_u16 third = ws_header_destination(turn->header);

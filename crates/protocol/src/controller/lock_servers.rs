@@ -97,8 +97,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return;
         }
         match header.kind {
-            // A late one, of an earlier session of this handle, is no offer of who has it now. Earlier versions do not say
-            // whose it is.
+            // A late one, of an earlier session of this handle, is no offer of who has it now. Earlier versions do not
+            // say whose it is.
             kind::queue::SERVE if ![0, record.incarnation << COUNTER_BITS].contains(&attempt.request) => {}
             kind::queue::SERVE => self.on_serve(now, header, attempt),
             kind::queue::CEDED => self.on_ceded(header, attempt),

@@ -153,8 +153,8 @@ impl Lines<'_> {
 }
 
 /// P3, of waiters that a packet has brought to their next agent: a late copy brings nobody. Nor is it of those who wait
-/// no more: what such a one had cancelled is taken out, and a late copy of its ACQUIRE lets it in as anybody. Whether any
-/// of them had been overtaken.
+/// no more: what such a one had cancelled is taken out, and a late copy of its ACQUIRE lets it in as anybody. Whether
+/// any of them had been overtaken.
 pub fn check_handed_over(
     packet: &[u8],
     header: &Header,
