@@ -79,7 +79,7 @@ impl Guard {
     /// the caller has to fetch by itself. What is there was read while the lock was held by this very guard.
     ///
     /// # Errors
-    /// [`NotFetched`]: which is no reason to give the lock back.
+    /// [`NotFetched`](crate::NotFetched): which is no reason to give the lock back.
     pub fn fetched(&mut self) -> Fetched {
         let take = |core: &mut Core, _, _: &mut _| core.node.take_fetched(self.begun.id);
         self.connection.engine.visit(take)
