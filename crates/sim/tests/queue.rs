@@ -34,12 +34,12 @@ fn every_broken_rule_is_noticed() {
     use wayside_sim::mutants::{QUEUE_RULES, caught};
     let mut missed = Vec::new();
     for &rule in QUEUE_RULES {
-        match caught(&rule.broken(), 5_000) {
+        match caught(&rule.broken(), 10_000) {
             Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
             None => missed.push(rule),
         }
     }
-    assert!(missed.is_empty(), "nobody noticed {missed:?} in 5,000 seeds");
+    assert!(missed.is_empty(), "nobody noticed {missed:?} in 10,000 seeds");
 }
 
 /// A lock server orders its lines by the same code as an agent, and by the same rules.
