@@ -1,6 +1,8 @@
 //! The chain service: a few hundred seeds for every change, and rules that must be missed when they are left out.
 
-use wayside_sim::{Options, Outcome, ServiceKind, processors, run, run_all};
+mod support;
+
+use wayside_sim::{Options, ServiceKind};
 
 fn options() -> Options {
     Options { service: ServiceKind::Chain, ..Options::default() }
@@ -8,36 +10,17 @@ fn options() -> Options {
 
 #[test]
 fn seeds_keep_every_invariant_and_reach_everything() {
-    const SEEDS: u64 = 300;
-    let mut total = Outcome { service: ServiceKind::Chain, ..Outcome::default() };
-    run_all(0..SEEDS, &options(), processors(), |outcome| {
-        if let Some(failure) = &outcome.failure {
-            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
-        }
-        total.add(&outcome);
-        true
-    });
-    assert_eq!(total.missing(SEEDS), [""; 0], "a batch that does not reach these proves little");
+    support::keeps_every_invariant(&options(), 300);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in 100..110 {
-        let (first, second) = (run(seed, &options()), run(seed, &options()));
-        assert_eq!((first.trace_hash, first.packets), (second.trace_hash, second.packets), "seed {seed}");
-    }
+    support::gives_the_same_trace(&options(), 100..110);
 }
 
 #[cfg(feature = "mutants")]
 #[test]
 fn every_broken_rule_is_noticed() {
-    use wayside_sim::mutants::{CHAIN_RULES, RARE, caught};
-    let mut missed = Vec::new();
-    for &rule in CHAIN_RULES.iter().filter(|rule| !RARE.contains(rule)) {
-        match caught(&rule.broken(), 3_000) {
-            Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
-            None => missed.push(rule),
-        }
-    }
-    assert!(missed.is_empty(), "nobody noticed {missed:?} in 3,000 seeds");
+    use wayside_sim::mutants::{CHAIN_RULES, RARE};
+    support::notices(CHAIN_RULES.iter().filter(|rule| !RARE.contains(rule)), 3_000);
 }

@@ -2,6 +2,8 @@
 //! proves nothing. `cargo test --profile simulation -p wayside-sim --features mutants`.
 #![cfg(feature = "mutants")]
 
+mod support;
+
 use wayside_protocol::Mutant;
 use wayside_sim::mutants::{RULES, Rule, SECOND_LINES, caught};
 use wayside_sim::{CoreMutant, Options, run};
@@ -11,14 +13,7 @@ const SEEDS: u64 = 20_000;
 
 #[test]
 fn every_broken_rule_is_noticed() {
-    let mut missed = Vec::new();
-    for &rule in RULES {
-        match caught(&rule.broken(), SEEDS) {
-            Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
-            None => missed.push(rule),
-        }
-    }
-    assert!(missed.is_empty(), "nobody noticed {missed:?} in {SEEDS} seeds");
+    support::notices(RULES, SEEDS);
 }
 
 /// Whoever is dropped from the queue asks again, so that nobody outside of the agent's books ever sees it.

@@ -1,27 +1,17 @@
 //! A few hundred seeds for every change; `wayside sim --seeds` runs as many as there is time for.
 
-use wayside_sim::{Filter, Marks, Options, Outcome, processors, run, run_all};
+mod support;
+
+use wayside_sim::{Filter, Marks, Options, run};
 
 #[test]
 fn seeds_keep_every_invariant_and_reach_everything() {
-    const SEEDS: u64 = 400;
-    let mut total = Outcome::default();
-    run_all(0..SEEDS, &Options::default(), processors(), |outcome| {
-        if let Some(failure) = &outcome.failure {
-            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
-        }
-        total.add(&outcome);
-        true
-    });
-    assert_eq!(total.missing(SEEDS), [""; 0], "a batch that does not reach these proves little");
+    support::keeps_every_invariant(&Options::default(), 400);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in 100..110 {
-        let (first, second) = (run(seed, &Options::default()), run(seed, &Options::default()));
-        assert_eq!((first.trace_hash, first.packets), (second.trace_hash, second.packets), "seed {seed}");
-    }
+    support::gives_the_same_trace(&Options::default(), 100..110);
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! What is asked of every service of the simulator.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::ops::Range;
+use wayside_sim::{Options, Outcome, processors, run, run_all};
+
+/// The first so many seeds break nothing, and reach all that a batch of so many has to reach.
+pub fn keeps_every_invariant(options: &Options, seeds: u64) {
+    let mut total = Outcome { service: options.service, ..Outcome::default() };
+    run_all(0..seeds, options, processors(), |outcome| {
+        if let Some(failure) = &outcome.failure {
+            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
+        }
+        total.add(&outcome);
+        true
+    });
+    assert_eq!(total.missing(seeds), [""; 0], "a batch that does not reach these proves little");
+}
+
+/// Each of these seeds is the same run again.
+pub fn gives_the_same_trace(options: &Options, seeds: Range<u64>) {
+    for seed in seeds {
+        let (first, second) = (run(seed, options), run(seed, options));
+        assert_eq!((first.trace_hash, first.packets), (second.trace_hash, second.packets), "seed {seed}");
+    }
+}
+
+/// Each rule is missed within so many seeds when it is left out.
+#[cfg(feature = "mutants")]
+pub fn notices<'r>(rules: impl IntoIterator<Item = &'r wayside_sim::mutants::Rule>, seeds: u64) {
+    let mut missed = Vec::new();
+    for rule in rules {
+        match wayside_sim::mutants::caught(&rule.broken(), seeds) {
+            Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
+            None => missed.push(rule),
+        }
+    }
+    assert!(missed.is_empty(), "nobody noticed {missed:?} in {seeds} seeds");
+}
