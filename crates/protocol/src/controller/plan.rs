@@ -16,8 +16,8 @@ use wayside_wire::mix;
 
 /// A lock that is asked for less, in requests in 1,000 seconds, stays with its lock server.
 pub const LEAST_RATE: u64 = 1_000;
-/// One that has its queue in the switch is taken to be asked for so much more, in hundredths, than it is: who would
-/// take its place must be worth the two moves.
+/// One that has its queue in the switch is taken to be asked for so much more, in hundredths, than it is, and for what
+/// may be chance besides: who would take its place must be worth the two moves.
 const STAYS: u64 = 125;
 
 /// A lock, as it was measured.
@@ -95,7 +95,7 @@ pub fn plan(allocation: Allocation, candidates: &[Candidate], room: &Room, seed:
         match region {
             None => (rate >= LEAST_RATE).then_some(Item { name, rate, cells: wanted, whole: false }),
             Some(cells) => {
-                let rate = rate.saturating_mul(STAYS) / 100;
+                let rate = rate.saturating_mul(STAYS) / 100 + by_chance(rate);
                 let resizes = !is_random && resizes(cells, wanted);
                 Some(Item { name, rate, cells: if resizes { wanted } else { cells }, whole: !resizes })
             }
@@ -113,6 +113,13 @@ pub fn plan(allocation: Allocation, candidates: &[Candidate], room: &Room, seed:
         }
     }
     Some(given)
+}
+
+/// How much more or less than this rate may have been measured without a reason: of requests that come by chance, whose
+/// rate is the mean of this second's and, by halves, of those before, the deviation is the root of a third; and of
+/// hundreds of locks some are off by three times as much, upwards where others are off downwards.
+fn by_chance(rate: u64) -> u64 {
+    100 * rate.isqrt()
 }
 
 /// Whether a region is far from what its lock needs.
@@ -249,10 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_there_leaves_only_for_what_is_a_quarter_denser() {
+    fn a_lock_that_is_there_leaves_only_for_what_is_a_quarter_denser_and_not_by_chance() {
         let room = Room { cells: 2, ..ROOM };
-        assert_eq!(planned(&[here(1, 10_000, 1, 2), cold(2, 12_000, 1)], &room), [(1, 2)]);
-        assert_eq!(planned(&[here(1, 10_000, 1, 2), cold(2, 13_000, 1)], &room), [(2, 2)]);
+        let leaves = |rate, other| planned(&[here(1, rate, 1, 2), cold(2, other, 1)], &room) == [(2, 2)];
+        assert!(!leaves(10_000_000, 12_500_000) && leaves(10_000_000, 13_000_000));
+        assert!(!leaves(10_000, 22_000) && leaves(10_000, 23_000), "of ten in a second chance has a part");
         assert_eq!(planned(&[here(1, 0, 0, 2), cold(2, 500, 1)], &room), [(1, 2)], "for nothing it need not leave");
     }
 
