@@ -33,10 +33,23 @@ pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>) {
     errands::prepare();
     let lifeline = Lifeline::new(lifeline);
     let mut background = Background { engine, lifeline, phase: Phase::Enrolling, phase_since: clock::now() };
+    let over = Over(engine);
     while background.turn() {}
     // The guards first: the end of the lifeline gives their locks to others.
-    engine.visit(|core, _, errands| core.lose(Phase::Closed, errands));
+    drop(over);
     background.lifeline.end();
+}
+
+/// Dropped before the lifeline is, even where a waker or an observer of the application's panics in this thread: then
+/// nobody looks after the session any more, and no guard may think so.
+struct Over<'a>(&'a Engine);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.visit(|core, _, errands| core.lose(Phase::Closed, errands));
+        // It may have the session itself, which would never go.
+        drop(self.0.visit(|core, _, _| core.serve_no_more()));
+    }
 }
 
 struct Background<'a> {

@@ -181,6 +181,12 @@ impl Core {
         self.server.replace(server)
     }
 
+    /// Nobody's questions are answered any more. Who did is for the caller to drop, without the lock.
+    pub(crate) fn serve_no_more(&mut self) -> Option<Server> {
+        self.node.serve_fetches(false);
+        self.server.take()
+    }
+
     /// The session's machine is a new one.
     pub(crate) fn take_node(&mut self, mut node: Node) {
         node.take_watches(self.node.leave_watches());

@@ -11,6 +11,7 @@ use crate::links::Others;
 use crate::port::{Place, Ports};
 use std::cell::Cell;
 use std::net::SocketAddrV4;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 use wayside_protocol::Fetch;
@@ -194,7 +195,11 @@ impl Rest {
         }
         self.forgotten.clear();
         self.wakers.drain(..).for_each(Waker::wake);
-        self.fetches.drain(..).for_each(|(server, question)| server(question));
+        for (server, question) in self.fetches.drain(..) {
+            // It is the application's, and this thread is the session's own. Who asked hears that there is nothing, since
+            // the question is dropped; whoever runs the application, what its panic hook says.
+            let _ = catch_unwind(AssertUnwindSafe(|| server(question)));
+        }
         let phase_changed = std::mem::take(&mut self.phase_changed);
         self.put_back();
         phase_changed

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::future::Future;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -10,12 +11,14 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use support::{Daemon, Ended, Running, end, eventually, wayside};
 use tempfile::TempDir;
-use wayside_client::Session;
 use wayside_client::control::lifeline_text;
 use wayside_client::daemon::abstract_name;
+use wayside_client::{Error, Session};
 
 /// A death that is noticed by the lease would take all of it.
 const LEASE: Duration = Duration::from_secs(10);
@@ -324,4 +327,34 @@ fn a_daemon_that_comes_back_is_found_again() {
     assert!(
         std::fs::read_to_string("/proc/net/unix").unwrap().contains(&format!("@{}", abstract_name(daemon.address)))
     );
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("as it is meant to");
+    }
+}
+
+/// An application's waker panics in the session's own thread, with which the lifeline ends: the daemon gives the locks
+/// away at once.
+#[test]
+fn a_session_whose_thread_panics_is_over_before_others_are_granted() {
+    let place = Place::new();
+    let (_switch, address) = place.switch(None, |_| ());
+    let sessions = [0, 1].map(|_| Session::builder().endpoint(address.to_string()).lease(LEASE).connect().unwrap());
+    let [session, other] = &sessions;
+    let held = session.lock("held").acquire().unwrap();
+    eventually("it has a lifeline", || session.has_lifeline());
+    let awaited = other.lock("awaited").acquire().unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut wait = Box::pin(session.lock("awaited").acquire_async());
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(awaited);
+    let began = Instant::now();
+    drop(other.lock("held").wait(2 * LEASE).acquire().unwrap());
+    assert!(held.is_lost());
+    assert!(began.elapsed() < LEASE / 2, "{:?}", began.elapsed());
+    assert!(matches!(session.lock("free").acquire(), Err(Error::Closed)));
 }
