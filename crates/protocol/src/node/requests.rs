@@ -209,6 +209,8 @@ impl Node {
         request.pause = (request.pause * 2).min(most);
         match request.state {
             State::Parked => Self::set_request_timer(&mut self.timers, self.now, id, request, Time::NEVER),
+            // Of several locks, whose turn it is is due at once.
+            State::Waiting if self.agency.books.at(request.book).decides(request.mode) => self.ask(now, id),
             State::Waiting if request.next != 0 && !request.alone => self.ask_from(now, id),
             State::Waiting => self.send_again(now, id, kind::lock::ACQUIRE),
             State::Returning { kind, .. } => self.send_again(now, id, kind),

@@ -21,6 +21,10 @@ fn turn(bench: &mut Bench, node: usize, name: u64, mode: Mode) -> Path {
     path
 }
 
+fn exclusive(name: u64) -> Acquire {
+    Acquire { name, mode: Mode::Exclusive, try_: false, priority: Priority::NORMAL, deadline: None, port: 5_000 }
+}
+
 /// Packets since.
 fn packets(bench: &Bench, before: usize) -> usize {
     bench.delivered.len() - before
@@ -46,6 +50,30 @@ fn a_lock_that_stays_at_home_costs_no_packet() {
     }
     assert_eq!(packets(&bench, before), 0);
     assert_eq!(bench.nodes[0].kept(), 1);
+}
+
+#[test]
+fn several_locks_that_stay_at_home_cost_no_packet() {
+    let mut bench = keeping(1, 8);
+    let names = [NAME, NAME + 1, NAME + 2];
+    for name in names {
+        turn(&mut bench, 0, name, Mode::Exclusive);
+    }
+    let before = bench.delivered.len();
+    for _ in 0..20 {
+        let mut ids = Vec::new();
+        bench.nodes[0].acquire_many(bench.now, &names.map(exclusive), &mut ids).expect("there is room");
+        for _ in names {
+            bench.nodes[0].on_tick(bench.now);
+            bench.run();
+        }
+        for id in ids {
+            assert_eq!(bench.granted(0, id).1, Path::Local);
+            bench.release(0, id);
+        }
+        bench.run();
+    }
+    assert_eq!(packets(&bench, before), 0);
 }
 
 #[test]
