@@ -29,7 +29,7 @@ pub(crate) fn first_number(first: u64) -> u64 {
     first << 24
 }
 
-/// SETTLE is said so often: if all are lost the next order settles what it was to.
+/// SETTLE is said so often: if all are lost the next order settles what it was to, or a ROOM has it said again.
 const SETTLES: u32 = 3;
 
 /// So many of the longest pauses a push waits for a queue without anybody in it. By then nobody has moved the lock,
@@ -211,13 +211,15 @@ impl Overflow {
         self.go_on(link);
     }
 
-    /// CANCEL.
-    pub fn on_cancel(&mut self, link: &mut Link<'_>, holder: Handle, request: u64) {
+    /// CANCEL. Of a lock that is being taken nothing is pushed.
+    pub fn on_cancel(&mut self, link: &mut Link<'_>, holder: Handle, request: u64, pushes: bool) {
         self.take_out(|known| (known.holder, known.request) == (holder, request));
-        self.go_on(link);
+        if pushes {
+            self.go_on(link);
+        }
     }
 
-    /// A session is over: its requests are as cancelled. Of a lock that is being taken nothing is pushed.
+    /// A session is over: its requests are as cancelled.
     pub fn on_down(&mut self, link: &mut Link<'_>, dead: Handle, is_its: impl Fn(u64) -> bool, pushes: bool) {
         self.take_out(|known| known.holder == dead && is_its(known.request));
         if pushes {
@@ -256,10 +258,18 @@ impl Overflow {
         if number < first {
             return;
         }
+        if self.unacknowledged.is_empty() {
+            // What made this known may have been a copy of long ago, and below that no push is taken.
+            self.pushed = self.pushed.max(number);
+        }
         self.room = room.into();
         self.was_room |= taken > 0 || !is_asked;
         if !is_asked {
             self.emptied = self.emptied.max((number, order));
+            if order <= self.nothing_up_to() {
+                // All that told it so were lost, and as long as everybody only tries nobody gets an order.
+                self.settles = self.settles.max(1);
+            }
         }
         if taken > 0 {
             self.withheld = None;

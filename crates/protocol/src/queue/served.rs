@@ -181,7 +181,8 @@ impl Served {
                 self.cede_if_left(link, name);
             }
             kind::queue::CANCEL => {
-                self.overflows.change(name, |overflow, _| overflow.on_cancel(link, attempt.holder, attempt.request));
+                let (holder, request) = (attempt.holder, attempt.request);
+                self.overflows.change(name, |overflow, rests| overflow.on_cancel(link, holder, request, !rests));
                 self.own.on_release(link, attempt, true);
                 self.cede_if_left(link, name);
             }

@@ -399,9 +399,9 @@ fn what_is_cancelled_is_taken_out_and_what_has_its_number_is_nobodys() {
     let mut overflow = overflow();
     link(10, |link| overflow.on_acquire(link, &overflowed(2, 2)));
     link(10, |link| overflow.on_acquire(link, &overflowed(3, 3)));
-    link(15, |link| overflow.on_cancel(link, 1, 2));
+    link(15, |link| overflow.on_cancel(link, 1, 2, true));
     assert_eq!(pushes(&pushed(&mut overflow, 20, &counters(0, 3, 1))), [(1, 2, 1)], "2 is gone");
-    link(30, |link| overflow.on_cancel(link, 1, 1));
+    link(30, |link| overflow.on_cancel(link, 1, 1, true));
     let sent = link(overflow.due().0, |link| overflow.on_tick(link)).1;
     assert_eq!((sent[0].2.number, sent[0].2.holder), (1, 0));
     assert_eq!(overflow.waiting().count(), 1);
@@ -412,7 +412,7 @@ fn what_is_cancelled_behind_a_gap_leaves_none() {
     let mut overflow = overflow();
     pushed(&mut overflow, 10, &counters(0, 3, 8));
     link(20, |link| overflow.on_acquire(link, &overflowed(3, 3)));
-    assert_eq!(link(30, |link| overflow.on_cancel(link, 1, 3)).1, []);
+    assert_eq!(link(30, |link| overflow.on_cancel(link, 1, 3, true)).1, []);
     // A late copy of it.
     link(40, |link| overflow.on_acquire(link, &overflowed(3, 3)));
     let sent = link(50, |link| overflow.on_acquire(link, &overflowed(2, 2))).1;
@@ -479,7 +479,33 @@ fn a_push_is_repeated_under_its_number_until_it_is_taken_and_room_wakes_it() {
     pushed(&mut overflow, due.0 + 2, &counters(1, 1, 1));
     let settles: Sent = (1..9).flat_map(|at| link(due.0 + at * 9_000, |link| overflow.on_tick(link)).1).collect();
     assert!(settles.iter().all(|(kind, _, attempt)| (*kind, attempt.order) == (kind::queue::SETTLE, 1)));
+    assert_eq!((settles.len(), overflow.due()), (3, Time::NEVER));
+    // Who tries finds that the switch has heard none of them.
+    room(&mut overflow, 100_000, &counters(1, 1, 1));
+    let again: Sent = (0..2).flat_map(|_| link(overflow.due().0, |link| overflow.on_tick(link)).1).collect();
+    assert_eq!((again.len(), again[0].0, again[0].2.order), (1, kind::queue::SETTLE, 1));
     assert_eq!(overflow.due(), Time::NEVER);
+}
+
+/// A ROOM of long ago, when the same lock was this server's before.
+#[test]
+fn who_has_heard_of_fewer_pushes_than_were_taken_goes_on_from_those() {
+    let mut overflow = overflow();
+    room(&mut overflow, 5, &counters(1, 1, 1));
+    pushed(&mut overflow, 10, &counters(70, 1, 1));
+    let sent = link(20, |link| overflow.on_acquire(link, &overflowed(2, 2))).1;
+    assert_eq!(pushes(&sent), [(71, 2, 2)]);
+}
+
+#[test]
+fn of_a_lock_that_is_being_taken_nothing_is_pushed() {
+    let mut overflow = overflow();
+    link(0, |link| overflow.on_acquire(link, &overflowed(2, 2)));
+    pushed(&mut overflow, 10, &counters(0, 2, 1));
+    overflow.close(2, 1);
+    assert_eq!(link(20, |link| overflow.on_cancel(link, 9, 9, false)).1, []);
+    assert_eq!(link(20, |link| overflow.on_down(link, 9, |_| true, false)).1, []);
+    assert_eq!(pushes(&link(20, |link| overflow.on_cancel(link, 9, 9, true)).1), [(2, 2, 2)]);
 }
 
 /// The queue of a lock that is held for no time is empty after each push: if each ROOM had all sent again that is under
