@@ -319,6 +319,9 @@ WS_INLINE ws_u8 ws_answer_of(ws_u8 cause)
 	}
 }
 
+/* In place of the bytes that a third node is asked with: none was found. */
+#define WS_NOBODY_THERE 0xffffu
+
 /* A GRANT of the request that this packet asks for, by way of the third node that it names. What came has been cut to
  * an ACQUIRE's length, and what it asks that node for lies behind. */
 WS_INLINE enum ws_action ws_tell_by_third(struct ws_turn *turn)
@@ -362,8 +365,11 @@ WS_INLINE enum ws_action ws_tell_granted(struct ws_turn *turn, struct ws_line *l
 	ws_answer_with(turn, WS_QUEUE_GRANT, 0, holder);
 	if (own && turn->third)
 		return ws_tell_by_third(turn);
-	if (own)
+	if (own) {
+		if (turn->fetches == WS_NOBODY_THERE)
+			ws_attempt_set_cause(turn->entry, WS_QUEUE_FETCH);
 		return ws_to_sender(turn);
+	}
 	if (ws_answer_of(cause)) {
 		ws_header_set_source(turn->header, turn->source);
 		ws_count(turn->sw, WS_COUNTER_copied);
@@ -767,7 +773,8 @@ WS_INLINE int ws_has_its_blocks(struct ws_turn *turn)
 }
 
 /* FETCH: turns it into the ACQUIRE that it is, but that the grant, if there is one at once, goes by way of a third
- * node. Where that is not there, or is another session by now, nothing else is left of it. The drop reason, or 0. */
+ * node. Where that is not there, or is another session by now, nothing else is left of it, and the holder is told so
+ * with a grant that he has at once. The drop reason, or 0. */
 WS_INLINE ws_u8 ws_on_fetch(struct ws_turn *turn)
 {
 	ws_u16 third = ws_header_destination(turn->header);
@@ -775,10 +782,14 @@ WS_INLINE ws_u8 ws_on_fetch(struct ws_turn *turn)
 
 	if (!ws_has_its_blocks(turn))
 		return WS_DROP_REASON_BAD_VALUE;
+	if (ws_attempt_ticket(turn->entry)) /* Who has one would not be charged, and the third node is asked each time. */
+		return WS_DROP_REASON_BAD_STATE;
 	if (!ws_check_holder(node, ws_header_namespace(turn->header)) &&
 	    node->incarnation == ws_fetch_incarnation(turn->entry)) {
 		turn->third = third;
 		turn->fetches = ws_fetch_length(turn->entry);
+	} else {
+		turn->fetches = WS_NOBODY_THERE;
 	}
 	ws_header_set_kind(turn->header, WS_QUEUE_ACQUIRE);
 	ws_header_set_count(turn->header, 0);

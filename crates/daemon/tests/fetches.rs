@@ -177,7 +177,8 @@ fn the_lock_is_had_whatever_the_server_does() {
         question.answer(b"late").unwrap();
         other.answer(b"right").unwrap();
         let mut guard = waits.join().unwrap();
-        assert!(matches!(guard.fetched(), Ok(data) if data == b"right") || guard.fetched().is_err());
+        let data = guard.fetched();
+        assert!(data == Ok(b"right".to_vec()) || data == Err(NotFetched::Silent), "{data:?}");
         guard
     });
     assert!(guard.token() > first && !guard.is_lost());
@@ -186,6 +187,24 @@ fn the_lock_is_had_whatever_the_server_does() {
     eventually("nobody is there", || fetched(nobody).0 == Err(NotFetched::Unknown));
     owner.close();
     eventually("its session is over", || fetched(server).0 == Err(NotFetched::Unknown));
+}
+
+/// It is the session's own thread that calls it.
+#[test]
+fn a_server_that_panics_has_no_answer_and_its_session_goes_on() {
+    let world = World::new();
+    let (asker, owner) = (world.session(), world.session());
+    let own = owner.lock(WARM).acquire().unwrap();
+    owner.serve_fetches(|fetch| match fetch.ask() {
+        b"bad" => panic!("as it is meant to"),
+        _ => answer(fetch),
+    });
+    let server = owner.id().unwrap();
+    let fetched = |ask: &[u8]| asker.lock(HOT).fetch(server, ask).acquire().unwrap().fetched();
+    eventually("it has nothing", || fetched(b"bad") == Err(NotFetched::Refused));
+    eventually("it answers", || fetched(b"item") == Ok(row(b"item")));
+    assert_eq!(owner.id(), Some(server));
+    assert!(!own.is_lost());
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! * An answer names request and ticket of its own FETCH: the switch lets it through while that ticket holds, and to
 //!   nobody else.
 //! * What is asked of an earlier session of this node, or of its handle, is not answered.
-//! * Who does not serve says so at once, so that nobody waits for it.
+//! * Who does not serve says so at once, so that nobody waits for it; and so does who has as many questions of its session
+//!   to answer as there may be.
 
 use super::{Link, is_exclusive};
 use crate::mutant::Mutant;
@@ -41,13 +42,16 @@ pub struct Fetch {
 pub(crate) struct Fetches {
     /// Somebody here answers them.
     serves: bool,
+    /// Nobody has taken them yet.
     waiting: VecDeque<Fetch>,
+    /// Of this session, taken, and not answered.
+    taken: usize,
     /// The latest, for a broken rule.
     latest: Option<(u64, RequestId)>,
 }
 
-/// Those that wait for this node's owner: he takes them after every call.
-const WAITING_MOST: usize = 1_024;
+/// Questions without an answer.
+const OPEN_MOST: usize = 1_024;
 
 impl Fetches {
     /// From now on somebody here answers them, or nobody does.
@@ -73,8 +77,8 @@ impl Fetches {
             incarnation,
             sent_us: body.sent_us,
         };
-        if !self.serves || self.waiting.len() >= WAITING_MOST {
-            return self.answer(link, incarnation, &fetch, None, None);
+        if !self.serves || self.waiting.len() + self.taken >= OPEN_MOST {
+            return send(link, &fetch, (fetch.ticket, fetch.request), None);
         }
         self.latest = Some((fetch.ticket, fetch.request));
         self.waiting.push_back(fetch);
@@ -82,41 +86,53 @@ impl Fetches {
 
     /// The next one that nobody has taken.
     pub fn take(&mut self) -> Option<Fetch> {
-        self.waiting.pop_front()
+        let fetch = self.waiting.pop_front()?;
+        self.taken += 1;
+        Some(fetch)
     }
 
-    /// To the holder: its grant, and what it asked for, or that there is no answer. Nothing, where the session that was
-    /// asked is over, or the epoch of the grant.
+    /// Once for each that was taken, to the holder: its grant, and what it asked for, or that there is no answer.
+    /// Nothing, where the session that was asked is over, or the epoch of the grant.
     pub fn answer(
-        &self,
+        &mut self,
         link: &mut Link<'_>,
         incarnation: u64,
         fetch: &Fetch,
         data: Option<&[u8]>,
         mutant: Option<Mutant>,
     ) {
-        if fetch.incarnation != incarnation || fetch.epoch != link.header.epoch {
+        if fetch.incarnation != incarnation {
+            return;
+        }
+        self.taken = self.taken.saturating_sub(1);
+        if fetch.epoch != link.header.epoch {
             return;
         }
         let mut of = (fetch.ticket, fetch.request);
         if mutant == Some(Mutant::AnswerLatest) {
             of = self.latest.unwrap_or(of);
         }
-        let flags = if data.is_some() { 0 } else { header_flag::REFUSED };
-        let header = Header { kind: kind::queue::FETCHED, destination: fetch.holder, flags, ..link.header };
-        let body = Body {
-            name: fetch.name,
-            request: of.1.0,
-            ticket: of.0,
-            holder: fetch.holder,
-            sent_us: fetch.sent_us,
-            ..Body::default()
-        };
-        link.send_blocks(0, header, &body, data.unwrap_or_default());
+        send(link, fetch, of, data);
     }
 
     /// The session is over.
     pub fn forget(&mut self) {
         self.waiting.clear();
+        self.taken = 0;
     }
+}
+
+/// FETCHED, by ticket and request.
+fn send(link: &mut Link<'_>, fetch: &Fetch, of: (u64, RequestId), data: Option<&[u8]>) {
+    let flags = if data.is_some() { 0 } else { header_flag::REFUSED };
+    let header = Header { kind: kind::queue::FETCHED, destination: fetch.holder, flags, ..link.header };
+    let body = Body {
+        name: fetch.name,
+        request: of.1.0,
+        ticket: of.0,
+        holder: fetch.holder,
+        sent_us: fetch.sent_us,
+        ..Body::default()
+    };
+    link.send_blocks(0, header, &body, data.unwrap_or_default());
 }

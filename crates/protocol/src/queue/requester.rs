@@ -94,8 +94,8 @@ pub(crate) struct Pending {
     next: u64,
     /// The node that the grant was to come by; 0: none.
     third: Handle,
-    /// It was told to wait.
-    queued: bool,
+    /// The switch has said that it has asked nobody: the request has to wait, or to come again.
+    direct: bool,
 }
 
 impl Pending {
@@ -303,7 +303,7 @@ impl Requester {
             over_budget: link.now < self.over_until,
             next: 0,
             third: 0,
-            queued: false,
+            direct: false,
         };
         set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
         self.requests.insert(id, pending);
@@ -440,7 +440,8 @@ impl Requester {
             kind::queue::RELEASED => self.on_released(link, header, attempt),
             kind::queue::BUSY => self.on_busy(link, header, attempt),
             kind::queue::REJECT => self.on_reject(link, attempt),
-            // RECOVERING: its timer asks again.
+            // Its timer asks again.
+            kind::queue::RECOVERING => self.note_direct(attempt.request),
             _ => {}
         }
     }
@@ -460,7 +461,13 @@ impl Requester {
                 // Too old to be counted on: what is sent now is answered in time.
                 return self.send(link, id);
             }
-            Some(State::Waiting(_)) => self.hold(link, id, ticket, lease),
+            Some(State::Waiting(_)) => {
+                let asks = self.requests.get(&id).is_some_and(|pending| pending.third != 0);
+                if asks && attempt.cause == kind::queue::FETCH {
+                    self.fetched.entry(id).or_insert(Err(NotFetched::Unknown));
+                }
+                self.hold(link, id, ticket, lease);
+            }
             Some(State::Held { ticket: held, .. }) if held == ticket => self.renew(link.now, id, lease),
             Some(State::Ending { ticket: ended, .. }) if ended == ticket => return,
             Some(State::Ending { kind: kind::queue::CANCEL, .. }) => {
@@ -510,11 +517,10 @@ impl Requester {
         pending.due = Time::NEVER;
         let (mode, next) = (pending.mode, pending.next);
         if pending.third != 0 {
-            let why = match pending.sent {
-                _ if pending.queued || lease.is_some() => NotFetched::Direct,
-                1 => NotFetched::Unknown,
-                _ => NotFetched::Silent,
-            };
+            // What is asked once and granted at once is granted by the switch, which says if it found nobody to ask; or
+            // in somebody else's packet, before the answer to its own.
+            let is_direct = pending.direct || lease.is_some() || pending.sent == 1;
+            let why = if is_direct { NotFetched::Direct } else { NotFetched::Silent };
             self.fetched.entry(id).or_insert(Err(why));
         }
         let token = Token::of_ticket(link.header.epoch, ticket);
@@ -545,7 +551,7 @@ impl Requester {
         let Some(pending) = self.requests.get_mut(&attempt.request) else { return };
         let State::Waiting(ticket) = &mut pending.state else { return };
         pending.over_budget = false;
-        pending.queued = true;
+        pending.direct = true;
         if attempt.ticket != 0 {
             *ticket = attempt.ticket;
         } else if attempt.order != 0 {
@@ -578,7 +584,14 @@ impl Requester {
 
     /// The namespace's budget is spent: asked again when there is room, at the earliest, and in its own pauses, which
     /// grow. Who has a ticket has a place, whatever becomes of older packets of its.
+    fn note_direct(&mut self, id: u64) {
+        if let Some(pending) = self.requests.get_mut(&id) {
+            pending.direct = true;
+        }
+    }
+
     fn on_reject(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
+        self.note_direct(attempt.request);
         let at = link.now + attempt.order.min(limits::MAX_PAUSE_US.into());
         let waits = self.requests.get_mut(&attempt.request).filter(|pending| pending.state == State::Waiting(0));
         let Some(pending) = waits else { return };

@@ -80,11 +80,25 @@ fn whoever_hears_nothing_asks_the_switch_for_the_grant_alone() {
 
 #[test]
 fn a_grant_that_comes_alone_says_why() {
-    // The switch grants it itself at once: it knows no such server.
+    // The switch grants it itself at once, and says that it knows no such server.
     let mut one = requester();
     let id = ask_by(&mut one, 0, b"item");
-    answer(&mut one, 5, kind::queue::GRANT, 0, granted(id, 40));
+    answer(&mut one, 5, kind::queue::GRANT, 0, Attempt { cause: kind::queue::FETCH, ..granted(id, 40) });
     assert_eq!(one.take_fetched(id), Some(Err(NotFetched::Unknown)));
+    // It comes in somebody else's packet, and to be told to wait is overtaken by that.
+    let mut one = requester();
+    let id = ask_by(&mut one, 0, b"item");
+    answer(&mut one, 5, kind::queue::GRANT, 0, Attempt { cause: kind::queue::RELEASE, ..granted(id, 40) });
+    assert_eq!(one.take_fetched(id), Some(Err(NotFetched::Direct)));
+    // It had to come again, and nobody was asked.
+    for why in [kind::queue::RECOVERING, kind::queue::REJECT] {
+        let mut one = requester();
+        let id = ask_by(&mut one, 0, b"item");
+        answer(&mut one, 5, why, 0, Attempt { request: id.0, ..Attempt::default() });
+        link(PAUSE, |link| one.on_tick(link));
+        answer(&mut one, PAUSE + 5, kind::queue::GRANT, 0, granted(id, 40));
+        assert_eq!(one.take_fetched(id), Some(Err(NotFetched::Direct)));
+    }
     // Its server has nothing for it.
     let mut one = requester();
     let id = ask_by(&mut one, 0, b"item");
@@ -153,7 +167,12 @@ fn question(ticket: u64) -> Body {
     Body { name: 7, request, ticket, incarnation: OWN, holder, sent_us: 11, ..Body::default() }
 }
 
-fn answered(fetches: &Fetches, incarnation: u64, fetch: &Fetch, data: Option<&[u8]>) -> Vec<(Header, Body, Vec<u8>)> {
+fn answered(
+    fetches: &mut Fetches,
+    incarnation: u64,
+    fetch: &Fetch,
+    data: Option<&[u8]>,
+) -> Vec<(Header, Body, Vec<u8>)> {
     sent_with_blocks(8, |link| fetches.answer(link, incarnation, fetch, data, None)).1
 }
 
@@ -170,12 +189,12 @@ fn a_question_is_answered_under_its_own_request_and_ticket() {
         (Mode::Shared, Token::of_ticket(EPOCH, 40), b"item".as_slice())
     );
     assert_eq!((second.mode, second.token), (Mode::Exclusive, Token::of_ticket(EPOCH, 41)));
-    let sent = answered(&fetches, OWN, &first, Some(WHOLE));
+    let sent = answered(&mut fetches, OWN, &first, Some(WHOLE));
     let [(header, body, data)] = &sent[..] else { panic!("one packet: {sent:?}") };
     assert_eq!((header.kind, header.destination, header.flags), (kind::queue::FETCHED, 6, 0));
     assert_eq!((body.ticket, body.request, body.holder, body.sent_us), (40, 3 << 40 | 9, 6, 11));
     assert_eq!(data, WHOLE);
-    assert_eq!(answered(&fetches, OWN, &second, None)[0].0.flags, header_flag::REFUSED);
+    assert_eq!(answered(&mut fetches, OWN, &second, None)[0].0.flags, header_flag::REFUSED);
 }
 
 #[test]
@@ -184,8 +203,26 @@ fn who_does_not_serve_or_has_too_many_says_so_at_once() {
     let sent = asked(&mut fetches, 0, &question(40), b"item");
     assert_eq!((sent.len(), sent[0].0.flags, sent[0].1.ticket), (1, header_flag::REFUSED, 40));
     fetches.serve(true);
-    let refused = (0..2_000).filter(|at| !asked(&mut fetches, 0, &question(1 + at), b"").is_empty()).count();
+    // Whether its owner has taken them or not.
+    let mut kept = Vec::new();
+    let mut refused = 0;
+    for ticket in 1..=2_000 {
+        refused += asked(&mut fetches, 0, &question(ticket), b"").len();
+        kept.extend(fetches.take().filter(|_| ticket % 2 == 0));
+        kept.extend(fetches.take().filter(|_| ticket % 3 == 0));
+    }
     assert_eq!(refused, 2_000 - 1_024);
+    while let Some(fetch) = fetches.take() {
+        kept.push(fetch);
+    }
+    let is_refused = |fetches: &mut Fetches| !asked(fetches, 0, &question(3_000), b"").is_empty();
+    assert!(is_refused(&mut fetches));
+    answered(&mut fetches, OWN + 1, &kept[0], None);
+    assert!(is_refused(&mut fetches), "that was a question of another session");
+    answered(&mut fetches, OWN, &kept[0], None);
+    assert!(!is_refused(&mut fetches) && is_refused(&mut fetches), "one is answered, and another one has come");
+    fetches.forget();
+    assert!(!is_refused(&mut fetches), "another session begins with none");
 }
 
 #[test]
@@ -199,7 +236,7 @@ fn what_is_asked_of_another_session_or_not_by_the_switch_is_not_answered() {
     }
     asked(&mut fetches, 0, &question(40), b"item");
     let fetch = fetches.take().expect("asked");
-    assert_eq!(answered(&fetches, OWN + 1, &fetch, Some(b"data")), vec![], "another session of this process");
+    assert_eq!(answered(&mut fetches, OWN + 1, &fetch, Some(b"data")), vec![], "another session of this process");
     let later = Fetch { epoch: EPOCH - 1, ..fetch };
-    assert_eq!(answered(&fetches, OWN, &later, Some(b"data")), vec![], "an earlier epoch");
+    assert_eq!(answered(&mut fetches, OWN, &later, Some(b"data")), vec![], "an earlier epoch");
 }
