@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{Daemon, Running, eventually};
-use tempfile::TempDir;
 use wayside_client::{Error, Fetch, NodeId, NotFetched, Path, Session};
 
 const NAMESPACE: &str = "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot', 'warm']\ncells = 3\n";
@@ -23,15 +22,11 @@ const SERVES: &str = "TEST_FETCHES_OF";
 
 struct World {
     daemon: Daemon,
-    _directory: TempDir,
 }
 
 impl World {
     fn new() -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let configuration = directory.path().join("wayside.toml");
-        std::fs::write(&configuration, format!("lease = '1s'\nadmin_listen = '127.0.0.1:0'\n{NAMESPACE}")).unwrap();
-        World { daemon: Daemon::start(&["--config", configuration.to_str().unwrap()]), _directory: directory }
+        World { daemon: Daemon::configured(&format!("lease = '1s'\n{NAMESPACE}"), &[]) }
     }
 
     fn session(&self) -> Session {
@@ -236,8 +231,7 @@ fn who_has_to_wait_or_asks_a_lock_server_gets_the_lock_alone() {
         holder.release().unwrap();
         assert_eq!(waits.join().unwrap(), Err(NotFetched::Direct));
     });
-    let serves = Running::start(world.daemon.command(&["node", "serve-locks"]));
-    assert!(serves.line().starts_with("lock server: node"));
+    let _serves = world.daemon.lock_server(&[]);
     assert_eq!(session.lock(COLD).fetch(server, b"item").acquire().unwrap().fetched(), Err(NotFetched::Direct));
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Daemon, Running, end, eventually, signal_process, wayside};
+use support::{Daemon, Running, check_config, end, eventually, signal_process};
 use wayside_client::{Error, Guard, Session};
 
 const RATE: u32 = 200;
@@ -17,22 +17,24 @@ const LOCKS: usize = 25;
 const WAIT: Duration = Duration::from_secs(20);
 
 /// A switch with a namespace that has a budget, and another one.
-fn daemon() -> (Daemon, tempfile::TempDir) {
+fn daemon() -> Daemon {
     started(&format!("rate = {RATE}\nburst = 32\n"))
 }
 
-fn write(directory: &tempfile::TempDir, batch: &str) -> String {
-    let file = directory.path().join("wayside.toml");
-    let text = format!("[[namespace]]\nname = 'default'\n[[namespace]]\nname = 'batch'\n{batch}");
-    std::fs::write(&file, text).expect("our directory");
-    file.display().to_string()
+/// With this of the second namespace.
+fn settings(batch: &str) -> String {
+    format!("[[namespace]]\nname = 'default'\n[[namespace]]\nname = 'batch'\n{batch}")
 }
 
-/// With this of the second namespace.
-fn started(batch: &str) -> (Daemon, tempfile::TempDir) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = write(&directory, batch);
-    (Daemon::start(&["--config", &file, "--admin-listen", "127.0.0.1:0"]), directory)
+fn started(batch: &str) -> Daemon {
+    Daemon::configured(&settings(batch), &[])
+}
+
+/// The second namespace's lock server.
+fn serve_batch(daemon: &Daemon) -> Running {
+    let server = daemon.lock_server(&["--namespace", "batch"]);
+    eventually("it serves", || daemon.json("status")["namespaces"][1]["lock_server"] != 0);
+    server
 }
 
 fn session(daemon: &Daemon, namespace: &str) -> Session {
@@ -59,7 +61,7 @@ fn all_granted(session: &Session) -> (bool, Duration) {
 
 #[test]
 fn what_is_over_a_budget_is_granted_later_and_other_tenants_notice_nothing() {
-    let (daemon, _directory) = daemon();
+    let daemon = daemon();
     let (granted, took) = all_granted(&session(&daemon, "batch"));
     assert!(granted, "a request failed that only had to wait");
     let least = Duration::from_secs_f64((THREADS * LOCKS - 32) as f64 / f64::from(RATE));
@@ -85,12 +87,8 @@ fn what_is_over_a_budget_is_granted_later_and_other_tenants_notice_nothing() {
 #[test]
 fn who_waits_in_vain_for_its_budget_is_told_so() {
     for engine in ["fission", "queue"] {
-        let (daemon, _directory) = started(&format!("engine = '{engine}'\nrate = 1\nburst = 32\n"));
-        let server = (engine == "queue").then(|| {
-            let server = Running::start(daemon.command(&["node", "serve-locks", "--namespace", "batch"]));
-            eventually("it serves", || daemon.json("status")["namespaces"][1]["lock_server"] != 0);
-            server
-        });
+        let daemon = started(&format!("engine = '{engine}'\nrate = 1\nburst = 32\n"));
+        let server = (engine == "queue").then(|| serve_batch(&daemon));
         let session = session(&daemon, "batch");
         let most = Duration::from_millis(100);
         let ask = |name: u64| session.lock(name).wait(most).acquire().and_then(Guard::release);
@@ -112,17 +110,11 @@ fn who_waits_in_vain_for_its_budget_is_told_so() {
 
 #[test]
 fn the_configuration_says_what_it_amounts_to() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let check = |text: &str| {
-        let file = directory.path().join("wayside.toml");
-        std::fs::write(&file, text).expect("our directory");
-        end(wayside(&["switch", "--config", &file.display().to_string(), "--check-config"]))
-    };
-    let good = check("[[namespace]]\nname = 'batch'\nrate = 500000\n");
+    let good = check_config("[[namespace]]\nname = 'batch'\nrate = 500000\n");
     assert_eq!(good.code, Some(0), "{good:?}");
     let line = "namespace batch, 65536 slots, fair, 500000 requests a second, 5000 at once";
     assert!(good.stdout.lines().any(|shown| shown == line), "{}", good.stdout);
-    let bad = check("[[namespace]]\nname = 'batch'\nrate = 0\n");
+    let bad = check_config("[[namespace]]\nname = 'batch'\nrate = 0\n");
     assert_eq!(bad.code, Some(64), "{bad:?}");
     assert!(bad.stderr.contains("namespace.rate = 0 must be 1 to 10000000 requests a second"), "{}", bad.stderr);
 }
@@ -177,21 +169,15 @@ impl Load {
 #[test]
 fn a_budget_changes_under_load_and_nobody_loses_anything() {
     for engine in ["fission", "queue"] {
-        let settings = |budget: &str| format!("engine = '{engine}'\n{budget}");
-        let (daemon, directory) = started(&settings("rate = 200\nburst = 32\n"));
-        let server = daemon.command(&["node", "serve-locks", "--namespace", "batch"]);
-        let _server = (engine == "queue").then(|| {
-            let server = Running::start(server);
-            assert!(server.line().starts_with("lock server: node"));
-            eventually("it serves", || daemon.json("status")["namespaces"][1]["lock_server"] != 0);
-            server
-        });
+        let with = |budget: &str| settings(&format!("engine = '{engine}'\n{budget}"));
+        let daemon = Daemon::configured(&with("rate = 200\nburst = 32\n"), &[]);
+        let _server = (engine == "queue").then(|| serve_batch(&daemon));
         let load = Load::begin(&daemon);
         let held = session(&daemon, "batch").lock("held").wait(WAIT).acquire().expect("in time");
         let slow = load.rate();
         assert!(slow < 400.0, "{engine}: {slow}/s of 200/s");
 
-        write(&directory, &settings("rate = 1000\nburst = 32\n"));
+        daemon.configure(&with("rate = 1000\nburst = 32\n"));
         let ended = end(daemon.command(&["reload"]));
         let told = "namespace batch: 1000 requests a second, 32 at once; it was 200 requests a second, 32 at once\n";
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), told), "{ended:?}");
@@ -205,13 +191,13 @@ fn a_budget_changes_under_load_and_nobody_loses_anything() {
             ("rate = 100\nslots = 5\n", "slots of namespace \"batch\" differs, which needs another start"),
             ("rate = 100\nburst = 5\n", "namespace.burst"),
         ] {
-            write(&directory, &settings(wrong));
+            daemon.configure(&with(wrong));
             let ended = end(daemon.command(&["reload"]));
             assert!(ended.code == Some(69) && ended.stderr.contains(why), "{ended:?}");
             assert!(ended.stderr.contains("nothing has changed"), "{ended:?}");
             assert_eq!(daemon.json("status")["namespaces"][1]["rate"], 1_000);
         }
-        write(&directory, &settings(""));
+        daemon.configure(&with(""));
         signal_process(daemon.pid(), libc::SIGHUP);
         eventually("the limit is gone", || daemon.json("status")["namespaces"][1]["rate"].is_null());
         let free = load.rate();

@@ -76,10 +76,8 @@ fn what_cannot_be_kept_is_refused_with_the_limit() {
 
 #[test]
 fn namespaces_keep_their_keys_apart_and_have_room_for_so_many() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("wayside.toml");
-    std::fs::write(&config, "[[namespace]]\nname = 'a'\nkeys = 2\n[[namespace]]\nname = 'none'\nkeys = 0\n").unwrap();
-    let daemon = Daemon::start(&["--config", config.to_str().unwrap()]);
+    let daemon =
+        Daemon::configured("[[namespace]]\nname = 'a'\nkeys = 2\n[[namespace]]\nname = 'none'\nkeys = 0\n", &[]);
     let session = |namespace: &str| {
         Session::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().unwrap()
     };

@@ -134,10 +134,7 @@ fn a_held_key_is_deleted_when_it_is_dropped_and_knows_when_it_is_lost() {
 
 #[test]
 fn keys_without_a_value_give_their_place_back() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("wayside.toml");
-    std::fs::write(&config, "[[namespace]]\nname = 'default'\nkeys = 8\n").unwrap();
-    let daemon = Daemon::start(&["--config", config.to_str().unwrap(), "--collect-after", "1s"]);
+    let daemon = Daemon::configured("[[namespace]]\nname = 'default'\nkeys = 8\n", &["--collect-after", "1s"]);
     let session = session(&daemon);
     let store = session.store();
     let first = store.put("kept", "x").unwrap();

@@ -6,7 +6,6 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use support::{Daemon, Ending, Running, eventually};
-use tempfile::TempDir;
 use wayside_client::{Name, Session};
 use wayside_protocol::memory::Part;
 
@@ -16,7 +15,6 @@ const MEANWHILE: u64 = 50;
 
 struct World {
     daemon: Daemon,
-    directory: TempDir,
     parts: u16,
 }
 
@@ -28,15 +26,12 @@ struct Server {
 
 fn configuration(parts: u16) -> String {
     let namespace = format!("[[namespace]]\nname = 'default'\nengine = 'queue'\nservers = {parts}\n");
-    format!("lease = '{}s'\nadmin_listen = '127.0.0.1:0'\n{namespace}", LEASE.as_secs())
+    format!("lease = '{}s'\n{namespace}", LEASE.as_secs())
 }
 
 impl World {
     fn new(parts: u16) -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("wayside.toml");
-        std::fs::write(&path, configuration(parts)).unwrap();
-        World { daemon: Daemon::start(&["--config", path.to_str().unwrap()]), directory, parts }
+        World { daemon: Daemon::configured(&configuration(parts), &[]), parts }
     }
 
     fn server(&self) -> Server {
@@ -159,7 +154,7 @@ fn another_number_of_parts_ends_what_is_held_by_the_one_before() {
     for parts in [4, 1] {
         eventually("it has all", || !world.serving().contains(&0));
         let (held, before) = world.hold(name);
-        std::fs::write(world.directory.path().join("wayside.toml"), configuration(parts)).unwrap();
+        world.daemon.configure(&configuration(parts));
         world.daemon.kill();
         world.daemon.restart();
         world.parts = parts;
@@ -173,15 +168,12 @@ fn another_number_of_parts_ends_what_is_held_by_the_one_before() {
 
 #[test]
 fn a_configuration_that_cannot_be_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("wayside.toml");
     for (text, wanted) in [
         ("servers = 2", "goes with engine = \"queue\""),
         ("engine = 'queue'\nservers = 0", "1 to 14"),
         ("engine = 'queue'\nservers = 15", "1 to 14"),
     ] {
-        std::fs::write(&file, format!("[[namespace]]\nname = 'a'\n{text}\n")).unwrap();
-        let ended = support::end(support::wayside(&["switch", "--check-config", "--config", file.to_str().unwrap()]));
+        let ended = support::check_config(&format!("[[namespace]]\nname = 'a'\n{text}\n"));
         assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{text}: {ended:?}");
     }
 }

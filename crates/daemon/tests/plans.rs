@@ -5,8 +5,7 @@ mod support;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread;
-use support::{Daemon, Ending, Running, end, eventually};
-use tempfile::TempDir;
+use support::{Daemon, Ending, Running, check_config, end, eventually};
 use wayside_client::{Name, Session};
 
 /// Two locks of four cells each fill it: three who ask need that many.
@@ -18,20 +17,15 @@ const HOT: usize = 2;
 
 struct World {
     daemon: Daemon,
-    _directory: TempDir,
 }
 
 impl World {
     fn new() -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let configuration = directory.path().join("wayside.toml");
-        std::fs::write(&configuration, format!("admin_listen = '127.0.0.1:0'\n{NAMESPACE}")).unwrap();
-        World { daemon: Daemon::start(&["--config", configuration.to_str().unwrap()]), _directory: directory }
+        World { daemon: Daemon::configured(NAMESPACE, &[]) }
     }
 
     fn server(&self) -> Running {
-        let server = Running::start(self.daemon.command(&["node", "serve-locks"]));
-        assert!(server.line().starts_with("lock server: node"));
+        let server = self.daemon.lock_server(&[]);
         eventually("it serves", || self.plan()["lock_server"] != 0);
         server
     }
@@ -156,12 +150,8 @@ fn what_is_hot_gets_into_the_switch_by_itself_and_makes_room_for_what_gets_hot()
 
 #[test]
 fn what_is_fixed_stays_and_is_measured_all_the_same() {
-    let directory = tempfile::tempdir().unwrap();
-    let configuration = directory.path().join("wayside.toml");
     let text = "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['orders/7']\n";
-    std::fs::write(&configuration, format!("admin_listen = '127.0.0.1:0'\n{text}")).unwrap();
-    let daemon = Daemon::start(&["--config", configuration.to_str().unwrap()]);
-    let world = World { daemon, _directory: directory };
+    let world = World { daemon: Daemon::configured(text, &[]) };
     let _server = world.server();
     let load = Load::new();
     load.during(&world.daemon, || {
@@ -178,8 +168,6 @@ fn what_is_fixed_stays_and_is_measured_all_the_same() {
 
 #[test]
 fn a_plan_that_cannot_be_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("wayside.toml");
     for (text, wanted) in [
         ("plan = 'knapsack'", "namespace.plan = \"knapsack\" goes with engine = \"queue\""),
         ("engine = 'queue'\nplan = 'greedy'", "namespace.plan = \"greedy\" must be fixed, knapsack, random"),
@@ -188,11 +176,9 @@ fn a_plan_that_cannot_be_is_told() {
         ("engine = 'queue'\nplan = 'random'\nroom = 65537", "namespace.room = 65537 must be 1 to 65536"),
         ("engine = 'queue'\nplan = 'knapsack'\ncells = 4\nroom = 7\nqueues = ['a', 'b']", "must be at least 8"),
     ] {
-        std::fs::write(&file, format!("[[namespace]]\nname = 'a'\n{text}\n")).unwrap();
-        let ended = end(support::wayside(&["switch", "--check-config", "--config", file.to_str().unwrap()]));
+        let ended = check_config(&format!("[[namespace]]\nname = 'a'\n{text}\n"));
         assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{text}: {ended:?}");
     }
-    std::fs::write(&file, NAMESPACE).unwrap();
-    let ended = end(support::wayside(&["switch", "--check-config", "--config", file.to_str().unwrap()]));
+    let ended = check_config(NAMESPACE);
     assert!(ended.stdout.contains("queues as planned (knapsack), 8 cells, 4 of each at most"), "{ended:?}");
 }

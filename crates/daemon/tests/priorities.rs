@@ -52,16 +52,16 @@ fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap().lines().map(String::from).collect()
 }
 
-fn with_queues() -> (Daemon, Running, TempDir) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("wayside.toml");
-    let text = "admin_listen = '127.0.0.1:0'\n[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\n";
-    fs::write(&path, text).unwrap();
-    let daemon = Daemon::start(&["--config", path.to_str().unwrap()]);
-    let server = Running::start(daemon.command(&["node", "serve-locks"]));
-    assert!(server.line().starts_with("lock server: node"));
+fn with_queues() -> (Daemon, Running) {
+    let daemon = Daemon::configured("[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\n", &[]);
+    let server = serve(&daemon);
+    (daemon, server)
+}
+
+fn serve(daemon: &Daemon) -> Running {
+    let server = daemon.lock_server(&[]);
     eventually("it serves", || daemon.json("status")["namespaces"][0]["lock_server"] != 0);
-    (daemon, server, directory)
+    server
 }
 
 /// One that has time, two that say nothing, two in a hurry.
@@ -99,15 +99,9 @@ fn nobody_is_overtaken_for_ever() {
 #[test]
 fn a_namespace_says_how_often_who_waits_is_overtaken() {
     for engine in ["fission", "queue"] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("wayside.toml");
         let namespace = format!("[[namespace]]\nname = 'default'\nengine = '{engine}'\npatience = 2\n");
-        fs::write(&path, format!("admin_listen = '127.0.0.1:0'\n{namespace}")).unwrap();
-        let daemon = Daemon::start(&["--config", path.to_str().unwrap()]);
-        let _server = (engine == "queue").then(|| Running::start(daemon.command(&["node", "serve-locks"])));
-        if engine == "queue" {
-            eventually("it serves", || daemon.json("status")["namespaces"][0]["lock_server"] != 0);
-        }
+        let daemon = Daemon::configured(&namespace, &[]);
+        let _server = (engine == "queue").then(|| serve(&daemon));
         let mut line = Line::new(&daemon, "jobs");
         line.comes("patient", &["--priority", "0"]);
         for _ in 0..4 {
@@ -123,7 +117,7 @@ fn a_namespace_says_how_often_who_waits_is_overtaken() {
 
 #[test]
 fn a_lock_servers_own_locks_are_served_alike() {
-    let (daemon, _server, _directory) = with_queues();
+    let (daemon, _server) = with_queues();
     let mut line = Line::new(&daemon, COLD);
     all_come(&mut line);
     assert_eq!(line.served(), BY_PRIORITY);
@@ -138,7 +132,7 @@ fn place(daemon: &Daemon, name: &str) -> String {
 /// Its server orders them, whoever has it when they come.
 #[test]
 fn a_lock_with_a_queue_in_the_switch_is_served_alike() {
-    let (daemon, _server, _directory) = with_queues();
+    let (daemon, _server) = with_queues();
     assert_eq!(daemon.lock(&[HOT, "--priority", "7", "--", "true"]).code, Some(0));
     assert_eq!(place(&daemon, HOT), "switch", "nobody was in its way");
     let mut line = Line::new(&daemon, HOT);

@@ -5,7 +5,6 @@ mod support;
 
 use std::time::{Duration, Instant};
 use support::{Daemon, Running, eventually};
-use tempfile::TempDir;
 
 const NAMESPACE: &str = "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\ncells = 3\n";
 /// Has a queue in the switch, of few cells; the other is the lock server's.
@@ -15,7 +14,6 @@ const LEASE: Duration = Duration::from_secs(1);
 
 struct World {
     daemon: Daemon,
-    directory: TempDir,
 }
 
 impl World {
@@ -24,18 +22,12 @@ impl World {
     }
 
     fn with(flags: &[&str]) -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let configuration = directory.path().join("wayside.toml");
-        std::fs::write(&configuration, format!("lease = '1s'\nadmin_listen = '127.0.0.1:0'\n{NAMESPACE}")).unwrap();
-        let config = ["--config", configuration.to_str().unwrap()];
-        World { daemon: Daemon::start(&[&config[..], flags].concat()), directory }
+        World { daemon: Daemon::configured(&format!("lease = '1s'\n{NAMESPACE}"), flags) }
     }
 
     /// A process that offers itself as lock server.
     fn server(&self) -> Running {
-        let server = Running::start(self.daemon.command(&["node", "serve-locks"]));
-        assert!(server.line().starts_with("lock server: node"));
-        server
+        self.daemon.lock_server(&[])
     }
 
     /// Handle of the lock server; 0: none.
@@ -179,7 +171,7 @@ fn a_switch_that_begins_anew_ends_what_is_held_and_serves_on() {
 fn another_engine_ends_what_is_held_by_the_one_before() {
     let mut world = World::new();
     for text in ["[[namespace]]\nname = 'default'\n", NAMESPACE] {
-        std::fs::write(world.directory.path().join("wayside.toml"), format!("lease = '1s'\n{text}")).unwrap();
+        world.daemon.configure(&format!("lease = '1s'\n{text}"));
         let (held, before) = world.hold(HOT);
         world.daemon.kill();
         world.daemon.restart();
@@ -193,8 +185,6 @@ fn another_engine_ends_what_is_held_by_the_one_before() {
 
 #[test]
 fn a_configuration_that_cannot_be_is_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("wayside.toml");
     for (text, wanted) in [
         ("queues = ['a']", "goes with engine"),
         ("engine = 'queues'", "must be fission, queue"),
@@ -202,8 +192,7 @@ fn a_configuration_that_cannot_be_is_told() {
         ("engine = 'queue'\nqueues = ['']", "it is empty"),
         ("engine = 'queue'\nqueues = ['a']\ncells = 1025", "1024"),
     ] {
-        std::fs::write(&file, format!("[[namespace]]\nname = 'a'\n{text}\n")).unwrap();
-        let ended = support::end(support::wayside(&["switch", "--check-config", "--config", file.to_str().unwrap()]));
+        let ended = support::check_config(&format!("[[namespace]]\nname = 'a'\n{text}\n"));
         assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{text}: {ended:?}");
     }
 }

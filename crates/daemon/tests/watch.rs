@@ -148,14 +148,8 @@ fn a_loop_of_short_watches_does_not_use_up_what_a_session_may_have() {
 
 #[test]
 fn no_tenant_sees_anothers_keys() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("wayside.toml");
-    std::fs::write(
-        &config,
-        "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\nkeys = 0\n",
-    )
-    .unwrap();
-    let daemon = Daemon::start(&["--config", config.to_str().unwrap()]);
+    let namespaces = "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\nkeys = 0\n";
+    let daemon = Daemon::configured(namespaces, &[]);
     let session =
         |name: &str| Session::builder().endpoint(daemon.address.to_string()).namespace(name).connect().unwrap();
     let (a, b, none) = (session("a"), session("b"), session("c"));

@@ -181,7 +181,22 @@ impl Daemon {
     }
 
     pub fn start_at(listen: &str, flags: &[&str]) -> Daemon {
+        Daemon::start_in(tempfile::tempdir().expect("a directory"), listen, flags)
+    }
+
+    /// With this configuration, and an admin port that the kernel chooses.
+    pub fn configured(text: &str, flags: &[&str]) -> Daemon {
         let directory = tempfile::tempdir().expect("a directory");
+        let file = configure(directory.path(), text);
+        Daemon::start_in(directory, "127.0.0.1:0", &[&["--config", &file], flags].concat())
+    }
+
+    /// Another one, for when it reads it again.
+    pub fn configure(&self, text: &str) {
+        configure(self.directory.path(), text);
+    }
+
+    fn start_in(directory: TempDir, listen: &str, flags: &[&str]) -> Daemon {
         let flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
         let (running, ready) = launch(directory.path(), listen, &flags);
         let address = ready.split(' ').find_map(|word| word.parse().ok()).expect("the line names the address");
@@ -223,6 +238,14 @@ impl Daemon {
         command
     }
 
+    /// A process that has offered itself as lock server.
+    pub fn lock_server(&self, flags: &[&str]) -> Running {
+        let server = Running::start(self.command(&[&["node", "serve-locks"], flags].concat()));
+        let line = server.line();
+        assert!(line.starts_with("lock server: node"), "{line}");
+        server
+    }
+
     /// `wayside lock` with these arguments, to its end.
     pub fn lock(&self, arguments: &[&str]) -> Ended {
         end(self.command(&[&["lock"], arguments].concat()))
@@ -252,6 +275,19 @@ impl Daemon {
         let locks = locks["locks"].as_array().expect("a list").iter();
         locks.filter(|lock| lock["name"] == name && lock["state"] == state).count()
     }
+}
+
+/// Writes it there, and says where that is.
+pub fn configure(directory: &Path, text: &str) -> String {
+    let file = directory.join("wayside.toml");
+    std::fs::write(&file, format!("admin_listen = '127.0.0.1:0'\n{text}")).expect("the test's own directory");
+    file.display().to_string()
+}
+
+/// What `--check-config` says of it.
+pub fn check_config(text: &str) -> Ended {
+    let directory = tempfile::tempdir().expect("a directory");
+    end(wayside(&["switch", "--check-config", "--config", &configure(directory.path(), text)]))
 }
 
 fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String) {
