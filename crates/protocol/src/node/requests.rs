@@ -377,9 +377,11 @@ impl Node {
             State::Parked | State::Waiting => self.take(now, entry.request, token, header.source, ordinal, path),
             State::Held { token: held, agent, ordinal, downgrading } => {
                 let shared = entry.flags & entry_flag::EXCLUSIVE == 0;
-                if downgrading && shared && held == token {
+                // As they are in a packet: the epoch may be a later one than the grant's.
+                let is_its = (held.stamp().tenure, held.sequence()) == (stamp.tenure, entry.sequence);
+                if downgrading && shared && is_its {
                     request.mode = Mode::Shared;
-                    request.state = State::Held { token, agent, ordinal, downgrading: false };
+                    request.state = State::Held { token: held, agent, ordinal, downgrading: false };
                     self.events.push(Event::Downgraded { request: RequestId(entry.request) });
                 }
             }

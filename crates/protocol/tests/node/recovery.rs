@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
-use wayside_protocol::{Mode, NodeConfig, RequestId};
+use wayside_protocol::{Event, Mode, NodeConfig, RequestId};
 use wayside_wire::{
     BODY, Entry, Header, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits,
     service,
@@ -10,6 +10,7 @@ use wayside_wire::{
 
 const NEXT_EPOCH: u32 = 8;
 const CENSUS: u64 = 77;
+const NAME: u64 = 5;
 
 /// A packet of the controller's to node 0, in the next epoch.
 fn tell(bench: &mut Bench, kind: u8, position: u16, flags: u16, entries: &[Entry]) {
@@ -293,4 +294,32 @@ fn a_slot_that_is_kept_is_not_told_of_and_is_kept_no_more() {
     assert_eq!(bench.nodes[0].kept(), 0);
     bench.ask(0, 1, Mode::Exclusive);
     assert_eq!(bench.nodes[0].event(), None, "the switch is asked");
+}
+
+/// Its agent, which has adopted the hold, says of which grant it speaks; the packet is of the later epoch.
+#[test]
+fn a_hold_that_outlives_its_epoch_can_be_downgraded() {
+    let mut bench = Bench::new(2);
+    let other = bench.ask(0, NAME + u64::from(SLOTS), Mode::Exclusive);
+    bench.run();
+    bench.granted(0, other);
+    let held = bench.ask(1, NAME, Mode::Exclusive);
+    bench.run();
+    let (token, _) = bench.granted(1, held);
+    bring_node_1_along(&mut bench);
+    bench.nodes[1].downgrade(bench.now, held);
+    let RequestId(request) = held;
+    let answer = |tenure| Entry {
+        name: NAME,
+        request,
+        slot: NAME as u32,
+        holder: handle(1),
+        tenure,
+        sequence: token.sequence(),
+        ..Entry::default()
+    };
+    tell_node(&mut bench, 1, kind::lock::GRANT, 0, 0, &[answer(token.stamp().tenure + 1)]);
+    assert_eq!(bench.nodes[1].event(), None, "of another grant");
+    tell_node(&mut bench, 1, kind::lock::GRANT, 0, 0, &[answer(token.stamp().tenure)]);
+    assert_eq!(bench.nodes[1].event(), Some(Event::Downgraded { request: held }));
 }
