@@ -35,7 +35,9 @@ pub(crate) struct Lifeline {
     /// Told whether the session has a lifeline.
     held: Arc<AtomicBool>,
     stream: Option<Stream>,
-    /// Of sessions that are lost, each until the end that its guards were told last. Nothing is said there any more.
+    /// Of sessions that are lost, each until the end that its guards were told last; and of the session that lives, to
+    /// the daemons of switches where it was before, with [`Time::NEVER`]: one of them may be its switch again. Nothing
+    /// is said there any more.
     former: Vec<(Stream, Time)>,
     /// A TCP connection that the daemon has not accepted yet, and since when.
     accepting: Option<(TcpStream, Time)>,
@@ -88,16 +90,28 @@ impl Lifeline {
 
     /// The session is over, and so is whatever its guards were told.
     pub(crate) fn end(&mut self) {
-        let former = std::mem::take(&mut self.former);
-        *self = Lifeline { former, ..Lifeline::new(self.held.clone()) };
-        self.held.store(false, Relaxed);
-        self.close_former(clock::now());
+        self.let_go(Time(0));
     }
 
     /// The session is lost, and its guards were told that they are safe until then.
     pub(crate) fn let_go(&mut self, until: Time) {
-        self.former.extend(self.stream.take().map(|stream| (stream, until)));
-        self.end();
+        self.leave();
+        for (_, end) in self.former.iter_mut().filter(|(_, end)| *end == Time::NEVER) {
+            *end = until;
+        }
+        self.incarnation = 0;
+        self.close_former(clock::now());
+    }
+
+    /// The session's switch is another one, or it has none any more.
+    fn leave(&mut self) {
+        self.former.retain(|(stream, _)| !stream.has_ended());
+        let former = std::mem::take(&mut self.former);
+        let left = self.stream.take().map(|stream| (stream, Time::NEVER));
+        let incarnation = self.incarnation;
+        *self = Lifeline { former, incarnation, ..Lifeline::new(self.held.clone()) };
+        self.former.extend(left);
+        self.held.store(false, Relaxed);
     }
 
     /// Closes those whose time is over.
@@ -108,10 +122,12 @@ impl Lifeline {
     /// Sees to it that the connection is there, and of this session.
     pub(crate) fn keep(&mut self, session: Option<SessionInfo>, switch: SocketAddrV4) {
         let Some(session) = session else { return self.end() };
-        if (session.incarnation, switch) != (self.incarnation, self.switch) {
+        if session.incarnation != self.incarnation {
             self.end();
-            (self.incarnation, self.switch) = (session.incarnation, switch);
+        } else if switch != self.switch {
+            self.leave();
         }
+        (self.incarnation, self.switch) = (session.incarnation, switch);
         self.flush();
         let now = clock::now();
         if !matches!(self.stream, Some(Stream::Here(_))) && now >= self.next_local {
@@ -255,6 +271,13 @@ impl Stream {
         }
     }
 
+    /// Whether the daemon has closed it.
+    fn has_ended(&self) -> bool {
+        let (mut byte, flags) = ([0_u8; 1], libc::MSG_PEEK | libc::MSG_DONTWAIT);
+        // SAFETY: a byte of this frame, and a descriptor that is open.
+        unsafe { libc::recv(self.descriptor(), byte.as_mut_ptr().cast(), 1, flags) == 0 }
+    }
+
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Here(stream) => stream.read(bytes),
@@ -273,6 +296,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wayside_wire::{Engine, Policy};
 
     #[test]
     fn a_lost_sessions_lifeline_is_kept_until_the_end_that_its_guards_were_told() {
@@ -289,5 +313,47 @@ mod tests {
         assert_eq!(lifeline.due(), until);
         lifeline.close_former(until);
         assert_eq!(daemons.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// The switch before may be the session's again, and its daemon would take the end for the process's.
+    #[test]
+    fn a_session_that_goes_on_at_another_switch_keeps_its_lifeline_to_the_one_before() {
+        let mut lifeline = Lifeline::new(Arc::new(AtomicBool::new(true)));
+        let session = |incarnation| SessionInfo {
+            handle: 1,
+            incarnation,
+            epoch: 1,
+            namespace: 1,
+            slots: 1,
+            engine: Engine::Fission,
+            policy: Policy::Fair,
+            patience: 8,
+            lease: 1,
+            grace: 1,
+            lease_end: Time::NEVER,
+            lifeline: 1,
+        };
+        let switch = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        lifeline.keep(Some(session(7)), switch(1));
+        let (here, mut daemons) = UnixStream::pair().unwrap();
+        daemons.set_nonblocking(true).unwrap();
+        lifeline.stream = Some(Stream::Here(here));
+        for port in [2, 1, 2] {
+            lifeline.keep(Some(session(7)), switch(port));
+            lifeline.close_former(clock::now());
+            assert_eq!(daemons.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is open");
+        }
+        lifeline.keep(Some(session(8)), switch(2));
+        assert_eq!(daemons.read(&mut [0]).unwrap(), 0, "that session is over");
+    }
+
+    #[test]
+    fn what_a_daemon_has_closed_is_not_kept() {
+        let mut lifeline = Lifeline::new(Arc::new(AtomicBool::new(true)));
+        for _ in 0..3 {
+            lifeline.stream = Some(Stream::Here(UnixStream::pair().unwrap().0));
+            lifeline.leave();
+        }
+        assert_eq!(lifeline.former.len(), 1, "the last one's end is noticed by the next");
     }
 }
