@@ -157,9 +157,9 @@ impl Flow {
 
     /// The UDP port is another one now, or the switch is.
     pub(crate) fn reopen(&self, own: SocketAddrV4, switch: SocketAddrV4) {
-        let mut ends = self.ends.lock();
-        self.reach.interface.remove(ends.0.port());
-        *ends = (own, switch);
+        // Not held on: who sends has the socket first, and asks for these then.
+        let former = std::mem::replace(&mut *self.ends.lock(), (own, switch));
+        self.reach.interface.remove(former.0.port());
         self.number.store(own.port().into(), Relaxed);
         self.reach.looks_at_way.store(0, Relaxed);
         let queue = self.bound.get().map_or(NO_QUEUE, |bound| bound.queue.number);
