@@ -106,6 +106,11 @@ impl Errands {
         self.rest().wakers.append(wakers);
     }
 
+    /// The same.
+    pub(crate) fn wake_all(&mut self, wakers: impl Iterator<Item = Waker>) {
+        self.rest().wakers.extend(wakers);
+    }
+
     /// Has somebody's question answered.
     pub(crate) fn serve(&mut self, server: &Server, question: Fetch) {
         self.rest().fetches.push((server.clone(), question));

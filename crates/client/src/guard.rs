@@ -10,8 +10,9 @@ use crate::request::{Begun, Grant, Request, Standing};
 use crate::session::Connection;
 use crate::{Error, clock, task};
 use std::future::{self, Future};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -113,13 +114,7 @@ impl Guard {
 
     /// Ready when the lock is lost.
     pub fn lost_async(&self) -> impl Future<Output = ()> + Send + '_ {
-        future::poll_fn(|context| self.poll_lost(context))
-    }
-
-    pub(crate) fn poll_lost(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut waker = Some(context.waker().clone());
-        self.look(|request, _| request.listen(&mut waker));
-        if self.is_lost() { Poll::Ready(()) } else { Poll::Pending }
+        Lost::of(std::slice::from_ref(self))
     }
 
     /// Makes an exclusive hold shared, in one step: nobody else can hold it exclusively in between. The token stays.
@@ -236,6 +231,46 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(result) => return result,
             Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Ready when one of these guards is lost. Polled anew with each turn of a task, and mostly dropped before: what it has
+/// left with its guards goes with it.
+pub(crate) struct Lost<'g> {
+    guards: &'g [Guard],
+    /// Under which its wakers are known there.
+    number: u64,
+    is_known: bool,
+}
+
+impl Lost<'_> {
+    pub(crate) fn of(guards: &[Guard]) -> Lost<'_> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Lost { guards, number: NEXT.fetch_add(1, Relaxed), is_known: false }
+    }
+}
+
+impl Future for Lost<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.is_known = true;
+        for guard in self.guards {
+            let waker = context.waker().clone();
+            // What it replaces is dropped without the session's lock.
+            drop(guard.look(|request, _| request.watch(self.number, Some(waker))));
+        }
+        if self.guards.iter().any(Guard::is_lost) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        if self.is_known {
+            for guard in self.guards {
+                drop(guard.look(|request, _| request.watch(self.number, None)));
+            }
         }
     }
 }

@@ -3,14 +3,14 @@
 use crate::core::{Answer, Core, Terms};
 use crate::engine::Engine;
 use crate::errands::Errands;
-use crate::guard::{Guard, block_on};
+use crate::guard::{Guard, Lost, block_on};
 use crate::name::Named;
 use crate::observe::Watch;
 use crate::request::{Begun, Standing};
 use crate::session::{Connection, Session};
 use crate::spread::{OfShard, Spread};
 use crate::{Error, Name, clock};
-use std::future::{self, Future, IntoFuture};
+use std::future::{Future, IntoFuture};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -420,10 +420,7 @@ impl Guards {
 
     /// Ready when one of them is lost.
     pub fn lost_async(&self) -> impl Future<Output = ()> + Send + '_ {
-        future::poll_fn(|context| {
-            let lost = self.guards.iter().filter(|guard| guard.poll_lost(context).is_ready()).count();
-            if lost > 0 { Poll::Ready(()) } else { Poll::Pending }
-        })
+        Lost::of(&self.guards)
     }
 
     /// Gives all of them back, and says whether all were held until now.

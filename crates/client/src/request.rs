@@ -78,6 +78,8 @@ pub(crate) struct Request {
     pub(crate) waiter: Option<Place>,
     /// Tasks to call when it changes.
     pub(crate) listeners: Vec<Waker>,
+    /// Tasks that wait for the end of the hold, each by the number of its future.
+    watchers: Vec<(u64, Waker)>,
 }
 
 impl Request {
@@ -98,6 +100,7 @@ impl Request {
             cycle: String::new(),
             waiter: None,
             listeners: Vec::new(),
+            watchers: Vec::new(),
         }
     }
 
@@ -145,6 +148,20 @@ impl Request {
         }
     }
 
+    /// Has the task called when the request changes, in place of what this future has said before; without a waker, no
+    /// more. What it said before is for the caller to drop, without the session's lock.
+    pub(crate) fn watch(&mut self, number: u64, waker: Option<Waker>) -> Option<Waker> {
+        let place = self.watchers.iter().position(|(known, _)| *known == number);
+        match (place, waker) {
+            (Some(place), Some(waker)) => Some(std::mem::replace(&mut self.watchers[place].1, waker)),
+            (Some(place), None) => Some(self.watchers.swap_remove(place).1),
+            (None, waker) => {
+                self.watchers.extend(waker.map(|waker| (number, waker)));
+                None
+            }
+        }
+    }
+
     /// After a change: has all called who want to hear of it.
     #[inline]
     pub(crate) fn tell(&mut self, errands: &mut Errands) {
@@ -153,6 +170,9 @@ impl Request {
         }
         if !self.listeners.is_empty() {
             errands.wake(&mut self.listeners);
+        }
+        if !self.watchers.is_empty() {
+            errands.wake_all(self.watchers.drain(..).map(|(_, waker)| waker));
         }
     }
 }

@@ -161,7 +161,8 @@ fn a_task_without_a_switch_is_told_in_time() {
 /// Wakers may run their task at once, on the session's own thread, and drop the last of the session there.
 #[test]
 fn a_session_may_end_on_its_own_thread() {
-    struct DropsIt(std::sync::Mutex<Option<wayside_client::Guard>>);
+    type Task = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    struct DropsIt(std::sync::Mutex<Option<Task>>);
     impl Wake for DropsIt {
         fn wake(self: Arc<Self>) {
             drop(self.0.lock().unwrap().take());
@@ -169,12 +170,16 @@ fn a_session_may_end_on_its_own_thread() {
     }
     let switch = TestSwitch::start();
     let session = switch.session();
-    let guard = session.lock("a").ttl(Duration::from_millis(30)).acquire().unwrap();
+    let mut task: Task = Box::pin(async move {
+        let _guard = session.lock("a").await.unwrap();
+        let _ = session.lock("a").wait(Duration::from_millis(30)).await;
+    });
     let drops = Arc::new(DropsIt(std::sync::Mutex::new(None)));
     let waker = Waker::from(drops.clone());
-    assert!(pin!(guard.lost_async()).poll(&mut Context::from_waker(&waker)).is_pending());
-    drop(session);
-    *drops.0.lock().unwrap() = Some(guard);
+    let mut own = drops.0.lock().unwrap();
+    assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    *own = Some(task);
+    drop(own);
     eventually(|| drops.0.lock().unwrap().is_none());
     let other = switch.session();
     drop(other.lock("a").wait(Duration::from_secs(5)).acquire().unwrap());
@@ -189,4 +194,33 @@ fn eventually_mut(mut what: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(1));
     }
     panic!("not within ten seconds");
+}
+
+/// A task that works under a lock asks with each of its steps, and drops the question when the step is done.
+#[test]
+fn who_no_longer_waits_for_a_loss_leaves_nothing_behind() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let guards = session.lock_many(["a", "b"]).acquire().unwrap();
+    let ask = |bell: &Arc<Bell>| {
+        let waker = Waker::from(bell.clone());
+        let context = &mut Context::from_waker(&waker);
+        let (mut one, mut all) = (pin!(guards.each()[0].lost_async()), pin!(guards.lost_async()));
+        for _ in 0..2 {
+            assert!(one.as_mut().poll(context).is_pending() && all.as_mut().poll(context).is_pending());
+        }
+    };
+    let bells = [(); 100].map(|()| Arc::new(Bell::default()));
+    bells.iter().for_each(ask);
+    assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1), "each was dropped with its futures");
+    // Two of the same task: the one that stays is still called.
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let context = &mut Context::from_waker(&waker);
+    let mut stays = pin!(guards.each()[1].lost_async());
+    assert!(stays.as_mut().poll(context).is_pending());
+    ask(&bell);
+    session.close();
+    eventually(|| bell.0.load(SeqCst) > 0);
+    assert!(stays.as_mut().poll(context).is_ready());
 }
