@@ -184,10 +184,7 @@ impl Builder {
     /// AF_XDP cannot be had, and [`Error::System`] without sockets or threads.
     pub fn connect(self) -> Result<Session, Error> {
         let session = self.begin()?;
-        match &session.spread {
-            None => session.connection.engine.await_session(None)?,
-            Some(spread) => spread.await_sessions()?,
-        }
+        session.await_beginning()?;
         Ok(session)
     }
 
@@ -298,6 +295,17 @@ impl Session {
             only: None,
             #[cfg(feature = "otel")]
             trace_one_in: None,
+        }
+    }
+
+    /// Waits for what [`Builder::begin`] has begun, as [`Builder::connect`] does.
+    ///
+    /// # Errors
+    /// Those of [`Builder::connect`] that an answer brings, or that there is none.
+    pub fn await_beginning(&self) -> Result<(), Error> {
+        match &self.spread {
+            None => self.connection.engine.await_session(None),
+            Some(spread) => spread.await_sessions(),
         }
     }
 

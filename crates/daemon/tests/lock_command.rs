@@ -3,9 +3,10 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::{Daemon, end, eventually, is_alive, signal_process, wayside};
+use support::{Daemon, Running, end, eventually, is_alive, signal_process, wayside};
 use wayside_client::Session;
 
 #[test]
@@ -232,10 +233,36 @@ fn a_wait_with_a_limit_uses_all_of_it_to_find_a_switch() {
 fn a_search_for_a_switch_can_be_interrupted() {
     let mut daemon = Daemon::start(&[]);
     daemon.interrupt();
-    let waiter = daemon.hold(&["jobs", "--wait", "60s", "--", "true"]);
-    std::thread::sleep(Duration::from_millis(500));
-    waiter.signal(libc::SIGINT);
-    assert_eq!(waiter.wait().code(), None, "it ends by the signal");
+    for command in [
+        &["lock", "jobs"][..],
+        &["semaphore", "jobs", "--permits", "2"],
+        &["election", "campaign", "jobs"],
+        &["group", "join", "jobs"],
+        &["kv", "put", "jobs", "x"],
+    ] {
+        let waiter = daemon.command(&[command, &["--wait", "60s", "--", "true"]].concat());
+        let waiter = Running::start(waiter);
+        std::thread::sleep(Duration::from_millis(500));
+        waiter.signal(libc::SIGINT);
+        assert_eq!(waiter.wait().code(), None, "{command:?} ends by the signal");
+    }
+}
+
+/// The kernel would reap the command then, and nobody hear of its end.
+#[test]
+fn it_ends_with_its_command_whatever_signals_it_was_started_with() {
+    let daemon = Daemon::start(&[]);
+    for (command, code) in [("exit 7", 7), ("kill -TERM $$", 128 + libc::SIGTERM)] {
+        let mut lock = daemon.command(&["lock", "jobs", "--", "sh", "-c", command]);
+        // SAFETY: a system call only, between fork and exec.
+        unsafe {
+            lock.pre_exec(|| {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                Ok(())
+            })
+        };
+        assert_eq!(Running::start(lock).wait().code(), Some(code));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::failure::{Failure, exit};
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::time::Duration;
-use wayside_client::{Condition, Entry, Error, Session, Store, Version, Written};
+use wayside_client::{Builder, Condition, Entry, Error, Session, Store, Version, Written};
 
 /// Without --wait: for a switch to be found, and for it to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -102,7 +102,10 @@ fn put(args: &KvPut) -> Result<u8, Failure> {
 /// The key has the value while COMMAND runs.
 fn put_while(args: &KvPut, value: &[u8]) -> Result<u8, Failure> {
     let keeper = Keeper::start()?;
-    let session = begin(&args.to)?;
+    // The session's thread is to have the signals blocked; this one, which waits for it, must hear Ctrl-C.
+    let session = builder(&args.to.endpoint, &args.to.namespace, patience(&args.to)).begin();
+    let session = session.map_err(|error| failure(&error))?;
+    keeper.signals.unblocked(|| session.await_beginning()).map_err(|error| failure(&error))?;
     let store = session.store().wait(patience(&args.to));
     let held = keeper.signals.unblocked(|| store.hold(&args.name, value, condition(&args.condition)));
     let key = match held.map_err(|error| failure_of_write(&error))? {
@@ -262,8 +265,11 @@ fn begin(args: &KvArgs) -> Result<Session, Failure> {
 }
 
 fn connect(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Result<Session, Failure> {
-    let builder = Session::builder().endpoint(endpoint.endpoints.to_string()).namespace(namespace);
-    builder.patience(patience).connect().map_err(|error| failure(&error))
+    builder(endpoint, namespace, patience).connect().map_err(|error| failure(&error))
+}
+
+fn builder(endpoint: &EndpointArgs, namespace: &str, patience: Duration) -> Builder {
+    Session::builder().endpoint(endpoint.endpoints.to_string()).namespace(namespace).patience(patience)
 }
 
 /// Of what writes nothing.

@@ -11,14 +11,14 @@ use crate::failure::{Failure, exit};
 use std::ffi::OsString;
 use std::time::Duration;
 use wayside_client::recipes::{Group, Member};
-use wayside_client::{Event, Session, Value};
+use wayside_client::{Builder, Event, Session, Value};
 
 /// For a switch to be found.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub fn semaphore(args: &SemaphoreArgs) -> Result<u8, Failure> {
     let keeper = Keeper::start()?;
-    let session = begin(&args.to)?;
+    let session = begin_under(&keeper, &args.to)?;
     let mut semaphore = session.semaphore(&args.name, args.permits).map_err(|error| Failure::of(&error))?;
     if let Some(wait) = args.to.wait {
         semaphore = semaphore.wait(wait);
@@ -40,7 +40,7 @@ pub fn election(command: &ElectionCommand) -> Result<u8, Failure> {
 
 fn campaign(args: &CampaignArgs) -> Result<u8, Failure> {
     let keeper = Keeper::start()?;
-    let session = begin(&args.to)?;
+    let session = begin_under(&keeper, &args.to)?;
     let mut election = session.election(&args.name);
     if let Some(wait) = args.to.wait {
         election = election.wait(wait);
@@ -105,7 +105,7 @@ pub fn group(command: &GroupCommand) -> Result<u8, Failure> {
 
 fn join(args: &GroupJoinArgs) -> Result<u8, Failure> {
     let keeper = Keeper::start()?;
-    let session = begin(&args.group.to)?;
+    let session = begin_under(&keeper, &args.group.to)?;
     let group = group_of(&session, &args.group)?;
     let value = args.value.clone().unwrap_or_else(own_name);
     let membership = keeper.signals.unblocked(|| group.join(&value)).map_err(|error| Failure::of(&error))?;
@@ -177,6 +177,17 @@ fn own_name() -> String {
 }
 
 fn begin(args: &RecipeArgs) -> Result<Session, Failure> {
+    builder(args).connect().map_err(|error| Failure::of(&error))
+}
+
+/// The session's thread is to have the signals blocked; this one, which waits for it, must hear Ctrl-C.
+fn begin_under(keeper: &Keeper, args: &RecipeArgs) -> Result<Session, Failure> {
+    let session = builder(args).begin().map_err(|error| Failure::of(&error))?;
+    keeper.signals.unblocked(|| session.await_beginning()).map_err(|error| Failure::of(&error))?;
+    Ok(session)
+}
+
+fn builder(args: &RecipeArgs) -> Builder {
     let builder = Session::builder().endpoint(args.endpoint.endpoints.to_string()).namespace(args.namespace.as_str());
-    builder.patience(args.wait.unwrap_or(PATIENCE)).keep(0).connect().map_err(|error| Failure::of(&error))
+    builder.patience(args.wait.unwrap_or(PATIENCE)).keep(0)
 }

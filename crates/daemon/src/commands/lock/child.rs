@@ -23,6 +23,9 @@ pub enum State {
     Ended(u8),
 }
 
+/// The exit code of what has ended, and nobody knows how.
+const UNKNOWN: u8 = 255;
+
 /// A running COMMAND.
 pub struct Child {
     /// Its process, and its group.
@@ -73,12 +76,14 @@ impl Child {
     /// Looks without waiting.
     pub fn state(&self) -> State {
         // SAFETY: a siginfo of zeros is valid, and outlives the call.
-        let info = unsafe {
+        let (waited, info) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let events = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
-            libc::waitid(libc::P_PID, self.group as libc::id_t, &raw mut info, events);
-            info
+            (libc::waitid(libc::P_PID, self.group as libc::id_t, &raw mut info, events), info)
         };
+        if waited < 0 {
+            return State::Ended(UNKNOWN); // Somebody else has reaped it.
+        }
         // SAFETY: waitid has filled these fields, or left them zero.
         let (process, status) = unsafe { (info.si_pid(), info.si_status()) };
         match info.si_code {

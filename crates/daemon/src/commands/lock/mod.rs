@@ -153,6 +153,9 @@ pub struct Keeper {
 impl Keeper {
     /// Before anything that starts a thread.
     pub fn start() -> Result<Keeper, Failure> {
+        // Where whoever started this has it ignored, the kernel would reap COMMAND, and nobody hear of its end.
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         let guardian =
             Guardian::start().map_err(|error| Failure::system("can't start the guardian process", &error))?;
         Ok(Keeper { guardian, signals: Signals::block(child::FORWARDED.into_iter().chain([libc::SIGCHLD])) })
@@ -220,7 +223,7 @@ impl Watch<'_> {
             match self.child.state() {
                 // The guardian was faster.
                 State::Ended(KILLED) if left.is_zero() => return (Outcome::Ended, expired),
-                State::Ended(code) if !warned => return (Outcome::Exited(code), expired),
+                State::Ended(code) if !warned && !self.hold.is_lost() => return (Outcome::Exited(code), expired),
                 State::Ended(_) => return (Outcome::Ended, expired),
                 State::Stopped => self.child.stop_along(),
                 State::Running => {}
