@@ -3,7 +3,7 @@
 use crate::guard::block_on;
 use crate::leases::Doubtful;
 use crate::session::Session;
-use crate::store::{Held, Written};
+use crate::store::{Entry, Held, Written};
 use crate::wait::Asker;
 use crate::{Error, clock};
 use std::time::{Duration, Instant};
@@ -108,32 +108,46 @@ impl LeasedKey {
     }
 
     async fn update_by(&mut self, asker: Asker, value: &[u8]) -> Result<bool, Error> {
-        if self.is_lost() {
-            return Err(Error::Lost);
-        }
-        let condition = Condition::Version(self.version);
-        let begun = self.session.leases().begin(&self.name);
-        // Also if nobody waits for it any more.
-        self.unsure.push((value.into(), Error::TimedOut));
-        let written = self.session.store().leased().put_if_by(asker, &self.name, value, condition).await;
-        let doubt = self.unsure.pop();
-        let version = match written {
-            Ok(Written::Done(version)) => version,
-            Ok(Written::Unmet(_)) => return Ok(false),
-            Err(error) => {
-                self.unsure.extend(doubt.map(|(value, _)| (value, error.clone())));
-                return Err(error);
+        loop {
+            if self.is_lost() {
+                return Err(Error::Lost);
             }
-        };
-        if self.is_lost() {
-            // It may be the next session's, which is not to have it.
-            let _ = self.session.delete_leased(asker, &self.name, version).await;
-            return Err(Error::Lost);
+            let condition = Condition::Version(self.version);
+            let begun = self.session.leases().begin(&self.name);
+            // Also if nobody waits for it any more.
+            self.unsure.push((value.into(), Error::TimedOut));
+            let written = self.session.store().leased().put_if_by(asker, &self.name, value, condition).await;
+            let doubt = self.unsure.pop();
+            let (version, is_done) = match written {
+                Ok(Written::Done(version)) => (version, true),
+                // An earlier update, without an answer, had its effect.
+                Ok(Written::Unmet(Ok(Some(found)))) if found.is_own && self.may_have_written(&found) => {
+                    (found.version, false)
+                }
+                Ok(Written::Unmet(_)) => return Ok(false),
+                Err(error) => {
+                    self.unsure.extend(doubt.map(|(value, _)| (value, error.clone())));
+                    return Err(error);
+                }
+            };
+            if self.is_lost() {
+                // It may be the next session's, which is not to have it.
+                let _ = self.session.delete_leased(asker, &self.name, version).await;
+                return Err(Error::Lost);
+            }
+            begun.keep(version);
+            self.session.leases().forget(&self.name, self.version);
+            self.version = version;
+            // What was to replace an earlier version will not any more.
+            self.unsure.clear();
+            if is_done {
+                return Ok(true);
+            }
         }
-        begun.keep(version);
-        self.session.leases().forget(&self.name, self.version);
-        self.version = version;
-        Ok(true)
+    }
+
+    fn may_have_written(&self, found: &Entry) -> bool {
+        self.unsure.iter().any(|(value, _)| **value == *found.value.bytes())
     }
 
     /// Deletes it now. False: somebody has written it meanwhile, or it was lost.

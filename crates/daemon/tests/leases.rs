@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use support::{Daemon, Running, end, eventually, is_alive};
@@ -187,4 +189,23 @@ fn leases_at_the_hook_end_although_no_daemon_saw_their_session_end() {
     eventually("it has gone", || stays.get("goes").unwrap().is_none());
     let entry = stays.get("stays").unwrap().expect("its session lives");
     assert_eq!((entry.value.bytes(), entry.is_leased), (&b"y"[..], true));
+}
+
+#[test]
+fn an_update_that_nobody_waited_for_is_no_others() {
+    let daemon = Daemon::start(&[]);
+    let session = session(&daemon);
+    let store = session.store();
+    let mut key = store.hold("here", "5", Condition::Absent).unwrap().expect("nobody has it");
+    for round in 0..20 {
+        let value = format!("unheard {round}");
+        {
+            let mut update = std::pin::pin!(key.update_async(&value));
+            assert!(update.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        eventually("it is written", || store.get("here").unwrap().unwrap().value.bytes() == value.as_bytes());
+        assert_eq!(key.update(format!("heard {round}")), Ok(true));
+    }
+    assert_eq!(key.release(), Ok(true));
+    assert_eq!(store.get("here").unwrap(), None);
 }
