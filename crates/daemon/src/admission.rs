@@ -121,7 +121,8 @@ impl Admission {
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&new, &path)
+        fs::rename(&new, &path)?;
+        path.parent().map_or(Ok(()), settle)
     }
 
     /// Every file that switches of one shard have in common, by its name.
@@ -196,6 +197,7 @@ impl Admission {
         let used = path.with_extension("used");
         match fs::rename(&path, &used) {
             Ok(()) => {
+                settle(&self.directory.join(TOKENS)).map_err(NotRedeemed::Failed)?;
                 let promise = promise_in(&used);
                 if Duration::from_secs(promise.ends) > since_1970() {
                     return Ok(promise.namespaces);
@@ -299,7 +301,9 @@ impl Admission {
             removed => {
                 // Worth nothing by itself.
                 let _ = fs::remove_file(self.directory.join(ENDS).join(id));
-                removed.map(|()| true)
+                removed?;
+                settle(&self.directory.join(HOSTS))?;
+                Ok(true)
             }
         }
     }
@@ -314,6 +318,11 @@ impl Admission {
         }
         Ok(())
     }
+}
+
+/// What was renamed or removed in this directory is so after a power failure, too.
+fn settle(directory: &Path) -> io::Result<()> {
+    fs::File::open(directory)?.sync_all()
 }
 
 /// The numbers of the hosts among these files, which are named as [`Admission::files`] names them.

@@ -220,7 +220,13 @@ impl Daemon {
     /// been taken meanwhile.
     pub fn restart(&mut self) {
         let flags = [&self.flags[..], &["--admin-listen".into(), "127.0.0.1:0".into()]].concat();
-        let (running, ready) = launch(self.directory.path(), &self.address.to_string(), &flags);
+        let mut launched = None;
+        // So may have been that of its address, for as long as somebody else's socket lives.
+        eventually("it begins again", || {
+            launched = try_launch(self.directory.path(), &self.address.to_string(), &flags);
+            launched.is_some()
+        });
+        let (running, ready) = launched.expect("it has begun");
         (self.running, self.ready) = (Some(running), ready);
     }
 
@@ -291,13 +297,18 @@ pub fn check_config(text: &str) -> Ended {
 }
 
 fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String) {
+    try_launch(directory, listen, flags).expect("it begins")
+}
+
+/// None: it has ended instead.
+fn try_launch(directory: &Path, listen: &str, flags: &[String]) -> Option<(Running, String)> {
     let configured = flags.iter().any(|flag| flag == "--config");
     let mut command = wayside(&[if configured { "switch" } else { "dev" }, "--listen", listen]);
     command.args(flags).arg("--state-dir").arg(directory.join("state"));
     command.env("WAYSIDE_SOCKET", directory.join("control.sock"));
     let running = Running::start(command);
-    let ready = running.line();
-    (running, ready)
+    let ready = running.lines.lock().expect("one reader").recv_timeout(PATIENCE).ok()?;
+    Some((running, ready))
 }
 
 /// While this is there the daemon does nothing: what is sent to it lies in its socket, and has its effect afterwards.

@@ -46,6 +46,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             return Err(Refusal::Recovering);
         }
         let known = self.sessions.by_nonce(body.nonce).map(|(handle, record)| (handle, *record));
+        let asked = text(&body.namespace_name);
+        let is_asked = |id: u16| self.config.namespaces.iter().any(|n| n.id == id && Some(n.name.as_str()) == asked);
+        // With the answer goes the session's secret: to its own host alone.
+        if known.is_some_and(|(_, record)| record.admission != admission || !is_asked(record.namespace)) {
+            return Err(Refusal::Namespace);
+        }
         if let Some((handle, record)) = known.filter(|_| self.is_pledge(shards)) {
             self.follows(handle, record.incarnation);
             return Ok(self.enrolment(handle, &record, shards));
@@ -63,7 +69,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             // The same answer, even if that session is over by now: its heartbeats will say so.
             return Ok(self.enrolment(handle, &record, shards));
         }
-        let asked = text(&body.namespace_name);
         let namespace = self.config.namespaces.iter().find(|n| Some(n.name.as_str()) == asked);
         let namespace = namespace.filter(|n| self.memory.slot_count(n.id) != 0).ok_or(Refusal::Namespace)?;
         if self.has_its_share(now, namespace.id) {

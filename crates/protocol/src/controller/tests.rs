@@ -350,6 +350,20 @@ fn an_epoch_is_durable_before_it_is_used() {
     assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, true));
 }
 
+/// A session's secret goes with the answer.
+#[test]
+fn a_nonce_that_another_host_or_tenant_knows_gets_no_answer_with_it() {
+    let mut bench = Bench::new();
+    let ask = |bench: &mut Bench, admission, name| {
+        let body = Enrol { nonce: 7, namespace_name: padded(name).expect("short"), ..Enrol::default() };
+        bench.controller.enrol(Time(bench.now), address(1), admission, 0, &body)
+    };
+    let first = ask(&mut bench, 3, "default").expect("there is room");
+    assert_eq!(ask(&mut bench, 4, "default"), Err(Refusal::Namespace));
+    assert_eq!(ask(&mut bench, 3, "other"), Err(Refusal::Namespace));
+    assert_eq!(ask(&mut bench, 3, "default"), Ok(first));
+}
+
 #[test]
 fn a_repeated_enrol_gets_the_same_answer_even_from_the_next_controller() {
     let mut bench = Bench::new();
