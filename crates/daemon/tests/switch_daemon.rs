@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{Daemon, Ended, PATIENCE, end, eventually, wayside};
+use wayside_client::{Error, Session};
 use wayside_wire::{Header, kind, service};
 
 fn switch(config: &str, flags: &[&str]) -> Ended {
@@ -424,4 +425,29 @@ fn a_supervisor_hears_when_it_is_ready_and_when_it_ends() {
     daemon.signal(libc::SIGTERM);
     assert_eq!(heard(), "STOPPING=1");
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+/// Of the files of this process.
+fn limit_files(pid: i32, bytes: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: of a process that the test started; nothing is read back.
+    let set = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// As with a full disk that has room again.
+#[test]
+fn a_switch_whose_records_could_not_be_written_goes_on_when_they_can() {
+    let daemon = Daemon::start(&[]);
+    let connect = |patience| {
+        let builder = Session::builder().endpoint(daemon.address.to_string());
+        builder.patience(patience).connect()
+    };
+    let guard = connect(PATIENCE).unwrap().lock("jobs").acquire().unwrap();
+    limit_files(daemon.pid(), 1);
+    assert!(matches!(connect(Duration::from_secs(1)), Err(Error::Unavailable { .. })));
+    assert!(!guard.is_lost());
+    limit_files(daemon.pid(), libc::RLIM_INFINITY);
+    let session = connect(PATIENCE).unwrap();
+    assert!(matches!(session.lock("jobs").try_lock(), Err(Error::Busy { .. })));
 }

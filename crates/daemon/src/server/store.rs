@@ -15,8 +15,8 @@ use redb::{
 use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use wayside_protocol::controller::{Record, Store};
 
@@ -34,7 +34,9 @@ const NAMESPACES: TableDefinition<&str, (u16, u32)> = TableDefinition::new("name
 /// An open state directory. Clones are the same.
 #[derive(Clone)]
 pub struct StateDir {
-    database: Arc<Database>,
+    file: PathBuf,
+    /// None after a write that failed: redb takes no other before it was opened anew.
+    database: Arc<Mutex<Option<Database>>>,
     commits: Commits,
 }
 
@@ -72,7 +74,24 @@ impl StateDir {
         })?;
         std::fs::set_permissions(&file, Permissions::from_mode(0o600))
             .map_err(|error| Failure::system(format_args!("can't close {} to other users", file.display()), &error))?;
-        Ok(StateDir { database: Arc::new(database), commits: Commits::default() })
+        // A file that may not grow is an error like a full disk, and not the daemon's end.
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        Ok(StateDir { file, database: Arc::new(Mutex::new(Some(database))), commits: Commits::default() })
+    }
+
+    /// Works with the database; where that fails it is opened anew for the next time.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match open.take() {
+            Some(database) => database,
+            None => Database::create(&self.file)?,
+        };
+        let done = work(&database);
+        if done.is_ok() {
+            *open = Some(database);
+        }
+        done
     }
 
     /// How its commits go from now on.
@@ -81,21 +100,22 @@ impl StateDir {
     }
 
     fn write(&self, batch: &[Record]) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(RECORDS)?;
-            for (key, value) in batch {
-                table.insert(key, value.as_slice())?;
+        self.with(|database| {
+            let transaction = database.begin_write()?;
+            {
+                let mut table = transaction.open_table(RECORDS)?;
+                for (key, value) in batch {
+                    table.insert(key, value.as_slice())?;
+                }
             }
-        }
-        transaction.commit()?;
-        Ok(())
+            Ok(transaction.commit()?)
+        })
     }
 
     /// This switch's own number, the same for as long as the directory lives: `made` becomes it where there is none.
     pub fn own_number(&mut self, made: u64) -> Result<u64, Failure> {
-        let number = || -> Result<u64, redb::Error> {
-            let transaction = self.database.begin_write()?;
+        let number = |database: &Database| {
+            let transaction = database.begin_write()?;
             let number = {
                 let mut table = transaction.open_table(OWN)?;
                 let known = table.get(NUMBER)?.map(|entry| entry.value());
@@ -107,13 +127,13 @@ impl StateDir {
             transaction.commit()?;
             Ok(number)
         };
-        number().map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
+        self.with(number).map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
     }
 
     /// The shards that the records are those of: `wanted` from now on, if they are new.
     pub fn division(&mut self, wanted: &str) -> Result<String, Failure> {
-        let division = || -> Result<String, redb::Error> {
-            let transaction = self.database.begin_write()?;
+        let division = |database: &Database| {
+            let transaction = database.begin_write()?;
             let division = {
                 let is_new = transaction.open_table(NAMESPACES)?.is_empty()?;
                 let mut table = transaction.open_table(DIVISION)?;
@@ -125,38 +145,40 @@ impl StateDir {
             transaction.commit()?;
             Ok(division)
         };
-        division().map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
+        self.with(division).map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))
     }
 
     /// The number of each of `namespaces`, in their order.
     pub fn number(&mut self, namespaces: &[Namespace]) -> Result<Vec<u16>, Failure> {
-        let failed = |error: redb::Error| Failure::unavailable(format!("can't write the state directory: {error}"));
-        let mut numbers = Vec::with_capacity(namespaces.len());
-        let transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
-        {
-            let mut table = transaction.open_table(NAMESPACES).map_err(|error| failed(error.into()))?;
-            for Namespace { name, slots, .. } in namespaces {
-                let known = table.get(name.as_str()).map_err(|error| failed(error.into()))?.map(|entry| entry.value());
-                let number = match known {
-                    Some((number, before)) if before == *slots => number,
-                    Some((_, before)) => {
-                        return Err(Failure::usage(format!(
-                            "namespace {name:?} has {before} slots in this state directory, not {slots}: nodes that \
-                             still know the old count would hold the same locks; give it a new name, or an empty --state-dir"
-                        )));
-                    }
-                    None => {
-                        let number =
-                            redb::ReadableTableMetadata::len(&table).map_err(|error| failed(error.into()))? as u16;
-                        table.insert(name.as_str(), (number, *slots)).map_err(|error| failed(error.into()))?;
-                        number
-                    }
-                };
-                numbers.push(number);
+        let numbered = self.with(|database| {
+            let mut numbers = Vec::with_capacity(namespaces.len());
+            let transaction = database.begin_write()?;
+            {
+                let mut table = transaction.open_table(NAMESPACES)?;
+                for Namespace { name, slots, .. } in namespaces {
+                    let known = table.get(name.as_str())?.map(|entry| entry.value());
+                    let number = match known {
+                        Some((number, before)) if before == *slots => number,
+                        Some((_, before)) => {
+                            return Ok(Err(Failure::usage(format!(
+                                "namespace {name:?} has {before} slots in this state directory, not {slots}: nodes that \
+                                 still know the old count would hold the same locks; give it a new name, or an empty \
+                                 --state-dir"
+                            ))));
+                        }
+                        None => {
+                            let number = table.len()? as u16;
+                            table.insert(name.as_str(), (number, *slots))?;
+                            number
+                        }
+                    };
+                    numbers.push(number);
+                }
             }
-        }
-        transaction.commit().map_err(|error| failed(error.into()))?;
-        Ok(numbers)
+            transaction.commit()?;
+            Ok(Ok(numbers))
+        });
+        numbered.map_err(|error| Failure::unavailable(format!("can't write the state directory: {error}")))?
     }
 }
 
@@ -164,17 +186,19 @@ impl Store for StateDir {
     type Error = redb::Error;
 
     fn load(&mut self) -> Result<Vec<Record>, redb::Error> {
-        let transaction = self.database.begin_read()?;
-        let table = match transaction.open_table(RECORDS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            table => table?,
-        };
-        let mut records = Vec::new();
-        for record in table.iter()? {
-            let (key, value) = record?;
-            records.push((key.value(), value.value().to_vec()));
-        }
-        Ok(records)
+        self.with(|database| {
+            let transaction = database.begin_read()?;
+            let table = match transaction.open_table(RECORDS) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                table => table?,
+            };
+            let mut records = Vec::new();
+            for record in table.iter()? {
+                let (key, value) = record?;
+                records.push((key.value(), value.value().to_vec()));
+            }
+            Ok(records)
+        })
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), redb::Error> {
