@@ -96,11 +96,15 @@ reaches_everything() {
 case ${1:-} in
 minimise)
 	build "$2"
+	rm -rf "$found/$2.least"
 	mkdir -p "$found/$2" "$found/$2.least"
-	program "$2" -merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" "$found/$2" \
-		>"$found/$2.log" 2>&1
-	rm -rf "crates/fuzz/corpus/$2"
-	mv "$found/$2.least" "crates/fuzz/corpus/$2"
+	program "$2" -set_cover_merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" \
+		"$found/$2" >"$found/$2.log" 2>&1
+	# What failed once has a name of its own, with a hyphen, and stays. The others have a part of their hashes.
+	find "crates/fuzz/corpus/$2" -type f ! -name '*-*' -delete
+	for input in "$found/$2.least"/*; do
+		mv "$input" "crates/fuzz/corpus/$2/$(basename "$input" | cut -c1-12)"
+	done
 	;;
 one)
 	build "$2"
