@@ -17,27 +17,33 @@ runtime=$("$clang" -print-file-name="libclang_rt.fuzzer-$(uname -m).a")
 [ -e "$runtime" ] || { echo "skipped: fuzzing: $clang has no libFuzzer (libclang-rt-19-dev)" && exit 0; }
 
 built=${CARGO_TARGET_DIR:-target}/fuzz
+mkdir -p "$built"
+built=$(realpath "$built")
 found=${FUZZ_DIR:-$built/found}
-mkdir -p "$built" "$found"
+mkdir -p "$found"
 
 build_native() {
 	"$clang" -std=gnu11 -g -O2 -Wall -Wextra -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		dataplane/native.c crates/fuzz/native.c -o "$built/native"
 }
 
-# The flags of instrumentation are rustc's own way to LLVM's, and stable; the linker brings libFuzzer. Overflows and
-# debug assertions are failures.
+# The flags of instrumentation are rustc's own way to LLVM's, and stable; the linker brings libFuzzer. They are for the
+# code of this repository alone, and for the target's: all that is counted is looked through after every input.
 build_rust() {
 	host=$(rustc -vV | sed -n 's/^host: //p')
 	llvm=
 	for option in level=4 inline-8bit-counters pc-table trace-compares; do
 		llvm="$llvm -Cllvm-args=-sanitizer-coverage-$option"
 	done
-	RUSTFLAGS="-Cpasses=sancov-module $llvm -Ccodegen-units=1 -Cdebug-assertions=on -Coverflow-checks=on \
-		-Clinker=$clang -Clink-arg=-fsanitize=fuzzer" \
-		CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR="$built" \
-		cargo build --quiet --target "$host" -p wayside-fuzz --features libfuzzer
-	ln -sf "$host/debug/wayside-fuzz" "$built/rust"
+	cat >"$built/rustc" <<-END
+		#!/bin/sh
+		case " \$* " in *" --target "*) exec "\$@" -Cpasses=sancov-module$llvm ;; esac
+		exec "\$@"
+	END
+	chmod +x "$built/rustc"
+	RUSTC_WORKSPACE_WRAPPER="$built/rustc" RUSTFLAGS="-Clinker=$clang -Clink-arg=-fsanitize=fuzzer" \
+		CARGO_TARGET_DIR="$built" cargo build --quiet --profile fuzzing --target "$host" -p wayside-fuzz --features libfuzzer
+	ln -sf "$host/fuzzing/wayside-fuzz" "$built/rust"
 }
 
 build() {
@@ -67,7 +73,7 @@ fuzz() {
 	mkdir -p "$found/$1"
 	begun=$(date +%s)
 	if ! program "$1" -runs="$2" -seed="${FUZZ_SEED:-0}" -max_len="$longest" -timeout=20 -rss_limit_mb=2048 -verbosity=0 \
-		-print_final_stats=1 -artifact_prefix="$built/failed-$1-" "$found/$1" "crates/fuzz/corpus/$1" \
+		-reload=0 -print_funcs=0 -print_final_stats=1 -artifact_prefix="$built/failed-$1-" "$found/$1" "crates/fuzz/corpus/$1" \
 		>"$found/$1.log" 2>&1; then
 		grep -a -v '^ \{4,\}at /rustc' "$found/$1.log" | tail -n 60
 		echo "$1: failed; once more: scripts/fuzz.sh one $1 $(sed -n 's/.*written to //p' "$found/$1.log")"
@@ -90,11 +96,15 @@ reaches_everything() {
 case ${1:-} in
 minimise)
 	build "$2"
+	rm -rf "$found/$2.least"
 	mkdir -p "$found/$2" "$found/$2.least"
-	program "$2" -merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" "$found/$2" \
-		>"$found/$2.log" 2>&1
-	rm -rf "crates/fuzz/corpus/$2"
-	mv "$found/$2.least" "crates/fuzz/corpus/$2"
+	program "$2" -set_cover_merge=1 -use_counters=0 -max_len=2048 "$found/$2.least" "crates/fuzz/corpus/$2" \
+		"$found/$2" >"$found/$2.log" 2>&1
+	# What failed once has a name of its own, with a hyphen, and stays. The others have a part of their hashes.
+	find "crates/fuzz/corpus/$2" -type f ! -name '*-*' -delete
+	for input in "$found/$2.least"/*; do
+		mv "$input" "crates/fuzz/corpus/$2/$(basename "$input" | cut -c1-12)"
+	done
 	;;
 one)
 	build "$2"

@@ -12,6 +12,8 @@ mod layout;
 mod locks;
 mod memory;
 mod queues;
+#[cfg(feature = "spare")]
+mod spare;
 mod store;
 mod verdict;
 #[cfg(feature = "xdp")]

@@ -64,8 +64,18 @@ pub(crate) struct Zeroed<T: Zeroable> {
 
 /// Whom the memory is to be given back to.
 enum Home {
-    Heap { block: NonNull<u8>, layout: Layout },
-    Mapping { bytes: usize },
+    Heap {
+        block: NonNull<u8>,
+        layout: Layout,
+    },
+    Mapping {
+        bytes: usize,
+    },
+    /// The kernel's programs share it.
+    #[cfg(feature = "xdp")]
+    Map {
+        bytes: usize,
+    },
 }
 
 // SAFETY: it owns its memory, and its elements are atomics.
@@ -84,6 +94,10 @@ impl<T: Zeroable> Zeroed<T> {
         let layout = layout.expect("a table larger than the address space");
         if layout.size() >= LARGE {
             let bytes = layout.size();
+            #[cfg(feature = "spare")]
+            if let Some(start) = crate::spare::take(bytes) {
+                return Self { start: start.cast(), count, home: Home::Mapping { bytes } };
+            }
             let Ok(start) = map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1) else { handle_alloc_error(layout) };
             return Self { start: start.cast(), count, home: Home::Mapping { bytes } };
         }
@@ -101,7 +115,12 @@ impl<T: Zeroable> Zeroed<T> {
         use std::os::fd::AsRawFd;
         let bytes = count * size_of::<T>();
         let start = map(bytes, libc::MAP_SHARED, map_of.as_raw_fd())?.cast();
-        Ok(Self { start, count, home: Home::Mapping { bytes } })
+        Ok(Self { start, count, home: Home::Map { bytes } })
+    }
+
+    fn unmap(&self, bytes: usize) {
+        // SAFETY: mapped with this length by `map`; this is dropped.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }
 
@@ -131,10 +150,16 @@ impl<T: Zeroable> Drop for Zeroed<T> {
         match self.home {
             // SAFETY: allocated with this layout in `new`; the elements need no drop.
             Home::Heap { block, layout } => unsafe { dealloc(block.as_ptr(), layout) },
-            // SAFETY: mapped with this length by `map`.
-            Home::Mapping { bytes } => unsafe {
-                libc::munmap(self.start.as_ptr().cast(), bytes);
-            },
+            Home::Mapping { bytes } => {
+                // SAFETY: mapped with this length in `new`, for nobody else; the elements need no drop.
+                #[cfg(feature = "spare")]
+                if unsafe { crate::spare::keep(self.start.cast(), bytes) } {
+                    return;
+                }
+                self.unmap(bytes);
+            }
+            #[cfg(feature = "xdp")]
+            Home::Map { bytes } => self.unmap(bytes),
         }
     }
 }

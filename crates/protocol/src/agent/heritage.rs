@@ -13,6 +13,8 @@ const HEIR_PATIENCE: u64 = 4_000_000;
 impl Agent {
     /// Waiters came with the agency: `total` in all, these first.
     pub fn inherit(&mut self, now: Time, from: Handle, total: u16, waiters: impl Iterator<Item = Party>) {
+        // An acknowledgement says one more than have arrived.
+        let total = total.min(u16::MAX - 1);
         self.heir = Some(Heir { from, stamp: self.stamp, total, arrived: 0, until: now + HEIR_PATIENCE });
         self.take_waiters(now, 0, waiters);
     }
@@ -34,8 +36,9 @@ impl Agent {
 
     /// Takes waiters `position..` from the former agent, if those before them have arrived.
     pub fn take_waiters(&mut self, now: Time, position: u16, waiters: impl Iterator<Item = Party>) {
-        for (party, index) in waiters.zip(position..) {
-            let Some(heir) = self.heir.as_mut().filter(|h| index == h.arrived && h.arrived < h.total) else {
+        // A forged position may be the last that a packet can say.
+        for (party, index) in waiters.zip(u32::from(position)..) {
+            let Some(heir) = self.heir.as_mut().filter(|h| index == h.arrived.into() && h.arrived < h.total) else {
                 continue;
             };
             heir.arrived += 1;

@@ -119,8 +119,10 @@ impl Node {
         if stray.kind == kind::lock::JOIN {
             return;
         }
-        self.send(0, stray.kind, 0, stray.hops + 1, stray.entry);
-        if stray.hops + 1 == limits::MAX_HOPS {
+        // The switch sends on nothing that has hopped too often; a forged count may be at its end.
+        let hops = stray.hops.saturating_add(1);
+        self.send(0, stray.kind, 0, hops, stray.entry);
+        if hops == limits::MAX_HOPS {
             let gap = Entry { slot: stray.entry.slot, tenure: stray.entry.tenure, ..Entry::default() };
             self.send(0, kind::lock::GAP, 0, 0, gap);
         }

@@ -9,7 +9,7 @@ use wayside_wire::{BODY, Enrolled, FabricKind, Header, LockKind, Policy, check, 
 
 pub const SLOTS: u32 = 64;
 pub const LEASE: u64 = 1_000_000;
-const EPOCH: u32 = 7;
+pub const EPOCH: u32 = 7;
 
 /// A packet that may be delayed: from the switch to a node, or to the switch.
 pub struct Flying {

@@ -1,12 +1,12 @@
-//! What the simulator has found, step by step.
+//! What the simulator and the fuzzer have found, step by step.
 
-use crate::bench::{Bench, Flying, LEASE, address, handle};
+use crate::bench::{Bench, EPOCH, Flying, LEASE, SLOTS, address, handle};
 use wayside_protocol::{Acquire, Event, Mode, NodeConfig, Priority};
-use wayside_wire::{BODY, Header, Heartbeat, LockKind, Policy, SlotState, kind, service};
+use wayside_wire::{BODY, Entry, Header, Heartbeat, LockKind, Policy, SlotBits, SlotState, check, kind, service};
 
 const NAME: u64 = 5;
 /// Of the same slot.
-const OTHER: u64 = NAME + crate::bench::SLOTS as u64;
+const OTHER: u64 = NAME + SLOTS as u64;
 
 /// The packet says of which session of the handle it speaks.
 #[test]
@@ -31,6 +31,30 @@ fn a_late_copy_of_a_down_says_nothing_about_the_handles_next_session() {
     bench.release(0, first);
     bench.run();
     bench.granted(1, second);
+}
+
+/// A count that began anew would let it hop for ever.
+#[test]
+fn a_request_that_says_it_hopped_as_often_as_can_be_said_goes_back_saying_no_less() {
+    let mut bench = Bench::new(2);
+    let mut packet = vec![0; BODY + Entry::BYTES];
+    let header = Header { service: service::LOCK, kind: kind::lock::ACQUIRE, count: 1, ..Header::default() };
+    let header = Header { epoch: EPOCH, namespace: 1, source: handle(1), destination: handle(0), ..header };
+    Header { position: u16::MAX, ..header }.write(&mut packet);
+    let bits = SlotBits { state: SlotState::Managed, transferred: true, tryable: false, joins: 0 };
+    let request = 101 << 40 | 1;
+    Entry { name: NAME, slot: NAME as u32, request, holder: handle(1), slot_bits: bits.to_u16(), ..Entry::default() }
+        .write(&mut packet, BODY);
+    bench.deliver(Flying { to: Some(0), from: address(0, 0), packet });
+    // Whether it is the agent node 0 cannot know yet.
+    while bench.flying.is_empty() {
+        bench.now = bench.nodes[0].next_timer().expect("the request waits");
+        bench.nodes[0].on_tick(bench.now);
+        bench.collect(0);
+        bench.flying.retain(|flying| check(&flying.packet).is_ok_and(|header| header.service == service::LOCK));
+    }
+    let back = check(&bench.flying[0].packet).expect("well formed");
+    assert_eq!((back.kind, back.position), (kind::lock::ACQUIRE, u16::MAX));
 }
 
 #[test]

@@ -25,6 +25,22 @@ fn waiters_of_the_former_agent_come_before_later_ones_in_their_order_and_once() 
     assert_eq!(scene.waiting().len(), 3, "more than there were");
 }
 
+/// Only who forges packets says either.
+#[test]
+fn the_last_position_that_can_be_said_and_the_largest_total_are_no_waiters() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    let two = [party(2, 20, NAME, EXCLUSIVE), party(3, 30, NAME, EXCLUSIVE)];
+    scene.agent.inherit(now, 4, u16::MAX, [].into_iter());
+    scene.agent.take_waiters(now, u16::MAX, two.into_iter());
+    assert_eq!(scene.waiting(), [], "neither that one nor the first");
+    scene.agent.heir.as_mut().unwrap().arrived = u16::MAX - 2;
+    scene.agent.take_waiters(now, u16::MAX - 2, two.into_iter());
+    assert_eq!(scene.waiting(), [(2, 20)]);
+    scene.with(|agent, desk| agent.acknowledge(true, desk));
+    assert_eq!(scene.one().position, u16::MAX);
+}
+
 /// Not all of the line is looked at again with each of its packets; whoever may be granted is, all the same.
 #[test]
 fn who_arrives_is_granted_at_once_unless_somebody_before_it_waits_for_its_name() {
