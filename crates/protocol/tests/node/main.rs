@@ -2,6 +2,7 @@
 
 mod bench;
 mod budgets;
+mod censuses;
 mod chaos;
 mod keeping;
 mod mends;
