@@ -8,4 +8,5 @@ mod keeping;
 mod mends;
 mod queues;
 mod recovery;
+mod strangers;
 mod workflows;
