@@ -155,3 +155,64 @@ fn an_agent_that_is_asked_about_its_slot_has_nothing_to_say() {
         assert!(bench.flying.is_empty());
     }
 }
+
+/// A grant of before the census may be under way still: what it gave is in the census, as nobody's.
+#[test]
+fn who_waits_at_a_census_takes_no_grant_of_before_it() {
+    let mut bench = Bench::new(2);
+    let held = bench.ask(1, 5, Mode::Exclusive);
+    bench.run();
+    bench.granted(1, held);
+    let waits = bench.ask(0, 5, Mode::Exclusive);
+    bench.run();
+    let tenure = freeze(&bench, 5);
+    let (_, reported) = asked(&mut bench, EPOCH, 0, &[about(5, tenure)]).expect("a report");
+    assert_eq!(reported, []);
+    let bits = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
+    for (tenure, is_taken) in [(tenure, false), (tenure + 1, true)] {
+        let entry = Entry { name: 5, request: waits.0, slot: 5, tenure, holder: handle(0), ..Entry::default() };
+        let entry = Entry { flags: entry_flag::EXCLUSIVE, sequence: 3, slot_bits: bits.to_u16(), ..entry };
+        bench.tell(
+            0,
+            Header { epoch: EPOCH, kind: kind::lock::GRANT, source: handle(1), ..Header::default() },
+            &[entry],
+        );
+        assert_eq!(bench.nodes[0].event().is_some(), is_taken, "tenure {tenure}");
+    }
+}
+
+#[test]
+fn a_late_adoption_of_an_agency_that_the_node_has_changes_nothing() {
+    let (mut bench, held, waits) = held(&NodeConfig::new(1));
+    let word = bench.slot(1);
+    let bits = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
+    let agency = Entry { flags: entry_flag::AGENCY, holder: handle(0), ..about(1, word.tenure) };
+    let adopt = Header { epoch: EPOCH, kind: kind::lock::ADOPT, flags: header_flag::LAST, ..Header::default() };
+    bench.tell(0, adopt, &[about(0, 0), Entry { slot_bits: bits.to_u16(), ..agency }]);
+    let confirmed = bench.flying.pop_back().expect("or it would be told for ever").packet;
+    assert_eq!(check(&confirmed).expect("whole").kind, kind::lock::ADOPTED);
+    bench.release(0, held[0]);
+    bench.run();
+    bench.granted(1, waits);
+}
+
+#[test]
+fn an_adoption_is_taken_page_by_page() {
+    let (mut bench, ..) = held(&NodeConfig::new(1));
+    let tenure = freeze(&bench, 1);
+    let (_, reported) = asked(&mut bench, EPOCH, 0, &[about(1, tenure)]).expect("a report");
+    let bits = SlotBits { state: SlotState::Managed, transferred: true, ..SlotBits::default() };
+    let agency = Entry { flags: entry_flag::AGENCY, holder: handle(0), ..about(1, tenure + 1) };
+    let agency = Entry { slot_bits: bits.to_u16(), ..agency };
+    let mut page = |position: u16, flags: u16, entry: Entry| {
+        let adopt = Header { epoch: EPOCH, kind: kind::lock::ADOPT, position, flags, ..Header::default() };
+        bench.tell(0, adopt, &[about(0, 0), entry]);
+        let answers = bench.flying.drain(..).map(|flying| check(&flying.packet).expect("whole"));
+        let confirmed = answers.filter(|answer| answer.kind == kind::lock::ADOPTED).map(|answer| answer.position);
+        (confirmed.collect::<Vec<u16>>(), bench.nodes[0].books(1).is_some())
+    };
+    assert_eq!(page(1, header_flag::LAST, reported[0]), (vec![], false), "it lacks the first");
+    assert_eq!(page(0, 0, agency), (vec![0], false));
+    assert_eq!(page(0, 0, agency), (vec![0], false), "a copy");
+    assert_eq!(page(1, header_flag::LAST, reported[0]), (vec![1], true));
+}

@@ -1,8 +1,8 @@
 //! What is not for this node, its session or its slots changes nothing, however well formed.
 
-use crate::bench::{Bench, EPOCH, LEASE, SLOTS};
+use crate::bench::{Bench, EPOCH, Flying, LEASE, SLOTS, address, handle};
 use wayside_protocol::{Event, Mode};
-use wayside_wire::{BODY, Entry, Header, LockKind, header_flag, kind};
+use wayside_wire::{BODY, Entry, Header, Heartbeat, LockKind, SlotState, check, header_flag, kind, service};
 
 const NAME: u64 = 5;
 
@@ -108,4 +108,56 @@ fn a_refusal_is_for_who_tries_and_one_to_be_repeated_for_nobody() {
             other => assert!(!refused && other.is_none(), "{other:?}"),
         }
     }
+}
+
+/// Node 0 hears that the session of node 1 is over.
+fn bury_node_1(bench: &mut Bench) {
+    let mut down = vec![0; BODY + Heartbeat::BYTES];
+    let header = Header { service: service::FABRIC, kind: kind::fabric::DOWN, ..Header::default() };
+    Header { destination: handle(0), position: handle(1), ..header }.write(&mut down);
+    Heartbeat { incarnation: 101, ..Heartbeat::default() }.write(&mut down, BODY);
+    bench.deliver(Flying { to: Some(0), from: address(0, 0), packet: down });
+}
+
+/// The packet of this kind that is under way to node 0 comes late.
+fn late(bench: &mut Bench, kind: u8) -> Flying {
+    let is_it = |flying: &Flying| flying.to == Some(0) && check(&flying.packet).expect("whole").kind == kind;
+    while !bench.flying.iter().any(is_it) {
+        assert!(bench.step(), "it is sent");
+    }
+    let place = bench.flying.iter().position(is_it).expect("it is there");
+    bench.flying.remove(place).expect("it is there")
+}
+
+#[test]
+fn a_late_request_of_a_dead_session_waits_for_nothing() {
+    let mut bench = Bench::new(2);
+    let held = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, held);
+    bench.ask(1, NAME, Mode::Exclusive);
+    let late = late(&mut bench, kind::lock::ACQUIRE);
+    bury_node_1(&mut bench);
+    bench.deliver(late);
+    bench.release(0, held);
+    bench.run();
+    assert_eq!(bench.slot(NAME).state, SlotState::Unheld);
+    bench.quiet(1);
+}
+
+/// The agent must know of every one that the switch has let in before the slot can be free.
+#[test]
+fn a_late_join_of_a_dead_session_is_counted_and_holds_nothing() {
+    let mut bench = Bench::new(2);
+    let held = bench.ask(0, NAME, Mode::Shared);
+    bench.run();
+    bench.granted(0, held);
+    bench.ask(1, NAME, Mode::Shared);
+    let late = late(&mut bench, kind::lock::JOIN);
+    bury_node_1(&mut bench);
+    bench.deliver(late);
+    bench.flying.clear();
+    bench.release(0, held);
+    bench.run();
+    assert_eq!((bench.slot(NAME).state, bench.to_controller.len()), (SlotState::Unheld, 0));
 }
