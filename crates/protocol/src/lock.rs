@@ -445,6 +445,35 @@ mod tests {
     }
 
     #[test]
+    fn either_walk_finds_every_request_and_those_that_came_back() {
+        let mut requests = Requests::new(1 << 20);
+        requests.start(3, 1);
+        let mut ids: Vec<u64> = (0..3 * CELLS_FIRST).map(|_| requests.add().unwrap().0).collect();
+        requests.remove(ids.remove(5));
+        let (id, stray) = waiting(&mut requests);
+        ids.push(id);
+        assert!(requests.insert_returning(7, stray));
+        ids.push(7);
+        ids.sort_unstable();
+        let mut found: Vec<u64> = requests.iter().map(|(id, _)| id.0).collect();
+        found.sort_unstable();
+        assert_eq!(found, ids);
+        let mut found: Vec<u64> = requests.iter_mut().map(|(id, _)| id).collect();
+        found.sort_unstable();
+        assert_eq!(found, ids);
+    }
+
+    /// It was said to the session before.
+    #[test]
+    fn a_budget_that_is_spent_is_no_matter_of_the_next_session() {
+        let mut requests = Requests::new(8);
+        requests.start(3, 1);
+        requests.over_until = Time(900);
+        requests.start(4, 1);
+        assert_eq!(requests.over_until, Time(0));
+    }
+
+    #[test]
     fn a_table_that_grows_keeps_what_it_has() {
         let mut requests = Requests::new(1 << 20);
         requests.start(3, 1);

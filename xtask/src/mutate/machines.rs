@@ -20,12 +20,21 @@ const SOURCES: &str = "crates/protocol/src";
 const TESTS: &[(&str, &[&str])] = &[
     ("wayside_protocol", &[]),
     ("records", &[]),
+    ("plans", &[]),
+    ("chain_client", &[]),
+    ("chain_controller", &[]),
     ("node", &["--skip", "chaos"]),
-    (SIMULATOR, &[]),
-    (SIMULATOR, &["--service", "queue"]),
-    ("node", &["chaos"]),
+    (SIMULATOR, &["--no-shrink"]),
+    (SIMULATOR, &["--no-shrink", "--service", "queue"]),
+    (SIMULATOR, &["--no-shrink", "--service", "chain"]),
 ];
+/// Those that take as long as all of the others.
+const SLOW_TESTS: &[(&str, &[&str])] = &[("node", &["chaos"]), (SIMULATOR, &["--no-shrink", "--service", "shards"])];
 const SIMULATOR: &str = "wayside-sim";
+/// Tests that a process does, the shortest first: who notices a mutant is among the first, mostly.
+const TOGETHER: usize = 24;
+/// In a quick pass a mutant meets so many of the seeds that come by it: all, where few do.
+const SEEDS_QUICKLY: usize = 20;
 /// What tells the build which mutant is active.
 const VARIABLE: &str = "WAYSIDE_MUTANT";
 
@@ -109,7 +118,7 @@ pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Resul
 struct Program {
     commit: String,
     seeds: String,
-    /// Without the last test.
+    /// Without the slow tests.
     quick: bool,
     place: PathBuf,
     files: BTreeMap<String, Instrumented>,
@@ -117,9 +126,16 @@ struct Program {
     invalid: BTreeSet<usize>,
 }
 
-/// A program that judges, and the mutants that it comes by.
+/// A program that judges, and what it can do alone: a test of it, or all of it.
 struct Bound {
     judge: Judge,
+    parts: Vec<Part>,
+}
+
+/// A test, or a seed, and the mutants that it comes by: no other can change what it does.
+struct Part {
+    name: String,
+    seconds: f64,
     reached: BTreeSet<usize>,
 }
 
@@ -214,40 +230,74 @@ impl Program {
         };
         let directory = tree.join("crates/protocol");
         let mut judges = Vec::new();
-        let seeds = ["--seeds", &self.seeds, "--jobs", "1", "--no-shrink"];
-        let left_out = usize::from(self.quick);
-        for (test, arguments) in &TESTS[..TESTS.len() - left_out] {
-            let seeds = if *test == SIMULATOR { &seeds[..] } else { &[] };
-            judges.push(Judge::new(test, program(test)?, &[seeds, *arguments].concat(), &directory));
+        let slow = SLOW_TESTS.iter().filter(|_| !self.quick);
+        for (test, arguments) in TESTS.iter().chain(slow) {
+            judges.push(Judge::new(test, program(test)?, arguments, &directory));
         }
         println!("judges, and what they take without a mutant");
         judges.into_iter().map(|judge| self.bound(judge)).collect()
     }
 
-    fn bound(&self, mut judge: Judge) -> Result<Bound, String> {
+    /// Has each part done once.
+    fn bound(&self, judge: Judge) -> Result<Bound, String> {
         let path = self.place.join("reached");
-        let _ = fs::remove_file(&path);
         let mut environment = OsString::from("reach:");
         environment.push(&path);
-        judge.calibrate(&[(VARIABLE, environment)])?;
-        let reached = fs::read_to_string(&path).unwrap_or_default();
-        let reached: BTreeSet<usize> = reached.lines().filter_map(|line| line.parse().ok()).collect();
-        judge.calibrate(&[(VARIABLE, "none".into())])?;
-        println!("  {:<24} comes by {} mutants", judge.name, reached.len());
-        Ok(Bound { judge, reached })
+        let environment = [(VARIABLE, environment)];
+        let mut parts = Vec::new();
+        for name in self.parts(&judge)? {
+            let _ = fs::remove_file(&path);
+            let seconds = judge.measure(&words(&judge, [&name]), &environment)?;
+            let reached = fs::read_to_string(&path).unwrap_or_default();
+            let reached = reached.lines().filter_map(|line| line.parse().ok()).collect();
+            parts.push(Part { name, seconds, reached });
+        }
+        parts.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let seconds: f64 = parts.iter().map(|part| part.seconds).sum();
+        let all: BTreeSet<usize> = parts.iter().flat_map(|part| part.reached.iter().copied()).collect();
+        println!("  {:<24} {:>4} parts, {seconds:>7.2} s, by {} mutants", judge.name, parts.len(), all.len());
+        Ok(Bound { judge, parts })
+    }
+
+    /// What a judge can do alone: each of its tests, or a seed.
+    fn parts(&self, judge: &Judge) -> Result<Vec<String>, String> {
+        if judge.name != SIMULATOR {
+            return judge.tests();
+        }
+        let seeds = self.seeds.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+        let seeds: Range<u64> = seeds.ok_or("--seeds takes A..B")?;
+        Ok(seeds.map(|seed| seed.to_string()).collect())
     }
 
     fn fate(&self, number: usize, judges: &[Bound]) -> Result<Fate, String> {
         if self.invalid.contains(&number) {
             return Ok(Fate::Invalid);
         }
-        for bound in judges.iter().filter(|bound| bound.reached.contains(&number)) {
-            if bound.judge.notices(&[(VARIABLE, number.to_string().into())])? {
-                return Ok(Fate::Killed(bound.judge.name.clone()));
+        let environment = [(VARIABLE, number.to_string().into())];
+        for Bound { judge, parts } in judges {
+            let parts: Vec<&Part> = parts.iter().filter(|part| part.reached.contains(&number)).collect();
+            // Tests by the dozen cost a process; a seed is one.
+            let (together, step) = match judge.name.as_str() {
+                SIMULATOR if self.quick => (1, parts.len().div_ceil(SEEDS_QUICKLY).max(1)),
+                SIMULATOR => (1, 1),
+                _ => (TOGETHER, 1),
+            };
+            let parts: Vec<&Part> = parts.into_iter().step_by(step).collect();
+            for parts in parts.chunks(together) {
+                let words = words(judge, parts.iter().map(|part| &part.name));
+                if judge.fails(&words, parts.iter().map(|part| part.seconds).sum(), &environment)? {
+                    return Ok(Fate::Killed(judge.name.clone()));
+                }
             }
         }
         Ok(Fate::Survived)
     }
+}
+
+/// What makes a judge do these parts and no other. The simulator takes one.
+fn words<'a>(judge: &Judge, parts: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let first = if judge.name == SIMULATOR { "--seed" } else { "--exact" };
+    core::iter::once(first.to_string()).chain(parts.into_iter().cloned()).collect()
 }
 
 /// An error of the compiler.

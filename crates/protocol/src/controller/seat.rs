@@ -165,6 +165,7 @@ mod tests {
     use super::super::{Post, Question};
     use super::*;
     use alloc::rc::Rc;
+    use alloc::vec::Vec;
 
     const LEASE: u64 = 300_000;
 
@@ -212,5 +213,68 @@ mod tests {
         seat.on_answer(Time(LEASE), asked, Answer::Is(Post { holder: 2, revision: 2 }));
         assert!(seat.records().is_none() && seat.post() == Some(Post { holder: 2, revision: 2 }));
         assert_eq!((memory.epoch(), memory.serving()), (0, false));
+    }
+
+    fn told(seat: &mut Seat<Rc<Memory>, Disk>) -> Vec<Notice> {
+        core::iter::from_fn(|| seat.notice()).collect()
+    }
+
+    #[test]
+    fn the_lease_of_the_switch_is_that_of_the_post_and_ends_with_it() {
+        let (mut seat, memory) = seat();
+        let leases = |seat: &Seat<Rc<Memory>, Disk>| (memory.lease_end.get(), seat.serves_until());
+        assert_eq!(leases(&seat), (Some(Time(0)), Time(0)));
+        promoted(&mut seat, Time(1));
+        assert_eq!(leases(&seat), (Some(Time(1 + LEASE)), Time(1 + LEASE)));
+        let renewed = Time(1 + LEASE / 4);
+        let asked = seat.ask(renewed).expect("a renewal is due");
+        let heard = Time(2 * LEASE / 3);
+        seat.on_answer(heard, asked, Answer::Done(Post { holder: 1, revision: 2 }));
+        assert_eq!(leases(&seat), (Some(renewed + LEASE), renewed + LEASE));
+        let asked = seat.ask(heard).expect("a renewal is due");
+        seat.on_answer(Time(LEASE), asked, Answer::Is(Post { holder: 2, revision: 3 }));
+        assert_eq!(leases(&seat), (Some(Time(LEASE)), Time(0)), "nothing more is decided on");
+        assert_eq!(told(&mut seat), [Notice::Promoted, Notice::Demoted]);
+    }
+
+    #[test]
+    fn a_switch_that_drains_has_stopped_before_it_makes_room() {
+        let (mut seat, memory) = seat();
+        assert!(!seat.drain(Time(0)), "it does not serve");
+        promoted(&mut seat, Time(1));
+        assert!(seat.drain(Time(50)));
+        assert_eq!(memory.lease_end.get(), Some(Time(50)));
+        assert!(seat.controller(Time(50)).is_none());
+        assert_eq!(seat.ask(Time(50)).expect("at once").question, Question::Resign(1));
+    }
+
+    #[test]
+    fn a_switch_that_is_alone_serves_without_end() {
+        let memory = Rc::new(Memory::default());
+        memory.serve_for(memory.moment(Time(0)), 0);
+        let mut seat = Seat::alone(config(), memory.clone(), Disk::default()).expect("an empty store");
+        assert_eq!((memory.lease_end.get(), seat.serves_until()), (None, Time::NEVER));
+        assert!(!seat.drain(Time(5)), "to whom?");
+    }
+
+    #[test]
+    fn who_has_the_post_and_cannot_read_the_records_tries_again_soon_and_only_while_it_has_it() {
+        for keeps in [true, false] {
+            let (mut seat, _) = seat();
+            let disk = seat.shared.as_ref().expect("it shares").store.clone();
+            disk.full.set(true);
+            promoted(&mut seat, Time(1));
+            assert!(matches!(told(&mut seat)[..], [Notice::Promoted, Notice::StoreFailed(_)]));
+            assert_eq!(seat.next_timer(Time(1)), Time(1 + ATTEMPT));
+            disk.full.set(false);
+            if !keeps {
+                let asked = seat.ask(Time(1 + LEASE / 4)).expect("a renewal is due");
+                seat.on_answer(Time(1 + LEASE / 4), asked, Answer::Is(Post { holder: 2, revision: 2 }));
+            }
+            seat.on_tick(Time(ATTEMPT));
+            assert!(seat.records().is_none());
+            seat.on_tick(Time(1 + ATTEMPT));
+            assert_eq!(seat.records().is_some(), keeps);
+        }
     }
 }

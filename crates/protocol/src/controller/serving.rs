@@ -412,4 +412,94 @@ mod tests {
         assert!(!run(&mut serving, &mut register, LEASE, LEASE + 50_000).is_empty());
         assert!(matches!(register.answer(1, late.question), Answer::Is(Post { holder: 1, .. })));
     }
+
+    #[test]
+    fn a_standby_looks_often_and_takes_a_silent_post_as_soon_as_it_may() {
+        let asked = |config: ServingConfig, now: u64| {
+            let mut serving = Serving::new(config, None);
+            run(&mut serving, &mut Register(Post { holder: 2, revision: 7 }), 0, 1);
+            (serving.due(), serving.ask(at(now)).map(|inquiry| inquiry.question))
+        };
+        assert_eq!(asked(CONFIG, LOOK - 1), (Time(LOOK), None));
+        assert_eq!(asked(ServingConfig { lease: 80_000, ..CONFIG }, 0), (Time(10_000), None));
+        // Its clock may be slow, and that of whoever had the post fast.
+        let patience = LEASE + LEASE / 500 + MARGIN;
+        assert_eq!(asked(CONFIG, patience - 1).1, Some(Question::Look));
+        assert_eq!(asked(CONFIG, patience).1, Some(Question::Take(7)));
+    }
+
+    #[test]
+    fn whoever_hears_that_the_post_is_anothers_serves_no_longer() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        let asked = serving.ask(at(LEASE / 4)).unwrap();
+        let now = Time(LEASE / 4);
+        assert_eq!(serving.on_answer(now, asked, Answer::Is(Post { holder: 2, revision: 9 })), Some(Change::End));
+        assert!(!serving.runs(now));
+    }
+
+    /// A lease runs from a question that has written something: whoever waits for it has seen that.
+    #[test]
+    fn a_post_that_was_taken_without_an_answer_is_renewed_before_it_serves() {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        let mut ask = |serving: &mut Serving, now: u64| {
+            let inquiry = serving.ask(at(now)).unwrap();
+            (inquiry, register.answer(1, inquiry.question))
+        };
+        let (looked, answer) = ask(&mut serving, 0);
+        serving.on_answer(Time(0), looked, answer);
+        let (taken, _) = ask(&mut serving, 0);
+        assert_eq!(serving.on_answer(Time(0), taken, Answer::Unknown), None);
+        let (again, answer) = ask(&mut serving, LOOK);
+        assert_eq!((again.question, matches!(answer, Answer::Is(Post { holder: 1, .. }))), (Question::Take(0), true));
+        assert_eq!(serving.on_answer(Time(LOOK), again, answer), None);
+        assert!(!serving.runs(Time(LOOK)));
+        let (renewed, answer) = ask(&mut serving, LOOK);
+        assert_eq!(renewed.question, Question::Renew);
+        assert_eq!(serving.on_answer(Time(LOOK), renewed, answer), Some(Change::Begin(at(LOOK), LEASE)));
+    }
+
+    #[test]
+    fn who_has_resigned_serves_by_no_late_answer_and_gives_back_what_it_got() {
+        // A renewal.
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        let now = LEASE / 4;
+        let renewed = serving.ask(at(now)).unwrap();
+        serving.resign(Time(now));
+        let resigned = serving.ask(at(now)).unwrap();
+        let [of_renewed, of_resigned] = [renewed, resigned].map(|inquiry| register.answer(1, inquiry.question));
+        assert_eq!(serving.on_answer(Time(now), renewed, of_renewed), None);
+        assert!(!serving.runs(Time(now)));
+        // The renewal was first: said again at once.
+        assert_eq!(serving.on_answer(Time(now + 5), resigned, of_resigned), None);
+        assert_eq!(run(&mut serving, &mut register, now + 5, now + 6), [(now + 5, Change::End)]);
+        assert_eq!(register.0.holder, 0);
+        // The post itself.
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        let looked = serving.ask(at(0)).unwrap();
+        serving.on_answer(Time(0), looked, Answer::Is(register.0));
+        let taken = serving.ask(at(0)).unwrap();
+        serving.resign(Time(1));
+        let answer = register.answer(1, taken.question);
+        assert_eq!(serving.on_answer(Time(2), taken, answer), None);
+        assert!(!serving.runs(Time(2)));
+        assert_eq!(run(&mut serving, &mut register, 2, 3), [(2, Change::End)]);
+        assert_eq!(register.0.holder, 0);
+    }
+
+    #[test]
+    fn a_standby_that_wants_no_post_leaves_it_whosever_it_is() {
+        for holder in [1, 2] {
+            let mut serving = Serving::new(CONFIG, None);
+            serving.resign(Time(0));
+            let answer = Answer::Is(Post { holder, revision: 7 });
+            for now in [0, LOOK, 2 * LOOK] {
+                let inquiry = serving.ask(at(now)).unwrap();
+                assert_eq!(inquiry.question, Question::Look);
+                assert_eq!(serving.on_answer(Time(now), inquiry, answer), None);
+                assert_eq!(serving.due(), Time(now + LOOK), "nor does it ask without end");
+            }
+        }
+    }
 }

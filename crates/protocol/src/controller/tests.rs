@@ -2,8 +2,13 @@
 
 extern crate std;
 
+mod censuses;
+mod checks;
 mod deaths;
+mod epochs;
+mod lives;
 mod parts;
+mod sweeps;
 
 use super::*;
 use crate::memory::{Line, LockServer, Moment, Part, SlotWord, Step};
@@ -23,7 +28,7 @@ const ROOT: Secret = Secret([42; 32]);
 pub(super) struct Memory {
     epoch: Cell<u32>,
     serving: Cell<bool>,
-    lease_end: Cell<Option<Time>>,
+    pub(super) lease_end: Cell<Option<Time>>,
     slots: RefCell<BTreeMap<u32, SlotWord>>,
     /// Besides the usual ones.
     more_slots: Cell<u32>,
@@ -31,6 +36,8 @@ pub(super) struct Memory {
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
     servers: RefCell<BTreeMap<u16, LockServer>>,
+    /// The epoch when an entry was written last.
+    written_in: Cell<u32>,
     /// Sessions that are over, by handle.
     overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
@@ -100,6 +107,7 @@ impl SwitchMemory for Rc<Memory> {
         same
     }
     fn set_node(&self, handle: u16, _: &NodeEntry) {
+        self.written_in.set(self.epoch());
         let mut servers = self.servers.borrow_mut();
         servers.values_mut().filter(|server| server.handle == handle).for_each(|server| server.handle = 0);
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
@@ -150,7 +158,7 @@ impl SwitchMemory for Rc<Memory> {
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
-    full: Rc<Cell<bool>>,
+    pub(super) full: Rc<Cell<bool>>,
 }
 
 impl Store for Disk {

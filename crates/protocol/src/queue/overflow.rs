@@ -42,7 +42,7 @@ pub(super) struct Overflow {
     waiting: BTreeMap<u64, Attempt>,
     /// How many of them say a priority.
     ranked: usize,
-    /// Since then, or since the latest push, nobody was pushed for that.
+    /// Since then, or since the latest push was taken, nobody was pushed for that.
     withheld: Option<Time>,
     /// The pushes that the switch had taken, and the orders that it had given, when it said last that nobody was in the
     /// queue.
@@ -111,7 +111,6 @@ impl Overflow {
         let base = first_number(first);
         (self.floor, self.pushed, self.settled) = (base, base, base);
         self.ceded = base + CEDED_ORDERS;
-        self.given = self.ceded;
         self.emptied = (base, self.ceded);
         for attempt in waiters.take(CEDED_ORDERS as usize) {
             self.floor += 1;
@@ -313,13 +312,15 @@ impl Overflow {
         }
     }
 
-    /// What is missing up to this order will not come any more.
-    fn give_up(&mut self, order: u64) {
-        if !self.is_broken(Mutant::WaitForGaps) {
-            self.floor = self.floor.max(order);
-            self.idle = self.idle.split_off(&(self.floor + 1));
-            self.raise_floor();
+    /// What is missing up to this order since then will not come any more.
+    fn give_up(&mut self, since: Time, order: u64) {
+        if self.is_broken(Mutant::WaitForGaps) {
+            self.gap = Some((since + self.pauses.1, order));
+            return;
         }
+        self.floor = self.floor.max(order);
+        self.idle = self.idle.split_off(&(self.floor + 1));
+        self.raise_floor();
     }
 
     /// Up to which order nothing is left here.
@@ -367,7 +368,6 @@ impl Overflow {
             }
             let Some(mut attempt) = self.leave(order) else { break };
             self.pushed += 1;
-            self.withheld = None;
             self.settled = self.nothing_up_to();
             self.settles = SETTLES;
             (attempt.number, attempt.order) = (self.pushed, self.settled);
@@ -379,9 +379,10 @@ impl Overflow {
         self.set_timer(link.now);
     }
 
+    /// Of what is known.
     fn is_done(&self) -> bool {
         let is_settled = self.nothing_up_to() == self.settled && self.settles == 0;
-        self.is_known && self.unacknowledged.is_empty() && is_settled
+        self.unacknowledged.is_empty() && is_settled
     }
 
     fn set_timer(&mut self, now: Time) {
@@ -425,8 +426,7 @@ impl Overflow {
     /// Gaps are given up, what is not acknowledged is sent again, and the switch hears what is settled.
     pub fn on_tick(&mut self, link: &mut Link<'_>) {
         if let Some((since, top)) = self.gap.filter(|(since, _)| *since + self.pauses.0 <= link.now) {
-            self.gap = self.is_broken(Mutant::WaitForGaps).then_some((since + self.pauses.1, top));
-            self.give_up(top);
+            self.give_up(since, top);
             self.go_on(link);
             // What has just gone is not repeated at once.
             self.due = self.due.max(link.now + self.pause);

@@ -6,12 +6,13 @@ mod fetches;
 mod moves;
 mod parts;
 mod priorities;
+mod pushes;
 
 use super::overflow::Overflow;
 use super::own::{Own, Terms};
 use super::server::LockServer;
 use super::*;
-use crate::line::Priority;
+use crate::line::{Priority, Rank};
 use crate::lock::{Acquire, Path};
 use crate::node::{Event, NodeConfig};
 use crate::{RequestId, Token};
@@ -339,6 +340,12 @@ fn room(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
     link(now, |link| overflow.on_counters(link, attempt, false)).1
 }
 
+/// Whatever becomes due, and what is sent for it.
+fn until(overflow: &mut Overflow, end: u64) -> Sent {
+    let due = |overflow: &mut Overflow| Some(overflow.due().0).filter(|due| *due <= end);
+    core::iter::from_fn(|| due(overflow).map(|now| link(now, |link| overflow.on_tick(link)).1)).flatten().collect()
+}
+
 #[test]
 fn pushes_are_numbered_in_order_as_many_as_there_is_room_for() {
     let mut overflow = overflow();
@@ -363,10 +370,6 @@ fn a_gap_holds_back_what_is_above_for_one_pause_and_then_is_given_up() {
     pushed(&mut overflow, 10, &counters(0, 1, 8));
     pushed(&mut overflow, 20, &counters(1, 3, 8));
     assert_eq!(link(30, |link| overflow.on_acquire(link, &overflowed(3, 3))).1, [], "2 is missing");
-    let until = |overflow: &mut Overflow, end: u64| -> Sent {
-        let due = |overflow: &mut Overflow| Some(overflow.due().0).filter(|due| *due <= end);
-        core::iter::from_fn(|| due(overflow).map(|now| link(now, |link| overflow.on_tick(link)).1)).flatten().collect()
-    };
     assert_eq!(pushes(&until(&mut overflow, 19 + PAUSE)), []);
     let sent = until(&mut overflow, 20 + PAUSE);
     assert_eq!(pushes(&sent), [(2, 3, 3)], "and 3 says that nothing is left up to itself");
@@ -558,6 +561,8 @@ fn a_push_is_overdue_a_pause_after_the_latest_that_was_taken() {
     }
     link(4_500, |link| overflow.on_tick(link));
     assert_eq!(overflow.due(), Time(6_500));
+    pushed(&mut overflow, 4_550, &counters(2, 3, 8));
+    assert_eq!(overflow.due(), Time(6_500), "what is refused is repeated no sooner");
     for at in [4_600, 4_700] {
         room(&mut overflow, at, &counters(2, 3, 8));
         assert_eq!(overflow.due(), Time(5_600), "once there is room");
@@ -582,6 +587,12 @@ fn own(term: u16) -> Own {
 fn wish(holder: Handle, mode: Mode) -> Attempt {
     let flags = mode_flag(mode);
     Attempt { name: NAME, request: u64::from(holder), holder, flags, sent_us: 5, ..Attempt::default() }
+}
+
+/// With a priority.
+fn urgent(level: u8, holder: Handle, mode: Mode) -> Attempt {
+    let priority = Priority::new(level).expect("a level");
+    Attempt { cause: Rank::newcomer(priority).to_byte(), ..wish(holder, mode) }
 }
 
 fn acquire(own: &mut Own, now: u64, attempt: &Attempt) -> Sent {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, Priority, RequestId, Time, Token};
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::{BODY, Enrolled, FabricKind, Header, LockKind, Policy, check, kind, service};
+use wayside_wire::{BODY, Enrolled, Entry, FabricKind, Header, LockKind, Policy, check, kind, service};
 
 pub const SLOTS: u32 = 64;
 pub const LEASE: u64 = 1_000_000;
@@ -108,6 +108,18 @@ impl Bench {
             let from = address(index, out.port);
             self.flying.push_back(Flying { to: None, from, packet: out.packet.to_vec() });
         }
+    }
+
+    /// A node has a packet of the controller's: of this kind, epoch, position and flags.
+    pub fn tell(&mut self, node: usize, header: Header, entries: &[Entry]) {
+        let mut packet = vec![0; BODY + entries.len() * Entry::BYTES];
+        let (service, namespace, count) = (service::LOCK, 1, entries.len() as u8);
+        Header { service, namespace, count, destination: handle(node), ..header }.write(&mut packet);
+        for (index, entry) in entries.iter().enumerate() {
+            entry.write(&mut packet, BODY + index * Entry::BYTES);
+        }
+        self.nodes[node].on_packet(self.now, &packet);
+        self.collect(node);
     }
 
     /// Delivers the oldest packet under way.

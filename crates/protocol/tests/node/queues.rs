@@ -9,7 +9,11 @@ const EPOCH: u32 = 7;
 const NAME: u64 = 5;
 
 fn node() -> Node {
-    let mut node = Node::new(NodeConfig { namespace: padded("space").expect("short"), ..NodeConfig::new(1) });
+    node_with(NodeConfig::new(1))
+}
+
+fn node_with(config: NodeConfig) -> Node {
+    let mut node = Node::new(NodeConfig { namespace: padded("space").expect("short"), ..config });
     let enrolment = Enrolment {
         handle: HANDLE,
         incarnation: 9,
@@ -105,4 +109,50 @@ fn who_only_waits_answers_the_census_and_goes_on() {
     assert!(answers_a_census(&mut node));
     assert_eq!(node.event(), None);
     assert!(node.session().is_some());
+}
+
+/// A packet of the queue service: kinds and receivers of what the node sends then.
+fn say(node: &mut Node, source: u16, kind: u8, body: &Attempt) -> Vec<(u8, u16)> {
+    let header = Header { service: service::QUEUE, kind, source, destination: HANDLE, ..Header::default() };
+    let mut packet = vec![0; BODY + QueueKind::Grant.body().bytes(0)];
+    Header { epoch: EPOCH, namespace: 1, ..header }.write(&mut packet);
+    body.write(&mut packet, BODY);
+    node.on_packet(Time(40), &packet);
+    sent(node)
+}
+
+fn sent(node: &mut Node) -> Vec<(u8, u16)> {
+    let mut sent = Vec::new();
+    while let Some(out) = node.transmit() {
+        let header = check(out.packet).expect("well formed");
+        sent.extend((header.service == service::QUEUE).then_some((header.kind, header.destination)));
+    }
+    sent
+}
+
+/// Of a session that is over alone: the handle may have another by now.
+#[test]
+fn what_a_dead_session_had_of_this_lock_server_goes_to_who_waits() {
+    const DEAD: u16 = 8;
+    const ITS: u64 = 0x500_0006;
+    let mut node = node_with(NodeConfig { lock_server: true, ..NodeConfig::new(1) });
+    let term = Attempt { number: 1, order: 100_000, over: 110_000, holder: HANDLE, ..Attempt::default() };
+    say(&mut node, 0, kind::queue::SERVING, &term);
+    let asks = |node: &mut Node, holder: u16, incarnation: u64| {
+        let (request, flags) = ((incarnation & 0xff_ffff) << 40 | 1, queue_flag::EXCLUSIVE);
+        let wish = Attempt { name: NAME, request, holder, flags, ..Attempt::default() };
+        say(node, holder, kind::queue::ACQUIRE, &wish)
+    };
+    assert_eq!(asks(&mut node, DEAD, ITS), [(kind::queue::GRANT, DEAD)]);
+    assert_eq!(asks(&mut node, 9, 7), [(kind::queue::QUEUED, 9)]);
+    let mut down = |incarnation| {
+        let header = Header { service: service::FABRIC, kind: kind::fabric::DOWN, ..Header::default() };
+        let mut packet = vec![0; BODY + wayside_wire::Heartbeat::BYTES];
+        Header { destination: HANDLE, position: DEAD, ..header }.write(&mut packet);
+        wayside_wire::Heartbeat { incarnation, ..Default::default() }.write(&mut packet, BODY);
+        node.on_packet(Time(50), &packet);
+        sent(&mut node)
+    };
+    assert_eq!(down(ITS - 1), []);
+    assert_eq!(down(ITS), [(kind::queue::GRANT, 9)]);
 }

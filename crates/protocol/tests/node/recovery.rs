@@ -4,8 +4,7 @@ use crate::bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::{Event, Mode, NodeConfig, RequestId};
 use wayside_wire::{
-    BODY, Entry, Header, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits,
-    service,
+    Entry, Header, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits,
 };
 
 const NEXT_EPOCH: u32 = 8;
@@ -18,15 +17,7 @@ fn tell(bench: &mut Bench, kind: u8, position: u16, flags: u16, entries: &[Entry
 }
 
 fn tell_node(bench: &mut Bench, node: usize, kind: u8, position: u16, flags: u16, entries: &[Entry]) {
-    let mut packet = vec![0; BODY + entries.len() * Entry::BYTES];
-    let count = entries.len() as u8;
-    let header = Header { service: service::LOCK, kind, flags, count, destination: handle(node), ..Header::default() };
-    Header { epoch: NEXT_EPOCH, namespace: 1, position, ..header }.write(&mut packet);
-    for (index, entry) in entries.iter().enumerate() {
-        entry.write(&mut packet, BODY + index * Entry::BYTES);
-    }
-    bench.nodes[node].on_packet(bench.now, &packet);
-    bench.collect(node);
+    bench.tell(node, Header { epoch: NEXT_EPOCH, kind, position, flags, ..Header::default() }, entries);
 }
 
 /// Node 1 hears of the next epoch, too, and has nothing to say.

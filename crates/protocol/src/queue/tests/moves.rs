@@ -147,6 +147,36 @@ fn an_order_that_is_lost_is_waited_for_a_pause() {
 }
 
 #[test]
+fn of_locks_that_are_taken_over_each_is_waited_for_a_pause() {
+    let mut server = server();
+    yields(&mut server, 10, 50, 3, 0);
+    let other = Attempt { name: NAME + 1, ticket: 50, order: 3, holder: ME, ..Attempt::default() };
+    say(&mut server, 500, kind::queue::YIELD, &other);
+    assert_eq!(server.next_timer(), Time(10 + PAUSE));
+    link(10 + PAUSE, |link| server.on_tick(link));
+    assert_eq!(server.next_timer(), Time(500 + PAUSE));
+}
+
+#[test]
+fn what_is_due_for_many_locks_goes_as_the_network_has_room() {
+    const LOCKS: u64 = 40;
+    let mut server = server();
+    for name in 1..=LOCKS {
+        say(&mut server, 10, kind::queue::ACQUIRE, &Attempt { name, order: 1, ..wish(1, Mode::Exclusive) });
+    }
+    let mut said = Vec::new();
+    let mut calls = 0;
+    while server.next_timer() <= Time(10 + PAUSE) {
+        let sent = link(10 + PAUSE, |link| server.on_tick(link)).1;
+        assert!(sent.len() < LOCKS as usize / 2, "{} at a time", sent.len());
+        said.extend(sent.iter().map(|(_, _, attempt)| attempt.name));
+        calls += 1;
+    }
+    said.sort_unstable();
+    assert!(said.into_iter().eq(1..=LOCKS) && calls > 2, "each once");
+}
+
+#[test]
 fn a_server_that_does_not_know_yet_who_holds_cedes_nothing() {
     let mut server = LockServer::new(&config(), INCARNATION);
     server.start(Time(0));
@@ -175,6 +205,18 @@ fn a_lock_server_tells_in_each_window_what_it_is_asked_for_and_who_waits_for_the
     recall(&mut server, 2 * WINDOW + 10, 9);
     releases(&mut server, 2 * WINDOW + 20, 1, held);
     assert_eq!(asked(&mut server, 3 * WINDOW), [(NAME, 3, 0, 1)]);
+}
+
+#[test]
+fn a_queue_that_nobody_waits_for_is_not_told_of() {
+    let mut server = server();
+    overflowing(&mut server);
+    for holder in [1, 2] {
+        link(30, |link| server.on_down(link, holder, |_| true));
+    }
+    say(&mut server, 40, PUSHED, &counters(1, 3, 1));
+    let sent = link(WINDOW, |link| server.on_tick(link)).1;
+    assert!(!kinds(&sent).contains(&kind::queue::ASKED), "{sent:?}");
 }
 
 /// Long enough for every packet of it to have come; a lock that is away, or whose hand-over has begun, stays known.
@@ -264,7 +306,16 @@ fn orders_of_a_later_queue_are_taken_after_a_late_hand_over() {
     let mut served = server();
     yields(&mut served, 10, 700, 0, 0);
     assert_eq!(told(&say(&mut served, 30, kind::queue::ROOM, &room)), [(kind::queue::SETTLE, 0)]);
-    // As a request says it alone: what waits for the queue goes on waiting for it.
+    // As a request says it alone: the queue is still this server's to settle.
+    let mut served = server();
+    asks_handed(&mut served, 10, 700);
+    say(&mut served, 20, kind::queue::ROOM, &room);
+    let sent = link(10 + 32 * PAUSE, |link| served.on_tick(link)).1;
+    assert!(told(&sent).contains(&(GRANT, 8)));
+    say(&mut served, 33_000, PUSHED, &room);
+    let settles = |now| told(&link(now, |link| served.on_tick(link)).1).contains(&(kind::queue::SETTLE, 0));
+    assert!([33_000 + PAUSE, 33_000 + 8 * PAUSE].into_iter().any(settles));
+    // And what waits for the queue goes on waiting for it.
     let mut served = server();
     asks_handed(&mut served, 10, 700);
     say(&mut served, 20, kind::queue::ACQUIRE, &later);
@@ -395,6 +446,23 @@ fn who_is_down_waits_nowhere_and_holds_nothing() {
         let last = Attempt { order: 3, ..wish(3, Mode::Exclusive) };
         let sent = say(&mut served, 50, kind::queue::ACQUIRE, &last);
         assert_eq!(told(&sent).contains(&(GRANT, 3)), is_taken, "{sent:?}");
+    }
+}
+
+#[test]
+fn who_waits_behind_a_priority_that_is_down_is_pushed_unless_the_lock_is_being_taken_over() {
+    for is_taken in [false, true] {
+        let mut served = server();
+        for attempt in [urgent(7, 1, Mode::Exclusive), wish(2, Mode::Exclusive)] {
+            let order = u64::from(attempt.holder);
+            say(&mut served, 10, kind::queue::ACQUIRE, &Attempt { order, ..attempt });
+        }
+        assert_eq!(pushes(&say(&mut served, 20, PUSHED, &counters(0, 2, 8))), []);
+        if is_taken {
+            yields(&mut served, 30, 700, 3, 0);
+        }
+        let sent = link(40, |link| served.on_down(link, 1, |_| true)).1;
+        assert_eq!(pushes(&sent).is_empty(), is_taken, "{sent:?}");
     }
 }
 

@@ -1,12 +1,11 @@
 //! Whom a lock server serves before whom, of its own locks: docs/queue.md, "Priorities".
 
 use super::*;
-use crate::line::{OVERTAKEN_MOST, Priority, Rank};
+use crate::line::OVERTAKEN_MOST;
+use crate::queue::{CEDED_ORDERS, first_number};
 
-fn urgent(level: u8, holder: Handle, mode: Mode) -> Attempt {
-    let priority = Priority::new(level).expect("a level");
-    Attempt { cause: Rank::newcomer(priority).to_byte(), ..wish(holder, mode) }
-}
+/// So long is waited for a queue without anybody in it.
+const WITHHELD: u64 = 4 * 8 * PAUSE;
 
 /// Node 1 has the lock. Its ticket.
 fn held(own: &mut Own) -> u64 {
@@ -23,7 +22,6 @@ fn leaves(own: &mut Own, holder: Handle, ticket: u64) -> (Vec<Handle>, u64) {
 
 #[test]
 fn who_says_a_priority_is_withheld_anew_from_when_the_latest_push_was_taken() {
-    const PATIENCE: u64 = 4 * 8 * PAUSE;
     let mut overflow = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None);
     for order in [1, 2] {
         let attempt = Attempt { order, ..urgent(7, order as Handle, Mode::Exclusive) };
@@ -31,12 +29,12 @@ fn who_says_a_priority_is_withheld_anew_from_when_the_latest_push_was_taken() {
     }
     assert_eq!(pushes(&pushed(&mut overflow, 10, &counters(0, 2, 8))), []);
     let tick = |overflow: &mut Overflow, now| pushes(&link(now, |link| overflow.on_tick(link)).1);
-    let first = 11 + PATIENCE;
+    let first = 11 + WITHHELD;
     assert_eq!(tick(&mut overflow, first), [(1, 1, 1)]);
     let taken = first + 20_000;
     assert_eq!(pushes(&pushed(&mut overflow, taken, &counters(1, 2, 8))), []);
-    assert_eq!(tick(&mut overflow, first + PATIENCE + 1), []);
-    assert_eq!(tick(&mut overflow, taken + PATIENCE + 1), [(2, 2, 2)]);
+    assert_eq!(tick(&mut overflow, first + WITHHELD + 1), []);
+    assert_eq!(tick(&mut overflow, taken + WITHHELD + 1), [(2, 2, 2)]);
 }
 
 #[test]
@@ -123,10 +121,6 @@ fn ranked(order: u64, level: u8) -> Attempt {
     Attempt { cause: urgent(level, 1, Mode::Exclusive).cause, ..overflowed(order, order) }
 }
 
-fn room(overflow: &mut Overflow, now: u64, attempt: &Attempt) -> Sent {
-    link(now, |link| overflow.on_counters(link, attempt, false)).1
-}
-
 #[test]
 fn nobody_is_pushed_behind_others_while_somebody_waits_who_says_a_priority() {
     let mut overflow = overflow();
@@ -161,6 +155,64 @@ fn who_says_a_priority_is_pushed_in_the_end_if_nobody_moves_the_lock() {
     }
     assert_eq!(pushes(&link(now + 1, |link| overflow.on_counters(link, &counters(1, 2, 7), true)).1), []);
     assert_eq!(overflow.waiting().count(), 1, "it is pushed, and not taken yet");
+}
+
+/// The first order was pushed and taken, and somebody is in the queue.
+fn queued() -> Overflow {
+    let mut overflow = overflow();
+    pushed(&mut overflow, 10, &counters(0, 1, 8));
+    pushed(&mut overflow, 20, &counters(1, 1, 7));
+    overflow
+}
+
+#[test]
+fn answers_that_are_no_news_put_off_nobody_who_says_a_priority() {
+    let mut overflow = queued();
+    link(30, |link| overflow.on_acquire(link, &ranked(2, 7)));
+    for now in [1_000, 9_000, 30 + WITHHELD] {
+        assert_eq!(pushes(&pushed(&mut overflow, now, &counters(1, 2, 7))), [], "at {now}");
+    }
+    assert_eq!(pushes(&pushed(&mut overflow, 31 + WITHHELD, &counters(1, 2, 7))), [(2, 2, 2)]);
+}
+
+#[test]
+fn while_who_says_a_priority_is_withheld_no_more_is_said_than_what_is_settled() {
+    let mut overflow = queued();
+    link(30, |link| overflow.on_acquire(link, &ranked(2, 7)));
+    assert_eq!(kinds(&until(&mut overflow, 30 + WITHHELD)), [kind::queue::SETTLE; 3]);
+}
+
+#[test]
+fn who_says_a_priority_is_pushed_at_once_where_nobody_is_in_the_queue() {
+    let mut overflow = queued();
+    link(30, |link| overflow.on_acquire(link, &ranked(2, 7)));
+    assert_eq!(pushes(&pushed(&mut overflow, 40, &counters(1, 2, 7))), []);
+    assert_eq!(pushes(&room(&mut overflow, 50, &counters(1, 2, 8))), [(2, 2, 2)], "the last that was given an order");
+    // A queue begins with nobody in it.
+    let waiters = [2, 3].map(|request| Attempt { order: 0, ..ranked(request, 7) });
+    let mut ceded = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None).ceded(Time(0), 1, waiters.into_iter());
+    let base = first_number(1);
+    let sent = pushed(&mut ceded, 20, &counters(base, base + CEDED_ORDERS, 8));
+    assert_eq!(pushes(&sent), [(base + 1, base + 1, 2)], "one at a time");
+}
+
+#[test]
+fn others_are_pushed_at_once_when_nobody_is_left_who_says_a_priority() {
+    let gone: [fn(&mut Link<'_>, &mut Overflow); 3] = [
+        |link, overflow| overflow.on_cancel(link, 2, 2),
+        |link, overflow| overflow.on_down(link, 2, |_| true, true),
+        // The lock is being taken over.
+        |link, overflow| overflow.on_down(link, 2, |_| true, false),
+    ];
+    let pushed = gone.map(|goes| {
+        let mut overflow = queued();
+        for attempt in [Attempt { holder: 2, ..ranked(2, 7) }, overflowed(3, 3)] {
+            link(30, |link| overflow.on_acquire(link, &attempt));
+        }
+        assert_eq!(pushes(&pushed(&mut overflow, 40, &counters(1, 3, 7))), []);
+        pushes(&link(50, |link| goes(link, &mut overflow)).1)
+    });
+    assert_eq!(pushed, [vec![(2, 3, 3)], vec![(2, 3, 3)], vec![]]);
 }
 
 #[test]

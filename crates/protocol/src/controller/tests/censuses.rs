@@ -1,0 +1,178 @@
+//! A census, from the question to the last page that an heir has adopted.
+
+use super::*;
+
+const LAST: u16 = wayside_wire::header_flag::LAST;
+
+/// Nodes 1 and 2 are asked about slot 9, whose agent 3 is dead. What names the census.
+fn asked() -> (Bench, Entry) {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.hold(9, 3, 5);
+    bench.controller.closed(Time(bench.now), 3);
+    bench.pass(config().poll_period);
+    bench.notices();
+    let request = Bench::id_of(&bench.sent(lock::CENSUS).pop().expect("asked"));
+    (bench, Entry { request, slot: 9, ..Entry::default() })
+}
+
+fn agency(slot: u32, tenure: u32) -> Entry {
+    Entry { slot, tenure, flags: entry_flag::AGENCY, ..Entry::default() }
+}
+
+/// The entries of all pages, in order, and to whom they went.
+fn adopted(bench: &mut Bench) -> (Vec<Handle>, Vec<Entry>) {
+    let pages = bench.sent(lock::ADOPT);
+    let to = pages.iter().map(|page| check(page).unwrap().destination).collect();
+    (to, pages.iter().flat_map(|page| entries(page).skip(1).collect::<Vec<_>>()).collect())
+}
+
+#[test]
+fn the_youngest_agent_keeps_the_books_of_all_who_hold() {
+    let (mut bench, about) = asked();
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, agency(9, 4), held(9, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about, agency(9, 5)]);
+    let (to, books) = adopted(&mut bench);
+    assert_eq!(to, [2]);
+    assert_eq!((books[0].slot, books[0].tenure, books[0].holder), (9, 7, 2));
+    assert_eq!(books[1..], [Entry { holder: 1, ..held(9, 1) }]);
+    bench.lock(2, lock::ADOPTED, 0, 0, &[about]);
+    assert_eq!(bench.notices(), [Notice::Recovered(1, 9, Some(2))]);
+}
+
+#[test]
+fn the_youngest_agent_keeps_the_books_after_a_restart_too() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.restart_switch();
+    let about = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, agency(9, 4), held(9, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about, agency(9, 5)]);
+    let (to, books) = adopted(&mut bench);
+    assert_eq!(to, [2]);
+    assert_eq!((books[0].slot, books[0].tenure, books[0].holder), (9, 1, 2));
+    assert_eq!(books[1..], [Entry { holder: 1, ..held(9, 1) }]);
+}
+
+#[test]
+fn what_was_granted_to_an_earlier_process_of_the_node_is_nobodys() {
+    let (mut bench, about) = asked();
+    let former = Entry { request: 7 << 40 | 1, ..held(9, 1) };
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, former]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!(bench.slot(9), SlotWord::unheld(7));
+    assert_eq!(bench.notices(), [Notice::Recovered(1, 9, None)]);
+}
+
+#[test]
+fn whoever_does_not_answer_is_asked_again_once_a_pause() {
+    let (mut bench, about) = asked();
+    bench.live(&[1, 2], 3 * config().retransmit);
+    let mut to: Vec<Handle> =
+        bench.sent(lock::CENSUS).iter().map(|packet| check(packet).unwrap().destination).collect();
+    to.sort_unstable();
+    assert_eq!(to, [1, 1, 1, 2, 2, 2]);
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, held(9, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!(adopted(&mut bench).0, [1]);
+    bench.live(&[1, 2], 3 * config().retransmit);
+    assert_eq!(adopted(&mut bench).0, [1, 1, 1]);
+}
+
+#[test]
+fn a_slot_is_frozen_until_its_heir_has_every_page() {
+    let (mut bench, about) = asked();
+    let holds: Vec<Entry> = (1..=40).map(|id| Entry { request: 1 << 40 | id, ..held(9, 1) }).collect();
+    let page = |holds: &[Entry]| [&[about], holds].concat();
+    bench.lock(1, lock::REPORT, 0, 0, &page(&holds[..31]));
+    bench.lock(1, lock::REPORT, LAST, 1, &page(&holds[31..]));
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    let pages = bench.sent(lock::ADOPT);
+    let told: Vec<(u16, bool, usize)> = pages
+        .iter()
+        .map(|page| check(page).unwrap())
+        .map(|header| (header.position, header.flags & LAST != 0, header.count.into()))
+        .collect();
+    assert_eq!(told, [(0, false, 32), (1, true, 11)]);
+    let books: Vec<u64> =
+        pages.iter().flat_map(|page| entries(page).skip(1).collect::<Vec<_>>()).map(|entry| entry.request).collect();
+    assert_eq!(books[1..], holds.iter().map(|hold| hold.request).collect::<Vec<_>>());
+    bench.lock(1, lock::ADOPTED, 0, 0, &[about]);
+    assert_eq!(bench.slot(9).state, SlotState::Frozen, "it lacks a page");
+    bench.lock(1, lock::ADOPTED, 0, 1, &[about]);
+    assert_eq!((bench.slot(9).state, bench.slot(9).agent), (SlotState::Managed, 1));
+}
+
+#[test]
+fn what_a_dead_heir_was_to_have_goes_to_another_census() {
+    let (mut bench, about) = asked();
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, held(9, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    bench.sent(0);
+    bench.controller.closed(Time(bench.now), 1);
+    let census = bench.sent(lock::CENSUS).pop().expect("asked at once");
+    let about = entries(&census).next().expect("a slot");
+    assert_eq!((check(&census).unwrap().destination, about.slot, about.tenure), (2, 9, 7));
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!(bench.slot(9), SlotWord::unheld(8));
+}
+
+/// Its books name one who died after they were decided on, and of whose death it has heard before it had them.
+#[test]
+fn an_heir_hears_again_of_the_death_of_who_is_in_its_books() {
+    let (mut bench, about) = asked();
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, held(9, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about, held(9, 2)]);
+    assert_eq!(adopted(&mut bench).0, [1]);
+    for (dead, incarnation) in [(3, 3), (2, 2)] {
+        if dead == 2 {
+            bench.controller.closed(Time(bench.now), 2);
+        }
+        bench.fabric(1, fabric::DOWN_ACK, dead, incarnation);
+    }
+    let downs = |bench: &mut Bench| -> Vec<u16> {
+        bench.live(&[1], config().retransmit);
+        bench.sent(fabric::DOWN).iter().map(|down| check(down).unwrap().position).collect()
+    };
+    bench.sent(0);
+    assert_eq!(downs(&mut bench), []);
+    bench.lock(1, lock::ADOPTED, 0, 0, &[about]);
+    assert_eq!(bench.slot(9).agent, 1);
+    assert!(downs(&mut bench).contains(&2), "what it holds is given up");
+    bench.fabric(1, fabric::DOWN_ACK, 2, 2);
+    assert_eq!(downs(&mut bench), []);
+}
+
+#[test]
+fn a_gap_counts_where_there_is_such_a_slot_and_from_its_agent() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.hold(SLOTS, 1, 5);
+    let gap = |bench: &mut Bench, node, slot, tenure| {
+        bench.lock(node, lock::GAP, 0, 0, &[Entry { slot, tenure, ..Entry::default() }]);
+        bench.slot(slot).state == SlotState::Frozen
+    };
+    assert!(!gap(&mut bench, 1, SLOTS, 5), "there is no such slot");
+    bench.hold(9, 1, 5);
+    assert!(!gap(&mut bench, 1, 9, 0), "it has won it, and knows its tenure");
+    let transferred = SlotWord { transferred: true, ..bench.slot(9) };
+    bench.memory.slots.borrow_mut().insert(9, transferred);
+    assert!(!gap(&mut bench, 2, 9, 0));
+    assert!(gap(&mut bench, 1, 9, 0));
+}
+
+/// The heir's is two above.
+#[test]
+fn a_slot_is_frozen_while_two_tenures_are_left_besides_the_last() {
+    for (tenure, epoch) in [(limits::MAX_TENURE - 3, 1), (limits::MAX_TENURE - 2, 2)] {
+        let mut bench = Bench::new();
+        bench.enrol(1);
+        bench.hold(9, 1, tenure);
+        bench.lock(1, lock::GAP, 0, 0, &[Entry { slot: 9, tenure, ..Entry::default() }]);
+        assert_eq!((bench.memory.epoch(), bench.memory.serving()), (epoch, epoch == 1));
+    }
+}

@@ -1,0 +1,55 @@
+//! What an operator may ask for.
+
+use super::*;
+
+fn with(change: impl FnOnce(&mut Config)) -> Result<(), ConfigError> {
+    let mut changed = config();
+    change(&mut changed);
+    changed.check()
+}
+
+#[test]
+fn what_cannot_work_is_refused_by_name() {
+    let name = |name: &str| with(|config| config.namespaces[0].name = name.to_string());
+    let longest = "x".repeat(limits::MAX_NAMESPACE_BYTES);
+    for good in ["a", &longest] {
+        assert_eq!(name(good), Ok(()));
+    }
+    for bad in ["", "a\0b", &(longest.clone() + "x")] {
+        assert_eq!(name(bad), Err(ConfigError::BadName(bad.to_string())));
+    }
+    assert_eq!(with(|config| config.namespaces.clear()), Err(ConfigError::NoNamespace));
+    let second = |id, name: &str| {
+        with(|config| config.namespaces.push(Namespace { id, name: name.to_string(), ..config.namespaces[0].clone() }))
+    };
+    assert_eq!(second(2, "other"), Ok(()));
+    assert_eq!(second(1, "other"), Err(ConfigError::Twice("other".to_string())));
+    assert_eq!(second(2, "default"), Err(ConfigError::Twice("default".to_string())));
+    let leases = |shortest, longest| {
+        with(|config| (config.shortest_lease, config.longest_lease) = (shortest, longest)).map_err(|error| {
+            assert_eq!(error, ConfigError::BadLeases);
+        })
+    };
+    assert_eq!([leases(5, 5), leases(0, 5), leases(6, 5)], [Ok(()), Err(()), Err(())]);
+    let zeroes: [fn(&mut Config); 4] = [
+        |config| config.poll_period = 0,
+        |config| config.retransmit = 0,
+        |config| config.slots_per_tick = 0,
+        |config| config.plan_period = 0,
+    ];
+    assert!(zeroes.into_iter().all(|zero| with(zero) == Err(ConfigError::ZeroPeriod)));
+    assert_eq!(with(|config| config.drift_ppm = 499_999), Ok(()));
+    assert_eq!(with(|config| config.drift_ppm = 500_000), Err(ConfigError::BadDrift(500_000)));
+}
+
+/// docs/protocol.md, "Sessions": a lease of 100 ms by a clock that is slow by 0.1 %, counted by one that is fast by it.
+#[test]
+fn a_session_has_the_lease_that_it_asks_for_and_the_grace_that_drifting_clocks_need() {
+    let config = Config { longest_lease: 300_000, ..config() };
+    assert_eq!(config.least_grace(100_000), 201 + 10_000);
+    let namespace = &config.namespaces[0];
+    let leases = [0, 50_000, 1, 900_000].map(|asked| config.lease(namespace, asked).0);
+    assert_eq!(leases, [LEASE, 50_000, config.shortest_lease, 300_000]);
+    let patient = Config { shortest_grace: 70_000, ..config.clone() };
+    assert_eq!(patient.lease(namespace, 100_000), (100_000, 70_000));
+}

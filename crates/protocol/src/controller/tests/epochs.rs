@@ -1,0 +1,124 @@
+//! What a controller finds when it begins, at a switch that goes on or under another epoch.
+
+use super::*;
+
+#[test]
+fn nothing_is_decided_on_in_an_epoch_before_all_have_reported() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.hold(9, 1, 5);
+    bench.live(&[1], config().poll_period);
+    bench.notices();
+    let beats = bench.memory.node_word(1).sequence;
+    bench.memory.slots.borrow_mut().insert(3, SlotWord::unheld(limits::MAX_TENURE));
+    bench.pass(config().poll_period);
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, false), "node 1 has not reported");
+    assert_eq!(bench.notices(), [Notice::EpochRaised(2)]);
+    assert_eq!(bench.memory.node_word(1).sequence, beats, "the switch knows its session still");
+    bench.report(1, 0, wayside_wire::header_flag::LAST);
+    let adopt = Entry::read(&bench.sent(lock::ADOPT).pop().expect("an heir"), BODY);
+    bench.lock(1, lock::ADOPTED, 0, 0, &[adopt]);
+    assert!(bench.memory.serving());
+    assert_eq!(bench.notices(), [Notice::Serving(2)]);
+}
+
+#[test]
+fn nothing_is_decided_on_while_the_sessions_are_written() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    assert_eq!(bench.memory.written_in.get(), 1);
+    // Of the time of another switch.
+    bench.memory.epoch.set(9);
+    bench.pass(config().poll_period);
+    assert_eq!((bench.memory.epoch(), bench.memory.written_in.get()), (10, 0));
+}
+
+#[test]
+fn an_epoch_that_no_token_has_room_for_is_not_begun() {
+    for (first, epoch) in [(limits::MAX_EPOCH - 1, limits::MAX_EPOCH), (limits::MAX_EPOCH, 0)] {
+        let mut bench = Bench::with(Config { first_epoch: first, ..config() });
+        assert_eq!((bench.memory.epoch(), bench.memory.serving()), (epoch, epoch != 0));
+        let fails = bench.notices().iter().any(|notice| matches!(notice, Notice::StoreFailed(_)));
+        assert_eq!(fails, epoch == 0);
+    }
+}
+
+#[test]
+fn the_next_controller_tells_of_every_end_again() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.controller.closed(Time(bench.now), 1);
+    assert_eq!(bench.memory.overs.borrow().get(&1), Some(&Some(1)), "at the switch");
+    for node in [2, 3] {
+        bench.fabric(node, fabric::DOWN_ACK, 1, 1);
+    }
+    bench.live(&[2, 3], 5 * config().poll_period);
+    bench.controller.closed(Time(bench.now), 2);
+    bench.memory.overs.borrow_mut().clear();
+    bench.sent(0);
+    bench.restart_controller();
+    assert_eq!(bench.notices(), [Notice::Serving(1)]);
+    let overs = bench.memory.overs.borrow().clone();
+    assert_eq!(overs, BTreeMap::from([(1, Some(1)), (2, Some(2))]), "the one at rest and the other");
+    bench.live(&[3], config().retransmit);
+    let downs: Vec<Header> = bench.sent(fabric::DOWN).iter().map(|down| check(down).unwrap()).collect();
+    assert!(!downs.is_empty() && downs.iter().all(|down| (down.destination, down.position) == (3, 2)));
+}
+
+/// Nobody knows how long it had rested.
+#[test]
+fn a_handle_rests_anew_from_when_a_controller_begins() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    for handle in 1..=3 {
+        bench.controller.closed(Time(bench.now), handle);
+    }
+    bench.pass(config().quarantine / 2);
+    bench.restart_controller();
+    bench.pass(config().quarantine - 1);
+    assert_eq!(bench.enrol(4).expect("answered").1.reason, Refusal::Full as u8);
+    bench.pass(1);
+    assert_eq!(bench.enrol(4).expect("answered").1.incarnation, 4);
+}
+
+#[test]
+fn sessions_that_no_record_or_no_word_speaks_of_are_over() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    // The records of 3 are lost, and the word of 2 was not written yet.
+    bench.memory.words.borrow_mut().insert(3, NodeWord { state: NodeState::Expired, sequence: 4 });
+    bench.memory.words.borrow_mut().remove(&2);
+    bench.restart_controller();
+    assert_eq!(bench.memory.overs.borrow().clone(), BTreeMap::from([(2, Some(2)), (3, None)]));
+    let mut told = bench.notices();
+    told.sort_by_key(|notice| *notice == Notice::Serving(1));
+    assert_eq!(told, [Notice::Ended(2, Ending::Expired), Notice::Serving(1)]);
+}
+
+#[test]
+fn keys_are_changed_a_period_after_a_session_or_a_controller_begins() {
+    let mut bench = Bench::signed();
+    bench.pass(900_000);
+    bench.enrol_securely(1).expect("there is room");
+    let lives = |bench: &mut Bench, micros: u64| {
+        for _ in 0..micros / 50_000 {
+            bench.follow(1);
+            bench.pass(50_000);
+        }
+        bench.memory.rotation(1)
+    };
+    assert_eq!(lives(&mut bench, 900_000), 0);
+    bench.restart_controller();
+    assert_eq!(lives(&mut bench, 900_000), 0);
+    bench.notices();
+    assert_eq!(lives(&mut bench, 150_000), 1);
+    assert_eq!(bench.notices(), [Notice::Rotated(1)]);
+    let mut bench = Bench::with(Config { root: Some(ROOT), rotation_period: 0, ..config() });
+    bench.enrol_securely(1).expect("there is room");
+    assert_eq!(lives(&mut bench, 900_000), 0, "never");
+}
