@@ -199,7 +199,7 @@ fn who_says_a_priority_is_pushed_at_once_where_nobody_is_in_the_queue() {
 #[test]
 fn others_are_pushed_at_once_when_nobody_is_left_who_says_a_priority() {
     let gone: [fn(&mut Link<'_>, &mut Overflow); 3] = [
-        |link, overflow| overflow.on_cancel(link, 2, 2),
+        |link, overflow| overflow.on_cancel(link, 2, 2, true),
         |link, overflow| overflow.on_down(link, 2, |_| true, true),
         // The lock is being taken over.
         |link, overflow| overflow.on_down(link, 2, |_| true, false),
