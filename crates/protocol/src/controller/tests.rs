@@ -6,7 +6,7 @@ mod deaths;
 mod parts;
 
 use super::*;
-use crate::memory::{Line, LockServer, Moment, Part, SlotWord, Step};
+use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -28,6 +28,7 @@ pub(super) struct Memory {
     /// Besides the usual ones.
     more_slots: Cell<u32>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
+    nodes: RefCell<BTreeMap<Handle, NodeEntry>>,
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
     servers: RefCell<BTreeMap<u16, LockServer>>,
@@ -86,6 +87,14 @@ impl SwitchMemory for Rc<Memory> {
         }
         same
     }
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]) {
+        for (slot, words) in (from..).zip(into) {
+            *words = [self.load_slot(namespace, slot).pack(), 0];
+        }
+    }
+    fn write_slots(&self, _: u16, from: u32, words: &[[u64; 2]]) {
+        self.slots.borrow_mut().extend((from..).zip(words.iter().map(|[w0, _]| SlotWord::unpack(*w0))));
+    }
     fn max_handle(&self) -> u16 {
         3
     }
@@ -99,10 +108,19 @@ impl SwitchMemory for Rc<Memory> {
         }
         same
     }
-    fn set_node(&self, handle: u16, _: &NodeEntry) {
+    fn set_node(&self, handle: u16, entry: &NodeEntry) {
+        self.nodes.borrow_mut().insert(handle, *entry);
         let mut servers = self.servers.borrow_mut();
         servers.values_mut().filter(|server| server.handle == handle).for_each(|server| server.handle = 0);
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
+    }
+    fn node(&self, handle: u16) -> Option<NodeMemory> {
+        let entry = self.nodes.borrow().get(&handle).copied()?;
+        Some(NodeMemory { entry, word: self.node_word(handle), oldest: 0, rotation: self.rotation(handle) })
+    }
+    fn take_up_node(&self, handle: u16, node: &NodeMemory) {
+        self.set_node(handle, &node.entry);
+        self.words.borrow_mut().insert(handle, node.word);
     }
     fn lock_server(&self, _: u16, part: u16) -> LockServer {
         self.servers.borrow().get(&part).copied().unwrap_or_default()
@@ -144,6 +162,9 @@ impl SwitchMemory for Rc<Memory> {
         let mut all = self.keys.borrow_mut();
         let held = all.get_mut(&handle).expect("it has keys");
         *held = Held { rotation: held.rotation + 1, followed: false, keys: *next };
+    }
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &Keys, _: Option<&Keys>) {
+        self.keys.borrow_mut().insert(handle, Held { rotation, followed: false, keys: *latest });
     }
 }
 
