@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 11                          /* any is accepted */
-#define WS_VERSION 0x1b                      /* major << 4 | minor */
+#define WS_MINOR 12                          /* any is accepted */
+#define WS_VERSION 0x1c                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -81,7 +81,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_LANES 16                      /* writes of a node under way at a time */
 #define WS_ENROL_BYTES 80                    /* Body of ENROL. */
 #define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
-#define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
+#define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
 #define WS_OPERATION_BYTES 64                /* What a client asks of the chain of a key. */
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_ROUTES_BYTES 64                   /* Where the groups of a namespace are: a page, with a route in each block. */
@@ -110,6 +110,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_FABRIC_DOWN 7                     /* controller to node: the handle in the header's position is dead */
 #define WS_FABRIC_DOWN_ACK 8                 /* node to controller */
 #define WS_FABRIC_STALE 9                    /* switch to node: the header's epoch is the current one */
+#define WS_FABRIC_TURN 10                    /* controller to node: this switch serves, in this turn of the header's epoch */
+#define WS_FABRIC_TURN_ACK 11                /* node to controller */
 
 /* Kinds of the lock service. */
 #define WS_LOCK_ACQUIRE 1                    /* node to switch, switch to agent */
@@ -432,8 +434,8 @@ WS_INLINE void ws_enrolled_set_patience(void *enrolled, ws_u8 x) { ws_store8((ws
 WS_INLINE ws_u64 ws_enrolled_lifeline(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 32); }
 WS_INLINE void ws_enrolled_set_lifeline(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 32, x); }
 
-/* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE. */
-#define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN */
+/* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
+#define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0 */
 #define WS_HEARTBEAT_OLDEST_AT 8             /* oldest outstanding request id; of a DOWN: unused */
 #define WS_HEARTBEAT_SENT_US_AT 16           /* us: sender's clock, given back by the acknowledgement */
 #define WS_HEARTBEAT_INCARNATION_AT 24       /* of the session meant */
@@ -948,6 +950,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_FABRIC_DOWN:
 		case WS_FABRIC_DOWN_ACK:
 		case WS_FABRIC_STALE:
+		case WS_FABRIC_TURN:
+		case WS_FABRIC_TURN_ACK:
 			return WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
 		default:
 			return 0;
@@ -1075,6 +1079,8 @@ WS_INLINE const char *ws_fabric_kind_name(ws_u8 fabric_kind)
 	case WS_FABRIC_DOWN: return "down";
 	case WS_FABRIC_DOWN_ACK: return "down_ack";
 	case WS_FABRIC_STALE: return "stale";
+	case WS_FABRIC_TURN: return "turn";
+	case WS_FABRIC_TURN_ACK: return "turn_ack";
 	default: return "unknown";
 	}
 }

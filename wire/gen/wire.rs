@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 11;
+pub const MINOR: u8 = 12;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -207,6 +207,12 @@ pub mod kind {
 
         /// Switch to node: the header's epoch is the current one.
         pub const STALE: u8 = 9;
+
+        /// Controller to node: this switch serves, in this turn of the header's epoch.
+        pub const TURN: u8 = 10;
+
+        /// Node to controller.
+        pub const TURN_ACK: u8 = 11;
     }
 
     /// Lock fission.
@@ -430,11 +436,15 @@ pub enum FabricKind {
     DownAck = 8,
     /// Switch to node: the header's epoch is the current one.
     Stale = 9,
+    /// Controller to node: this switch serves, in this turn of the header's epoch.
+    Turn = 10,
+    /// Node to controller.
+    TurnAck = 11,
 }
 
 impl FabricKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [FabricKind; 9] = [
+    pub const ALL: [FabricKind; 11] = [
         FabricKind::Enrol,
         FabricKind::Enrolled,
         FabricKind::Heartbeat,
@@ -444,6 +454,8 @@ impl FabricKind {
         FabricKind::Down,
         FabricKind::DownAck,
         FabricKind::Stale,
+        FabricKind::Turn,
+        FabricKind::TurnAck,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -458,6 +470,8 @@ impl FabricKind {
             FabricKind::Down => "down",
             FabricKind::DownAck => "down_ack",
             FabricKind::Stale => "stale",
+            FabricKind::Turn => "turn",
+            FabricKind::TurnAck => "turn_ack",
         }
     }
 }
@@ -476,6 +490,8 @@ impl TryFrom<u8> for FabricKind {
             7 => Ok(FabricKind::Down),
             8 => Ok(FabricKind::DownAck),
             9 => Ok(FabricKind::Stale),
+            10 => Ok(FabricKind::Turn),
+            11 => Ok(FabricKind::TurnAck),
             _ => Err(Unknown(number)),
         }
     }
@@ -956,7 +972,9 @@ impl FabricKind {
             | FabricKind::Left
             | FabricKind::Down
             | FabricKind::DownAck
-            | FabricKind::Stale => Body::Heartbeat,
+            | FabricKind::Stale
+            | FabricKind::Turn
+            | FabricKind::TurnAck => Body::Heartbeat,
         }
     }
 }
@@ -1973,10 +1991,10 @@ impl Enrolled {
     }
 }
 
-/// Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK and STALE.
+/// Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Of the heartbeat (56 bits), or of the DOWN.
+    /// Of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0.
     pub sequence: u64,
     /// Oldest outstanding request id; of a DOWN: unused.
     pub oldest: u64,

@@ -555,8 +555,9 @@ impl Engine {
     }
 
     /// Another switch than the session's answers about keys, or announces that it serves now: then the session goes on
-    /// there, with all that it holds. It is believed if it speaks of a later epoch, and either signs that or is known:
-    /// one of the endpoints, or of those that keys are at. `reader`, `now` and `look` as in [`Engine::visit_at`].
+    /// there, with all that it holds. It is believed if it speaks of a later epoch, or of a later turn of this one, and
+    /// either signs that or is known: one of the endpoints, or of those that keys are at. `reader`, `now` and `look` as
+    /// in [`Engine::visit_at`].
     fn hear<L>(
         &self,
         packet: &[u8],
@@ -568,14 +569,14 @@ impl Engine {
         self.config.observer.received(packet);
         let is_endpoint = self.known.lock().contains(&from);
         let work = |core: &mut Core, now, errands: &mut Errands| {
-            let epoch = |core: &Core| core.info().map(|info| info.epoch);
-            let before = epoch(core);
+            let turn = |core: &Core| core.info().map(|info| (info.epoch, core.node.turn()));
+            let before = turn(core);
             let is_known = is_endpoint || core.node.knows_switch(from);
             if before.is_none() || !is_known && !core.node.signs() {
                 return;
             }
             core.node.on_packet(now, packet);
-            if epoch(core) > before && core.switch != from {
+            if turn(core) > before && core.switch != from {
                 core.switch = from;
                 errands.move_to(from);
             }

@@ -105,6 +105,61 @@ fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     assert!(ended.stdout.trim().parse::<u64>().unwrap() > first, "{ended:?}");
 }
 
+/// Of a token: 23 bits above tenure and sequence.
+fn epoch_of(token: u64) -> u64 {
+    token >> 40
+}
+
+#[test]
+fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
+    let Some(mut pair) = Pair::or_skip(&["--lease", "60s"]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let (over, over_too) = (flags.path().join("first"), flags.path().join("second"));
+    let holder = pair.hold("jobs", &over);
+    let first = token_of(&holder);
+    let waiter = pair.hold("jobs", &over_too);
+    eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
+    // There and back: what was handed over once may be handed over again, and to whom it came from.
+    assert_eq!(pair.first.interrupt().code(), Some(0));
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    assert_eq!(role(&pair.second), "serving");
+    pair.first.restart();
+    eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
+    assert_eq!(pair.second.interrupt().code(), Some(0));
+    assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
+    assert_eq!(role(&pair.first), "serving");
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
+    let second = token_of(&waiter);
+    assert!(second > first);
+    assert_eq!(epoch_of(second), epoch_of(first), "nobody was asked");
+    fs::write(&over_too, "").unwrap();
+    assert_eq!(waiter.wait().code(), Some(0));
+    // Whoever is killed hands nothing over.
+    pair.second.restart();
+    eventually("the second stands by", || role(&pair.second) == pair.first.address.to_string());
+    pair.first.kill();
+    let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
+    assert_eq!(epoch_of(ended.stdout.trim().parse().unwrap()), epoch_of(first) + 1, "{ended:?}");
+}
+
+/// Who holds a lock by its queue is not known from what a hand-over carries.
+#[test]
+fn a_switch_with_queues_hands_nothing_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("queue.toml");
+    fs::write(&config, "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['jobs']\n").unwrap();
+    let Some(mut pair) = Pair::or_skip(&["--config", config.to_str().unwrap()]) else { return };
+    let token = |pair: &Pair| {
+        let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
+        ended.stdout.trim().parse::<u64>().unwrap_or_else(|_| panic!("{ended:?}"))
+    };
+    let first = token(&pair);
+    assert_eq!(pair.first.interrupt().code(), Some(0));
+    assert_eq!(epoch_of(token(&pair)), epoch_of(first) + 1);
+}
+
 #[test]
 fn a_switch_that_was_stopped_finds_that_another_one_serves_and_grants_nothing() {
     let Some(pair) = Pair::or_skip(&[]) else { return };

@@ -110,6 +110,19 @@ pub struct NodeEntry {
     pub incarnation: u64,
 }
 
+/// A node's entry and word, as one switch hands them to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// What the switch knows of it.
+    pub entry: NodeEntry,
+    /// Whether it lives, and its latest heartbeat.
+    pub word: NodeWord,
+    /// Its oldest outstanding request id.
+    pub oldest: u64,
+    /// Under whose keys packets to it are signed.
+    pub rotation: u32,
+}
+
 /// One of the parts that the names of a namespace are divided into: each has a lock server, and terms, of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -247,6 +260,10 @@ pub trait SwitchMemory {
     }
     /// w0 := `new` if it is `expected`; whether it was.
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool;
+    /// Both words of the slots from this one on. They go together once nothing decides on them any more.
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]);
+    /// Writes both words of the slots from this one on, of a switch that decides on nothing.
+    fn write_slots(&self, namespace: u16, from: u32, words: &[[u64; 2]]);
     /// Handles go from 1 to this.
     fn max_handle(&self) -> u16;
     /// A node's word.
@@ -256,6 +273,10 @@ pub trait SwitchMemory {
     /// Installs a session under a handle that is not LIVE: entry first, then the word (LIVE, sequence 0). `oldest`
     /// becomes the first request id of the incarnation.
     fn set_node(&self, handle: u16, entry: &NodeEntry);
+    /// What it knows of a node; `None`: the handle is vacant.
+    fn node(&self, handle: u16) -> Option<NodeMemory>;
+    /// Goes on with a node where another switch was with it; its keys come by [`SwitchMemory::take_up_keys`].
+    fn take_up_node(&self, handle: u16, node: &NodeMemory);
     /// The lock server of a part of a namespace.
     fn lock_server(&self, namespace: u16, part: u16) -> LockServer;
     /// Makes a node the lock server of a part of a namespace, in the part's next term. From here on nothing that
@@ -288,6 +309,8 @@ pub trait SwitchMemory {
     fn has_followed(&self, handle: u16) -> bool;
     /// Goes on to the next rotation: puts its keys in the place of the former one's, then signs with them.
     fn rotate(&self, handle: u16, next: &Keys);
+    /// Goes on where another switch was with a handle's keys: at this rotation, with the former one's beside it.
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &Keys, former: Option<&Keys>);
 }
 
 /// Shared between threads: the data plane's and the controller's.
@@ -336,6 +359,14 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
         (**self).cas_slot(namespace, slot, expected, new)
     }
 
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]) {
+        (**self).read_slots(namespace, from, into);
+    }
+
+    fn write_slots(&self, namespace: u16, from: u32, words: &[[u64; 2]]) {
+        (**self).write_slots(namespace, from, words);
+    }
+
     fn max_handle(&self) -> u16 {
         (**self).max_handle()
     }
@@ -350,6 +381,14 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         (**self).set_node(handle, entry);
+    }
+
+    fn node(&self, handle: u16) -> Option<NodeMemory> {
+        (**self).node(handle)
+    }
+
+    fn take_up_node(&self, handle: u16, node: &NodeMemory) {
+        (**self).take_up_node(handle, node);
     }
 
     fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
@@ -398,6 +437,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn rotate(&self, handle: u16, next: &Keys) {
         (**self).rotate(handle, next);
+    }
+
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &Keys, former: Option<&Keys>) {
+        (**self).take_up_keys(handle, rotation, latest, former);
     }
 }
 

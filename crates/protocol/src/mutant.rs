@@ -93,6 +93,16 @@ pub enum Mutant {
     AdoptAlone,
     /// A standby does not wait until the lease of the switch that serves is over.
     HastySuccessor,
+    /// A switch that hands over ends neither its serving lease nor its memory before.
+    ServeOn,
+    /// A switch that has handed over keeps its memory for the next time.
+    KeepHanded,
+    /// A hand-over leaves out the slots that nobody holds.
+    HandHeldAlone,
+    /// A successor goes on with what has come, whatever is missing.
+    TakeTorn,
+    /// A successor goes on with it whatever became of the post meanwhile.
+    TakeLate,
     /// A grant of a request that is over is taken for another one that waits for the same name.
     AnyRequest,
     /// What a node gives back frees the slot, whoever else holds it: the paper's RELEASE by the agent's own server.

@@ -182,6 +182,11 @@ impl Session {
     pub fn raise_epoch(&mut self, now: Time, epoch: u32) {
         let Some(info) = self.info.as_mut().filter(|info| info.epoch < epoch) else { return };
         info.epoch = epoch;
+        self.beat_at_once(now);
+    }
+
+    /// The switch is another one, which is to hear of this session.
+    pub fn beat_at_once(&mut self, now: Time) {
         if self.phase == Phase::Live {
             self.due = self.due.min(now);
         }

@@ -34,6 +34,7 @@ impl<S: Service> Run<S> {
             Kind::Drain,
             Kind::Mute,
             Kind::Move,
+            Kind::Hand,
         ] {
             let Some(mut dice) = self.world.schedule.happens(now, kind) else { continue };
             let host = dice.below(self.world.hosts.len() as u64) as usize;
@@ -49,6 +50,7 @@ impl<S: Service> Run<S> {
                 Kind::Stall => self.stall(seat, &mut dice),
                 Kind::Mute => self.mute(host, &mut dice),
                 Kind::Move => self.replace(seat, &mut dice),
+                Kind::Hand => self.world.begin_hand_over(seat),
                 _ => self.drain(seat),
             }
         }
@@ -205,14 +207,9 @@ impl<S: Service> Run<S> {
     }
 
     fn drain(&mut self, seat: usize) {
-        let place = &mut self.world.seats[seat];
-        let time = place.clock.at(self.world.now);
-        if place.stopped_until.is_none() && place.office.as_mut().is_some_and(|office| office.drain(time)) {
+        // As the daemon does: it ends, and another is started in its place.
+        if self.world.make_room(seat) {
             self.world.fault(Kind::Drain);
-            self.world.note(Lane::Seat(seat), |_| "the switch makes room for its standby".to_string());
-            // As the daemon does: it ends, and another is started in its place.
-            self.world.settle_controller(seat);
-            self.world.plan(self.world.now + 200_000, Happening::Ended(seat));
         }
     }
 

@@ -66,6 +66,10 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::HastyReuse),
     Rule::Machine(Mutant::HastySuccessor),
     Rule::Core(CoreMutant::NoServingLease),
+    Rule::Machine(Mutant::ServeOn),
+    Rule::Core(CoreMutant::HandBusy),
+    Rule::Machine(Mutant::HandHeldAlone),
+    Rule::Machine(Mutant::TakeTorn),
     Rule::Core(CoreMutant::AnyTag),
     Rule::Machine(Mutant::AnyTag),
     Rule::Core(CoreMutant::CopyForHolder),
@@ -159,13 +163,16 @@ pub const SHARD_RULES: &[Rule] = &[
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
 /// well, waiters that are forgotten ask again, what a retired request is granted is given back, a slot that a late
-/// copy of an old request has seized is claimed and freed, and a request that hops finds its agent in the end.
+/// copy of an old request has seized is claimed and freed, and a request that hops finds its agent in the end. Whoever
+/// has handed over loses its epoch with its post besides, and the records' epoch tells what was handed over too late.
 pub const SECOND_LINES: &[Rule] = &[
     Rule::Machine(Mutant::ClaimTransferred),
     Rule::Machine(Mutant::ForgetQueue),
     Rule::Machine(Mutant::ForgetRetired),
     Rule::Machine(Mutant::KeepOldest),
     Rule::Core(CoreMutant::AnyHops),
+    Rule::Machine(Mutant::KeepHanded),
+    Rule::Machine(Mutant::TakeLate),
 ];
 
 impl Rule {

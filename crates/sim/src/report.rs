@@ -161,6 +161,9 @@ const OUTCOMES: &[&str] = &[
     "promoted",
     "demoted",
     "moved to another switch",
+    "handed over",
+    "took over",
+    "followed a turn",
     "over budget",
     "told over budget",
 ];

@@ -212,6 +212,10 @@ impl<S: Service> Run<S> {
                 world.answered_by_register(seat, generation, inquiry, answer);
             }
             Happening::ResumeSeat(seat) => self.resume_seat(seat),
+            Happening::HandOver(hand_over) => {
+                world.go_on_with_hand_over(*hand_over);
+                self.bury_the_doomed();
+            }
             Happening::Ended(seat) => {
                 world.seats[seat].office = None;
                 world.plan(world.now + 1, Happening::ControllerStart(seat));
@@ -249,17 +253,18 @@ impl<S: Service> Run<S> {
         let Run { world, service, .. } = self;
         let refused = world.setup.authenticated.then(|| world.refused(host)).flatten();
         world.watch_lock_server(host, &flight.packet);
+        let before = world.hosts[host].running.as_ref().map(|running| running.node.turn());
         service.deliver(world, host, flight);
-        // The census of a new epoch comes from the switch that serves now.
-        let census = |header: &Header| (header.service, header.kind) == (service::LOCK, kind::lock::CENSUS);
+        // The census of a new epoch comes from the switch that serves now; so does a new turn of an epoch.
         if let Ok(header) = Header::read(&flight.packet).map_err(|_| ())
             && flight.seat != world.hosts[host].seat
-            && census(&header)
+            && let Some(node) = world.hosts[host].running.as_ref().map(|running| &running.node)
+            && node.session().is_some_and(|session| session.epoch == header.epoch)
         {
-            let session = world.hosts[host].running.as_ref().and_then(|running| running.node.session());
-            if session.is_some_and(|session| session.epoch == header.epoch) {
+            let is_census = (header.service, header.kind) == (service::LOCK, kind::lock::CENSUS);
+            if is_census || before.is_some_and(|before| before < node.turn()) {
                 world.hosts[host].seat = flight.seat;
-                world.count("moved to another switch");
+                world.count(if is_census { "moved to another switch" } else { "followed a turn" });
             }
         }
         let is_false = flight.is_tampered || !world.is_meant_for(host, &flight.packet);

@@ -76,6 +76,8 @@ kinds! {
     Flood "flood"
     /// A host's heartbeats come, and nothing that it answers the controller: as where long packets are lost.
     Mute "mute"
+    /// A switch hands its memory over to its standby, which goes on under its epoch.
+    Hand "hand-over"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
     /// A condition: there is a standby switch.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
-use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
+use wayside_protocol::memory::{
+    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, SlotWord, Step, SwitchMemory,
+};
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Time};
 use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
@@ -267,6 +269,12 @@ impl SwitchMemory for SharedSwitch {
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
         self.with(|switch| switch.cas_slot(namespace, slot, expected, new))
     }
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]) {
+        self.with(|switch| switch.read_slots(namespace, from, into));
+    }
+    fn write_slots(&self, namespace: u16, from: u32, words: &[[u64; 2]]) {
+        self.with(|switch| switch.write_slots(namespace, from, words));
+    }
     fn max_handle(&self) -> u16 {
         self.max_handle
     }
@@ -278,6 +286,12 @@ impl SwitchMemory for SharedSwitch {
     }
     fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.with(|switch| switch.set_node(handle, entry));
+    }
+    fn node(&self, handle: u16) -> Option<NodeMemory> {
+        self.with(|switch| switch.node(handle))
+    }
+    fn take_up_node(&self, handle: u16, node: &NodeMemory) {
+        self.with(|switch| switch.take_up_node(handle, node));
     }
     fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
         self.with(|switch| switch.lock_server(namespace, part))
@@ -330,6 +344,9 @@ impl SwitchMemory for SharedSwitch {
     }
     fn rotate(&self, handle: u16, next: &Keys) {
         self.with(|switch| switch.rotate(handle, next));
+    }
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &Keys, former: Option<&Keys>) {
+        self.with(|switch| switch.take_up_keys(handle, rotation, latest, former));
     }
 }
 

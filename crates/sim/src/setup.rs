@@ -208,6 +208,10 @@ impl Setup {
         let has_standby = condition(&mut dice, Kind::Standby, 30) && scale.is_none() && !mix.crowd;
         let serving = dice.magnitude(40_000, 400_000);
         let standby = has_standby.then_some(serving);
+        let hands = &mut Dice::of(seed, &[HANDS]);
+        if has_standby && !has_queues && hands.percent(60) {
+            mix.rates.push((Kind::Hand, Rate::once_in((mix.packets / hands.magnitude(1, 16)).max(120))));
+        }
         Setup {
             queues,
             spare_queues,
@@ -336,3 +340,4 @@ const RANKS: u64 = 31;
 const LULL: u64 = 32;
 const SHARDS: u64 = 37;
 const KEPT: u64 = 41;
+const HANDS: u64 = 47;

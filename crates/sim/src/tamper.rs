@@ -27,6 +27,8 @@ pub enum CoreMutant {
     NoSecondLook,
     /// It goes on when its serving lease is over.
     NoServingLease,
+    /// A switch hands over while it decides.
+    HandBusy,
     /// A packet need not be signed.
     AnyTag,
     /// The JOIN that goes with a GRANT is signed for the GRANT's receiver.

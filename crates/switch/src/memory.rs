@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use wayside_protocol::memory::{Line, LockServer, Moment, NodeEntry, NodeWord, Part, SlotWord, Step, SwitchMemory};
+use wayside_protocol::memory::{
+    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, SlotWord, Step, SwitchMemory,
+};
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
 use wayside_wire::{Header, NodeState, Policy};
@@ -350,6 +352,22 @@ impl SwitchMemory for Switch {
         slot.w0.compare_exchange(expected.pack(), new.pack(), SeqCst, SeqCst).is_ok()
     }
 
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]) {
+        let slots = self.memory.slots_of(namespace, from, from + into.len() as u32);
+        for (words, slot) in into.iter_mut().zip(slots) {
+            *words = [slot.w0.load(Acquire), slot.w1.load(Acquire)];
+        }
+    }
+
+    fn write_slots(&self, namespace: u16, from: u32, words: &[[u64; 2]]) {
+        self.memory.used.store(true, SeqCst);
+        let slots = self.memory.slots_of(namespace, from, from + words.len() as u32);
+        for ([w0, w1], slot) in words.iter().zip(slots) {
+            slot.w1.store(*w1, Release);
+            slot.w0.store(*w0, Release);
+        }
+    }
+
     fn max_handle(&self) -> u16 {
         self.memory.max_handle
     }
@@ -381,6 +399,26 @@ impl SwitchMemory for Switch {
         self.memory.ends.fetch_add(1, SeqCst);
         // Last: from here on the data plane takes its packets.
         node.word.store(NodeWord { state: NodeState::Live, sequence: 0 }.pack(), SeqCst);
+    }
+
+    fn node(&self, handle: u16) -> Option<NodeMemory> {
+        let node = &self.memory.nodes[usize::from(handle)];
+        let word = self.node_word(handle);
+        let (namespace, incarnation) = self.memory.session(handle);
+        let address = self.memory.address(handle, 0)?;
+        let entry = NodeEntry { address, namespace, incarnation };
+        let memory = NodeMemory { entry, word, oldest: node.oldest.load(Acquire), rotation: self.rotation(handle) };
+        (word.state != NodeState::Vacant).then_some(memory)
+    }
+
+    fn take_up_node(&self, handle: u16, node: &NodeMemory) {
+        // One that is known here, to the chain service, goes on: what the service keeps for it stays.
+        if self.memory.session(handle) != (node.entry.namespace, node.entry.incarnation) {
+            self.set_node(handle, &node.entry);
+        }
+        let own = &self.memory.nodes[usize::from(handle)];
+        own.oldest.store(node.oldest, Release);
+        own.word.store(node.word.pack(), SeqCst);
     }
 
     fn lock_server(&self, namespace: u16, part: u16) -> LockServer {
@@ -441,6 +479,17 @@ impl SwitchMemory for Switch {
         let keys = &self.memory.keys[usize::from(handle)];
         let rotation = keys.rotation.load(SeqCst).wrapping_add(1);
         keys.write(usize::from(seal::is_odd(rotation)), next);
+        keys.rotation.store(rotation, SeqCst);
+    }
+
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &seal::Keys, former: Option<&seal::Keys>) {
+        self.set_keys(handle, None);
+        let keys = &self.memory.keys[usize::from(handle)];
+        let slot = usize::from(seal::is_odd(rotation));
+        if let Some(former) = former {
+            keys.write(1 - slot, former);
+        }
+        keys.write(slot, latest);
         keys.rotation.store(rotation, SeqCst);
     }
 }

@@ -127,3 +127,38 @@ fn a_memory_is_new_until_it_has_served_once() {
     switch.set_epoch(0);
     assert!(!switch.is_new());
 }
+
+/// A hand-over: slots and nodes as they are, at a switch that knew some of the nodes, or others in their place.
+#[test]
+fn another_switch_goes_on_where_one_has_ended() {
+    let entry = |node: u16| Entry { slot: 3, holder: node, request: request(node, 5), name: 3, ..Entry::default() };
+    let acquire = |node: u16| lock_packet(kind::lock::ACQUIRE, node, &[entry(node)]);
+    let first = support::switch(8, 2);
+    first.process(Time(0), &mut heartbeat(1, 9), from(1));
+    assert_eq!(first.process(Time(0), &mut acquire(1), from(1)).action, Action::ToSender);
+    expire(&first, 2);
+    let second = Switch::new(SwitchConfig { slots: 8, max_handle: 1_000 });
+    second.add_namespace(NAMESPACE, 8, Policy::Fair).unwrap();
+    support::enrol(&second, 1, NAMESPACE);
+    second.set_node(2, &NodeEntry { address: from(2), namespace: NAMESPACE, incarnation: 50 });
+    let mut slots = [[0; 2]; 8];
+    first.read_slots(NAMESPACE, 0, &mut slots);
+    assert!(second.is_new());
+    second.write_slots(NAMESPACE, 0, &slots);
+    assert!(!second.is_new(), "a census is to look at every slot");
+    for handle in [1, 2] {
+        let node = first.node(handle).expect("it was given out");
+        second.take_up_node(handle, &node);
+        assert_eq!(second.node(handle), Some(node));
+    }
+    assert_eq!((first.node(3), second.node_word(1).sequence), (None, 9));
+    assert_eq!(second.oldest(1), first.oldest(1));
+    second.set_serving(true);
+    second.set_epoch(EPOCH);
+    assert_eq!(second.load_slot(NAMESPACE, 3), first.load_slot(NAMESPACE, 3));
+    assert_eq!(second.hint(NAMESPACE, 3), first.hint(NAMESPACE, 3));
+    let dead = second.process(Time(0), &mut acquire(2), from(2));
+    assert_eq!((dead.action, dead.reason), (Action::Drop, DropReason::SourceNotLive));
+    let late = second.process(Time(0), &mut heartbeat(1, 9), from(1));
+    assert_eq!(late.reason, DropReason::StaleHeartbeat, "it was taken where it came first");
+}

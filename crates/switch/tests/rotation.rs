@@ -141,3 +141,24 @@ fn new_keys_leave_none_of_the_old() {
     let mut packet = release(0, other.key(Direction::Up, period(0)));
     assert_eq!(switch.process(Time(0), &mut packet, from(1)).action, Action::ToSender);
 }
+
+/// After a hand-over: what was on its way under the rotation before is believed too, and the next one follows.
+#[test]
+fn keys_go_on_where_another_switch_was() {
+    for rotation in [0, 1, 6, 7] {
+        let switch = support::switch(8, 1);
+        switch.set_authenticated(true);
+        let former = u32::checked_sub(rotation, 1).map(|former| SECRET.keys(period(former)));
+        switch.take_up_keys(1, rotation, &SECRET.keys(period(rotation)), former.as_ref());
+        let passes = |by: u32| {
+            let mut packet = release(by, SECRET.key(Direction::Up, period(by)));
+            let is_answered = switch.process(Time(0), &mut packet, from(1)).action == Action::ToSender;
+            assert!(!is_answered || SECRET.key(Direction::Down, period(switch.rotation(1))).made_tag(&packet));
+            is_answered
+        };
+        assert!(passes(rotation) && passes(rotation.saturating_sub(1)) && !passes(rotation + 1));
+        assert!(!switch.has_followed(1));
+        switch.rotate(1, &SECRET.keys(period(rotation + 1)));
+        assert!(passes(rotation + 1) && passes(rotation));
+    }
+}

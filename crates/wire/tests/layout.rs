@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x1b]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x1c]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -288,6 +288,7 @@ fn constants() {
     assert_eq!((kind::queue::PUSHED, kind::queue::ROOM), (12, 13));
     assert_eq!((queue_flag::EXCLUSIVE, queue_flag::TRY, queue_flag::MORE), (1, 2, 4));
     assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
+    assert_eq!((kind::fabric::TURN, kind::fabric::TURN_ACK), (10, 11));
     assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::ADOPTED), (1, 8, 18));
     assert_eq!((kind::chain::READ, kind::chain::WRITE, kind::chain::DELETE, kind::chain::APPLY), (1, 2, 3, 4));
     assert_eq!((kind::chain::ANSWER, kind::chain::INSERT, kind::chain::INSTALL, value_flag::PRESENT), (5, 6, 7, 1));

@@ -287,6 +287,11 @@ impl Bystander {
         self.shared.epoch.load(Relaxed)
     }
 
+    /// When that was.
+    pub(super) fn latest(&self) -> Option<Instant> {
+        self.shared.grants.lock().unwrap_or_else(PoisonError::into_inner).last().map(|(at, _)| *at)
+    }
+
     /// All its grants, in order.
     pub(super) fn end(mut self) -> Result<Vec<Granted>, Error> {
         self.shared.over.store(true, Relaxed);

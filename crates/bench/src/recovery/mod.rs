@@ -163,7 +163,8 @@ impl Course<'_> {
         let mut holder = Holder::fill(&endpoint, self.locks)?;
         trial.fill_ms = ms(began.elapsed());
         let mut at = began;
-        let outcome = self.change_switch(&mut trial, &endpoint, &mut holder, |began| {
+        let by_epoch = |_| None;
+        let outcome = self.change_switch(&mut trial, &endpoint, &mut holder, by_epoch, |began| {
             at = began;
             switch.kill();
             switch.restart()
@@ -188,7 +189,8 @@ impl Course<'_> {
         let mut holder = Holder::fill(&endpoints, self.locks)?;
         trial.fill_ms = ms(began.elapsed());
         let mut at = began;
-        let outcome = self.change_switch(&mut trial, &endpoints, &mut holder, |began| {
+        let by_epoch = |_| None;
+        let outcome = self.change_switch(&mut trial, &endpoints, &mut holder, by_epoch, |began| {
             at = began;
             first.kill();
             Ok(())
@@ -201,7 +203,9 @@ impl Course<'_> {
         }
         first.restart()?;
         let mut trial = self.begin(Fault::Drain);
-        let outcome = self.change_switch(&mut trial, &endpoints, &mut holder, |began| {
+        // What is handed over goes on under the epoch that it had.
+        let serves = |began| first.said("serving", began);
+        let outcome = self.change_switch(&mut trial, &endpoints, &mut holder, serves, |began| {
             at = began;
             second.terminate();
             Ok(())
@@ -213,12 +217,14 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Breaks the switch by `fault`, and follows what its successor does.
+    /// Breaks the switch by `fault`, and follows what its successor does. `serves`: when that has begun to, where its
+    /// epoch need not tell.
     fn change_switch(
         &self,
         trial: &mut Trial,
         endpoints: &str,
         holder: &mut Holder,
+        serves: impl Fn(Instant) -> Option<Instant>,
         fault: impl FnOnce(Instant) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let bystander = Bystander::start(endpoints, self.slots, 1, Some(PACE))?;
@@ -227,7 +233,8 @@ impl Course<'_> {
         let began = quiet();
         let before = bystander.epoch();
         fault(began)?;
-        await_that("the next epoch's first grant", PATIENCE, || bystander.epoch() > before)?;
+        let is_served = || serves(began).is_some_and(|since| bystander.latest() > Some(since));
+        await_that("the successor's first grant", PATIENCE, || bystander.epoch() > before || is_served())?;
         let passed_on = holder.pass_on(taker)?;
         trial.passed_on_ms = Some(ms(passed_on - began));
         let lost = holder.lost();
@@ -236,7 +243,9 @@ impl Course<'_> {
         }
         holder.refuses(&other)?;
         let grants = bystander.end()?;
-        let first = grants.iter().find(|(_, epoch)| *epoch > before).ok_or("no grant by the next epoch")?.0;
+        let since = serves(began);
+        let is_successors = |(at, epoch): &&Granted| *epoch > before || since.is_some_and(|since| *at > since);
+        let first = grants.iter().find(is_successors).ok_or("no grant by the successor")?.0;
         trial.first_grant_ms = Some(ms(first - began));
         gaps(trial, &grants, began, first, passed_on);
         Ok(())

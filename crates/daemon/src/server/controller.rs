@@ -18,11 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Controller, Disobeyed, DivisionView, Inquiry, Notice, Order, PlanView, Seat, SessionView,
+    Answer, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
+    SessionView, Unfit,
 };
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
@@ -107,6 +109,15 @@ enum Request {
     Listed(String, oneshot::Sender<Option<(Shard, Listed)>>),
     /// Makes room for a standby; answered once that is done.
     Drain(oneshot::Sender<()>),
+    /// The steps of a hand-over: `hand_over.rs`.
+    Prepare(oneshot::Sender<Result<Copying, Obstacle>>),
+    IsPrepared(oneshot::Sender<bool>),
+    StopServing(oneshot::Sender<bool>),
+    HandOver(Box<Copying>, UnboundedSender<Vec<u8>>, oneshot::Sender<bool>),
+    /// Answered once the post is another's.
+    IsSucceeded(oneshot::Sender<()>),
+    /// A message of another switch that hands over.
+    Receive(Vec<u8>, oneshot::Sender<Result<bool, Unfit>>),
     Stop,
 }
 
@@ -199,6 +210,51 @@ impl Inbox {
         self.request(Request::Drain(done));
         // The thread has ended.
         let _ = drained.await;
+    }
+
+    /// Begins to hand over.
+    pub async fn prepare(&self) -> Result<Copying, String> {
+        let (answer, copying) = oneshot::channel();
+        self.request(Request::Prepare(answer));
+        let copying = copying.await.map_err(|_| "the daemon is ending".to_owned())?;
+        copying.map_err(|obstacle| obstacle.to_string())
+    }
+
+    /// Whether it may stop now, to hand over.
+    pub async fn is_prepared(&self) -> bool {
+        let (answer, prepared) = oneshot::channel();
+        self.request(Request::IsPrepared(answer));
+        prepared.await.unwrap_or(false)
+    }
+
+    /// Ends the serving lease, to hand over. False: it does not run.
+    pub async fn stop_serving(&self) -> bool {
+        let (answer, stopped) = oneshot::channel();
+        self.request(Request::StopServing(answer));
+        stopped.await.unwrap_or(false)
+    }
+
+    /// Nothing decides any more: sends the rest of the memory, which is nobody's from then on.
+    pub async fn hand_over(&self, copying: Copying, messages: UnboundedSender<Vec<u8>>) -> bool {
+        let (answer, handed) = oneshot::channel();
+        self.request(Request::HandOver(Box::new(copying), messages, answer));
+        handed.await.unwrap_or(false)
+    }
+
+    /// Returns when this switch does not have the post any more.
+    pub async fn is_succeeded(&self) {
+        let (answer, succeeded) = oneshot::channel();
+        self.request(Request::IsSucceeded(answer));
+        // The thread has ended.
+        let _ = succeeded.await;
+    }
+
+    /// A message of another switch that hands over. True: that was all.
+    pub async fn receive(&self, message: Vec<u8>) -> Result<bool, String> {
+        let (answer, taken) = oneshot::channel();
+        self.request(Request::Receive(message, answer));
+        let taken = taken.await.map_err(|_| "the daemon is ending".to_owned())?;
+        taken.map_err(|unfit| unfit.to_string())
     }
 
     /// Whether handle and secret belong to a live session.
@@ -545,6 +601,20 @@ impl Desk {
                     self.draining.push(done);
                 }
             }
+            Request::Prepare(answer) => drop(answer.send(self.seat.prepare(now))),
+            Request::IsPrepared(answer) => drop(answer.send(self.seat.is_prepared(now))),
+            Request::StopServing(answer) => drop(answer.send(self.seat.stop(now))),
+            Request::HandOver(copying, messages, answer) => {
+                // The connection may be gone: nobody takes the post then.
+                let handed = self.seat.hand_over(*copying, |message| drop(messages.send(message)));
+                let _ = answer.send(handed);
+            }
+            Request::IsSucceeded(answer) => {
+                if self.seat.records().is_some() {
+                    self.draining.push(answer);
+                }
+            }
+            Request::Receive(message, answer) => drop(answer.send(self.seat.receive(now, &message))),
             Request::Stop => unreachable!("it has ended the thread"),
         }
     }
@@ -641,6 +711,7 @@ impl Desk {
             }
             Notice::EpochRaised(epoch) => tracing::info!(epoch, "new boot epoch"),
             Notice::Serving(epoch) => tracing::info!(epoch, "serving"),
+            Notice::TookOver(epoch, nodes) => tracing::info!(epoch, nodes, "goes on with what was handed over"),
             Notice::Promoted => {
                 tracing::info!("serves from now on");
                 // As etcd has them now: a host that has just joined may not be known here yet.

@@ -9,6 +9,7 @@
 //!   /wayside/SHARD/chains           which commit of those was the latest
 //!   /wayside/SHARD/shards           "SHARD of NAME,NAME": what locks are divided among; empty: they are not
 //!   /wayside/SHARD/namespace/NAME   "NUMBER SLOTS GROUPS"; GROUPS 0: it has no keys
+//!   /wayside/SHARD/successor/NUMBER where a switch takes what another one hands over: "ADDRESS LAYOUT"
 //!   /wayside/SHARD/enrolment/FILE   who may enrol (`mirror.rs`)
 //! ```
 //!

@@ -9,6 +9,7 @@ use super::controller::Inbox;
 use crate::config::{Config, Mode};
 use crate::failure::Failure;
 use hook::{Hook, remove_left};
+use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use wayside_switch::{QueueConfig, StoreConfig, Switch, SwitchConfig};
@@ -112,6 +113,14 @@ impl Home {
             }
             None => Residence { mode: "userspace".into(), ports: Vec::new(), reason: self.reason.clone() },
         }
+    }
+
+    /// Returns once every decision at the hook that had begun has ended.
+    ///
+    /// # Errors
+    /// Where that can't be known.
+    pub fn await_decisions(&self) -> io::Result<()> {
+        self.hook.as_ref().map_or(Ok(()), Hook::await_decisions)
     }
 
     /// The daemon ends: so does the program at the hook, unless it is to stay.

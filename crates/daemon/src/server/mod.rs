@@ -24,6 +24,7 @@ mod divisions;
 mod enrolment;
 mod etcd;
 mod gateway;
+mod hand_over;
 mod home;
 mod keys;
 mod local;
@@ -89,7 +90,10 @@ struct Server {
     socket: Arc<UdpSocket>,
     inbox: Inbox,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    controller: JoinHandle<()>,
+    workers: Vec<JoinHandle<()>>,
+    /// The shard, unless this switch is alone, and what its switches sign with to each other.
+    sharing: Option<(Shard, Option<Secret>)>,
     /// Tasks that accept connections, and the one that looks for deadlocks.
     accepting: Vec<tokio::task::JoinHandle<()>>,
     /// Where hosts join and enrol, if packets are signed.
@@ -133,6 +137,11 @@ pub fn run(
             }
         };
         notify_supervisor("STOPPING=1");
+        if server.inbox.role() == Role::Serving
+            && let Err(why) = server.hand_over().await
+        {
+            tracing::info!(why, "locks are not handed over: who serves next asks all nodes");
+        }
         // A standby need not find out by itself.
         if tokio::time::timeout(DRAIN_MOST, server.inbox.drain()).await.is_err() {
             tracing::warn!("etcd does not answer: a standby will wait for the serving lease");
@@ -212,7 +221,7 @@ impl Server {
         let ledger = Ledger::new(&names, records.commits());
         let control_of = controller_config(config, &numbers)?;
         let memory = Arc::clone(&switch);
-        let mut joining = None;
+        let (mut joining, mut sharing_with) = (None, None);
         let (seat, shard) = match shard {
             None => {
                 let seat = Seat::alone(control_of, memory, records);
@@ -220,9 +229,12 @@ impl Server {
             }
             Some((shard, sharing)) => {
                 let lease = sharing.serving_lease.as_micros() as u64;
+                let number = shard.enlist()?;
+                let root = config.enrol_listen.map(|_| shard.fabric_secret(random_bytes()?)).transpose()?;
+                sharing_with = Some((shard.clone(), root, number));
                 joining = Some(chains::Joining {
-                    number: shard.enlist()?,
-                    root: config.enrol_listen.map(|_| shard.fabric_secret(random_bytes()?)).transpose()?,
+                    number,
+                    root,
                     shard: shard.clone(),
                     length: sharing.chain_length,
                     lease: sharing.serving_lease,
@@ -263,10 +275,11 @@ impl Server {
             stop: Arc::clone(&stop),
         };
         let (end, ended) = mpsc::unbounded_channel();
-        let mut threads = vec![spawn("controller", end.clone(), move || desk.run())?];
+        let controller = spawn("controller", end.clone(), move || desk.run())?;
+        let mut workers = Vec::new();
         for _ in 0..config.threads {
             let worker = worker.clone();
-            threads.push(spawn("switch", end.clone(), move || {
+            workers.push(spawn("switch", end.clone(), move || {
                 if let Err(error) = worker.run() {
                     tracing::error!(%error, "can't receive");
                 }
@@ -303,6 +316,10 @@ impl Server {
         if control_divides {
             accepting.push(tokio::spawn(divisions::tell_nodes(told)));
         }
+        let sharing = sharing_with.map(|(shard, root, number)| {
+            accepting.push(tokio::spawn(hand_over::take_part(shard.clone(), number, listen, root, inbox.clone())));
+            (shard, root)
+        });
         if let Some((door, listener, _)) = door {
             accepting.push(tokio::spawn(Door::watch(admission, hosts, inbox.clone())));
             accepting.push(tokio::spawn(door.serve(listener, inbox.clone(), tally)));
@@ -314,7 +331,9 @@ impl Server {
             socket,
             inbox,
             stop,
-            threads,
+            controller,
+            workers,
+            sharing,
             accepting,
             enrols,
             ended,
@@ -360,20 +379,27 @@ impl Server {
         let _ = out.flush();
     }
 
-    fn end(self) {
-        self.accepting.iter().for_each(|task| task.abort());
-        self.home.end();
-        // First the file, then the port: a successor binds the port first, so it never loses its own file.
-        drop(self.socket_file);
+    /// Packets are decided on no more, but at the hook.
+    fn end_workers(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // Wakes the workers that sleep. Linux says ENOTCONN and does it.
         // SAFETY: shuts down a descriptor that `self` owns.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RD) };
-        self.inbox.stop();
-        for thread in self.threads {
+        for thread in self.workers.drain(..) {
             // Its panic has been printed.
             let _ = thread.join();
         }
+    }
+
+    fn end(mut self) {
+        self.accepting.iter().for_each(|task| task.abort());
+        self.end_workers();
+        self.home.end();
+        // First the file, then the port: a successor binds the port first, so it never loses its own file.
+        drop(self.socket_file);
+        self.inbox.stop();
+        // As above.
+        let _ = self.controller.join();
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::server::controller::Inbox;
+use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use wayside_switch::Switch;
@@ -31,6 +32,10 @@ impl Hook {
 
     pub fn describe(&self) -> (String, Vec<String>, Option<String>) {
         ("userspace".into(), Vec::new(), None)
+    }
+
+    pub fn await_decisions(&self) -> io::Result<()> {
+        Ok(())
     }
 
     pub fn end(self, _: bool) {}

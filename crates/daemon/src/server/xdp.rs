@@ -131,6 +131,11 @@ impl Hook {
         (mode, self.hook.ports().map(|port| port.name.clone()).collect(), self.reason.clone())
     }
 
+    /// Returns once every run of the program that had begun has ended.
+    pub fn await_decisions(&self) -> io::Result<()> {
+        xdp::await_decisions()
+    }
+
     /// `stays`: the program goes on deciding, until the next daemon takes it over.
     pub fn end(mut self, stays: bool) {
         let one = 1u64;

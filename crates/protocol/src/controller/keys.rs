@@ -9,7 +9,7 @@
 
 use super::sessions::Session;
 use super::{Controller, Notice, Store};
-use crate::memory::SwitchMemory;
+use crate::memory::{NodeMemory, SwitchMemory};
 use crate::seal::{Direction, Period};
 use crate::{Handle, Mutant, Time};
 use alloc::vec::Vec;
@@ -24,6 +24,21 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let keys = session.record.secret.map(|secret| secret.keys(first));
         self.memory.set_keys(handle, keys.as_ref());
         self.sessions.rotated(now, handle);
+    }
+
+    /// The session's keys as another switch had them; its first ones, if that did not know it.
+    pub(super) fn take_up_keys(&mut self, handle: Handle, node: Option<&NodeMemory>) {
+        let Some(record) = self.sessions.get(handle).map(|session| session.record) else { return };
+        let node = node.filter(|node| node.entry.incarnation == record.incarnation);
+        let (Some(secret), Some(&NodeMemory { rotation, .. })) = (record.secret, node) else {
+            return self.install_keys(Time(0), handle);
+        };
+        let keys = |rotation| {
+            let (incarnation, epoch) = (record.incarnation, self.counters.epoch);
+            secret.keys(Period { incarnation, epoch, rotation })
+        };
+        let former = rotation.checked_sub(1).map(keys);
+        self.memory.take_up_keys(handle, rotation, &keys(rotation), former.as_ref());
     }
 
     /// Goes on to the next keys where the time of these is over.

@@ -17,6 +17,7 @@
 mod config;
 mod division;
 mod enrolment;
+mod hand_over;
 mod keys;
 mod lock_servers;
 mod moves;
@@ -31,11 +32,12 @@ mod seat;
 mod serving;
 mod sessions;
 mod store;
+mod turns;
 
 #[cfg(test)]
 mod tests;
 
-use crate::memory::{NodeEntry, NodeWord, Part, SwitchMemory};
+use crate::memory::{NodeEntry, NodeMemory, NodeWord, Part, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
@@ -43,12 +45,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    Attempt, BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries,
-    entry_at, limits, service,
+    Attempt, BODY, DropReason, Engine, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check,
+    entries, entry_at, limits, service,
 };
 
 pub use config::{Allocation, Config, ConfigError, Namespace, Room};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
+pub use hand_over::{Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, Obstacle, Shape, Unfit};
 pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
 pub use seat::Seat;
@@ -57,12 +60,14 @@ pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
 use division::Follow;
+use hand_over::Handed;
 use lock_servers::Offers;
 use moves::Moves;
 use patrol::Patrol;
 use popularity::Popularity;
 use recovery::Recovery;
 use sessions::Sessions;
+use turns::Turns;
 
 /// What happened, for logs, metrics and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,8 @@ pub enum Notice {
     Promoted,
     /// Another switch serves, or nobody: this one is a standby.
     Demoted,
+    /// Another switch has handed over its memory: this one goes on under its epoch, with so many nodes.
+    TookOver(u32, usize),
     /// A session began.
     Enrolled(Handle),
     /// A session is over.
@@ -113,6 +120,7 @@ pub struct Controller<M, S> {
     offers: Offers,
     moves: Moves,
     popularity: Popularity,
+    turns: Turns,
     ids_given: u32,
     /// Records of ends that the store did not take, and when it is asked again.
     unwritten: BTreeMap<u32, Vec<u8>>,
@@ -158,6 +166,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             offers: Offers::default(),
             moves: Moves::default(),
             popularity: Popularity::default(),
+            turns: Turns::default(),
             ids_given: 0,
             unwritten: BTreeMap::new(),
             write_again: Time(0),
@@ -194,6 +203,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             Ok(FabricKind::Enrol) => self.on_enrol(now, from, header, &wayside_wire::Enrol::read(packet, BODY)),
             Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
+            Ok(FabricKind::TurnAck) => self.on_turn_ack(header, &Heartbeat::read(packet, BODY)),
             _ => {}
         }
     }
@@ -222,6 +232,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         self.rotate_keys(now);
         self.send_downs(now);
+        self.send_turns(now);
         self.patrol(now);
         self.recover(now);
         self.divide_locks(now);
@@ -285,7 +296,53 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.sessions.rotated(now, handle);
         }
         self.adopt_words(now);
+        self.tell_turn(now);
         self.notices.push_back(Notice::Serving(self.counters.epoch));
+    }
+
+    /// Goes on with what another switch has handed over, if nobody has begun another epoch since.
+    fn take_up(&mut self, handed: &Handed) {
+        if self.counters.epoch != handed.epoch || self.booted {
+            return;
+        }
+        self.memory.set_authenticated(self.config.root.is_some());
+        for (handle, node) in &handed.nodes {
+            if (1..=self.memory.max_handle()).contains(handle) {
+                self.memory.take_up_node(*handle, node);
+            }
+        }
+        let known: BTreeMap<Handle, &NodeMemory> = handed.nodes.iter().map(|(handle, node)| (*handle, node)).collect();
+        for handle in self.sessions.live_handles() {
+            self.take_up_keys(handle, known.get(&handle).copied());
+        }
+        self.memory.set_serving(true);
+        // Last: from here on the memory is one that a switch works on.
+        self.memory.set_epoch(handed.epoch);
+        self.notices.push_back(Notice::TookOver(handed.epoch, handed.nodes.len()));
+    }
+
+    /// What the switch knows of nodes, for its successor. Its memory is nobody's from here on.
+    fn give_up(&mut self) -> Vec<(Handle, NodeMemory)> {
+        let nodes = (1..=self.memory.max_handle()).filter_map(|handle| Some((handle, self.memory.node(handle)?)));
+        let nodes = nodes.collect();
+        if !self.config.is_broken(Mutant::KeepHanded) && !self.config.is_broken(Mutant::ServeOn) {
+            self.memory.set_serving(false);
+            self.memory.set_epoch(0);
+        }
+        nodes
+    }
+
+    /// Whether the switch's locks are all that its memory is about, and it decides on them.
+    fn may_hand_over(&self) -> Result<(), Obstacle> {
+        let queued =
+            |namespace: &Namespace| namespace.engine == Engine::Queue || !self.memory.lines(namespace.id).is_empty();
+        if !self.is_booted() || !self.memory.serving() {
+            Err(Obstacle::NotServing)
+        } else if self.config.namespaces.iter().any(queued) {
+            Err(Obstacle::Queues)
+        } else {
+            Ok(())
+        }
     }
 
     /// A new epoch, under which every slot is recovered at once: the switch lost its memory, or a slot its tenures.

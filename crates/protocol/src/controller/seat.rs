@@ -7,13 +7,17 @@
 //! * The lease of the switch ([`SwitchMemory::serve_for`]) is never longer than that of the post.
 //! * A switch that has no post has epoch 0: it decides on nothing, whatever its memory holds. What it held before is
 //!   overwritten when it is promoted.
+//! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that very
+//!   revision. Otherwise it is overwritten too.
 
-use super::serving::{Answer, Change, Inquiry, Post, Serving, ServingConfig};
+use super::hand_over::{Came, Copying, Handed, Obstacle, Reception, Shape, Unfit};
+use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 use super::{Config, Controller, Notice, Store, StoreError};
-use crate::Time;
 use crate::memory::SwitchMemory;
+use crate::{Mutant, Time};
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// Between attempts to begin, while the store fails. Microseconds.
 const ATTEMPT: u64 = 20_000;
@@ -33,6 +37,10 @@ struct Shared<S> {
     serving: Serving,
     /// The post is this switch's, and there is no controller yet: not before this time.
     begins: Option<Time>,
+    /// What another switch hands over, as far as it has come.
+    reception: Option<Reception>,
+    /// All of it.
+    handed: Option<Handed>,
 }
 
 impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
@@ -51,7 +59,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         // Of an earlier life: it is renewed when the post turns out to be its own still.
         memory.serve_for(memory.moment(now), 0);
         let serving = Serving::new(serving, config.mutant);
-        let shared = Some(Shared { config, store, serving, begins: None });
+        let shared = Some(Shared { config, store, serving, begins: None, reception: None, handed: None });
         Seat { memory, controller: None, shared, notices: VecDeque::new() }
     }
 
@@ -114,6 +122,9 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         match shared.serving.on_answer(now, inquiry, answer) {
             None => {}
             Some(Change::Begin(since, lease)) => {
+                shared.reception = None;
+                let late = shared.config.is_broken(Mutant::TakeLate);
+                shared.handed.take_if(|handed| inquiry.question != Question::Take(handed.revision) && !late);
                 self.memory.serve_for(since, lease);
                 shared.begins = Some(now);
                 self.notices.push_back(Notice::Promoted);
@@ -126,6 +137,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 self.memory.set_epoch(0);
                 self.controller = None;
                 shared.begins = None;
+                shared.handed = None;
                 self.notices.push_back(Notice::Demoted);
             }
         }
@@ -133,10 +145,96 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 
     /// Stops, then makes room for a standby: the planned end. False: there is none, or this switch does not serve.
     pub fn drain(&mut self, now: Time) -> bool {
-        let Some(shared) = self.shared.as_mut().filter(|shared| shared.serving.runs(now)) else { return false };
+        let Some(shared) = self.shared.as_mut().filter(|shared| shared.serving.may_resign(now)) else { return false };
         self.memory.serve_for(self.memory.moment(now), 0);
         shared.serving.resign(now);
         true
+    }
+
+    // ---- a planned end whose successor asks nobody: hand_over.rs ----
+
+    /// Begins to hand over: asks all nodes whether they would follow, and tells what the memory is like. Nothing has
+    /// changed yet.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn prepare(&mut self, now: Time) -> Result<Copying, Obstacle> {
+        let shape = self.shape().ok_or(Obstacle::NotServing)?;
+        let controller = self.controller(now).ok_or(Obstacle::NotServing)?;
+        controller.may_hand_over()?;
+        controller.ask_for_turns(now);
+        let held_alone = controller.config.is_broken(Mutant::HandHeldAlone);
+        let mut copying = Copying::new(shape);
+        copying.held_alone = held_alone;
+        Ok(copying)
+    }
+
+    /// Whether it may stop now: every node would follow, and no renewal of the post is under way. It is not renewed for
+    /// a while then.
+    pub fn is_prepared(&mut self, now: Time) -> bool {
+        let follow = self.controller(now).is_some_and(|controller| controller.all_know_turns(now));
+        follow && self.shared.as_mut().is_some_and(|shared| shared.serving.hold_still(now))
+    }
+
+    /// Ends the lease. What decides on packets is to be ended next: it may have looked at the lease before. False: this
+    /// switch does not serve any more.
+    pub fn stop(&mut self, now: Time) -> bool {
+        if self.controller(now).is_none_or(|controller| controller.may_hand_over().is_err()) {
+            return false;
+        }
+        let Some(shared) = &mut self.shared else { return false };
+        if !shared.config.is_broken(Mutant::ServeOn) {
+            self.memory.serve_for(self.memory.moment(now), 0);
+        }
+        shared.serving.hand_over(now);
+        true
+    }
+
+    /// Nothing decides on packets any more: sends the rest. False: it has not [stopped](Seat::stop), or its memory is
+    /// lost.
+    pub fn hand_over(&mut self, mut copying: Copying, mut out: impl FnMut(Vec<u8>)) -> bool {
+        let revision = self.shared.as_mut().and_then(|shared| shared.serving.left_to());
+        let (Some(revision), Some(controller)) = (revision, &mut self.controller) else { return false };
+        if controller.may_hand_over().is_err() {
+            return false;
+        }
+        copying.send(&self.memory, &mut out);
+        let nodes = controller.give_up();
+        out(copying.closing(controller.epoch(), revision, nodes));
+        true
+    }
+
+    /// A message of a switch that hands over. True: that was all, and the post is to be asked.
+    ///
+    /// # Errors
+    /// Why this switch is not its successor.
+    pub fn receive(&mut self, now: Time, message: &[u8]) -> Result<bool, Unfit> {
+        let shape = self.shape().ok_or(Unfit::Serves)?;
+        let Some(shared) = &mut self.shared else { return Err(Unfit::Serves) };
+        let serves = self.controller.is_some() || shared.begins.is_some() || self.memory.epoch() != 0;
+        if serves || !shared.serving.stands_by() {
+            return Err(Unfit::Serves);
+        }
+        shared.handed = None;
+        let torn = shared.config.is_broken(Mutant::TakeTorn);
+        let mut reception = shared.reception.take();
+        match Reception::take(reception.as_mut(), &self.memory, &shape, message, torn)? {
+            Came::Opened(begun) => shared.reception = Some(begun),
+            Came::Slots => shared.reception = reception,
+            Came::All(handed) => {
+                let may = shared.serving.take_over(now, handed.revision);
+                shared.handed = Some(handed);
+                return if may { Ok(true) } else { Err(Unfit::Serves) };
+            }
+        }
+        Ok(false)
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let config = &self.shared.as_ref()?.config;
+        let slots = |id| (id, self.memory.slot_count(id));
+        let namespaces = config.namespaces.iter().map(|namespace| slots(namespace.id)).collect();
+        Some(Shape { namespaces, signed: config.root.is_some() })
     }
 
     /// What happened since the last call.
@@ -147,8 +245,12 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     fn begin(&mut self, now: Time) {
         let Some(shared) = &mut self.shared else { return };
         match Controller::new(shared.config.clone(), self.memory.clone(), shared.store.clone()) {
-            Ok(controller) => {
+            Ok(mut controller) => {
                 shared.begins = None;
+                controller.has_turn(shared.serving.post().map_or(0, |post| post.revision));
+                if let Some(handed) = shared.handed.take() {
+                    controller.take_up(&handed);
+                }
                 self.controller = Some(controller);
             }
             Err(error) => {
@@ -161,13 +263,16 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Post;
     use super::super::tests::{Disk, Memory, config};
-    use super::super::{Post, Question};
     use super::*;
+    use crate::memory::SlotWord;
     use alloc::rc::Rc;
     use alloc::vec::Vec;
+    use wayside_wire::{BODY, Enrol, Header, Heartbeat, NodeState, SlotState, kind, padded};
 
     const LEASE: u64 = 300_000;
+    const LEASE_OF_SESSIONS: u32 = 100_000;
 
     fn seat() -> (Seat<Rc<Memory>, Disk>, Rc<Memory>) {
         let memory = Rc::new(Memory::default());
@@ -203,6 +308,72 @@ mod tests {
         assert!(seat.next_timer(late) > late);
         seat.on_answer(late, asked, Answer::Done(Post { holder: 1, revision: 2 }));
         assert!(seat.next_timer(late) <= late, "now it may go on");
+    }
+
+    type Switch = (Seat<Rc<Memory>, Disk>, Rc<Memory>);
+
+    /// Two seats of one shard, the first of which serves with a session and a lock that it holds.
+    fn two() -> [Switch; 2] {
+        let disk = Disk::default();
+        let mut seats = [1, 2].map(|own| {
+            let memory = Rc::new(Memory::default());
+            let serving = ServingConfig { own, lease: LEASE, drift_ppm: 1_000 };
+            (Seat::sharing(Time(0), config(), memory.clone(), disk.clone(), serving), memory)
+        });
+        promoted(&mut seats[0].0, Time(1));
+        let body = Enrol { nonce: 7, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        let controller = seats[0].0.controller(Time(2)).expect("it serves");
+        let from = "10.0.0.1:7600".parse().expect("an address");
+        assert!(controller.enrol(Time(2), from, 0, 0, &body).is_ok());
+        let word = SlotWord { state: SlotState::Managed, agent: 1, ..SlotWord::unheld(4) };
+        seats[0].1.write_slots(1, 9, &[[word.pack(), 5]]);
+        seats
+    }
+
+    /// Carries what the first has over to the second; the revision that it is left the post at.
+    fn carried([(first, _), (second, _)]: &mut [Switch; 2]) -> Inquiry {
+        let look = second.ask(Time(3)).expect("at once");
+        second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
+        let copying = first.prepare(Time(4)).expect("nothing is in its way");
+        let opening = copying.opening();
+        assert!(!first.is_prepared(Time(5)), "a node has not said that it would follow");
+        assert!(first.is_prepared(Time(5 + u64::from(LEASE_OF_SESSIONS) / 4)), "it is silent");
+        assert!(first.stop(Time(6)) && first.controller(Time(6)).is_none());
+        let mut messages = alloc::vec![opening];
+        assert!(first.hand_over(copying, |message| messages.push(message)));
+        let last = messages.len() - 1;
+        for (index, message) in messages.iter().enumerate() {
+            assert_eq!(second.receive(Time(7), message), Ok(index == last));
+        }
+        second.ask(Time(7)).expect("it is told to take it")
+    }
+
+    #[test]
+    fn what_is_handed_over_goes_on_under_its_epoch_and_is_nobodys_any_more_where_it_was() {
+        let mut seats = two();
+        let taken = carried(&mut seats);
+        let [(_, former), (second, memory)] = &mut seats;
+        assert_eq!((former.epoch(), former.serving()), (0, false), "before anybody can have taken it");
+        assert_eq!((taken.question, memory.epoch()), (Question::Take(1), 0), "nor is it decided on before");
+        second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+        assert_eq!((memory.epoch(), memory.serving()), (1, true));
+        assert_eq!(memory.load_slot(1, 9).tenure, 4);
+        assert_eq!(memory.node_word(1).state, NodeState::Live);
+        let told: Vec<Vec<u8>> =
+            core::iter::from_fn(|| second.controller(Time(8))?.transmit()).map(|(_, it)| it).collect();
+        let [turn] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((Header::read(turn).unwrap().kind, Heartbeat::read(turn, BODY).sequence), (kind::fabric::TURN, 2));
+    }
+
+    #[test]
+    fn who_takes_the_post_in_another_way_asks_everybody() {
+        let mut seats = two();
+        let taken = carried(&mut seats);
+        let (second, memory) = &mut seats[1];
+        second.on_answer(Time(8), taken, Answer::Is(Post { holder: 0, revision: 2 }));
+        let again = second.ask(Time(LEASE)).expect("it is vacant");
+        second.on_answer(Time(LEASE), again, Answer::Done(Post { holder: 2, revision: 3 }));
+        assert_eq!((memory.epoch(), memory.serving()), (2, false), "a census is under way");
     }
 
     #[test]

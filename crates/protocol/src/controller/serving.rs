@@ -6,13 +6,16 @@
 //!              post silent for lease + margin, or vacant
 //!   WATCHING ────────────────────────────────────────────► TAKING ──taken──► SERVING: renews every lease / 4
 //!      ▲ └──the post is its own already: renews it──────────────────────────────▲ │
-//!      └───────────────another took it, or it has resigned────────────────────────┘
+//!      ├───────────────another took it, or it has resigned────────────────────────┤
+//!      └──another took it────── HANDING: has stopped, and waits that its successor takes it; resigns if that does not ──┘
 //! ```
 //!
 //! Invariants
 //! * The lease runs from before its renewal was sent: what a successor waits for begins later, when it first sees
 //!   what that renewal wrote, and it takes the post only if nothing else was written since.
 //! * Who resigns has stopped before: the post is vacated only after the switch's lease was ended.
+//! * Who hands over has stopped before, and does not renew any more: a successor that takes the post at the revision that
+//!   it was told is the next to serve.
 //! * A question that went unanswered may yet be done: each is conditional on what was last seen of the post, or changes
 //!   nothing but its revision, so that it does no harm whenever that is.
 
@@ -86,6 +89,8 @@ pub struct ServingConfig {
 
 /// A standby looks so often, however long the lease is: a post may be vacated at any time. A read costs etcd 0.3 ms.
 const LOOK: u64 = 20_000;
+/// Who has left its post to a successor looks so often whether that has it: then it ends.
+const HANDING_LOOK: u64 = 5_000;
 /// The kernel's ticks, by which the core at its hook counts, are up to 10 ms long, and may be told late by one.
 const MARGIN: u64 = 20_000;
 
@@ -94,6 +99,8 @@ enum Phase {
     Watching,
     Serving,
     Resigning,
+    /// Until then its successor may take the post.
+    Handing(Time),
 }
 
 /// See the module's documentation.
@@ -108,13 +115,30 @@ pub struct Serving {
     due: Time,
     /// It has resigned, and does not want the post back.
     abstains: bool,
+    /// The revision that a successor was told.
+    told: Option<u64>,
+    /// The revision at which another switch has left the post to this one.
+    left_at: Option<u64>,
+    /// When a question went that is not answered yet.
+    asked: Option<Time>,
     mutant: Option<Mutant>,
 }
 
 impl Serving {
     /// Asks at once how the post is.
     pub fn new(config: ServingConfig, mutant: Option<Mutant>) -> Serving {
-        Serving { config, phase: Phase::Watching, seen: None, until: Time(0), due: Time(0), abstains: false, mutant }
+        Serving {
+            config,
+            phase: Phase::Watching,
+            seen: None,
+            until: Time(0),
+            due: Time(0),
+            abstains: false,
+            told: None,
+            left_at: None,
+            asked: None,
+            mutant,
+        }
     }
 
     /// Whether this switch may serve at this time.
@@ -141,10 +165,57 @@ impl Serving {
     pub fn resign(&mut self, now: Time) {
         self.until = Time(0);
         self.abstains = true;
-        if self.phase == Phase::Serving {
+        if matches!(self.phase, Phase::Serving | Phase::Handing(_)) {
             self.phase = Phase::Resigning;
             self.due = now;
         }
+    }
+
+    /// Whether it has something to resign.
+    pub fn may_resign(&self, now: Time) -> bool {
+        self.runs(now) || matches!(self.phase, Phase::Handing(_))
+    }
+
+    /// Puts the next renewal off for a while, in which [`Serving::hand_over`] is to be called. False: the last one is
+    /// still under way, and what it writes would be another revision than the one that a successor is told.
+    pub fn hold_still(&mut self, now: Time) -> bool {
+        let is_asking = self.asked.is_some_and(|asked| now.since(asked) < self.config.lease);
+        if self.phase == Phase::Serving && !is_asking {
+            self.due = self.due.max(now + self.config.lease / 8);
+        }
+        self.phase == Phase::Serving && !is_asking
+    }
+
+    /// Leaves the post to a successor, for a lease at most. The switch has stopped by now.
+    pub fn hand_over(&mut self, now: Time) {
+        self.until = Time(0);
+        self.abstains = true;
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Handing(now + self.config.lease);
+            self.due = now + LOOK.min(self.config.lease / 8);
+        }
+    }
+
+    /// The revision at which a successor may take the post. None: it was not left to anybody.
+    pub fn left_to(&mut self) -> Option<u64> {
+        let post = self.post().filter(|post| post.holder == self.config.own)?;
+        self.told = matches!(self.phase, Phase::Handing(_)).then_some(post.revision);
+        self.told
+    }
+
+    /// Another switch has left its post to this one, at that revision. False: this one takes none.
+    pub fn take_over(&mut self, now: Time, revision: u64) -> bool {
+        let may = self.phase == Phase::Watching && !self.abstains;
+        if may {
+            self.left_at = Some(revision);
+            self.due = now;
+        }
+        may
+    }
+
+    /// Whether it takes the post of another one if it can.
+    pub fn stands_by(&self) -> bool {
+        self.phase == Phase::Watching && !self.abstains
     }
 
     /// Takes part again after it has resigned.
@@ -161,7 +232,20 @@ impl Serving {
         // Of a question that went unanswered nothing is known; the next one is as good.
         self.due =
             now + if self.phase == Phase::Watching { LOOK.min(self.config.lease / 8) } else { self.config.lease / 4 };
+        self.asked = Some(now);
+        if let Phase::Handing(until) = self.phase {
+            self.due = now + HANDING_LOOK.min(self.config.lease / 8);
+            if now >= until {
+                self.phase = Phase::Resigning;
+            }
+        }
+        let left_at = self.left_at.take().filter(|_| self.stands_by());
         let question = match (self.phase, self.seen) {
+            _ if let Some(revision) = left_at => {
+                // Nothing else is asked meanwhile, whose answer could come first.
+                self.due = now + self.config.lease / 4;
+                Question::Take(revision)
+            }
             (Phase::Serving, _) => Question::Renew,
             (Phase::Resigning, Some((post, _))) => Question::Resign(post.revision),
             (Phase::Watching, Some((post, since))) if !self.abstains => self.watched(now, post, since),
@@ -190,6 +274,7 @@ impl Serving {
 
     /// The answer to an inquiry, however late.
     pub fn on_answer(&mut self, now: Time, inquiry: Inquiry, answer: Answer) -> Option<Change> {
+        self.asked = None;
         let post = match answer {
             Answer::Unknown => return None,
             Answer::Done(post) | Answer::Is(post) => post,
@@ -204,9 +289,19 @@ impl Serving {
             return self.lose(now);
         }
         match inquiry.question {
-            Question::Take(_) | Question::Renew if matches!(answer, Answer::Done(_)) => self.hold(inquiry.since),
+            Question::Take(_) | Question::Renew
+                if matches!(answer, Answer::Done(_)) && !matches!(self.phase, Phase::Handing(_)) =>
+            {
+                self.hold(inquiry.since)
+            }
             // Its own already, from before a restart or by a question that seemed lost.
             _ if self.phase == Phase::Watching && !self.abstains => {
+                self.due = now;
+                None
+            }
+            // A renewal came late: its successor was told of another revision, and waits in vain.
+            _ if matches!(self.phase, Phase::Handing(_)) && self.told.is_some_and(|told| told != self.revision()) => {
+                self.phase = Phase::Resigning;
                 self.due = now;
                 None
             }
@@ -217,6 +312,10 @@ impl Serving {
             }
             _ => None,
         }
+    }
+
+    fn revision(&self) -> u64 {
+        self.post().map_or(0, |post| post.revision)
     }
 
     fn hold(&mut self, since: Moment) -> Option<Change> {
@@ -398,6 +497,54 @@ mod tests {
         assert!(matches!(run(&mut other, &mut register, 12, 13)[..], [(12, Change::Begin(..))]));
         serving.stand();
         assert_eq!(run(&mut serving, &mut register, 3 * LEASE, 3 * LEASE + 1), []);
+    }
+
+    /// One that serves and one that looks, at the same register.
+    fn pair() -> (Serving, Serving, Register) {
+        let (mut serving, mut register) = (Serving::new(CONFIG, None), Register::default());
+        run(&mut serving, &mut register, 0, 1);
+        let mut other = Serving::new(ServingConfig { own: 2, ..CONFIG }, None);
+        run(&mut other, &mut register, 1, 2);
+        (serving, other, register)
+    }
+
+    #[test]
+    fn who_is_left_the_post_takes_it_at_the_revision_that_it_was_told_and_at_no_other() {
+        let (mut serving, mut other, mut register) = pair();
+        assert!(serving.hold_still(Time(10)));
+        serving.hand_over(Time(10));
+        assert!(!serving.runs(Time(10)));
+        let revision = serving.left_to().expect("its own");
+        assert!(other.take_over(Time(11), revision));
+        let inquiry = other.ask(at(11)).expect("at once");
+        assert_eq!(inquiry.question, Question::Take(revision));
+        let answer = register.answer(2, inquiry.question);
+        assert!(matches!(other.on_answer(Time(11), inquiry, answer), Some(Change::Begin(..))));
+        assert_eq!(run(&mut serving, &mut register, 12, 2 * LEASE).len(), 1, "it finds out, and stays away");
+        assert_eq!(register.0.holder, 2);
+
+        // A renewal of before comes late: its revision is another one.
+        let (mut serving, mut other, mut register) = pair();
+        let late = serving.ask(at(LEASE / 4 + 1)).expect("a renewal is due");
+        assert!(!serving.hold_still(Time(LEASE / 4 + 2)), "it is not answered yet");
+        serving.hand_over(Time(LEASE / 4 + 2));
+        let revision = serving.left_to().expect("its own");
+        let answer = register.answer(1, late.question);
+        other.take_over(Time(LEASE / 4 + 3), revision);
+        let inquiry = other.ask(at(LEASE / 4 + 3)).expect("at once");
+        let refused = register.answer(2, inquiry.question);
+        assert_eq!(other.on_answer(Time(LEASE / 4 + 3), inquiry, refused), None);
+        assert_eq!(serving.on_answer(Time(LEASE / 4 + 4), late, answer), None, "it serves no more");
+        assert_eq!(serving.ask(at(LEASE / 4 + 4)).map(|asked| asked.question), Some(Question::Resign(revision + 1)));
+    }
+
+    #[test]
+    fn who_waits_for_a_successor_in_vain_resigns() {
+        let (mut serving, _, mut register) = pair();
+        serving.hand_over(Time(10));
+        let changes = run(&mut serving, &mut register, 10, 2 * LEASE);
+        assert!(matches!(changes[..], [(when, Change::End)] if when >= LEASE), "{changes:?}");
+        assert_eq!(register.0.holder, 0);
     }
 
     #[test]

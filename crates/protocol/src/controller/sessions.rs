@@ -355,7 +355,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.write_down(now, batch);
         }
         for (dead, incarnation, to) in downs {
-            self.send_beat(to, kind::fabric::DOWN, dead, incarnation);
+            self.send_beat(to, kind::fabric::DOWN, dead, Heartbeat { incarnation, ..Heartbeat::default() });
         }
     }
 
@@ -383,10 +383,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_fabric(address, left, FabricKind::Left.body().bytes(0), |packet, at| body.write(packet, at));
     }
 
-    fn send_beat(&mut self, to: Handle, kind: u8, position: u16, incarnation: u64) {
+    pub(super) fn send_beat(&mut self, to: Handle, kind: u8, position: u16, body: Heartbeat) {
         let Some(record) = self.sessions.get(to).map(|session| session.record) else { return };
         let header = Header { kind, position, destination: to, namespace: record.namespace, ..Header::default() };
-        let body = Heartbeat { incarnation, ..Heartbeat::default() };
         self.send_fabric(record.address, header, FabricKind::Down.body().bytes(0), |packet, at| body.write(packet, at));
     }
 }

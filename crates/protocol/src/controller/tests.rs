@@ -8,10 +8,11 @@ mod deaths;
 mod epochs;
 mod lives;
 mod parts;
+mod signed;
 mod sweeps;
 
 use super::*;
-use crate::memory::{Line, LockServer, Moment, Part, SlotWord, Step};
+use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -33,6 +34,7 @@ pub(super) struct Memory {
     /// Besides the usual ones.
     more_slots: Cell<u32>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
+    nodes: RefCell<BTreeMap<Handle, NodeEntry>>,
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
     servers: RefCell<BTreeMap<u16, LockServer>>,
@@ -93,6 +95,14 @@ impl SwitchMemory for Rc<Memory> {
         }
         same
     }
+    fn read_slots(&self, namespace: u16, from: u32, into: &mut [[u64; 2]]) {
+        for (slot, words) in (from..).zip(into) {
+            *words = [self.load_slot(namespace, slot).pack(), 0];
+        }
+    }
+    fn write_slots(&self, _: u16, from: u32, words: &[[u64; 2]]) {
+        self.slots.borrow_mut().extend((from..).zip(words.iter().map(|[w0, _]| SlotWord::unpack(*w0))));
+    }
     fn max_handle(&self) -> u16 {
         3
     }
@@ -106,11 +116,20 @@ impl SwitchMemory for Rc<Memory> {
         }
         same
     }
-    fn set_node(&self, handle: u16, _: &NodeEntry) {
+    fn set_node(&self, handle: u16, entry: &NodeEntry) {
         self.written_in.set(self.epoch());
+        self.nodes.borrow_mut().insert(handle, *entry);
         let mut servers = self.servers.borrow_mut();
         servers.values_mut().filter(|server| server.handle == handle).for_each(|server| server.handle = 0);
         self.words.borrow_mut().insert(handle, NodeWord { state: NodeState::Live, sequence: 0 });
+    }
+    fn node(&self, handle: u16) -> Option<NodeMemory> {
+        let entry = self.nodes.borrow().get(&handle).copied()?;
+        Some(NodeMemory { entry, word: self.node_word(handle), oldest: 0, rotation: self.rotation(handle) })
+    }
+    fn take_up_node(&self, handle: u16, node: &NodeMemory) {
+        self.set_node(handle, &node.entry);
+        self.words.borrow_mut().insert(handle, node.word);
     }
     fn lock_server(&self, _: u16, part: u16) -> LockServer {
         self.servers.borrow().get(&part).copied().unwrap_or_default()
@@ -152,6 +171,9 @@ impl SwitchMemory for Rc<Memory> {
         let mut all = self.keys.borrow_mut();
         let held = all.get_mut(&handle).expect("it has keys");
         *held = Held { rotation: held.rotation + 1, followed: false, keys: *next };
+    }
+    fn take_up_keys(&self, handle: u16, rotation: u32, latest: &Keys, _: Option<&Keys>) {
+        self.keys.borrow_mut().insert(handle, Held { rotation, followed: false, keys: *latest });
     }
 }
 
@@ -856,33 +878,4 @@ fn a_host_that_is_let_in_no_more_is_cut_off_at_once_and_its_lease_runs_out() {
     bench.restart_switch();
     assert_eq!(bench.memory.keys.borrow()[&2].keys, keys_of(&stays, 2, 0));
     assert_eq!(bench.memory.keys.borrow().len(), 1);
-}
-
-#[test]
-fn nobody_enrols_by_a_packet_where_packets_are_signed() {
-    let mut bench = Bench::signed();
-    assert_eq!(bench.enrol(7), None);
-    assert!(bench.controller.sessions().next().is_none());
-}
-
-#[test]
-fn what_a_switch_let_pass_before_it_knew_of_tags_is_ignored() {
-    let mut bench = Bench::signed();
-    let incarnation = bench.enrol_securely(7).expect("there is room").incarnation;
-    bench.memory.epoch.set(0);
-    bench.fabric(1, fabric::LEAVE, 0, incarnation);
-    assert_eq!(bench.memory.node_word(1).state, NodeState::Live, "anybody may have sent that");
-    bench.fabric(1, fabric::LEAVE, 0, incarnation);
-    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired, "this one was checked");
-}
-
-#[test]
-fn a_session_without_a_secret_has_no_keys() {
-    let mut bench = Bench::new();
-    bench.enrol(7).expect("answered");
-    bench.config.root = Some(ROOT);
-    bench.restart_controller();
-    assert_eq!((bench.memory.epoch(), bench.memory.authenticated()), (2, true), "nothing old is to be believed");
-    assert!(bench.memory.keys.borrow().is_empty());
-    assert_eq!(bench.sent(lock::CENSUS), [[0; 0]; 0], "what it is told it could not check");
 }

@@ -276,6 +276,8 @@ pub struct Node {
     session: Session,
     /// Signs and opens packets, where the session has a secret.
     sealer: Option<Sealer>,
+    /// The latest that was told, since the session began.
+    turn: u64,
     requests: Requests,
     agency: Agency,
     kept: Kept,
@@ -323,6 +325,7 @@ impl Node {
         Node {
             session: Session::new(config.clone()),
             sealer: None,
+            turn: 0,
             chain: ChainClient::new(config.retransmit_us, config.retransmit_most_us),
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
@@ -454,6 +457,11 @@ impl Node {
     /// Whether the session's packets are signed: one from whoever can't is refused.
     pub fn signs(&self) -> bool {
         self.sealer.is_some()
+    }
+
+    /// The latest turn of the epoch that a switch has told: with the epoch, which switch the session is at.
+    pub fn turn(&self) -> u64 {
+        self.turn
     }
 
     /// How often the session's keys have changed in this epoch, as far as this node knows.
@@ -603,12 +611,35 @@ impl Node {
                 self.on_down(now, header, &Heartbeat::read(packet, BODY));
                 None
             }
+            FabricKind::Turn => {
+                self.on_turn(now, header, &Heartbeat::read(packet, BODY));
+                None
+            }
             // The census that follows a restart brings the new epoch; until then there is nothing to do.
             FabricKind::Stale => None,
             _ => return Err(DropReason::UnknownKind),
         };
         self.on_change(change);
         Ok(())
+    }
+
+    /// TURN: a switch goes on under the epoch, with all that the one before it knew. What was asked meanwhile was lost;
+    /// who asks is to go where this came from, if the turn is a later one.
+    fn on_turn(&mut self, now: Time, header: &Header, body: &Heartbeat) {
+        let Some(&info) = self.session.info() else { return };
+        let is_meant = header.destination == info.handle && body.incarnation == info.incarnation;
+        // 0 asks whether this node knows turns.
+        if !is_meant || header.epoch != info.epoch || (body.sequence != 0 && body.sequence < self.turn) {
+            return;
+        }
+        if body.sequence > self.turn {
+            self.turn = body.sequence;
+            self.session.beat_at_once(now);
+            self.raise_floors_of(|_, _| Some(Stamp::default()));
+        }
+        let header = self.session.header(service::FABRIC, kind::fabric::TURN_ACK, 0);
+        let body = Heartbeat { sequence: body.sequence, incarnation: info.incarnation, ..Heartbeat::default() };
+        self.out.body(0, header, Heartbeat::BYTES, |packet, at| body.write(packet, at));
     }
 
     fn on_lock(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
@@ -645,6 +676,7 @@ impl Node {
         match change {
             None => {}
             Some(Change::Enrolled) => {
+                self.turn = 0;
                 if let Some(&info) = self.session.info() {
                     self.config.writers_first = info.policy == Policy::WritePreferring;
                     self.config.overtaken_most = info.patience;

@@ -4,7 +4,8 @@ use crate::bench::{Bench, LEASE, SLOTS, handle};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::{Event, Mode, NodeConfig, RequestId};
 use wayside_wire::{
-    Entry, Header, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag, kind, limits,
+    BODY, Entry, Header, Heartbeat, LockKind, Policy, SlotBits, SlotState, check, entries, entry_flag, header_flag,
+    kind, limits, service,
 };
 
 const NEXT_EPOCH: u32 = 8;
@@ -313,4 +314,42 @@ fn a_hold_that_outlives_its_epoch_can_be_downgraded() {
     assert_eq!(bench.nodes[1].event(), None, "of another grant");
     tell_node(&mut bench, 1, kind::lock::GRANT, 0, 0, &[answer(token.stamp().tenure)]);
     assert_eq!(bench.nodes[1].event(), Some(Event::Downgraded { request: held }));
+}
+
+/// TURN to node 0, in the epoch that it knows; what it answers.
+fn turn(bench: &mut Bench, number: u64, change: impl Fn(&mut Header, &mut Heartbeat)) -> Option<u64> {
+    let epoch = bench.nodes[0].session().expect("a session").epoch;
+    let (service, kind) = (service::FABRIC, kind::fabric::TURN);
+    let mut header = Header { service, kind, destination: handle(0), epoch, namespace: 1, ..Header::default() };
+    let mut body = Heartbeat { sequence: number, incarnation: 100, ..Heartbeat::default() };
+    change(&mut header, &mut body);
+    let mut packet = vec![0; BODY + Heartbeat::BYTES];
+    header.write(&mut packet);
+    body.write(&mut packet, BODY);
+    bench.flying.clear();
+    bench.nodes[0].on_packet(bench.now, &packet);
+    bench.collect(0);
+    let is_answer = |packet: &Vec<u8>| check(packet).is_ok_and(|header| header.kind == kind::fabric::TURN_ACK);
+    let answer = bench.flying.drain(..).map(|flying| flying.packet).find(is_answer);
+    answer.map(|packet| Heartbeat::read(&packet, BODY).sequence)
+}
+
+#[test]
+fn a_node_follows_the_latest_turn_of_its_epoch_alone() {
+    let mut bench = Bench::new(1);
+    let same = |_: &mut Header, _: &mut Heartbeat| ();
+    assert_eq!((turn(&mut bench, 0, same), bench.nodes[0].turn()), (Some(0), 0), "a question changes nothing");
+    let before = bench.nodes[0].next_timer();
+    assert_eq!((turn(&mut bench, 9, same), bench.nodes[0].turn()), (Some(9), 9));
+    assert!(bench.nodes[0].next_timer() < before, "its new switch is to hear of it");
+    assert_eq!(turn(&mut bench, 9, same), Some(9), "the answer was lost");
+    assert_eq!((turn(&mut bench, 8, same), bench.nodes[0].turn()), (None, 9), "late");
+    for change in [
+        (|header: &mut Header, _: &mut Heartbeat| header.epoch += 1) as fn(&mut Header, &mut Heartbeat),
+        |header, _| header.epoch -= 1,
+        |header, _| header.destination += 1,
+        |_, body| body.incarnation += 1,
+    ] {
+        assert_eq!((turn(&mut bench, 10, change), bench.nodes[0].turn()), (None, 9), "of another epoch, or to another");
+    }
 }

@@ -2,6 +2,7 @@
 //! the order of a virtual time. Nothing here reads a clock, a file or a random source: a seed decides everything.
 
 mod at_switch;
+mod hand_over;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use crate::seat::{Disk, Office, Register, Seat, SharedSwitch};
 use crate::setup::Setup;
 use crate::story::{Lane, Story};
 use crate::tally::Tally;
+pub use hand_over::HandOver;
 use secrets::Keys;
 pub use secrets::{Asked as AskedFor, Asking, destination_of};
 
@@ -61,6 +63,8 @@ pub enum Happening {
     Answer(usize, u32, Inquiry, Answer),
     /// A switch and its controller go on.
     ResumeSeat(usize),
+    /// A hand-over goes on.
+    HandOver(Box<HandOver>),
     /// A daemon that was drained ends; another one starts in its place.
     Ended(usize),
 }
@@ -450,6 +454,7 @@ impl World {
                 Notice::StoreFailed(_) => self.count("store failed"),
                 Notice::Promoted => self.count("promoted"),
                 Notice::Demoted => self.count("demoted"),
+                Notice::TookOver(..) => self.count("took over"),
             }
         }
         while let Some(inquiry) = self.seats[seat].office.as_mut().and_then(|office| office.ask(time)) {

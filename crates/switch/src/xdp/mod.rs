@@ -269,6 +269,19 @@ impl Hook {
     }
 }
 
+/// Returns once every run of a program that has begun on any processor has ended: what it has read before is of no use
+/// to it any more. Runs are RCU's readers, and this waits for all of them, as the kernel's own tests of BPF do.
+///
+/// # Errors
+/// Where some processors have no ticks (`nohz_full`) the kernel does not wait for them.
+pub fn await_decisions() -> io::Result<()> {
+    /// `MEMBARRIER_CMD_GLOBAL`.
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// What a process has left at the hook for its address, or has there now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {

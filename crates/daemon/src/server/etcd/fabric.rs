@@ -14,6 +14,7 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wayside_protocol::chain::MOST_SWITCHES;
+use wayside_protocol::controller::HAND_OVER_LAYOUT;
 use wayside_protocol::controller::Record;
 use wayside_protocol::seal::{Period, Secret};
 
@@ -102,6 +103,29 @@ impl Shard {
             value.map(Secret).ok_or(Error::Damaged(key))
         });
         secret.map_err(|error| Failure::unavailable(format!("can't share a secret with the other switches: {error}")))
+    }
+
+    /// Where this switch takes what another one hands over, for the others to know. `number`: its own.
+    pub fn note_successor(&self, number: u16, address: SocketAddrV4) {
+        let shard = self.clone();
+        let (key, value) = (self.key(&format!("successor/{number:04}")), format!("{address} {HAND_OVER_LAYOUT}"));
+        self.spawn(async move {
+            while let Err(error) = shard.etcd.write(&key, Some(value.clone().into())).await {
+                tracing::debug!(%error, "the other switches do not know where this one takes over");
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+    }
+
+    /// Where other switches take what this one would hand over: whether they still do, they say.
+    pub async fn successors(&self) -> Result<Vec<SocketAddrV4>, Error> {
+        let found = self.etcd.range(&Keys::beginning_with(&self.key("successor/"))).await?;
+        let known = |entry: &Entry| {
+            let text = String::from_utf8_lossy(&entry.value).into_owned();
+            let (address, layout) = text.split_once(' ')?;
+            address.parse().ok().filter(|_| layout == HAND_OVER_LAYOUT.to_string())
+        };
+        Ok(found.kvs.iter().filter_map(known).collect())
     }
 
     /// A session's keys have come to this rotation, for the other switches to know.

@@ -1,0 +1,281 @@
+//! A switch that ends in order hands its memory to a standby, which goes on without asking anybody
+//! (`controller/hand_over.rs` of the protocol): the connection between the two, and what is ended when.
+//!
+//! ```text
+//!   standby                              who ends
+//!     nonce ───────────────────────────►
+//!           ◄─────────────────────────── nonce
+//!           ◄─────────────────────────── message: length, bytes, tag
+//!   outcome ───────────────────────────► ...
+//! ```
+//!
+//! Invariants
+//! * Where packets are signed, so is every message, by what the shard's switches share and nobody else knows, in its
+//!   place in this connection.
+//! * What is read last is read when no worker of this process runs any more, nor the program at the hook with a lease
+//!   that it has looked at before.
+//! * Whatever fails is no hand-over: the post is vacated, and who takes it asks all nodes.
+
+use super::Server;
+use super::controller::Inbox;
+use super::etcd::Shard;
+use ring::hmac;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use wayside_protocol::controller::LONGEST_MESSAGE;
+use wayside_protocol::seal::Secret;
+
+const NONCE_BYTES: usize = 16;
+const TAG_BYTES: usize = 16;
+
+/// What a standby says to a message.
+const TAKEN: u8 = 0;
+const ALL_TAKEN: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// For a standby to be there, and to take a message.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two messages: all nodes are asked meanwhile whether they would follow.
+const SILENCE: Duration = Duration::from_secs(5);
+/// For all nodes to say that they would. One that does not know the question never does.
+const ANSWERS: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(2);
+/// For a successor to take the post, before this switch vacates it.
+const TAKING: Duration = Duration::from_millis(500);
+
+/// One end of a connection.
+struct Line {
+    stream: TcpStream,
+    key: Option<hmac::Key>,
+    messages: u64,
+}
+
+impl Line {
+    /// `nonces`: the standby's, and that of who ends.
+    fn new(stream: TcpStream, secret: Option<Secret>, nonces: [[u8; NONCE_BYTES]; 2]) -> Line {
+        let key = secret.map(|Secret(secret)| {
+            let shared = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+            let of_this_line = hmac::sign(&shared, &[b"wayside hand-over".as_slice(), &nonces.concat()].concat());
+            hmac::Key::new(hmac::HMAC_SHA256, of_this_line.as_ref())
+        });
+        Line { stream, key, messages: 0 }
+    }
+
+    fn tag(&mut self, message: &[u8]) -> [u8; TAG_BYTES] {
+        self.messages += 1;
+        let mut tag = [0; TAG_BYTES];
+        if let Some(key) = &self.key {
+            let mut context = hmac::Context::with_key(key);
+            context.update(&self.messages.to_be_bytes());
+            context.update(message);
+            tag.copy_from_slice(&context.sign().as_ref()[..TAG_BYTES]);
+        }
+        tag
+    }
+
+    /// True: that was all.
+    async fn send(&mut self, message: &[u8]) -> Result<bool, String> {
+        let tag = self.tag(message);
+        let exchange = async {
+            self.stream.write_all(&(message.len() as u32).to_be_bytes()).await?;
+            self.stream.write_all(message).await?;
+            self.stream.write_all(&tag).await?;
+            self.stream.read_u8().await
+        };
+        match timeout(PATIENCE, exchange).await {
+            Ok(Ok(TAKEN)) => Ok(false),
+            Ok(Ok(ALL_TAKEN)) => Ok(true),
+            Ok(Ok(_)) => Err("the standby refuses".into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the standby does not answer".into()),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Vec<u8>, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let length = timeout(SILENCE, self.stream.read_u32()).await.map_err(|_| "nothing comes")?.map_err(text)?;
+        let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST_MESSAGE);
+        let mut message = vec![0; length.ok_or("longer than any message")?];
+        let mut tag = [0; TAG_BYTES];
+        let rest = async {
+            self.stream.read_exact(&mut message).await?;
+            self.stream.read_exact(&mut tag).await
+        };
+        timeout(PATIENCE, rest).await.map_err(|_| "half a message")?.map_err(text)?;
+        let made = self.tag(&message);
+        let same = made.iter().zip(&tag).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0;
+        if same { Ok(message) } else { Err("not signed by a switch of this shard".into()) }
+    }
+}
+
+/// Takes what other switches of the shard hand over, one after the other. For ever. `number`: this switch's own.
+pub async fn take_part(shard: Shard, number: u16, own: SocketAddrV4, secret: Option<Secret>, inbox: Inbox) {
+    let (listener, address) = match listen(*own.ip()).await {
+        Ok(listening) => listening,
+        Err(error) => return tracing::warn!(%error, "nothing can be handed over to this switch"),
+    };
+    shard.note_successor(number, address);
+    loop {
+        let Ok((stream, from)) = listener.accept().await else {
+            sleep(LOOK).await;
+            continue;
+        };
+        if let Err(why) = take(stream, secret, &inbox).await {
+            tracing::info!(%from, why, "no hand-over");
+        }
+    }
+}
+
+async fn take(mut stream: TcpStream, secret: Option<Secret>, inbox: &Inbox) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    stream.set_nodelay(true).map_err(text)?;
+    let (own, mut other) = (nonce()?, [0; NONCE_BYTES]);
+    let greeting = async {
+        stream.write_all(&own).await?;
+        stream.read_exact(&mut other).await
+    };
+    timeout(PATIENCE, greeting).await.map_err(|_| "no greeting")?.map_err(text)?;
+    let mut line = Line::new(stream, secret, [own, other]);
+    loop {
+        let message = line.receive().await?;
+        let taken = inbox.receive(message).await;
+        let said = match &taken {
+            Ok(false) => TAKEN,
+            Ok(true) => ALL_TAKEN,
+            Err(_) => REFUSED,
+        };
+        line.stream.write_u8(said).await.map_err(text)?;
+        if taken? {
+            return Ok(());
+        }
+    }
+}
+
+/// A standby that takes the first message.
+async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<Line, String> {
+    let mut why = "no other switch stands by, or none that knows how".to_owned();
+    for address in shard.successors().await.map_err(|error| error.to_string())? {
+        match open(address, secret, opening).await {
+            Ok(line) => return Ok(line),
+            Err(error) => why = format!("{address}: {error}"),
+        }
+    }
+    Err(why)
+}
+
+async fn open(address: SocketAddrV4, secret: Option<Secret>, opening: &[u8]) -> Result<Line, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let (own, mut other) = (nonce()?, [0; NONCE_BYTES]);
+    let greeting = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        stream.read_exact(&mut other).await?;
+        stream.write_all(&own).await?;
+        Ok(stream)
+    };
+    let stream = timeout(PATIENCE, greeting).await.map_err(|_| "it does not answer")?.map_err(text)?;
+    let mut line = Line::new(stream, secret, [other, own]);
+    line.send(opening).await?;
+    Ok(line)
+}
+
+fn nonce() -> Result<[u8; NONCE_BYTES], String> {
+    let bytes = super::random_bytes().map_err(|failure| failure.reason().to_owned())?;
+    let mut nonce = [0; NONCE_BYTES];
+    nonce.copy_from_slice(&bytes[..NONCE_BYTES]);
+    Ok(nonce)
+}
+
+/// Where a standby listens.
+async fn listen(ip: Ipv4Addr) -> std::io::Result<(TcpListener, SocketAddrV4)> {
+    let listener = TcpListener::bind((ip, 0)).await?;
+    let port = listener.local_addr()?.port();
+    Ok((listener, SocketAddrV4::new(ip, port)))
+}
+
+impl Server {
+    /// Hands over to a standby, if there is one that can take it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn hand_over(&mut self) -> Result<(), String> {
+        let Some((shard, secret)) = self.sharing.clone() else { return Err("it is alone".into()) };
+        let mut copying = self.inbox.prepare().await?;
+        let mut line = find(&shard, secret, &copying.opening()).await?;
+        let (sender, mut messages) = mpsc::channel(16);
+        let switch = self.switch.clone();
+        let first = tokio::task::spawn_blocking(move || {
+            // Whoever would take them may be gone.
+            copying.send(&switch, |message| drop(sender.blocking_send(message)));
+            copying
+        });
+        while let Some(message) = messages.recv().await {
+            line.send(&message).await?;
+        }
+        let copying = first.await.map_err(|error| error.to_string())?;
+        let asked = Instant::now();
+        while !self.inbox.is_prepared().await {
+            if asked.elapsed() > ANSWERS {
+                return Err("a node does not say that it would follow".into());
+            }
+            sleep(LOOK).await;
+        }
+        let stopped = Instant::now();
+        if !self.inbox.stop_serving().await {
+            return Err("it does not serve any more".into());
+        }
+        self.end_workers();
+        self.home.await_decisions().map_err(|error| error.to_string())?;
+        let (sender, mut messages) = mpsc::unbounded_channel();
+        if !self.inbox.hand_over(copying, sender).await {
+            return Err("its memory is lost".into());
+        }
+        let mut all = false;
+        while let Some(message) = messages.recv().await {
+            all = line.send(&message).await?;
+        }
+        if !all {
+            return Err("the standby waits for more".into());
+        }
+        tracing::info!(ms = stopped.elapsed().as_millis() as u64, "all locks were handed over");
+        if timeout(TAKING, self.inbox.is_succeeded()).await.is_err() {
+            return Err("the standby does not take the post".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pair(secrets: [Option<Secret>; 2]) -> (Line, Line) {
+        let (listener, address) = listen(Ipv4Addr::LOCALHOST).await.unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let nonces = [[1; NONCE_BYTES], [2; NONCE_BYTES]];
+        (Line::new(one.unwrap(), secrets[0], nonces), Line::new(other.unwrap().0, secrets[1], nonces))
+    }
+
+    async fn said(secrets: [Option<Secret>; 2]) -> Result<Vec<u8>, String> {
+        let (mut one, mut other) = pair(secrets).await;
+        let sent = tokio::spawn(async move { one.send(b"slots").await });
+        let came = other.receive().await;
+        drop(other);
+        let _ = sent.await;
+        came
+    }
+
+    #[tokio::test]
+    async fn only_switches_of_the_shard_are_believed() {
+        let secret = Some(Secret([7; 32]));
+        assert_eq!(said([secret, secret]).await, Ok(b"slots".to_vec()));
+        assert_eq!(said([None, None]).await, Ok(b"slots".to_vec()));
+        for strange in [None, Some(Secret([8; 32]))] {
+            assert_eq!(said([strange, secret]).await, Err("not signed by a switch of this shard".into()));
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! A hand-over: a switch that ends gives its memory to its successor, which goes on under the same epoch and asks
+//! nobody what it holds. Whoever carries the messages may lose them; then there is none.
+//!
+//! ```text
+//!   who ends                                        its successor, a standby
+//!   opening, slots as they are ──────────────────►  written beside: it decides on nothing
+//!   lease ended, nothing decides any more
+//!   slots that have changed since ────────────────►  the same
+//!   memory invalidated
+//!   closing: nodes, epoch, revision of the post ──►  all of it has come: takes the post if that is still its revision
+//! ```
+//!
+//! Invariants
+//! * What goes last was read when nothing could change it any more: the lease of the switch was over, and whoever had
+//!   looked at it before had ended (`Seat::stop`, and then the caller's word for it).
+//! * A memory has an epoch only where it may be decided on: the one that goes has none before its closing leaves, the
+//!   one that comes none before the post is its switch's. So never two switches, nor one that is started on memory that
+//!   it has handed over, go on from the same.
+//! * Every slot goes that was ever changed: the tenure of one that is UNHELD is what the next token is above.
+
+use super::store::Fields;
+use crate::Handle;
+use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord, SwitchMemory};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use wayside_wire::SlotState;
+
+/// What is said below, in this layout. A switch that knows another is no successor.
+pub const LAYOUT: u8 = 1;
+
+/// First byte of a message.
+const OPENING: u8 = 1;
+const SLOTS: u8 = 2;
+const CLOSING: u8 = 3;
+
+/// Slots that are compared at a time: of these, the range that has changed goes.
+const BLOCK: usize = 512;
+/// A message is sent when it has so many bytes. The longest has a block more.
+const FULL: usize = 64 << 10;
+/// No message is longer: 65,535 nodes in a closing.
+pub const LONGEST: usize = 4 << 20;
+const NODE_BYTES: usize = 38;
+const CLOSING_BYTES: usize = 25;
+
+/// Why a switch is not, or no more, the successor of one that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It serves, or begins to, or stands by for nobody.
+    Serves,
+    /// Its namespaces have other slots, or its packets are signed and the other's are not.
+    Unlike,
+    /// Not all that was sent has come, or in another order.
+    Torn,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unfit::Serves => "it does not stand by",
+            Unfit::Unlike => "its namespaces are others, or what it signs",
+            Unfit::Torn => "not all has come",
+        })
+    }
+}
+
+/// Why a switch that ends hands nothing over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It does not serve, or is still recovering.
+    NotServing,
+    /// Locks have their queues in its memory, which nobody else goes on with.
+    Queues,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::NotServing => "it does not serve",
+            Obstacle::Queues => "locks have their queues in its memory",
+        })
+    }
+}
+
+/// What a memory is like; both ends must agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Namespaces and their slots.
+    pub namespaces: Vec<(u16, u32)>,
+    /// Whether packets are signed.
+    pub signed: bool,
+}
+
+impl Shape {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![OPENING, LAYOUT, self.signed.into()];
+        for (namespace, slots) in &self.namespaces {
+            bytes.extend(namespace.to_be_bytes());
+            bytes.extend(slots.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+/// The end that gives: what has gone so far.
+pub struct Copying {
+    shape: Shape,
+    /// Of each namespace, the slots as they were sent last; what is not, is zeros.
+    sent: Vec<Vec<[u64; 2]>>,
+    messages: u64,
+    /// A rule to break: slots that nobody holds stay behind.
+    pub(super) held_alone: bool,
+}
+
+impl Copying {
+    /// Nothing has gone.
+    pub fn new(shape: Shape) -> Copying {
+        let sent = shape.namespaces.iter().map(|(_, slots)| vec![[0; 2]; *slots as usize]).collect();
+        Copying { shape, sent, messages: 0, held_alone: false }
+    }
+
+    /// The first message.
+    pub fn opening(&self) -> Vec<u8> {
+        self.shape.encode()
+    }
+
+    /// Sends what has changed since the last time; of what changes meanwhile, either.
+    pub fn send<M: SwitchMemory>(&mut self, memory: &M, mut out: impl FnMut(Vec<u8>)) {
+        let mut message = vec![SLOTS];
+        let mut block = [[0; 2]; BLOCK];
+        for ((namespace, slots), sent) in self.shape.namespaces.iter().zip(&mut self.sent) {
+            for (from, sent) in (0..*slots).step_by(BLOCK).zip(sent.chunks_mut(BLOCK)) {
+                let now = &mut block[..sent.len()];
+                memory.read_slots(*namespace, from, now);
+                if self.held_alone {
+                    let unheld = |words: &&mut [u64; 2]| SlotWord::unpack(words[0]).state == SlotState::Unheld;
+                    now.iter_mut().filter(unheld).for_each(|words| *words = [0; 2]);
+                }
+                if *now == *sent {
+                    continue;
+                }
+                let differs = |index: &usize| now[*index] != sent[*index];
+                let first = (0..now.len()).find(differs).unwrap_or(0);
+                let end = (0..now.len()).rfind(differs).map_or(0, |last| last + 1);
+                message.extend(namespace.to_be_bytes());
+                message.extend((from + first as u32).to_be_bytes());
+                message.extend(((end - first) as u16).to_be_bytes());
+                now[first..end].iter().flatten().for_each(|word| message.extend(word.to_be_bytes()));
+                sent[first..end].copy_from_slice(&now[first..end]);
+                if message.len() >= FULL {
+                    self.messages += 1;
+                    out(core::mem::replace(&mut message, vec![SLOTS]));
+                }
+            }
+        }
+        if message.len() > 1 {
+            self.messages += 1;
+            out(message);
+        }
+    }
+
+    /// The last message.
+    pub(super) fn closing(&self, epoch: u32, revision: u64, nodes: Vec<(Handle, NodeMemory)>) -> Vec<u8> {
+        Handed { epoch, revision, messages: self.messages, nodes }.encode()
+    }
+}
+
+/// What a successor goes on with besides the slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Handed {
+    pub epoch: u32,
+    /// The post's, as whoever ends has left it.
+    pub revision: u64,
+    /// How many messages of slots there were.
+    messages: u64,
+    pub nodes: Vec<(Handle, NodeMemory)>,
+}
+
+impl Handed {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(CLOSING_BYTES + NODE_BYTES * self.nodes.len());
+        bytes.push(CLOSING);
+        bytes.extend(self.epoch.to_be_bytes());
+        bytes.extend(self.revision.to_be_bytes());
+        bytes.extend(self.messages.to_be_bytes());
+        bytes.extend((self.nodes.len() as u32).to_be_bytes());
+        for (handle, node) in &self.nodes {
+            bytes.extend(handle.to_be_bytes());
+            bytes.extend(node.word.pack().to_be_bytes());
+            bytes.extend(node.oldest.to_be_bytes());
+            bytes.extend(node.rotation.to_be_bytes());
+            bytes.extend(node.entry.incarnation.to_be_bytes());
+            bytes.extend(node.entry.address.ip().octets());
+            bytes.extend(node.entry.address.port().to_be_bytes());
+            bytes.extend(node.entry.namespace.to_be_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Handed> {
+        if bytes.len() < CLOSING_BYTES {
+            return None;
+        }
+        let mut fields = Fields::rest(&bytes[1..]);
+        let epoch = u32::from_be_bytes(fields.take());
+        let revision = u64::from_be_bytes(fields.take());
+        let messages = u64::from_be_bytes(fields.take());
+        let count = u32::from_be_bytes(fields.take()) as usize;
+        if bytes.len() - CLOSING_BYTES != count.checked_mul(NODE_BYTES)? {
+            return None;
+        }
+        let mut node = || {
+            let handle = u16::from_be_bytes(fields.take());
+            let word = NodeWord::unpack(u64::from_be_bytes(fields.take()));
+            let oldest = u64::from_be_bytes(fields.take());
+            let rotation = u32::from_be_bytes(fields.take());
+            let incarnation = u64::from_be_bytes(fields.take());
+            let address = SocketAddrV4::new(Ipv4Addr::from(fields.take::<4>()), u16::from_be_bytes(fields.take()));
+            let entry = NodeEntry { address, namespace: u16::from_be_bytes(fields.take()), incarnation };
+            (handle, NodeMemory { entry, word, oldest, rotation })
+        };
+        let nodes = (0..count).map(|_| node()).collect();
+        Some(Handed { epoch, revision, messages, nodes })
+    }
+}
+
+/// The end that takes: what has come so far.
+pub(super) struct Reception {
+    messages: u64,
+}
+
+/// What came of a message.
+pub(super) enum Came {
+    /// The first one.
+    Opened(Reception),
+    /// Slots.
+    Slots,
+    /// The last: all is there.
+    All(Handed),
+}
+
+impl Reception {
+    /// Takes a message. `torn`: a rule to break, whatever is missing.
+    pub fn take<M: SwitchMemory>(
+        reception: Option<&mut Reception>,
+        memory: &M,
+        shape: &Shape,
+        message: &[u8],
+        torn: bool,
+    ) -> Result<Came, Unfit> {
+        match (message.first(), reception) {
+            (Some(&OPENING), _) if message == shape.encode() => {
+                clear(memory, shape);
+                Ok(Came::Opened(Reception { messages: 0 }))
+            }
+            (Some(&OPENING), _) => Err(Unfit::Unlike),
+            (Some(&SLOTS), Some(reception)) => {
+                write(memory, shape, &message[1..]).ok_or(Unfit::Torn)?;
+                reception.messages += 1;
+                Ok(Came::Slots)
+            }
+            (Some(&CLOSING), Some(reception)) => {
+                let handed = Handed::decode(message).ok_or(Unfit::Torn)?;
+                let is_whole = handed.messages == reception.messages || torn;
+                if is_whole { Ok(Came::All(handed)) } else { Err(Unfit::Torn) }
+            }
+            _ => Err(Unfit::Torn),
+        }
+    }
+}
+
+/// Slots of an earlier life, or of a hand-over that came to nothing: where zeros are, nothing is sent.
+fn clear<M: SwitchMemory>(memory: &M, shape: &Shape) {
+    if memory.is_new() {
+        return;
+    }
+    let mut block = [[0; 2]; BLOCK];
+    for &(namespace, slots) in &shape.namespaces {
+        for from in (0..slots).step_by(BLOCK) {
+            let now = &mut block[..BLOCK.min((slots - from) as usize)];
+            memory.read_slots(namespace, from, now);
+            if now.iter().any(|words| *words != [0; 2]) {
+                now.fill([0; 2]);
+                memory.write_slots(namespace, from, now);
+            }
+        }
+    }
+}
+
+fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8]) -> Option<()> {
+    let mut words = [[0; 2]; BLOCK];
+    while !runs.is_empty() {
+        let (head, rest) = runs.split_first_chunk::<8>()?;
+        let mut fields = Fields::rest(head);
+        let namespace = u16::from_be_bytes(fields.take());
+        let from = u32::from_be_bytes(fields.take());
+        let count = usize::from(u16::from_be_bytes(fields.take()));
+        let (_, slots) = *shape.namespaces.iter().find(|(known, _)| *known == namespace)?;
+        let fits = (1..=BLOCK).contains(&count) && u64::from(from) + count as u64 <= u64::from(slots);
+        let (run, rest) = rest.split_at_checked(16 * count).filter(|_| fits)?;
+        for (words, bytes) in words.iter_mut().zip(run.chunks_exact(16)) {
+            let mut fields = Fields::rest(bytes);
+            *words = [u64::from_be_bytes(fields.take()), u64::from_be_bytes(fields.take())];
+        }
+        memory.write_slots(namespace, from, &words[..count]);
+        runs = rest;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Memory;
+    use super::*;
+    use alloc::rc::Rc;
+
+    fn shape() -> Shape {
+        Shape { namespaces: vec![(1, 64)], signed: false }
+    }
+
+    fn held(slot: u32, memory: &Rc<Memory>, tenure: u32) {
+        let word = SlotWord { state: SlotState::Managed, agent: 2, ..SlotWord::unheld(tenure) };
+        memory.write_slots(1, slot, &[[word.pack(), 0]]);
+    }
+
+    /// Carries all messages over but those that `lost` names, by their count from 0.
+    fn carry(from: &Rc<Memory>, to: &Rc<Memory>, lost: &[usize]) -> Result<Handed, Unfit> {
+        let mut copying = Copying::new(shape());
+        let mut messages = vec![copying.opening()];
+        copying.send(from, |message| messages.push(message));
+        held(9, from, 5);
+        copying.send(from, |message| messages.push(message));
+        messages.push(copying.closing(7, 3, Vec::new()));
+        let mut reception = None;
+        let mut last = Err(Unfit::Torn);
+        for (_, message) in messages.iter().enumerate().filter(|(index, _)| !lost.contains(index)) {
+            match Reception::take(reception.as_mut(), to, &shape(), message, false)? {
+                Came::Opened(begun) => reception = Some(begun),
+                Came::Slots => {}
+                Came::All(handed) => last = Ok(handed),
+            }
+        }
+        last
+    }
+
+    #[test]
+    fn every_slot_that_was_ever_changed_goes_and_nothing_else_stays() {
+        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        held(3, &from, 1);
+        from.write_slots(1, 5, &[[SlotWord::unheld(8).pack(), 0]]);
+        held(7, &to, 4);
+        let handed = carry(&from, &to, &[]).expect("all has come");
+        assert_eq!((handed.epoch, handed.revision), (7, 3));
+        for slot in 0..64 {
+            assert_eq!(to.load_slot(1, slot), from.load_slot(1, slot), "slot {slot}");
+        }
+        assert_eq!(to.load_slot(1, 5).tenure, 8, "of one that is unheld");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        let to = Rc::new(Memory::default());
+        for lost in 0..4 {
+            let from = Rc::new(Memory::default());
+            held(3, &from, 1);
+            assert_eq!(carry(&from, &to, &[lost]), Err(Unfit::Torn), "without message {lost}");
+        }
+        let other = Shape { signed: true, ..shape() };
+        let opened = Reception::take(None, &to, &other, &Copying::new(shape()).opening(), false);
+        assert!(matches!(opened, Err(Unfit::Unlike)));
+        for bytes in [&[][..], &[SLOTS], &[SLOTS, 0], &[SLOTS, 0, 1, 0, 0, 0, 63, 0, 2, 0], &[CLOSING; 25]] {
+            let mut reception = Some(Reception { messages: 0 });
+            let taken = Reception::take(reception.as_mut(), &to, &shape(), bytes, false);
+            assert!(!matches!(taken, Ok(Came::All(_) | Came::Opened(_))), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_go_as_they_are() {
+        let entry = NodeEntry { address: "10.1.2.3:4711".parse().unwrap(), namespace: 9, incarnation: 1 << 40 };
+        let word = NodeWord { state: wayside_wire::NodeState::Expired, sequence: 77 };
+        let node = NodeMemory { entry, word, oldest: 5, rotation: 6 };
+        let handed = Handed { epoch: 1, revision: 2, messages: 3, nodes: vec![(4, node), (65_535, node)] };
+        assert_eq!(Handed::decode(&handed.encode()), Some(handed));
+    }
+}
