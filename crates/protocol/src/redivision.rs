@@ -14,6 +14,8 @@
 //!   theirs.
 //! * The first of the former shards decides, and hears of every change first: of two changes, or of a change and its
 //!   taking back, one is refused there before anybody else has heard of it.
+//! * How far a shard has come with another map says nothing of this one: who sees a later one anywhere tells nobody
+//!   anything any more.
 
 use crate::controller::{Division, DivisionView, Order, Step};
 use crate::shards::{ShardMap, Shards};
@@ -48,6 +50,8 @@ pub enum Next {
     Done,
     /// This shard has not said what it has.
     Unknown(String),
+    /// Some shard has another map, of this version, that came after this change: nothing of it is to be told any more.
+    Overtaken(u32),
 }
 
 /// Why there is no such change.
@@ -94,6 +98,9 @@ impl Redivision {
     /// What to do next, by what the shards say.
     #[must_use]
     pub fn next(&self, shards: &BTreeMap<String, DivisionView>) -> Next {
+        if let Some(version) = self.overtaken(shards) {
+            return Next::Overtaken(version);
+        }
         if let Some(unknown) = self.all().find(|name| !shards.contains_key(*name)) {
             return Next::Unknown(unknown.clone());
         }
@@ -127,7 +134,20 @@ impl Redivision {
 
     /// None: it has not heard of this change.
     fn step_of(&self, division: &Division) -> Option<Step> {
-        (division.version >= self.version).then_some(division.step)
+        self.is_of_this(division).then_some(division.step)
+    }
+
+    /// Two changes that began at once have the same version.
+    fn is_of_this(&self, division: &Division) -> bool {
+        let (former, next) = &self.maps;
+        division.version == self.version && (&division.former, &division.map) == (former, next)
+    }
+
+    /// The version of a map that came after this change, or instead of it.
+    fn overtaken(&self, shards: &BTreeMap<String, DivisionView>) -> Option<u32> {
+        let is_other = |division: &&Division| division.version >= self.version && !self.is_of_this(division);
+        let known = self.all().filter_map(|name| shards.get(name)).map(|view| &view.division);
+        known.filter(is_other).map(|division| division.version).max()
     }
 
     fn order(&self, name: &str, step: Step, shards: &BTreeMap<String, DivisionView>) -> Order {
@@ -162,6 +182,7 @@ mod tests {
             let view = seen.get_mut(&name).unwrap();
             assert!(order.version >= view.division.version);
             (view.division.version, view.division.step) = (order.version, order.step);
+            (view.division.map, view.division.former) = (order.map.clone(), order.former.clone());
             if order.step >= Step::Moved && order.begins.is_none() {
                 view.division.begins = None;
             }
@@ -215,6 +236,27 @@ mod tests {
         let told = carry_out(&change, &mut seen);
         assert_eq!(change.next(&seen), Next::Done);
         assert!(told.iter().any(|(name, step)| name == "b" && *step == Step::Moved));
+    }
+
+    /// An operator who was suspended while another one took the change back, or who raced with one that did.
+    #[test]
+    fn a_step_of_another_map_is_none_of_this_change() {
+        let (change, back) = (redivision(1, &["a", "b"], &["a", "b", "c"]), redivision(2, &["a", "b"], &["a", "b"]));
+        let mut seen = fresh(&["a", "b", "c"]);
+        seen.values_mut().for_each(|view| view.behind = vec![1]);
+        carry_out(&change, &mut seen);
+        let mut wait = seen.clone();
+        assert!(carry_out(&back, &mut seen).contains(&("a".into(), Step::Settled)));
+        assert_eq!((seen["c"].division.version, seen["c"].division.step), (1, Step::Announced));
+        assert_eq!(change.next(&seen), Next::Overtaken(2));
+        // It has looked at one that was in the way, and at no other.
+        wait.insert("b".into(), seen["b"].clone());
+        assert_eq!(change.next(&wait), Next::Overtaken(2));
+        let other = redivision(1, &["a", "b"], &["a", "b", "d"]);
+        wait = fresh(&["a", "b", "d"]);
+        carry_out(&other, &mut wait);
+        wait.extend(fresh(&["c"]));
+        assert_eq!(change.next(&wait), Next::Overtaken(1), "another change has its version");
     }
 
     #[test]

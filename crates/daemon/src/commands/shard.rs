@@ -240,6 +240,11 @@ impl Change<'_> {
             match self.plan.next(&fabric.seen) {
                 Next::Done => break,
                 Next::Unknown(name) => drop(fabric.ask(&name)?),
+                Next::Overtaken(version) => {
+                    return Err(Failure::unavailable(format!(
+                        "version {version} of the map came after this change: `wayside shard status`"
+                    )));
+                }
                 Next::Tell(name, order) => {
                     tell(&fabric, &name, order)?;
                     let all: Vec<String> = self.plan.all().cloned().collect();

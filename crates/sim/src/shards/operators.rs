@@ -109,6 +109,10 @@ impl World {
                 self.note(|_| format!("operator {}: done", operator.number));
                 false
             }
+            Next::Overtaken(_) => {
+                self.count("operator overtaken");
+                false
+            }
             Next::Unknown(name) => unreachable!("{name} was asked"),
         }
     }
