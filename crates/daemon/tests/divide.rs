@@ -173,3 +173,18 @@ fn a_hold_that_does_not_end_is_named_and_the_change_taken_back() {
         assert!(refused.code != Some(0) && refused.stderr.contains(why), "{refused:?}");
     }
 }
+
+#[test]
+fn a_joiner_that_begins_sessions_is_refused_before_anybody_is_told() {
+    let (east, west) = (daemon_of("east", "east,west", &[]), daemon_of("west", "east,west", &[]));
+    let endpoints = format!("east={};west={}", east.address, west.address);
+    let north = daemon_of("north", "east,north,west", &[]);
+    let added = shard(&["add", &format!("north={}", north.address)], &endpoints);
+    assert_eq!(added.code, Some(69), "{added:?}");
+    assert!(
+        added.stderr.contains("north begins sessions already") && added.stderr.contains("--shard-joins"),
+        "{added:?}"
+    );
+    let status = shard(&["status"], &endpoints);
+    assert_eq!(status.stdout.matches("map 0, settled").count(), 2, "{status:?}");
+}

@@ -12,6 +12,7 @@
 //! Invariants
 //! * A shard that gets names is moved once no session of one that gives them is behind, and under an epoch above
 //!   theirs.
+//! * Who is to be added has begun no session before it is moved: nobody is told anything of a change to one that has.
 //! * The first of the former shards decides, and hears of every change first: of two changes, or of a change and its
 //!   taking back, one is refused there before anybody else has heard of it.
 //! * How far a shard has come with another map says nothing of this one: who sees a later one anywhere tells nobody
@@ -50,6 +51,8 @@ pub enum Next {
     Done,
     /// This shard has not said what it has.
     Unknown(String),
+    /// This shard is to get names and begins sessions already, by no map that this change knows of.
+    Open(String),
     /// Some shard has another map, of this version, that came after this change: nothing of it is to be told any more.
     Overtaken(u32),
 }
@@ -104,6 +107,9 @@ impl Redivision {
         if let Some(unknown) = self.all().find(|name| !shards.contains_key(*name)) {
             return Next::Unknown(unknown.clone());
         }
+        if let Some(open) = self.all().find(|name| self.is_open_early(name, &shards[*name].division)) {
+            return Next::Open(open.clone());
+        }
         let step = |name: &String| self.step_of(&shards[name].division);
         let first = &self.former.names()[0];
         let givers = || self.former.names().iter().filter(|name| self.is_change() && !self.gets(name));
@@ -135,6 +141,12 @@ impl Redivision {
     /// None: it has not heard of this change.
     fn step_of(&self, division: &Division) -> Option<Step> {
         self.is_of_this(division).then_some(division.step)
+    }
+
+    /// One that is to be added, and whoever has a session there may have been granted what others still have.
+    fn is_open_early(&self, name: &str, division: &Division) -> bool {
+        let is_added = self.former.place(name).is_none();
+        is_added && division.begins.is_some() && self.step_of(division) < Some(Step::Moved)
     }
 
     /// Two changes that began at once have the same version.
@@ -183,8 +195,8 @@ mod tests {
             assert!(order.version >= view.division.version);
             (view.division.version, view.division.step) = (order.version, order.step);
             (view.division.map, view.division.former) = (order.map.clone(), order.former.clone());
-            if order.step >= Step::Moved && order.begins.is_none() {
-                view.division.begins = None;
+            if order.step >= Step::Moved {
+                view.division.begins = order.begins;
             }
             view.epoch = view.epoch.max(order.above + 1);
             told.push((name, order.step));
@@ -257,6 +269,29 @@ mod tests {
         carry_out(&other, &mut wait);
         wait.extend(fresh(&["c"]));
         assert_eq!(change.next(&wait), Next::Overtaken(1), "another change has its version");
+    }
+
+    #[test]
+    fn nobody_is_told_of_a_change_to_one_that_begins_sessions_already() {
+        let change = redivision(1, &["a", "b"], &["a", "b", "c"]);
+        let mut seen = fresh(&["a", "b", "c"]);
+        seen.get_mut("a").unwrap().division.begins = Some(1);
+        seen.get_mut("c").unwrap().division.begins = Some(7);
+        assert_eq!(change.next(&seen), Next::Open("c".into()));
+        // It was closed when the others were told, and open by when it was to be.
+        seen.get_mut("c").unwrap().division.begins = None;
+        for name in ["a", "b"] {
+            let view = seen.get_mut(name).unwrap();
+            view.division = Division { version: 1, step: Step::Announced, begins: Some(1), ..Division::default() };
+            (view.division.former, view.division.map) = change.maps.clone();
+        }
+        seen.get_mut("c").unwrap().division.begins = Some(7);
+        assert_eq!(change.next(&seen), Next::Open("c".into()));
+        // By this very change it is no obstacle.
+        seen.get_mut("c").unwrap().division.begins = None;
+        carry_out(&change, &mut seen);
+        assert!(seen["c"].division.begins.is_some());
+        assert_eq!(change.next(&seen), Next::Done);
     }
 
     #[test]

@@ -170,6 +170,8 @@ impl Fabric {
             step: answer.step.into(),
             map: answer.map.clone().into_bytes(),
             former: answer.former.clone().into_bytes(),
+            // By what they say is its own business.
+            begins: answer.open.then_some(0),
             ..Division::default()
         };
         let view = DivisionView { division, behind: answer.behind.clone(), epoch: answer.epoch };
@@ -240,6 +242,13 @@ impl Change<'_> {
             match self.plan.next(&fabric.seen) {
                 Next::Done => break,
                 Next::Unknown(name) => drop(fabric.ask(&name)?),
+                Next::Open(name) => {
+                    return Err(Failure::unavailable(format!(
+                        "{name} begins sessions already, and may grant what other shards have: start it with --shard-joins \
+                         and an empty --state-dir (a change that others have heard of by then is taken back by `wayside \
+                         shard undo`)"
+                    )));
+                }
                 Next::Overtaken(version) => {
                     return Err(Failure::unavailable(format!(
                         "version {version} of the map came after this change: `wayside shard status`"

@@ -109,6 +109,7 @@ impl World {
                 self.note(|_| format!("operator {}: done", operator.number));
                 false
             }
+            Next::Open(name) => unreachable!("{name} begins no session before its time"),
             Next::Overtaken(_) => {
                 self.count("operator overtaken");
                 false
