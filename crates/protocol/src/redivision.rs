@@ -14,7 +14,8 @@
 //!   theirs.
 //! * Who is to be added has begun no session before it is moved: nobody is told anything of a change to one that has.
 //! * The first of the former shards decides, and hears of every change first: of two changes, or of a change and its
-//!   taking back, one is refused there before anybody else has heard of it.
+//!   taking back, one is refused there before anybody else has heard of it. If its records were lost, what was decided
+//!   is seen at the others, each of which was told later.
 //! * How far a shard has come with another map says nothing of this one: who sees a later one anywhere tells nobody
 //!   anything any more.
 
@@ -57,6 +58,17 @@ pub enum Next {
     Overtaken(u32),
 }
 
+/// Why a change is not taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is decided: this shard has come further than any does before.
+    Decided(String),
+    /// This shard has not said what it has, and it may be decided.
+    Unknown(String),
+    /// No map has a higher version.
+    Last,
+}
+
 /// Why there is no such change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impossible {
@@ -79,6 +91,34 @@ impl Redivision {
         Ok(Redivision { version, former, next, maps, mutant: None })
     }
 
+    /// The change that takes this one back.
+    ///
+    /// # Errors
+    /// [`Kept`].
+    pub fn taken_back(&self, shards: &BTreeMap<String, DivisionView>) -> Result<Redivision, Kept> {
+        if let Some(proof) = self.decided(shards) {
+            return Err(Kept::Decided(proof.clone()));
+        }
+        // It was told first. If it knows of nothing, its records may have been lost: then the others know.
+        let first = shards.get(&self.former.names()[0]);
+        let knows = first.is_some_and(|view| self.is_of_this(&view.division));
+        let witnesses = if knows { 1 } else { usize::MAX };
+        if let Some(unknown) = self.all().take(witnesses).find(|name| !shards.contains_key(*name)) {
+            return Err(Kept::Unknown(unknown.clone()));
+        }
+        let version = self.version.checked_add(1).ok_or(Kept::Last)?;
+        let (former, map, mutant) = (self.former.clone(), self.maps.0.clone(), self.mutant);
+        Ok(Redivision { version, former: former.clone(), next: former, maps: (map.clone(), map), mutant })
+    }
+
+    /// A shard that shows that this is decided: whoever gets names is moved after the decision, and all settle after it.
+    fn decided(&self, shards: &BTreeMap<String, DivisionView>) -> Option<&String> {
+        let step = |name: &String| shards.get(name).and_then(|view| self.step_of(&view.division));
+        let is_proof =
+            |name: &&String| step(name) >= Some(Step::Decided) || self.gets(name) && step(name) >= Some(Step::Moved);
+        self.all().find(is_proof)
+    }
+
     /// Whether any name changes hands.
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -89,7 +129,7 @@ impl Redivision {
     fn gets(&self, name: &str) -> bool {
         let is_drained = |former: &String| self.next.place(former).is_none();
         let drains = self.former.names().iter().any(is_drained);
-        if drains { self.next.place(name).is_some() } else { self.former.place(name).is_none() }
+        self.is_change() && if drains { self.next.place(name).is_some() } else { self.former.place(name).is_none() }
     }
 
     /// All that have to do with it: the former ones in order, then those that come.
@@ -115,6 +155,10 @@ impl Redivision {
         let givers = || self.former.names().iter().filter(|name| self.is_change() && !self.gets(name));
         let order = |name: &String, step| Next::Tell(name.clone(), self.order(name, step, shards));
 
+        // The first one decided that, and has lost its records since: nobody may take it back meanwhile.
+        if step(first) < Some(Step::Decided) && self.decided(shards).is_some() {
+            return order(first, Step::Decided);
+        }
         if let Some(name) = self.all().find(|name| step(name).is_none()) {
             return order(name, Step::Announced);
         }
@@ -175,6 +219,7 @@ impl Redivision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::ToString;
     use alloc::vec;
 
@@ -187,18 +232,21 @@ mod tests {
         Redivision::new(version, shards(former), shards(next), maps).unwrap()
     }
 
+    fn tell(view: &mut DivisionView, order: &Order) {
+        assert!(order.version >= view.division.version);
+        (view.division.version, view.division.step) = (order.version, order.step);
+        (view.division.map, view.division.former) = (order.map.clone(), order.former.clone());
+        if order.step >= Step::Moved {
+            view.division.begins = order.begins;
+        }
+        view.epoch = view.epoch.max(order.above + 1);
+    }
+
     /// Carries a change out as far as it goes. What was told whom, in order.
     fn carry_out(change: &Redivision, seen: &mut BTreeMap<String, DivisionView>) -> Vec<(String, Step)> {
         let mut told = Vec::new();
         while let Next::Tell(name, order) = change.next(seen) {
-            let view = seen.get_mut(&name).unwrap();
-            assert!(order.version >= view.division.version);
-            (view.division.version, view.division.step) = (order.version, order.step);
-            (view.division.map, view.division.former) = (order.map.clone(), order.former.clone());
-            if order.step >= Step::Moved {
-                view.division.begins = order.begins;
-            }
-            view.epoch = view.epoch.max(order.above + 1);
+            tell(seen.get_mut(&name).unwrap(), &order);
             told.push((name, order.step));
         }
         told
@@ -292,6 +340,39 @@ mod tests {
         carry_out(&change, &mut seen);
         assert!(seen["c"].division.begins.is_some());
         assert_eq!(change.next(&seen), Next::Done);
+    }
+
+    /// After each order: what was told until then is taken back or not, whether the first has its records or not.
+    #[test]
+    fn what_is_decided_is_not_taken_back_even_if_who_decided_it_has_forgotten() {
+        for (former, next) in [(&["a", "b"][..], &["a", "b", "c"][..]), (&["a", "b", "c"][..], &["a", "c"][..])] {
+            let change = redivision(1, former, next);
+            let mut seen = fresh(&["a", "b", "c"]);
+            let (mut is_decided, mut is_opened) = (false, false);
+            while let Next::Tell(name, order) = change.next(&seen) {
+                tell(seen.get_mut(&name).unwrap(), &order);
+                is_opened |= is_decided && name != "a";
+                is_decided |= order.step == Step::Decided;
+                let at = format!("{name} {:?}", order.step);
+                assert_eq!(change.taken_back(&seen).is_err(), is_decided, "{at}");
+                let mut forgotten = seen.clone();
+                forgotten.extend(fresh(&["a"]));
+                assert_eq!(change.taken_back(&forgotten).is_err(), is_opened, "{at}");
+                match change.next(&forgotten) {
+                    Next::Tell(name, order) if is_opened => assert_eq!((name, order.step), ("a".into(), Step::Decided)),
+                    next => assert!(!is_opened, "{at}: {next:?}"),
+                }
+                forgotten.remove("c");
+                assert!(change.taken_back(&forgotten).is_err(), "{at}: c may have been opened");
+                forgotten = seen.clone();
+                forgotten.remove("a");
+                assert!(change.taken_back(&forgotten).is_err(), "{at}: it may be decided");
+                forgotten = seen.clone();
+                forgotten.remove("c");
+                assert_eq!(change.taken_back(&forgotten).is_err(), is_decided, "{at}: the first one knows");
+            }
+            assert!(is_opened);
+        }
     }
 
     #[test]

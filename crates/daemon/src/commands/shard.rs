@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Endpoints, Shards};
 use wayside_protocol::controller::{Division, DivisionView, Order, Step};
-use wayside_protocol::redivision::{Impossible, Next, Redivision};
+use wayside_protocol::redivision::{Impossible, Kept, Next, Redivision};
 
 /// Between two looks at what stands in the way.
 const LOOK: Duration = Duration::from_millis(20);
@@ -41,7 +41,11 @@ pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
             let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
             match fabric.under_way() {
                 None => settled(&fabric.map),
-                Some(former) => fabric.change(fabric.version + 1, former, former)?.carry_out(change),
+                Some(former) => {
+                    let undone = fabric.change(fabric.version, former, &fabric.map)?;
+                    let plan = undone.plan.taken_back(&fabric.seen).map_err(|why| kept(&why))?;
+                    Change { fabric: &fabric, plan, next: former.clone() }.carry_out(change)
+                }
             }
         }
     }
@@ -228,7 +232,7 @@ struct Change<'f> {
 }
 
 impl Change<'_> {
-    fn carry_out(mut self, change: &ShardChangeArgs) -> Result<(), Failure> {
+    fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
         let mut fabric = Fabric {
             version: 0,
@@ -262,10 +266,13 @@ impl Change<'_> {
                 Next::Wait(behind) => {
                     if began.elapsed() >= change.within {
                         let way = in_the_way(&fabric, &self.plan, &behind);
-                        self.plan = self.taken_back()?;
-                        let back = Change { fabric: &fabric, plan: self.plan, next: self.next };
-                        back.carry_out(change)?;
                         let within = lasted(change.within);
+                        let plan = self.plan.taken_back(&fabric.seen).map_err(|why| {
+                            let why = kept(&why);
+                            let why = format!("left after {within}, not taken back: {}\n{way}", why.reason());
+                            Failure::new(exit::BUSY, why)
+                        })?;
+                        Change { fabric: &fabric, plan, next: self.next }.carry_out(change)?;
                         let why = format!("taken back after {within}: the names that were to move are held\n{way}");
                         return Err(Failure::new(exit::BUSY, why));
                     }
@@ -286,11 +293,18 @@ impl Change<'_> {
         say(&format!("WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1)));
         Ok(())
     }
+}
 
-    fn taken_back(&self) -> Result<Redivision, Failure> {
-        let (former, maps) = (self.plan.former.clone(), self.plan.maps.0.clone());
-        let back = Redivision::new(self.plan.version + 1, former.clone(), former, (maps.clone(), maps));
-        back.map_err(|_| Failure::unavailable("it can't be taken back"))
+/// Why a change is not taken back.
+fn kept(why: &Kept) -> Failure {
+    match why {
+        Kept::Decided(shard) => Failure::unavailable(format!(
+            "the change is decided, as shard {shard} shows: `wayside shard resume` goes on with it"
+        )),
+        Kept::Unknown(shard) => Failure::unavailable(format!(
+            "shard {shard} does not say how far it has come, and the change may be decided: `wayside shard status`"
+        )),
+        Kept::Last => Failure::unavailable("no map has a higher version"),
     }
 }
 
