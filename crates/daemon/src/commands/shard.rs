@@ -32,14 +32,14 @@ pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
         ShardCommand::Drain(ShardDrainArgs { shard, change }) => drain(shard, change),
         ShardCommand::Resume(change) => {
             let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
-            match fabric.under_way() {
+            match fabric.under_way()? {
                 None => settled(&fabric.map),
                 Some(former) => fabric.change(fabric.version, former, &fabric.map)?.carry_out(change),
             }
         }
         ShardCommand::Undo(change) => {
             let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
-            match fabric.under_way() {
+            match fabric.under_way()? {
                 None => settled(&fabric.map),
                 Some(former) => {
                     let undone = fabric.change(fabric.version, former, &fabric.map)?;
@@ -107,6 +107,8 @@ struct Fabric {
     /// Where each is.
     at: BTreeMap<String, Endpoints>,
     seen: BTreeMap<String, DivisionView>,
+    /// Why there is no word of the others.
+    absent: BTreeMap<String, Failure>,
 }
 
 impl Fabric {
@@ -117,20 +119,14 @@ impl Fabric {
                 "name the shards, as in --endpoint 'east=10.0.0.1;west=10.0.1.1': a switch that has all locks is not divided",
             ));
         }
-        let mut fabric =
-            Fabric { version: 0, map: known.clone(), former: None, at: BTreeMap::new(), seen: BTreeMap::new() };
+        let mut fabric = Fabric::of(known.clone(), BTreeMap::new());
         fabric.learn(&known.to_string())?;
         more.map_or(Ok(()), |more| fabric.learn(more))?;
-        let mut absent: BTreeMap<String, Failure> = BTreeMap::new();
-        let unasked = |fabric: &Fabric, absent: &BTreeMap<String, Failure>| {
-            let is_asked = |name: &&String| fabric.seen.contains_key(*name) || absent.contains_key(*name);
-            fabric.at.keys().find(|name| !is_asked(name)).cloned()
-        };
-        while let Some(name) = unasked(&fabric, &absent) {
+        while let Some(name) = fabric.unasked() {
             let answer = match fabric.ask(&name) {
                 Ok(answer) => answer,
                 Err(why) => {
-                    absent.insert(name, why);
+                    fabric.absent.insert(name, why);
                     continue;
                 }
             };
@@ -143,10 +139,20 @@ impl Fabric {
             }
         }
         // One that was drained long ago may be gone. Whoever is needed is asked again.
-        match absent.into_values().next().filter(|_| fabric.seen.is_empty()) {
-            Some(why) => Err(why),
+        match fabric.absent.values().next().filter(|_| fabric.seen.is_empty()) {
+            Some(why) => Err(why.clone()),
             None => Ok(fabric),
         }
+    }
+
+    /// Nobody has been asked yet.
+    fn of(map: Endpoints, at: BTreeMap<String, Endpoints>) -> Fabric {
+        Fabric { version: 0, map, former: None, at, seen: BTreeMap::new(), absent: BTreeMap::new() }
+    }
+
+    fn unasked(&self) -> Option<String> {
+        let is_asked = |name: &&String| self.seen.contains_key(*name) || self.absent.contains_key(*name);
+        self.at.keys().find(|name| !is_asked(name)).cloned()
     }
 
     fn learn(&mut self, map: &str) -> Result<(), Failure> {
@@ -188,19 +194,25 @@ impl Fabric {
     }
 
     /// The map before, if there are shards of the latest that have not come to the end of the change since.
-    fn under_way(&self) -> Option<&Endpoints> {
-        let former = self.former.as_ref().unwrap_or(&self.map);
-        let mut names = self.map.shards().into_iter().flat_map(Shards::names);
-        let is_settled = |name: &String| {
-            let is_so =
-                |view: &DivisionView| view.division.version == self.version && view.division.step == Step::Settled;
-            self.seen.get(name).is_none_or(is_so)
+    ///
+    /// # Errors
+    /// If nobody says that there are, and not all have said how far they have come.
+    fn under_way(&self) -> Result<Option<&Endpoints>, Failure> {
+        let is_under_way = |view: &DivisionView| {
+            self.version > 0 && (view.division.version != self.version || view.division.step != Step::Settled)
         };
-        (self.version > 0 && !names.all(is_settled)).then_some(former)
+        let names = || self.map.shards().into_iter().flat_map(Shards::names);
+        if names().filter_map(|name| self.seen.get(name)).any(is_under_way) {
+            return Ok(Some(self.former.as_ref().unwrap_or(&self.map)));
+        }
+        match names().find_map(|name| self.absent.get(name)) {
+            Some(why) => Err(why.clone()),
+            None => Ok(None),
+        }
     }
 
     fn begin_or_go_on(&self, next: &Endpoints, change: &ShardChangeArgs) -> Result<(), Failure> {
-        match self.under_way() {
+        match self.under_way()? {
             None if *next == self.map => settled(next),
             None => self.change(self.version + 1, &self.map, next)?.carry_out(change),
             Some(former) if *next == self.map => self.change(self.version, former, next)?.carry_out(change),
@@ -234,13 +246,8 @@ struct Change<'f> {
 impl Change<'_> {
     fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
-        let mut fabric = Fabric {
-            version: 0,
-            map: self.next.clone(),
-            former: None,
-            at: self.fabric.at.clone(),
-            seen: self.fabric.seen.clone(),
-        };
+        let mut fabric = Fabric::of(self.next.clone(), self.fabric.at.clone());
+        fabric.seen.clone_from(&self.fabric.seen);
         let mut is_told = false;
         loop {
             match self.plan.next(&fabric.seen) {
