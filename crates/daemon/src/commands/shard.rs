@@ -3,15 +3,15 @@
 //! Nothing is kept here: every step is told to a shard, which writes it down, and the next one follows from what all
 //! shards say then. So the command may die at any moment, and `resume` or `undo` goes on.
 
-use super::query::{ask, ask_who_knows, tell_each};
+use super::query::{ask, ask_who_knows, find_who_knows, of_shard};
 use super::text::{lasted, say};
 use crate::answers::{Changed, Lock, Locks, Query, ShardStep, ShardsAnswer};
-use crate::cli::{Output, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
+use crate::cli::{Output, QueryArgs, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
 use crate::failure::{Failure, exit};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::{Endpoints, Shards};
+use wayside_client::{Endpoint, Endpoints, Shards};
 use wayside_protocol::controller::{Division, DivisionView, Order, Step};
 use wayside_protocol::redivision::{Impossible, Kept, Next, Redivision};
 
@@ -22,12 +22,7 @@ const SHOWN: usize = 20;
 
 pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
     match command {
-        ShardCommand::Status(args) => {
-            tell_each::<ShardsAnswer>(args, &Query::Shards, |line, answer| match args.output {
-                Output::Json => line,
-                Output::Text => text(&answer),
-            })
-        }
+        ShardCommand::Status(args) => status(args),
         ShardCommand::Add(ShardAddArgs { shard, change }) => add(shard, change),
         ShardCommand::Drain(ShardDrainArgs { shard, change }) => drain(shard, change),
         ShardCommand::Resume(change) => {
@@ -49,6 +44,18 @@ pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// Of all shards that any of them names: of one that is being added too, and of one that was drained.
+fn status(args: &QueryArgs) -> Result<(), Failure> {
+    let fabric = Fabric::find(&args.endpoint.endpoints, None)?;
+    for (name, Said { line, answer, .. }) in &fabric.said {
+        match args.output {
+            Output::Json => say(line),
+            Output::Text => say(&format!("shard {name}\n{}", text(answer))),
+        }
+    }
+    fabric.missing().map_or(Ok(()), Err)
 }
 
 fn settled(map: &Endpoints) -> Result<(), Failure> {
@@ -98,7 +105,16 @@ fn is_of(part: &str, shard: &str) -> bool {
     part.split_once('=').is_some_and(|(name, _)| name == shard)
 }
 
+/// What a shard said last, and where.
+#[derive(Clone)]
+struct Said {
+    line: String,
+    answer: ShardsAnswer,
+    endpoint: Endpoint,
+}
+
 /// All shards, as they say they are.
+#[derive(Clone)]
 struct Fabric {
     version: u32,
     map: Endpoints,
@@ -107,6 +123,7 @@ struct Fabric {
     /// Where each is.
     at: BTreeMap<String, Endpoints>,
     seen: BTreeMap<String, DivisionView>,
+    said: BTreeMap<String, Said>,
     /// Why there is no word of the others.
     absent: BTreeMap<String, Failure>,
 }
@@ -119,7 +136,15 @@ impl Fabric {
                 "name the shards, as in --endpoint 'east=10.0.0.1;west=10.0.1.1': a switch that has all locks is not divided",
             ));
         }
-        let mut fabric = Fabric::of(known.clone(), BTreeMap::new());
+        let mut fabric = Fabric {
+            version: 0,
+            map: known.clone(),
+            former: None,
+            at: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            said: BTreeMap::new(),
+            absent: BTreeMap::new(),
+        };
         fabric.learn(&known.to_string())?;
         more.map_or(Ok(()), |more| fabric.learn(more))?;
         while let Some(name) = fabric.unasked() {
@@ -145,11 +170,6 @@ impl Fabric {
         }
     }
 
-    /// Nobody has been asked yet.
-    fn of(map: Endpoints, at: BTreeMap<String, Endpoints>) -> Fabric {
-        Fabric { version: 0, map, former: None, at, seen: BTreeMap::new(), absent: BTreeMap::new() }
-    }
-
     fn unasked(&self) -> Option<String> {
         let is_asked = |name: &&String| self.seen.contains_key(*name) || self.absent.contains_key(*name);
         self.at.keys().find(|name| !is_asked(name)).cloned()
@@ -166,15 +186,15 @@ impl Fabric {
     }
 
     fn ask(&mut self, name: &str) -> Result<ShardsAnswer, Failure> {
-        let failed = |why: Failure| Failure::new(why.code, format!("shard {name}: {}", why.reason()));
-        let asked = ask_who_knows::<ShardsAnswer>(self.at[name].of_keys(), &Query::Shards);
-        let (_, answer) = asked.map_err(|unanswered| failed(unanswered.into()))?;
+        let (endpoint, line, answer) = find_who_knows::<ShardsAnswer>(self.at[name].of_keys(), &Query::Shards)
+            .map_err(|why| of_shard(name, why))?;
         if answer.shard != name {
             return Err(Failure::usage(format!(
                 "the switch at {} is of shard {}, not {name}",
                 self.at[name], answer.shard
             )));
         }
+        let said = Said { line, answer: answer.clone(), endpoint: endpoint.clone() };
         let division = Division {
             version: answer.version,
             step: answer.step.into(),
@@ -186,6 +206,7 @@ impl Fabric {
         };
         let view = DivisionView { division, behind: answer.behind.clone(), epoch: answer.epoch };
         self.seen.insert(name.to_owned(), view);
+        self.said.insert(name.to_owned(), said);
         Ok(answer)
     }
 
@@ -201,14 +222,17 @@ impl Fabric {
         let is_under_way = |view: &DivisionView| {
             self.version > 0 && (view.division.version != self.version || view.division.step != Step::Settled)
         };
-        let names = || self.map.shards().into_iter().flat_map(Shards::names);
-        if names().filter_map(|name| self.seen.get(name)).any(is_under_way) {
+        let mut seen = self.map.shards().into_iter().flat_map(Shards::names).filter_map(|name| self.seen.get(name));
+        if seen.any(is_under_way) {
             return Ok(Some(self.former.as_ref().unwrap_or(&self.map)));
         }
-        match names().find_map(|name| self.absent.get(name)) {
-            Some(why) => Err(why.clone()),
-            None => Ok(None),
-        }
+        self.missing().map_or(Ok(None), Err)
+    }
+
+    /// Why a shard of the latest map gives no answer.
+    fn missing(&self) -> Option<Failure> {
+        let names = self.map.shards().into_iter().flat_map(Shards::names);
+        names.filter_map(|name| self.absent.get(name)).next().cloned()
     }
 
     fn begin_or_go_on(&self, next: &Endpoints, change: &ShardChangeArgs) -> Result<(), Failure> {
@@ -246,8 +270,7 @@ struct Change<'f> {
 impl Change<'_> {
     fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
-        let mut fabric = Fabric::of(self.next.clone(), self.fabric.at.clone());
-        fabric.seen.clone_from(&self.fabric.seen);
+        let mut fabric = self.fabric.clone();
         let mut is_told = false;
         loop {
             match self.plan.next(&fabric.seen) {
@@ -323,15 +346,17 @@ fn tell(fabric: &Fabric, name: &str, order: Order) -> Result<(), Failure> {
     let Order { version, step, begins, above, map, former } = order;
     let (map, former) = (text_of(&map), text_of(&former));
     let query = Query::Divide { version, step: step.into(), begins, above, map, former };
-    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query).map_err(Failure::from);
-    told.map(drop).map_err(|why| Failure::new(why.code, format!("shard {name}: {}", why.reason())))
+    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query);
+    told.map(drop).map_err(|why| of_shard(name, why))
 }
 
 /// Which locks of names that change hands are held, and which sessions have not said that they hold none.
 fn in_the_way(fabric: &Fabric, plan: &Redivision, behind: &[(String, Vec<u16>)]) -> String {
     let mut lines = Vec::new();
     for (name, handles) in behind {
-        let locks = ask::<Locks>(fabric.at[name].of_keys(), &Query::Locks).map(|(_, locks)| locks.locks);
+        // A standby has no nodes that it could ask.
+        let serving = std::slice::from_ref(&fabric.said[name].endpoint);
+        let locks = ask::<Locks>(serving, &Query::Locks).map(|(_, locks)| locks.locks);
         let moves = |lock: &&Lock| {
             let id = u64::from_str_radix(&lock.name_id, 16).ok();
             handles.contains(&lock.owner.handle) && id.is_some_and(|id| !plan.next.has(name, id))

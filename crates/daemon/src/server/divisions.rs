@@ -1,7 +1,8 @@
 //! The map of all shards, as this shard has it: told to operators who ask, and to every node that is connected.
 
 use super::control::Control;
-use crate::answers::{Role, ShardStep, ShardsAnswer};
+use crate::answers::{Refused, Role, ShardStep, ShardsAnswer};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use wayside_client::control::{DAEMON_LINE, Divided};
@@ -37,9 +38,9 @@ impl From<ShardStep> for Step {
     }
 }
 
-/// What an operator is told; an error is for people.
-pub async fn shards(control: &Control) -> Result<ShardsAnswer, String> {
-    let own = own_name(control).ok_or("locks are divided among no shards here (docs/shards.md)")?;
+/// What an operator is told.
+pub async fn shards(control: &Control) -> Result<ShardsAnswer, Refused> {
+    let own = own_name(control)?;
     let DivisionView { division, behind, epoch } =
         control.inbox().division().await.ok_or_else(|| elsewhere(control))?;
     let text = |map: &[u8]| String::from_utf8_lossy(map).into_owned();
@@ -56,27 +57,33 @@ pub async fn shards(control: &Control) -> Result<ShardsAnswer, String> {
 }
 
 /// Does what an operator says.
-pub async fn divide(control: &Control, order: Order) -> Result<(), String> {
-    own_name(control).ok_or("locks are divided among no shards here (docs/shards.md)")?;
+pub async fn divide(control: &Control, order: Order) -> Result<(), Refused> {
+    own_name(control)?;
     if order.map.len().max(order.former.len()) > LONGEST_MAP {
-        return Err(format!("the addresses of all shards have more than {LONGEST_MAP} bytes"));
+        return Err(refused(format_args!("the addresses of all shards have more than {LONGEST_MAP} bytes")));
     }
     match control.inbox().divide(order).await {
-        Some(done) => done.map_err(|why| why.to_string()),
+        Some(done) => done.map_err(refused),
         None => Err(elsewhere(control)),
     }
 }
 
-fn own_name(control: &Control) -> Option<String> {
-    let division = control.facts().config.division.as_ref()?;
-    Some(division.shards.names()[division.own].clone())
+fn own_name(control: &Control) -> Result<String, Refused> {
+    let division = control.facts().config.division.as_ref();
+    let division = division.ok_or_else(|| refused("locks are divided among no shards here (docs/shards.md)"))?;
+    Ok(division.shards.names()[division.own].clone())
 }
 
-fn elsewhere(control: &Control) -> String {
-    match control.role() {
+fn refused(why: impl Display) -> Refused {
+    Refused { error: why.to_string(), elsewhere: false }
+}
+
+fn elsewhere(control: &Control) -> Refused {
+    let error = match control.role() {
         Role::Standby { serving: Some(at) } => format!("{at} knows: it serves the shard"),
         _ => "no switch of the shard serves at the moment".into(),
-    }
+    };
+    Refused { error, elsewhere: true }
 }
 
 /// The names of a map instead of those of the configuration: the own one first. None if that is not among them.
