@@ -238,7 +238,10 @@ impl Fabric {
     fn begin_or_go_on(&self, next: &Endpoints, change: &ShardChangeArgs) -> Result<(), Failure> {
         match self.under_way()? {
             None if *next == self.map => settled(next),
-            None => self.change(self.version + 1, &self.map, next)?.carry_out(change),
+            None => {
+                let version = self.version.checked_add(1).ok_or_else(|| kept(&Kept::Last))?;
+                self.change(version, &self.map, next)?.carry_out(change)
+            }
             Some(former) if *next == self.map => self.change(self.version, former, next)?.carry_out(change),
             Some(_) => Err(Failure::unavailable(format!(
                 "a change to {} is under way: `wayside shard resume` ends it, `wayside shard undo` takes it back",

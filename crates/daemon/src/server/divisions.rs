@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wayside_client::control::{DAEMON_LINE, Divided};
 use wayside_client::{Endpoints, Shards};
+use wayside_protocol::ShardMap;
 use wayside_protocol::controller::{DivisionView, Order, Step};
 
 /// Between looks whether there is another map.
@@ -58,7 +59,8 @@ pub async fn shards(control: &Control) -> Result<ShardsAnswer, Refused> {
 
 /// Does what an operator says.
 pub async fn divide(control: &Control, order: Order) -> Result<(), Refused> {
-    own_name(control)?;
+    let own = own_name(control)?;
+    check(&own, &order).map_err(refused)?;
     if order.map.len().max(order.former.len()) > LONGEST_MAP {
         return Err(refused(format_args!("the addresses of all shards have more than {LONGEST_MAP} bytes")));
     }
@@ -66,6 +68,25 @@ pub async fn divide(control: &Control, order: Order) -> Result<(), Refused> {
         Some(done) => done.map_err(refused),
         None => Err(elsewhere(control)),
     }
+}
+
+/// Whether both maps are some, and the order is what the later one comes to for this shard: nobody else writes down
+/// what it is to be asked by.
+fn check(own: &str, order: &Order) -> Result<(), String> {
+    let shards = |map: &[u8]| {
+        let text = std::str::from_utf8(map).map_err(|_| "a map is no text".to_owned())?;
+        let endpoints = Endpoints::parse(text).map_err(|error| error.to_string())?;
+        endpoints.shards().cloned().ok_or_else(|| format!("{text:?}: those are no shards"))
+    };
+    let (former, next) = (shards(&order.former)?, shards(&order.map)?);
+    if former.place(own).or(next.place(own)).is_none() {
+        return Err(format!("shard {own} has no part in that"));
+    }
+    let map = ShardMap { version: order.version, shards: next };
+    if map.version == 0 || map.begins(own) != order.begins {
+        return Err(format!("sessions of shard {own} begin by another fingerprint with that map"));
+    }
+    Ok(())
 }
 
 fn own_name(control: &Control) -> Result<String, Refused> {
@@ -111,6 +132,35 @@ pub async fn tell_nodes(control: Arc<Control>) {
         if divided.version > 0 && (is_again || known.as_ref() != Some(&divided)) {
             known = Some(divided.clone());
             control.announce(divided);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_map_comes_to_is_obeyed() {
+        let (former, map) = ("a=10.0.0.1:7600;b=10.0.0.2:7600", "a=10.0.0.1:7600;b=10.0.0.2:7600;c=10.0.0.3:7600");
+        let shards = Endpoints::parse(map).unwrap().shards().cloned().unwrap();
+        let begins = ShardMap { version: 1, shards }.begins("a");
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let good = || Order { version: 1, step: Step::Moved, begins, above: 0, map: bytes(map), former: bytes(former) };
+        assert_eq!(check("a", &good()), Ok(()));
+        let drained = Order { begins: None, map: bytes(former), former: bytes(map), ..good() };
+        assert_eq!(check("c", &drained), Ok(()));
+        for (own, wrong) in [
+            ("a", Order { version: 0, ..good() }),
+            ("a", Order { begins: None, ..good() }),
+            ("b", good()),
+            ("d", Order { begins: None, ..good() }),
+            ("c", Order { begins, ..drained }),
+            ("a", Order { map: Vec::new(), ..good() }),
+            ("a", Order { map: b"\xff".to_vec(), ..good() }),
+            ("a", Order { former: bytes("10.0.0.1:7600"), ..good() }),
+        ] {
+            assert!(check(own, &wrong).is_err(), "{own}: {wrong:?}");
         }
     }
 }

@@ -21,11 +21,15 @@ use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
+use wayside_wire::limits;
 
 /// Key of its record: above those of all handles.
 pub const DIVISION_KEY: u32 = 1 << 16;
 /// First byte of the record.
 const LAYOUT: u8 = 1;
+
+/// Changes of the map that a shard may have missed: it has a part in none of them until it is added.
+const FAR: u32 = 1 << 16;
 
 /// How far a shard has come with its map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +78,10 @@ pub enum Disobeyed {
     Taken(u32),
     /// The change to this version is decided, and not taken back; nor does another one begin before it is settled.
     Decided(u32),
+    /// The versions in between would be lost for ever: this one is known.
+    Far(u32),
+    /// Too few epochs would be left above that one.
+    High(u32),
     /// It could not be written down.
     Store,
 }
@@ -84,6 +92,10 @@ impl fmt::Display for Disobeyed {
             Disobeyed::Older(version) => write!(f, "version {version} of the map is known"),
             Disobeyed::Taken(version) => write!(f, "another change has version {version} of the map"),
             Disobeyed::Decided(version) => write!(f, "the change to version {version} is decided: it has to be ended"),
+            Disobeyed::Far(version) => {
+                write!(f, "version {version} of the map is known, and none that is more than {FAR} later follows")
+            }
+            Disobeyed::High(above) => write!(f, "too few epochs would be left above {above}"),
             Disobeyed::Store => write!(f, "it could not be written down"),
         }
     }
@@ -191,6 +203,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let now = &self.follow.division;
         if order.version < now.version {
             return Err(Disobeyed::Older(now.version));
+        }
+        if order.version - now.version > FAR {
+            return Err(Disobeyed::Far(now.version));
+        }
+        // Epochs only rise, and no slip may use up those that are left. Others' are minutes of their making, as its own.
+        let epoch = self.counters.epoch;
+        if order.above > epoch.saturating_add(limits::MAX_EPOCH.saturating_sub(epoch) / 2) {
+            return Err(Disobeyed::High(order.above));
         }
         let mut next = now.clone();
         if order.version == now.version {
@@ -333,6 +353,19 @@ mod tests {
         assert_eq!(controller.redivide(&order(2, Step::Moved, None)), Ok(()));
         assert_eq!(enrol(&mut controller, 2, 8), Err(Refusal::Shards));
         assert_eq!(controller.division().behind.len(), 1);
+    }
+
+    #[test]
+    fn no_order_uses_up_the_versions_or_the_epochs() {
+        let mut controller = controller(Config { shards: 7, ..config() });
+        assert_eq!(controller.redivide(&order(u32::MAX, Step::Moved, Some(8))), Err(Disobeyed::Far(0)));
+        for above in [limits::MAX_EPOCH - 1, u32::MAX] {
+            let order = Order { above, ..order(1, Step::Moved, Some(8)) };
+            assert_eq!(controller.redivide(&order), Err(Disobeyed::High(above)));
+        }
+        assert_eq!(controller.division().division, Division { begins: Some(7), ..Division::default() });
+        assert_eq!(enrol(&mut controller, 1, 7), Ok(7));
+        assert_eq!(controller.redivide(&order(FAR, Step::Moved, Some(8))), Ok(()));
     }
 
     #[test]
