@@ -66,6 +66,9 @@ pub struct Divided {
     pub version: u32,
     /// All shards have it.
     pub settled: bool,
+    /// The same of the map before, as long as not all have the latest; empty: it is not told.
+    #[serde(default)]
+    pub former: String,
 }
 
 /// Longest line that a node reads: of a daemon, and so of [`Abort`].

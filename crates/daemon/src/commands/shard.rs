@@ -274,7 +274,7 @@ impl Change<'_> {
     fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
         let mut fabric = self.fabric.clone();
-        let mut is_told = false;
+        let (mut is_told, mut is_announced) = (false, false);
         loop {
             match self.plan.next(&fabric.seen) {
                 Next::Done => break,
@@ -292,6 +292,11 @@ impl Change<'_> {
                     )));
                 }
                 Next::Tell(name, order) => {
+                    if self.plan.is_change() && order.step > Step::Announced && !is_announced {
+                        is_announced = true;
+                        // Who starts from now on finds all of them by it, however long the change takes.
+                        eprintln!("all have been told: WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1));
+                    }
                     tell(&fabric, &name, order)?;
                     let all: Vec<String> = self.plan.all().cloned().collect();
                     all.iter().try_for_each(|name| fabric.ask(name).map(drop))?;

@@ -14,7 +14,7 @@ use wayside_protocol::controller::{DivisionView, Order, Step};
 const LOOK: Duration = Duration::from_millis(50);
 /// Nodes hear again of one that not all shards have yet: what they said of it may be forgotten.
 const AGAIN: u32 = 20;
-/// A map and the one before have to fit into a stranger's line, and a map into one that a node reads.
+/// A map and the one before have to fit into a stranger's line, and into one that a node reads.
 const LONGEST_MAP: usize = (DAEMON_LINE - 256) / 2;
 
 impl From<Step> for ShardStep {
@@ -126,6 +126,7 @@ pub async fn tell_nodes(control: Arc<Control>) {
             shards: String::from_utf8_lossy(&division.map).into_owned(),
             version: division.version,
             settled: division.step == Step::Settled,
+            former: String::from_utf8_lossy(&division.former).into_owned(),
         };
         looks += 1;
         let is_again = !divided.settled && looks % AGAIN == 0;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod etcd;
+pub mod shards;
 #[cfg(feature = "xdp")]
 pub mod world;
 
@@ -207,6 +208,12 @@ impl Daemon {
         let flags = [&self.flags[..], &["--admin-listen".into(), "127.0.0.1:0".into()]].concat();
         let (running, ready) = launch(self.directory.path(), &self.address.to_string(), &flags);
         (self.running, self.ready) = (Some(running), ready);
+    }
+
+    /// As [`Daemon::restart`], with other flags from now on.
+    pub fn restart_with(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| flag.to_string()).collect();
+        self.restart();
     }
 
     /// SIGINT, and its end.
