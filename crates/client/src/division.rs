@@ -108,7 +108,8 @@ pub(crate) fn ask(switch: SocketAddrV4) -> Option<Divided> {
         }
     };
     let Answer { version, step, map, former } = serde_json::from_str(&line).ok()?;
-    (version > 0).then(|| Divided { shards: map, version, settled: step == "settled", former })
+    let (settled, moved) = (step == "settled", step != "announced");
+    (version > 0).then_some(Divided { shards: map, version, settled, former, moved })
 }
 
 impl Engine {
@@ -151,6 +152,12 @@ impl Engine {
         if let Some(pledge) = pledge.filter(|_| signs) {
             self.pledge(pledge);
         }
+    }
+
+    /// Says at once what it has pledged and the shard has not answered.
+    pub(crate) fn hurry(&self) {
+        self.visit(|core, now, _| core.node.hurry(now));
+        self.entrust_timers();
     }
 
     /// Asks again for what it was closed for, unless it has pledged not to.

@@ -18,7 +18,7 @@ use crate::observe::Observer;
 use crate::session::{Config, Connection};
 use crate::{Error, clock};
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::thread;
@@ -32,8 +32,11 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// For so long a connection is asked for nothing that will be another shard's; then it is again for four times as long,
 /// since who holds a lock there may have to take another one to end.
 const CLOSED: Duration = Duration::from_millis(250);
-/// Between two pledges that are not answered.
+/// Between two pledges that are not answered: at first, and at most. Each is a connection of its own where packets are
+/// signed.
 const PLEDGED: Duration = Duration::from_millis(20);
+const PLEDGED_MOST: Duration = Duration::from_millis(500);
+const PLEDGED_MOST_SIGNED: Duration = Duration::from_secs(1);
 /// Whoever waits for a name to be some shard's looks again so often.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Between questions to a shard that begins no session, which shards there are; and to one that says nothing at all: it
@@ -97,13 +100,42 @@ struct Care {
     /// Since when nothing is asked for that will be another shard's; and from when on it may be so again.
     closed_since: Option<Time>,
     closes: Time,
+    /// Shards to which the latest map was pledged, all at once; when it is again, and how long that took this time.
+    pledged: Vec<String>,
+    repeats: Time,
+    pause: Duration,
     /// When to ask a shard which shards there are, or to say again what was pledged.
     again: BTreeMap<String, Time>,
+    /// What shards have told last: a version, and whether they have moved to it.
+    told: BTreeMap<String, (u32, bool)>,
+    /// Those that have told something else since they were pledged to.
+    news: BTreeSet<String>,
 }
 
 impl Care {
     fn again(&self, shard: &str) -> Time {
         self.again.get(shard).copied().unwrap_or_default()
+    }
+
+    /// Whether these have been pledged to, and are to be so again only later.
+    fn waits(&self, behind: &[String]) -> bool {
+        self.pledged == behind && clock::now() < self.repeats
+    }
+
+    /// These are pledged to, again if they were before.
+    fn pledges(&mut self, behind: Vec<String>, most: Duration) {
+        self.pause = if self.pledged == behind { most.min(2 * self.pause) } else { PLEDGED };
+        self.repeats = clock::after(clock::now(), self.pause);
+        self.pledged = behind;
+    }
+
+    /// A shard tells of a map: what is new of it is a reason to ask it at once.
+    fn hears(&mut self, shard: &str, divided: &Divided) {
+        let told = (divided.version, divided.moved);
+        if self.told.insert(shard.to_owned(), told) != Some(told) {
+            self.news.insert(shard.to_owned());
+            self.pledged.clear();
+        }
     }
 
     fn asked(&mut self, shard: &str, pause: Duration) {
@@ -309,6 +341,7 @@ impl Spread {
     fn learn(&self, shard: &str, divided: &Divided, care: &mut Care) {
         let Ok(endpoints) = Endpoints::parse(&divided.shards) else { return };
         let Some(shards) = endpoints.shards().cloned() else { return };
+        care.hears(shard, divided);
         let mut state = self.state.write();
         let known = state.latest.shards.version;
         if divided.version > known {
@@ -386,16 +419,21 @@ impl Spread {
     /// a lock of one that moves may need another one's to come to an end.
     fn follow(&self, behind: &[&(String, Arc<Connection>)], latest: &Map, care: &mut Care) {
         let now = clock::now();
-        if behind.is_empty() || now < care.closes {
+        let names: Vec<String> = behind.iter().map(|(name, _)| name.clone()).collect();
+        if behind.is_empty() || now < care.closes || care.waits(&names) {
             return;
         }
         let is_idle = behind.iter().map(|(_, connection)| connection.engine.close_for(&latest.shards));
         if is_idle.collect::<Vec<_>>().into_iter().all(|is_idle| is_idle) {
             care.closed_since = None;
             // Asked until it is answered, by packets. Where they are signed, by a thread's own connection.
-            care.closes = clock::after(now, PLEDGED);
+            let signs = behind.iter().any(|(_, connection)| connection.engine.signs());
+            care.pledges(names, if signs { PLEDGED_MOST_SIGNED } else { PLEDGED_MOST });
             for (name, connection) in behind {
                 connection.engine.pledge_to(&latest.shards);
+                if care.news.remove(name) {
+                    connection.engine.hurry();
+                }
                 if latest.shards.shards.place(name).is_none() {
                     self.leave(name);
                 }
@@ -439,5 +477,32 @@ fn look_after(spread: &Weak<Spread>, news: &News) {
         let Some(spread) = spread.upgrade() else { return };
         told.iter().for_each(|(shard, divided)| spread.learn(shard, divided, &mut care));
         is_busy = spread.look(&mut care);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pledges_that_are_not_answered_become_rarer_until_there_is_news() {
+        let behind = || vec!["a".to_owned(), "b".to_owned()];
+        let mut care = Care::default();
+        assert!(!care.waits(&behind()));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            care.pledges(behind(), PLEDGED_MOST);
+            pauses.push(care.pause);
+        }
+        assert_eq!((pauses[0], pauses[1], pauses[7]), (PLEDGED, 2 * PLEDGED, PLEDGED_MOST));
+        assert!(care.waits(&behind()) && !care.waits(&behind()[..1]));
+        let mut divided =
+            Divided { shards: String::new(), version: 1, settled: false, former: String::new(), moved: false };
+        for (moved, is_news) in [(false, true), (false, false), (true, true), (true, false)] {
+            divided.moved = moved;
+            care.pledges(behind(), PLEDGED_MOST);
+            care.hears("b", &divided);
+            assert_eq!((care.waits(&behind()), care.news.remove("b")), (!is_news, is_news));
+        }
     }
 }

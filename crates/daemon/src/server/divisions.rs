@@ -127,6 +127,7 @@ pub async fn tell_nodes(control: Arc<Control>) {
             version: division.version,
             settled: division.step == Step::Settled,
             former: String::from_utf8_lossy(&division.former).into_owned(),
+            moved: division.step >= Step::Moved,
         };
         looks += 1;
         let is_again = !divided.settled && looks % AGAIN == 0;

@@ -60,6 +60,12 @@ impl Node {
         Some(pledge)
     }
 
+    /// Tells it at once, if it has not been answered: the shard has gone on.
+    pub fn hurry(&mut self, now: Time) {
+        self.now = now;
+        self.session.hurry(now);
+    }
+
     /// A secure connection says that the shard, under this epoch, counts the session under the map that was pledged so.
     /// Nothing comes of it before the session has come to that epoch: to be asked again.
     pub fn on_followed(&mut self, epoch: u32, pledge: u32) {
@@ -77,10 +83,5 @@ impl Node {
     /// The version of the map that the shard counts the session under.
     pub fn map_version(&self) -> Option<u32> {
         self.config.domain.as_ref().map(super::Domain::version)
-    }
-
-    /// The nonce that the session was asked for with.
-    pub fn nonce(&self) -> u64 {
-        self.session.nonce()
     }
 }
