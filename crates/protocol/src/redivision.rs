@@ -168,8 +168,11 @@ impl Redivision {
         if step(first) < Some(Step::Decided) {
             let behind = givers().map(|name| (name.clone(), shards[name].behind.clone()));
             let behind: Vec<_> = behind.filter(|(_, handles)| !handles.is_empty()).collect();
-            let is_hasty = cfg!(feature = "mutants") && self.mutant == Some(Mutant::HastyMove);
-            return if behind.is_empty() || is_hasty { order(first, Step::Decided) } else { Next::Wait(behind) };
+            return if behind.is_empty() || self.is_broken(Mutant::HastyMove) {
+                order(first, Step::Decided)
+            } else {
+                Next::Wait(behind)
+            };
         }
         if let Some(name) = self.all().find(|name| step(name) < Some(Step::Moved)) {
             return order(name, Step::Moved);
@@ -190,12 +193,20 @@ impl Redivision {
     /// One that is to be added, and whoever has a session there may have been granted what others still have.
     fn is_open_early(&self, name: &str, division: &Division) -> bool {
         let is_added = self.former.place(name).is_none();
-        is_added && division.begins.is_some() && self.step_of(division) < Some(Step::Moved)
+        let is_open = division.begins.is_some() && !self.is_broken(Mutant::OpenJoiner);
+        is_added && is_open && self.step_of(division) < Some(Step::Moved)
+    }
+
+    fn is_broken(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.mutant == Some(mutant)
     }
 
     /// Two changes that began at once have the same version.
     fn is_of_this(&self, division: &Division) -> bool {
         let (former, next) = &self.maps;
+        if self.is_broken(Mutant::LaterStep) {
+            return division.version >= self.version;
+        }
         division.version == self.version && (&division.former, &division.map) == (former, next)
     }
 
