@@ -6,7 +6,8 @@
 //! Invariants
 //! * Where there are credentials for a switch, nothing but a secure connection begins a session with it: who can drop
 //!   packets can't make us do without.
-//! * At most one such thread at a time, and one for a pledge; what it brings is of use to the node that it asked for alone.
+//! * At most one such thread at a time, and one for a pledge; what it brings is of use to the node that it asked for
+//!   alone.
 //!
 //! A host's certificate is renewed by the same threads: when a session begins, and as long as one lives.
 

@@ -62,8 +62,8 @@ pub(crate) struct Spread {
 
 struct State {
     latest: Map,
-    /// Those before, while shards may not have come to the latest: that of which its shards were made, and that which was
-    /// known here before.
+    /// Those before, while shards may not have come to the latest: that of which its shards were made, and the one
+    /// that was known here before.
     formers: Vec<Map>,
     /// Not all shards have the latest map, or not all connections follow it.
     is_changing: bool,

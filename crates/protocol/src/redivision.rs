@@ -111,7 +111,7 @@ impl Redivision {
         Ok(Redivision { version, former: former.clone(), next: former, maps: (map.clone(), map), mutant })
     }
 
-    /// A shard that shows that this is decided: whoever gets names is moved after the decision, and all settle after it.
+    /// A shard that shows that this is decided: whoever gets names is moved after that, and all settle after it.
     fn decided(&self, shards: &BTreeMap<String, DivisionView>) -> Option<&String> {
         let step = |name: &String| shards.get(name).and_then(|view| self.step_of(&view.division));
         let is_proof =

@@ -223,7 +223,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if order.version - now.version > FAR {
             return Err(Disobeyed::Far(now.version));
         }
-        // Epochs only rise, and no slip may use up those that are left. Others' are minutes of their making, as its own.
+        // Epochs only rise, and no slip may use up those that are left. Others' are minutes of their making, too.
         let epoch = self.counters.epoch;
         if order.above > epoch.saturating_add(limits::MAX_EPOCH.saturating_sub(epoch) / 2) {
             return Err(Disobeyed::High(order.above));
