@@ -66,6 +66,12 @@ pub struct Divided {
     pub version: u32,
     /// All shards have it.
     pub settled: bool,
+    /// The same of the map before, as long as not all have the latest; empty: it is not told.
+    #[serde(default)]
+    pub former: String,
+    /// This shard begins sessions by it.
+    #[serde(default)]
+    pub moved: bool,
 }
 
 /// Longest line that a node reads: of a daemon, and so of [`Abort`].

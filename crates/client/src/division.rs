@@ -82,6 +82,7 @@ struct Answer {
     version: u32,
     step: String,
     map: String,
+    former: String,
 }
 
 /// Asks a shard which shards there are. None: it does not say, or knows none but its configuration's.
@@ -106,8 +107,9 @@ pub(crate) fn ask(switch: SocketAddrV4) -> Option<Divided> {
             converse(stream)?
         }
     };
-    let Answer { version, step, map } = serde_json::from_str(&line).ok()?;
-    (version > 0).then(|| Divided { shards: map, version, settled: step == "settled" })
+    let Answer { version, step, map, former } = serde_json::from_str(&line).ok()?;
+    let (settled, moved) = (step == "settled", step != "announced");
+    (version > 0).then_some(Divided { shards: map, version, settled, former, moved })
 }
 
 impl Engine {
@@ -152,16 +154,25 @@ impl Engine {
         }
     }
 
+    /// Says at once what it has pledged and the shard has not answered.
+    pub(crate) fn hurry(&self) {
+        self.visit(|core, now, _| core.node.hurry(now));
+        self.entrust_timers();
+    }
+
     /// Asks again for what it was closed for, unless it has pledged not to.
     pub(crate) fn reopen(&self) {
         self.visit(|core, _, _| core.node.reopen());
     }
 
-    /// Asks for the next session by another of these maps, at once.
-    pub(crate) fn place_by_another<'m>(self: &Arc<Self>, mut maps: impl Iterator<Item = &'m ShardMap>) {
+    /// Asks for the next session by another one of these maps, at once: the next one in turn that says something else.
+    pub(crate) fn place_by_another(self: &Arc<Self>, maps: &[&ShardMap]) {
         let Some(placed) = &self.config.placed else { return };
         let asked = placed.map.lock().clone();
-        let other = maps.find(|map| **map != asked && map.begins(&placed.own).is_some()).cloned();
+        let said = asked.begins(&placed.own);
+        let next = maps.iter().position(|map| **map == asked).map_or(0, |place| place + 1);
+        let turn = maps.iter().cycle().skip(next).take(maps.len());
+        let other = turn.copied().find(|map| ![None, said].contains(&map.begins(&placed.own))).cloned();
         if let Some(other) = other {
             *placed.map.lock() = other;
             self.enrol_anew(false);

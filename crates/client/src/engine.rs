@@ -442,6 +442,11 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::verdict`].
+    pub(crate) fn verdict_now(&self) -> Option<Result<SessionInfo, Error>> {
+        self.verdict(&self.core.lock())
+    }
+
     /// The session, or why there will be none; None while that is not known.
     pub(crate) fn verdict(&self, core: &Core) -> Option<Result<SessionInfo, Error>> {
         match core.phase {

@@ -6,7 +6,8 @@
 //! Invariants
 //! * Where there are credentials for a switch, nothing but a secure connection begins a session with it: who can drop
 //!   packets can't make us do without.
-//! * At most one such thread at a time; what it brings is of use to the node that it asked for alone.
+//! * At most one such thread at a time, and one for a pledge; what it brings is of use to the node that it asked for
+//!   alone.
 //!
 //! A host's certificate is renewed by the same threads: when a session begins, and as long as one lives.
 
@@ -38,8 +39,9 @@ pub(crate) enum Way {
 /// How it stands with enrolment, beyond what the node knows.
 #[derive(Default)]
 pub(crate) struct Admission {
-    /// A thread is at it.
+    /// A thread is at it; and another one at a pledge, which keeps no session from being asked for.
     busy: Arc<AtomicBool>,
+    pledging: Arc<AtomicBool>,
     /// Nonce of the attempt whose answer is wanted.
     attempt: Mutex<u64>,
     /// Why this host gets no session, until somebody lets it in.
@@ -166,9 +168,9 @@ impl Engine {
         let Way::Secure(_, credentials) = self.way_to(self.switch()) else { return };
         let node = NodeConfig { seed: *self.admission.attempt.lock(), shards: pledge, ..node_config(&self.config) };
         let question = question(&self.config.namespace, &node, self.agent().socket.number());
-        self.in_thread(move || match secure::enrol(&credentials, question) {
+        self.in_thread_of(&self.admission.pledging, move || match secure::enrol(&credentials, question) {
             Ok((_, enrolment, _)) if enrolment.shards == pledge => {
-                Box::new(move |engine| engine.visit(|core, _, _| core.node.on_followed(enrolment.epoch, pledge)))
+                Box::new(move |engine| engine.visit(|core, _, _| core.node.on_followed(&enrolment)))
             }
             // It may have to be asked later.
             _ => Box::new(|_: &Engine| ()),
@@ -213,10 +215,15 @@ impl Engine {
 
     /// Does `work` in a thread of its own, then what follows from it, if there still is an engine.
     fn in_thread(self: &Arc<Engine>, work: impl FnOnce() -> Sequel + Send + 'static) {
-        if self.admission.busy.swap(true, SeqCst) {
+        self.in_thread_of(&self.admission.busy, work);
+    }
+
+    /// The same, unless one is busy already.
+    fn in_thread_of(self: &Arc<Engine>, busy: &Arc<AtomicBool>, work: impl FnOnce() -> Sequel + Send + 'static) {
+        if busy.swap(true, SeqCst) {
             return;
         }
-        let over = Over(self.admission.busy.clone());
+        let over = Over(busy.clone());
         let engine = Arc::downgrade(self);
         let run = move || {
             let follow = work();

@@ -102,7 +102,11 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             // What is no name is told as by any connection.
             let connection =
                 self.name.id().map_or_else(|_| Ok(self.session.connection.clone()), |name| spread.of(name));
-            match connection.and_then(|connection| self.acquire_of(&connection, Some(spread))) {
+            let acquired = connection.and_then(|connection| {
+                let acquired = self.acquire_of(&connection, Some(spread));
+                acquired.map_err(|error| spread.anew(&connection, &error))
+            });
+            match acquired {
                 Err(Error::Elsewhere) => spread.pause(self.terms.deadline(since, self.patience()), since)?,
                 acquired => return acquired,
             }
@@ -273,8 +277,12 @@ impl Acquiring<'_> {
                         this.state = State::Waiting(name.id, begun);
                         (name.id, outcome)
                     }
-                    Poll::Ready(Err(Error::Elsewhere)) => return this.park(context, since),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Err(error)) => {
+                        return match this.spread.as_ref().map(|spread| spread.anew(&this.connection, &error)) {
+                            Some(Error::Elsewhere) => this.park(context, since),
+                            anew => Poll::Ready(Err(anew.unwrap_or(error))),
+                        };
+                    }
                     Poll::Pending => return Poll::Pending,
                 }
             }

@@ -91,7 +91,8 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
         loop {
             let taken = spread.divide(&names).and_then(|of_each| {
                 of_each.into_iter().try_fold(Guards::default(), |taken, (connection, names)| {
-                    taken.and(acquire_of(&connection, names, &self.terms, &mut since, Some(spread))?)
+                    let more = acquire_of(&connection, names, &self.terms, &mut since, Some(spread));
+                    taken.and(more.map_err(|error| spread.anew(&connection, &error))?)
                 })
             });
             match taken {
@@ -231,6 +232,10 @@ impl AcquiringMany<'_> {
                 return self.park(context, error);
             }
             let Poll::Ready(acquired) = self.poll_shard(context) else { return Poll::Pending };
+            let acquired = acquired.map_err(|error| match &self.undivided {
+                Some((spread, _)) => spread.anew(&self.connection, &error),
+                None => error,
+            });
             if let Err(Error::Elsewhere) = acquired {
                 return self.park(context, Error::Elsewhere);
             }

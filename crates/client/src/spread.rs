@@ -18,7 +18,7 @@ use crate::observe::Observer;
 use crate::session::{Config, Connection};
 use crate::{Error, clock};
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::thread;
@@ -32,12 +32,19 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// For so long a connection is asked for nothing that will be another shard's; then it is again for four times as long,
 /// since who holds a lock there may have to take another one to end.
 const CLOSED: Duration = Duration::from_millis(250);
-/// Between two pledges that are not answered.
+/// Between two pledges that are not answered: at first, and at most. Each is a connection of its own where packets are
+/// signed.
 const PLEDGED: Duration = Duration::from_millis(20);
+const PLEDGED_MOST: Duration = Duration::from_millis(500);
+const PLEDGED_MOST_SIGNED: Duration = Duration::from_secs(1);
 /// Whoever waits for a name to be some shard's looks again so often.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between questions to a shard that begins no session, which shards there are.
+/// Between questions to a shard that begins no session, which shards there are; and to one that says nothing at all: it
+/// may be one that is being added.
 const QUESTION: Duration = Duration::from_millis(250);
+const SILENCE: Duration = Duration::from_secs(2);
+/// Whoever waits for sessions looks again so often with which shards.
+const GLANCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Spread {
     state: RwLock<State>,
@@ -55,10 +62,13 @@ pub(crate) struct Spread {
 
 struct State {
     latest: Map,
-    /// The one before, while shards may not have come to the latest.
-    former: Option<Map>,
+    /// Those before, while shards may not have come to the latest: that of which its shards were made, and the one
+    /// that was known here before.
+    formers: Vec<Map>,
     /// Not all shards have the latest map, or not all connections follow it.
     is_changing: bool,
+    /// Some shard begins no session by the map that it was asked by.
+    is_refused: bool,
     /// Some shard says that not all have.
     is_unsettled: bool,
     /// By the shard's name.
@@ -72,6 +82,15 @@ struct Map {
     endpoints: Endpoints,
 }
 
+impl Map {
+    /// As a configuration has it. None: it is not of shards.
+    fn untold(text: &str) -> Option<Map> {
+        let endpoints = Endpoints::parse(text).ok()?;
+        let shards = ShardMap { version: 0, shards: endpoints.shards()?.clone() };
+        Some(Map { shards, endpoints })
+    }
+}
+
 /// Names of one shard, and the connection with it.
 pub(crate) type OfShard<'n> = (Arc<Connection>, Vec<Named<'n>>);
 
@@ -81,13 +100,42 @@ struct Care {
     /// Since when nothing is asked for that will be another shard's; and from when on it may be so again.
     closed_since: Option<Time>,
     closes: Time,
+    /// Shards to which the latest map was pledged, all at once; when it is again, and how long that took this time.
+    pledged: Vec<String>,
+    repeats: Time,
+    pause: Duration,
     /// When to ask a shard which shards there are, or to say again what was pledged.
     again: BTreeMap<String, Time>,
+    /// What shards have told last: a version, and whether they have moved to it.
+    told: BTreeMap<String, (u32, bool)>,
+    /// Those that have told something else since they were pledged to.
+    news: BTreeSet<String>,
 }
 
 impl Care {
     fn again(&self, shard: &str) -> Time {
         self.again.get(shard).copied().unwrap_or_default()
+    }
+
+    /// Whether these have been pledged to, and are to be so again only later.
+    fn waits(&self, behind: &[String]) -> bool {
+        self.pledged == behind && clock::now() < self.repeats
+    }
+
+    /// These are pledged to, again if they were before.
+    fn pledges(&mut self, behind: Vec<String>, most: Duration) {
+        self.pause = if self.pledged == behind { most.min(2 * self.pause) } else { PLEDGED };
+        self.repeats = clock::after(clock::now(), self.pause);
+        self.pledged = behind;
+    }
+
+    /// A shard tells of a map: what is new of it is a reason to ask it at once.
+    fn hears(&mut self, shard: &str, divided: &Divided) {
+        let told = (divided.version, divided.moved);
+        if self.told.insert(shard.to_owned(), told) != Some(told) {
+            self.news.insert(shard.to_owned());
+            self.pledged.clear();
+        }
     }
 
     fn asked(&mut self, shard: &str, pause: Duration) {
@@ -105,8 +153,14 @@ impl Spread {
         only: Option<u64>,
     ) -> Result<Arc<Spread>, Error> {
         let latest = Map { shards: ShardMap { version: 0, shards: shards.clone() }, endpoints: endpoints.clone() };
-        let state =
-            State { latest, former: None, is_changing: false, is_unsettled: false, connections: BTreeMap::new() };
+        let state = State {
+            latest,
+            formers: Vec::new(),
+            is_changing: false,
+            is_refused: false,
+            is_unsettled: false,
+            connections: BTreeMap::new(),
+        };
         let spread = Spread {
             state: RwLock::new(state),
             news: Arc::default(),
@@ -133,7 +187,25 @@ impl Spread {
 
     /// Whether shards are being added or drained, as far as is known here.
     pub(crate) fn is_changing(&self) -> bool {
-        self.state.read().is_changing
+        let state = self.state.read();
+        state.is_changing || state.is_refused
+    }
+
+    /// Why a connection did not get what it was asked for. [`Error::Elsewhere`], and it is to be asked for anew: the
+    /// shard begins no session by the map that this one was asked by, or the connection has been left since.
+    pub(crate) fn anew(&self, connection: &Arc<Connection>, error: &Error) -> Error {
+        let is_elsewhere = match error {
+            Error::Refused(_) => {
+                let phase = connection.engine.session().0;
+                !matches!(phase, Phase::Refused(reason) if reason != Refusal::Shards)
+            }
+            // That of a shard that was drained; not of a session that its owner has closed.
+            Error::Closed => !self.state.read().connections.values().any(|known| Arc::ptr_eq(known, connection)),
+            // That of a shard that is only being added, as was told meanwhile.
+            Error::Unavailable { .. } => self.is_changing(),
+            _ => false,
+        };
+        if is_elsewhere { Error::Elsewhere } else { error.clone() }
     }
 
     /// With the shard that has the lock of this name.
@@ -142,7 +214,7 @@ impl Spread {
     /// [`Error::InvalidName`]: the session is not for that shard. [`Error::Elsewhere`]: it is none's at the moment.
     pub(crate) fn of(&self, name: u64) -> Result<Arc<Connection>, Error> {
         let state = self.state.read();
-        if state.is_changing {
+        if state.is_changing || state.is_refused {
             // No two have it: what one has pledged to another it is not asked for any more.
             let has = |connection: &&Arc<Connection>| connection.engine.asks(name);
             return state.connections.values().find(has).cloned().ok_or(Error::Elsewhere);
@@ -192,28 +264,47 @@ impl Spread {
             return Err(Error::TimedOut);
         }
         let patience = self.template.patience;
-        if !self.is_changing() && now >= clock::after(since, patience) {
+        // A shard that refuses may have another map to tell; a change that is under way comes to an end.
+        let is_changing = self.state.read().is_changing;
+        if !is_changing && now >= clock::after(since, patience) {
+            let verdicts = self.connections().into_iter().filter_map(|(_, one)| one.engine.verdict_now()?.err());
+            if let Some(why) = verdicts.into_iter().next() {
+                return Err(why);
+            }
             let endpoint = self.state.read().latest.endpoints.to_string();
             return Err(Error::Unavailable { endpoint, waited: patience, detail: String::new() });
         }
         Ok(())
     }
 
-    /// Waits for a session with each shard.
+    /// Waits for a session with each shard; not with those that are only being added, which begin none before their
+    /// time.
     pub(crate) fn await_sessions(&self) -> Result<(), Error> {
-        let since = clock::now();
-        loop {
-            let connections = self.connections();
-            let mut waits = connections.iter().map(|(_, connection)| connection.engine.await_session(None));
-            match waits.find_map(Result::err) {
-                None => return Ok(()),
-                // Which shards there are may be told in a moment.
-                Some(Error::Refused(_)) if clock::now() < clock::after(since, self.template.patience) => {
-                    self.turned.wait_for(&mut self.turn.lock(), PAUSE);
+        let end = clock::after(clock::now(), self.template.patience);
+        let has_time = || clock::now() < end;
+        'again: loop {
+            for connection in self.awaited() {
+                match connection.engine.await_session(Some(GLANCE)) {
+                    Ok(()) => {}
+                    Err(Error::TimedOut) if has_time() => continue 'again,
+                    Err(Error::TimedOut) => return Err(connection.engine.unavailable()),
+                    // Which shards there are may be told in a moment.
+                    Err(error) if has_time() && self.anew(&connection, &error) == Error::Elsewhere => {
+                        self.turned.wait_for(&mut self.turn.lock(), PAUSE);
+                        continue 'again;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Some(error) => return Err(error),
             }
+            return Ok(());
         }
+    }
+
+    fn awaited(&self) -> Vec<Arc<Connection>> {
+        let state = self.state.read();
+        let former = state.formers.first().filter(|_| state.is_unsettled);
+        let had = |name: &str| former.is_none_or(|former| former.shards.shards.place(name).is_some());
+        state.connections.iter().filter(|(name, _)| had(name)).map(|(_, connection)| connection.clone()).collect()
     }
 
     // ---- the thread that looks after the connections ----
@@ -250,12 +341,13 @@ impl Spread {
     fn learn(&self, shard: &str, divided: &Divided, care: &mut Care) {
         let Ok(endpoints) = Endpoints::parse(&divided.shards) else { return };
         let Some(shards) = endpoints.shards().cloned() else { return };
+        care.hears(shard, divided);
         let mut state = self.state.write();
         let known = state.latest.shards.version;
         if divided.version > known {
             let shards = ShardMap { version: divided.version, shards };
-            let former = std::mem::replace(&mut state.latest, Map { shards, endpoints });
-            state.former = Some(former);
+            let known = std::mem::replace(&mut state.latest, Map { shards, endpoints });
+            state.formers = Map::untold(&divided.former).into_iter().chain([known]).collect();
             state.is_changing = true;
             state.is_unsettled = !divided.settled;
         } else if divided.version == known {
@@ -272,9 +364,9 @@ impl Spread {
         if let Err(error) = self.connect() {
             self.connections().iter().for_each(|(_, connection)| connection.engine.complain(&error));
         }
-        let (latest, former, is_unsettled) = {
+        let (latest, formers, is_unsettled) = {
             let state = self.state.read();
-            (state.latest.clone(), state.former.clone(), state.is_unsettled)
+            (state.latest.clone(), state.formers.clone(), state.is_unsettled)
         };
         let connections = self.connections();
         let is_of_it = |name: &str| latest.shards.shards.place(name).is_some();
@@ -297,35 +389,51 @@ impl Spread {
                     is_refused = true;
                     if clock::now() >= care.again(name) {
                         care.asked(name, QUESTION);
-                        self.mend(name, connection, [Some(&latest), former.as_ref()]);
+                        let maps = [&latest].into_iter().chain(&formers).map(|map| &map.shards);
+                        connection.engine.place_by_another(&maps.collect::<Vec<_>>());
+                        self.question(name, connection);
                     }
+                }
+                // The first time it may be about to answer.
+                Phase::Enrolling if !care.again.contains_key(name) => care.asked(name, QUESTION),
+                Phase::Enrolling if clock::now() >= care.again(name) => {
+                    care.asked(name, SILENCE);
+                    self.question(name, connection);
                 }
                 _ => {}
             }
         }
-        let is_changing = !behind.is_empty() || is_refused || is_unsettled;
-        self.state.write().is_changing = is_changing;
+        let is_changing = !behind.is_empty() || is_unsettled;
+        {
+            let mut state = self.state.write();
+            (state.is_changing, state.is_refused) = (is_changing, is_refused);
+        }
         let wakers = std::mem::take(&mut *self.wakers.lock());
         let waits = !wakers.is_empty();
         wakers.into_iter().for_each(Waker::wake);
         self.turned.notify_all();
-        is_changing || waits
+        is_changing || is_refused || waits
     }
 
     /// Has connections follow the latest map, once none of them has anything that it gives to another shard: who holds
     /// a lock of one that moves may need another one's to come to an end.
     fn follow(&self, behind: &[&(String, Arc<Connection>)], latest: &Map, care: &mut Care) {
         let now = clock::now();
-        if behind.is_empty() || now < care.closes {
+        let names: Vec<String> = behind.iter().map(|(name, _)| name.clone()).collect();
+        if behind.is_empty() || now < care.closes || care.waits(&names) {
             return;
         }
         let is_idle = behind.iter().map(|(_, connection)| connection.engine.close_for(&latest.shards));
         if is_idle.collect::<Vec<_>>().into_iter().all(|is_idle| is_idle) {
             care.closed_since = None;
             // Asked until it is answered, by packets. Where they are signed, by a thread's own connection.
-            care.closes = clock::after(now, PLEDGED);
+            let signs = behind.iter().any(|(_, connection)| connection.engine.signs());
+            care.pledges(names, if signs { PLEDGED_MOST_SIGNED } else { PLEDGED_MOST });
             for (name, connection) in behind {
                 connection.engine.pledge_to(&latest.shards);
+                if care.news.remove(name) {
+                    connection.engine.hurry();
+                }
                 if latest.shards.shards.place(name).is_none() {
                     self.leave(name);
                 }
@@ -337,10 +445,9 @@ impl Spread {
         }
     }
 
-    /// A shard begins no session by the map that it was asked by: it may have another one than all others, or all have
+    /// Asks a shard that begins no session which shards there are: it may have another map than all others, or all have
     /// another one than this process was told when it started.
-    fn mend(&self, name: &str, connection: &Connection, maps: [Option<&Map>; 2]) {
-        connection.engine.place_by_another(maps.into_iter().flatten().map(|map| &map.shards));
+    fn question(&self, name: &str, connection: &Connection) {
         if let Some(divided) = crate::division::ask(connection.engine.switch()) {
             self.news.tell(name.to_owned(), divided);
         }
@@ -370,5 +477,32 @@ fn look_after(spread: &Weak<Spread>, news: &News) {
         let Some(spread) = spread.upgrade() else { return };
         told.iter().for_each(|(shard, divided)| spread.learn(shard, divided, &mut care));
         is_busy = spread.look(&mut care);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pledges_that_are_not_answered_become_rarer_until_there_is_news() {
+        let behind = || vec!["a".to_owned(), "b".to_owned()];
+        let mut care = Care::default();
+        assert!(!care.waits(&behind()));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            care.pledges(behind(), PLEDGED_MOST);
+            pauses.push(care.pause);
+        }
+        assert_eq!((pauses[0], pauses[1], pauses[7]), (PLEDGED, 2 * PLEDGED, PLEDGED_MOST));
+        assert!(care.waits(&behind()) && !care.waits(&behind()[..1]));
+        let mut divided =
+            Divided { shards: String::new(), version: 1, settled: false, former: String::new(), moved: false };
+        for (moved, is_news) in [(false, true), (false, false), (true, true), (true, false)] {
+            divided.moved = moved;
+            care.pledges(behind(), PLEDGED_MOST);
+            care.hears("b", &divided);
+            assert_eq!((care.waits(&behind()), care.news.remove("b")), (!is_news, is_news));
+        }
     }
 }

@@ -24,7 +24,7 @@ pub mod exit {
 }
 
 /// A command's end for a reason that its caller can mend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     pub code: u8,
     /// The whole line for people.

@@ -6,31 +6,16 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::{Daemon, Ended, end, eventually, wayside};
-use wayside_client::{Name, Session, Shards};
+use support::shards::{daemon_of, owner, shard};
+use support::{Daemon, eventually};
+use wayside_client::Session;
 
 const NAMES: usize = 60;
 /// Nobody waits longer for a lock, whatever is added or drained meanwhile.
 const LONGEST: Duration = Duration::from_secs(5);
 
-fn daemon_of(shard: &str, shards: &str, more: &[&str]) -> Daemon {
-    let arguments = ["--shard", shard, "--shards", shards, "--lease", "2s"];
-    Daemon::start(&[&arguments[..], more].concat())
-}
-
-fn shard(arguments: &[&str], endpoints: &str) -> Ended {
-    let mut command = wayside(&[&["shard"], arguments].concat());
-    command.env("WAYSIDE_ENDPOINTS", endpoints);
-    end(command)
-}
-
 fn name(index: usize) -> String {
     format!("job-{index}")
-}
-
-fn owner(name: &str, shards: &[&str]) -> String {
-    let shards = Shards::new(shards.iter().map(|name| (*name).to_owned())).unwrap();
-    shards.names()[shards.owner(Name::from(name).id().unwrap())].clone()
 }
 
 /// What all threads know of a lock.

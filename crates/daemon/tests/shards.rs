@@ -189,7 +189,8 @@ fn records_are_of_the_shards_that_they_began_with() {
     ] {
         let ended = start(flags);
         assert_eq!(ended.code, Some(64), "{ended:?}");
-        let why = format!("are those of shard east of east,west, not of {which}: which shards");
+        let why =
+            format!("are those of shard east of east,west, not of {which}: --shard east --shards east,west starts");
         assert!(ended.stderr.contains(&why), "{ended:?}");
     }
     east.restart();

@@ -72,9 +72,10 @@ impl Domain {
         self.latest().pledge(&self.own)
     }
 
-    /// The shard counts the session under the map of which this was said.
+    /// The shard counts the session under the map of which this was said: of one that has been pledged.
     pub(crate) fn follow(&mut self, pledge: u32) {
-        if let Some(place) = self.maps.iter().position(|map| map.pledge(&self.own) == Some(pledge)) {
+        let pledged = self.maps.len() - usize::from(self.is_tentative);
+        if let Some(place) = self.maps[..pledged].iter().position(|map| map.pledge(&self.own) == Some(pledge)) {
             self.maps.drain(..place);
         }
     }
@@ -122,6 +123,19 @@ mod tests {
         assert!(!domain.has(given) && domain.version() == 2);
         domain.follow(back);
         assert!(domain.has(given) && domain.version() == 3);
+    }
+
+    #[test]
+    fn what_was_not_pledged_is_not_followed() {
+        let (_, given) = names();
+        let mut domain = Domain::new("a".into(), map(0, &["a", "b", "c"]));
+        let back = map(2, &["a", "b"]);
+        domain.close(&back);
+        domain.follow(back.pledge("a").unwrap());
+        assert!(!domain.has(given) && domain.version() == 0, "it is closed for it, and no more");
+        assert_eq!(domain.pledge(), back.pledge("a"));
+        domain.follow(back.pledge("a").unwrap());
+        assert!(domain.has(given) && domain.version() == 2);
     }
 
     #[test]

@@ -73,6 +73,12 @@ pub enum Mutant {
     HastyMove,
     /// A change is taken back although it was decided.
     UndoDecided,
+    /// Shards: how far a shard has come with a later map counts as how far it has come with this one.
+    LaterStep,
+    /// Shards: a change is begun whatever the map is that it was planned on.
+    AnyFormer,
+    /// Shards: one that begins sessions already is added as any other.
+    OpenJoiner,
     /// The controller adds no grace to a lease.
     NoGrace,
     /// The controller takes a session for over once it has expired its word, though its lease may still run.

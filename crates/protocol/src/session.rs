@@ -193,14 +193,18 @@ impl Session {
     }
 
     /// Says by ENROL, under the session's own nonce, that it divides names among other shards from now on: again and
-    /// again, for a shard may not do so yet.
+    /// again, for a shard may not do so yet. Whoever wants the same again has it said no sooner.
     pub fn follow(&mut self, now: Time, pledge: u32) {
-        self.following = Some(Following { pledge, due: now, pause: PAUSE_FIRST });
+        if self.following.as_ref().is_none_or(|following| following.pledge != pledge) {
+            self.following = Some(Following { pledge, due: now, pause: PAUSE_FIRST });
+        }
     }
 
-    /// The nonce that the session was asked for with.
-    pub fn nonce(&self) -> u64 {
-        self.nonce
+    /// Says at once what it is saying so: the shard may do so now.
+    pub fn hurry(&mut self, now: Time) {
+        if let Some(following) = &mut self.following {
+            (following.due, following.pause) = (now, PAUSE_FIRST);
+        }
     }
 
     /// Whether the session has come to this epoch of the switch: what it takes for its own until then, it would grant

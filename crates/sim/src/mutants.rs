@@ -159,6 +159,9 @@ pub const SHARD_RULES: &[Rule] = &[
     Rule::Machine(Mutant::FollowBelow),
     Rule::Machine(Mutant::HastyMove),
     Rule::Machine(Mutant::UndoDecided),
+    Rule::Machine(Mutant::LaterStep),
+    Rule::Machine(Mutant::AnyFormer),
+    Rule::Machine(Mutant::OpenJoiner),
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as

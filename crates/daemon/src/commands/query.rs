@@ -85,20 +85,36 @@ pub fn ask<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> Result
     Err(last)
 }
 
-/// Asks the switches in turn until one does not refuse: of several, one may know. Where none does, why one that
-/// answered refused.
+/// Asks the switches in turn until one does not refuse: of several, one may know. Where none does, why that one
+/// refused, or else a standby, or why nobody answered.
 pub fn ask_who_knows<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> Result<(String, T), Unanswered> {
-    let mut refused = None;
-    let mut absent = None;
+    find_who_knows(endpoints, query).map(|(_, line, answer)| (line, answer))
+}
+
+/// As [`ask_who_knows`], and which of them it is.
+pub fn find_who_knows<'e, T: DeserializeOwned>(
+    endpoints: &'e [Endpoint],
+    query: &Query,
+) -> Result<(&'e Endpoint, String, T), Unanswered> {
+    let (mut refused, mut elsewhere, mut absent) = (None, None, None);
     for endpoint in endpoints {
         let address = endpoint.resolve().map_err(|error| Failure::usage(error.to_string()))?;
-        match exchange(address, query).map(understand) {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(failure)) => refused = Some(failure.into()),
+        match exchange(address, query) {
+            Ok(line) if is_standbys(&line) => elsewhere = elsewhere.or(understand::<T>(line).err().map(Into::into)),
+            Ok(line) => match understand(line) {
+                Ok((line, answer)) => return Ok((endpoint, line, answer)),
+                Err(failure) => refused = refused.or(Some(failure.into())),
+            },
             Err(unanswered) => absent = Some(unanswered),
         }
     }
-    refused.or(absent).map_or_else(|| ask(endpoints, query), Err)
+    let nowhere = || Failure::unavailable("no endpoint: name the switch with --endpoint or WAYSIDE_ENDPOINTS").into();
+    Err(refused.or(elsewhere).or(absent).unwrap_or_else(nowhere))
+}
+
+/// Whether it is refused by one that knows that another switch knows.
+fn is_standbys(line: &str) -> bool {
+    serde_json::from_str(line).is_ok_and(|refused: Refused| refused.elsewhere)
 }
 
 /// Asks all switches; what those say that answer, and the last failure if none does.
@@ -118,7 +134,7 @@ pub fn ask_each<T: DeserializeOwned>(endpoints: &[Endpoint], query: &Query) -> R
 }
 
 fn understand<T: DeserializeOwned>(line: String) -> Result<(String, T), Failure> {
-    if let Ok(Refused { error }) = serde_json::from_str(&line) {
+    if let Ok(Refused { error, .. }) = serde_json::from_str(&line) {
         return Err(Failure::unavailable(error));
     }
     match serde_json::from_str(&line) {

@@ -3,17 +3,17 @@
 //! Nothing is kept here: every step is told to a shard, which writes it down, and the next one follows from what all
 //! shards say then. So the command may die at any moment, and `resume` or `undo` goes on.
 
-use super::query::{ask, ask_who_knows, tell_each};
+use super::query::{ask, ask_who_knows, find_who_knows, of_shard};
 use super::text::{lasted, say};
 use crate::answers::{Changed, Lock, Locks, Query, ShardStep, ShardsAnswer};
-use crate::cli::{Output, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
+use crate::cli::{Output, QueryArgs, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
 use crate::failure::{Failure, exit};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::{Endpoints, Shards};
+use wayside_client::{Endpoint, Endpoints, Shards};
 use wayside_protocol::controller::{Division, DivisionView, Order, Step};
-use wayside_protocol::redivision::{Impossible, Next, Redivision};
+use wayside_protocol::redivision::{Impossible, Kept, Next, Redivision};
 
 /// Between two looks at what stands in the way.
 const LOOK: Duration = Duration::from_millis(20);
@@ -22,29 +22,40 @@ const SHOWN: usize = 20;
 
 pub fn shard(command: &ShardCommand) -> Result<(), Failure> {
     match command {
-        ShardCommand::Status(args) => {
-            tell_each::<ShardsAnswer>(args, &Query::Shards, |line, answer| match args.output {
-                Output::Json => line,
-                Output::Text => text(&answer),
-            })
-        }
+        ShardCommand::Status(args) => status(args),
         ShardCommand::Add(ShardAddArgs { shard, change }) => add(shard, change),
         ShardCommand::Drain(ShardDrainArgs { shard, change }) => drain(shard, change),
         ShardCommand::Resume(change) => {
             let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
-            match fabric.under_way() {
+            match fabric.under_way()? {
                 None => settled(&fabric.map),
                 Some(former) => fabric.change(fabric.version, former, &fabric.map)?.carry_out(change),
             }
         }
         ShardCommand::Undo(change) => {
             let fabric = Fabric::find(&change.endpoint.endpoints, None)?;
-            match fabric.under_way() {
+            match fabric.under_way()? {
                 None => settled(&fabric.map),
-                Some(former) => fabric.change(fabric.version + 1, former, former)?.carry_out(change),
+                Some(former) => {
+                    let undone = fabric.change(fabric.version, former, &fabric.map)?;
+                    let plan = undone.plan.taken_back(&fabric.seen).map_err(|why| kept(&why))?;
+                    Change { fabric: &fabric, plan, next: former.clone() }.carry_out(change)
+                }
             }
         }
     }
+}
+
+/// Of all shards that any of them names: of one that is being added too, and of one that was drained.
+fn status(args: &QueryArgs) -> Result<(), Failure> {
+    let fabric = Fabric::find(&args.endpoint.endpoints, None)?;
+    for (name, Said { line, answer, .. }) in &fabric.said {
+        match args.output {
+            Output::Json => say(line),
+            Output::Text => say(&format!("shard {name}\n{}", text(answer))),
+        }
+    }
+    fabric.missing().map_or(Ok(()), Err)
 }
 
 fn settled(map: &Endpoints) -> Result<(), Failure> {
@@ -94,7 +105,16 @@ fn is_of(part: &str, shard: &str) -> bool {
     part.split_once('=').is_some_and(|(name, _)| name == shard)
 }
 
+/// What a shard said last, and where.
+#[derive(Clone)]
+struct Said {
+    line: String,
+    answer: ShardsAnswer,
+    endpoint: Endpoint,
+}
+
 /// All shards, as they say they are.
+#[derive(Clone)]
 struct Fabric {
     version: u32,
     map: Endpoints,
@@ -103,6 +123,9 @@ struct Fabric {
     /// Where each is.
     at: BTreeMap<String, Endpoints>,
     seen: BTreeMap<String, DivisionView>,
+    said: BTreeMap<String, Said>,
+    /// Why there is no word of the others.
+    absent: BTreeMap<String, Failure>,
 }
 
 impl Fabric {
@@ -113,20 +136,22 @@ impl Fabric {
                 "name the shards, as in --endpoint 'east=10.0.0.1;west=10.0.1.1': a switch that has all locks is not divided",
             ));
         }
-        let mut fabric =
-            Fabric { version: 0, map: known.clone(), former: None, at: BTreeMap::new(), seen: BTreeMap::new() };
+        let mut fabric = Fabric {
+            version: 0,
+            map: known.clone(),
+            former: None,
+            at: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            said: BTreeMap::new(),
+            absent: BTreeMap::new(),
+        };
         fabric.learn(&known.to_string())?;
         more.map_or(Ok(()), |more| fabric.learn(more))?;
-        let mut absent: BTreeMap<String, Failure> = BTreeMap::new();
-        let unasked = |fabric: &Fabric, absent: &BTreeMap<String, Failure>| {
-            let is_asked = |name: &&String| fabric.seen.contains_key(*name) || absent.contains_key(*name);
-            fabric.at.keys().find(|name| !is_asked(name)).cloned()
-        };
-        while let Some(name) = unasked(&fabric, &absent) {
+        while let Some(name) = fabric.unasked() {
             let answer = match fabric.ask(&name) {
                 Ok(answer) => answer,
                 Err(why) => {
-                    absent.insert(name, why);
+                    fabric.absent.insert(name, why);
                     continue;
                 }
             };
@@ -139,10 +164,15 @@ impl Fabric {
             }
         }
         // One that was drained long ago may be gone. Whoever is needed is asked again.
-        match absent.into_values().next().filter(|_| fabric.seen.is_empty()) {
-            Some(why) => Err(why),
+        match fabric.absent.values().next().filter(|_| fabric.seen.is_empty()) {
+            Some(why) => Err(why.clone()),
             None => Ok(fabric),
         }
+    }
+
+    fn unasked(&self) -> Option<String> {
+        let is_asked = |name: &&String| self.seen.contains_key(*name) || self.absent.contains_key(*name);
+        self.at.keys().find(|name| !is_asked(name)).cloned()
     }
 
     fn learn(&mut self, map: &str) -> Result<(), Failure> {
@@ -156,24 +186,27 @@ impl Fabric {
     }
 
     fn ask(&mut self, name: &str) -> Result<ShardsAnswer, Failure> {
-        let failed = |why: Failure| Failure::new(why.code, format!("shard {name}: {}", why.reason()));
-        let asked = ask_who_knows::<ShardsAnswer>(self.at[name].of_keys(), &Query::Shards);
-        let (_, answer) = asked.map_err(|unanswered| failed(unanswered.into()))?;
+        let (endpoint, line, answer) = find_who_knows::<ShardsAnswer>(self.at[name].of_keys(), &Query::Shards)
+            .map_err(|why| of_shard(name, why))?;
         if answer.shard != name {
             return Err(Failure::usage(format!(
                 "the switch at {} is of shard {}, not {name}",
                 self.at[name], answer.shard
             )));
         }
+        let said = Said { line, answer: answer.clone(), endpoint: endpoint.clone() };
         let division = Division {
             version: answer.version,
             step: answer.step.into(),
             map: answer.map.clone().into_bytes(),
             former: answer.former.clone().into_bytes(),
+            // By what they say is its own business.
+            begins: answer.open.then_some(0),
             ..Division::default()
         };
         let view = DivisionView { division, behind: answer.behind.clone(), epoch: answer.epoch };
         self.seen.insert(name.to_owned(), view);
+        self.said.insert(name.to_owned(), said);
         Ok(answer)
     }
 
@@ -182,21 +215,33 @@ impl Fabric {
     }
 
     /// The map before, if there are shards of the latest that have not come to the end of the change since.
-    fn under_way(&self) -> Option<&Endpoints> {
-        let former = self.former.as_ref().unwrap_or(&self.map);
-        let mut names = self.map.shards().into_iter().flat_map(Shards::names);
-        let is_settled = |name: &String| {
-            let is_so =
-                |view: &DivisionView| view.division.version == self.version && view.division.step == Step::Settled;
-            self.seen.get(name).is_none_or(is_so)
+    ///
+    /// # Errors
+    /// If nobody says that there are, and not all have said how far they have come.
+    fn under_way(&self) -> Result<Option<&Endpoints>, Failure> {
+        let is_under_way = |view: &DivisionView| {
+            self.version > 0 && (view.division.version != self.version || view.division.step != Step::Settled)
         };
-        (self.version > 0 && !names.all(is_settled)).then_some(former)
+        let mut seen = self.map.shards().into_iter().flat_map(Shards::names).filter_map(|name| self.seen.get(name));
+        if seen.any(is_under_way) {
+            return Ok(Some(self.former.as_ref().unwrap_or(&self.map)));
+        }
+        self.missing().map_or(Ok(None), Err)
+    }
+
+    /// Why a shard of the latest map gives no answer.
+    fn missing(&self) -> Option<Failure> {
+        let names = self.map.shards().into_iter().flat_map(Shards::names);
+        names.filter_map(|name| self.absent.get(name)).next().cloned()
     }
 
     fn begin_or_go_on(&self, next: &Endpoints, change: &ShardChangeArgs) -> Result<(), Failure> {
-        match self.under_way() {
+        match self.under_way()? {
             None if *next == self.map => settled(next),
-            None => self.change(self.version + 1, &self.map, next)?.carry_out(change),
+            None => {
+                let version = self.version.checked_add(1).ok_or_else(|| kept(&Kept::Last))?;
+                self.change(version, &self.map, next)?.carry_out(change)
+            }
             Some(former) if *next == self.map => self.change(self.version, former, next)?.carry_out(change),
             Some(_) => Err(Failure::unavailable(format!(
                 "a change to {} is under way: `wayside shard resume` ends it, `wayside shard undo` takes it back",
@@ -226,21 +271,32 @@ struct Change<'f> {
 }
 
 impl Change<'_> {
-    fn carry_out(mut self, change: &ShardChangeArgs) -> Result<(), Failure> {
+    fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
-        let mut fabric = Fabric {
-            version: 0,
-            map: self.next.clone(),
-            former: None,
-            at: self.fabric.at.clone(),
-            seen: self.fabric.seen.clone(),
-        };
-        let mut is_told = false;
+        let mut fabric = self.fabric.clone();
+        let (mut is_told, mut is_announced) = (false, false);
         loop {
             match self.plan.next(&fabric.seen) {
                 Next::Done => break,
                 Next::Unknown(name) => drop(fabric.ask(&name)?),
+                Next::Open(name) => {
+                    return Err(Failure::unavailable(format!(
+                        "{name} begins sessions already, and may grant what other shards have: start it with --shard-joins \
+                         and an empty --state-dir (a change that others have heard of by then is taken back by `wayside \
+                         shard undo`)"
+                    )));
+                }
+                Next::Overtaken(version) => {
+                    return Err(Failure::unavailable(format!(
+                        "version {version} of the map came after this change: `wayside shard status`"
+                    )));
+                }
                 Next::Tell(name, order) => {
+                    if self.plan.is_change() && order.step > Step::Announced && !is_announced {
+                        is_announced = true;
+                        // Who starts from now on finds all of them by it, however long the change takes.
+                        eprintln!("all have been told: WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1));
+                    }
                     tell(&fabric, &name, order)?;
                     let all: Vec<String> = self.plan.all().cloned().collect();
                     all.iter().try_for_each(|name| fabric.ask(name).map(drop))?;
@@ -248,10 +304,13 @@ impl Change<'_> {
                 Next::Wait(behind) => {
                     if began.elapsed() >= change.within {
                         let way = in_the_way(&fabric, &self.plan, &behind);
-                        self.plan = self.taken_back()?;
-                        let back = Change { fabric: &fabric, plan: self.plan, next: self.next };
-                        back.carry_out(change)?;
                         let within = lasted(change.within);
+                        let plan = self.plan.taken_back(&fabric.seen).map_err(|why| {
+                            let why = kept(&why);
+                            let why = format!("left after {within}, not taken back: {}\n{way}", why.reason());
+                            Failure::new(exit::BUSY, why)
+                        })?;
+                        Change { fabric: &fabric, plan, next: self.next }.carry_out(change)?;
                         let why = format!("taken back after {within}: the names that were to move are held\n{way}");
                         return Err(Failure::new(exit::BUSY, why));
                     }
@@ -272,11 +331,18 @@ impl Change<'_> {
         say(&format!("WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1)));
         Ok(())
     }
+}
 
-    fn taken_back(&self) -> Result<Redivision, Failure> {
-        let (former, maps) = (self.plan.former.clone(), self.plan.maps.0.clone());
-        let back = Redivision::new(self.plan.version + 1, former.clone(), former, (maps.clone(), maps));
-        back.map_err(|_| Failure::unavailable("it can't be taken back"))
+/// Why a change is not taken back.
+fn kept(why: &Kept) -> Failure {
+    match why {
+        Kept::Decided(shard) => Failure::unavailable(format!(
+            "the change is decided, as shard {shard} shows: `wayside shard resume` goes on with it"
+        )),
+        Kept::Unknown(shard) => Failure::unavailable(format!(
+            "shard {shard} does not say how far it has come, and the change may be decided: `wayside shard status`"
+        )),
+        Kept::Last => Failure::unavailable("no map has a higher version"),
     }
 }
 
@@ -288,15 +354,17 @@ fn tell(fabric: &Fabric, name: &str, order: Order) -> Result<(), Failure> {
     let Order { version, step, begins, above, map, former } = order;
     let (map, former) = (text_of(&map), text_of(&former));
     let query = Query::Divide { version, step: step.into(), begins, above, map, former };
-    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query).map_err(Failure::from);
-    told.map(drop).map_err(|why| Failure::new(why.code, format!("shard {name}: {}", why.reason())))
+    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query);
+    told.map(drop).map_err(|why| of_shard(name, why))
 }
 
 /// Which locks of names that change hands are held, and which sessions have not said that they hold none.
 fn in_the_way(fabric: &Fabric, plan: &Redivision, behind: &[(String, Vec<u16>)]) -> String {
     let mut lines = Vec::new();
     for (name, handles) in behind {
-        let locks = ask::<Locks>(fabric.at[name].of_keys(), &Query::Locks).map(|(_, locks)| locks.locks);
+        // A standby has no nodes that it could ask.
+        let serving = std::slice::from_ref(&fabric.said[name].endpoint);
+        let locks = ask::<Locks>(serving, &Query::Locks).map(|(_, locks)| locks.locks);
         let moves = |lock: &&Lock| {
             let id = u64::from_str_radix(&lock.name_id, 16).ok();
             handles.contains(&lock.owner.handle) && id.is_some_and(|id| !plan.next.has(name, id))

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wayside_protocol::chain::controller::{Config, Controller, Fellow, Notice, State};
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::chain::{FELLOWS, Following, Groups, Lease, Member, Sent, switch_handle};
-use wayside_protocol::controller::Roster;
+use wayside_protocol::controller::{DIVISION_KEY, Roster};
 use wayside_protocol::memory::{Moment, NodeEntry, SwitchMemory};
 use wayside_protocol::seal::{Keys, Period, Secret};
 use wayside_protocol::{Handle, Time};
@@ -160,7 +160,7 @@ impl Chains {
         member.follow(self.following.controllers.clone());
         for (key, bytes) in changes.records {
             let record = (key, bytes);
-            if !self.has_post && !self.roster.take(&self.switch, &record) {
+            if !self.has_post && key != DIVISION_KEY && !self.roster.take(&self.switch, &record) {
                 tracing::warn!(key, "etcd has a record that is none");
             }
             self.records.insert(record.0, record.1);

@@ -391,7 +391,7 @@ impl Control {
             },
             Query::Chains => match self.inbox.chains().await {
                 Some(chains) => json(&chains),
-                None => refusal(&self.elsewhere()),
+                None => json(&self.elsewhere()),
             },
             Query::Share { share, .. } if share > MOST_SHARE => {
                 refusal(&format!("a share is at most {MOST_SHARE}, not {share}"))
@@ -401,16 +401,16 @@ impl Control {
                     Ok(()) => json(&Changed { changed: 1 }),
                     Err(error) => refusal(&error.to_string()),
                 },
-                None if matches!(self.inbox.role(), Role::Alone) => refusal(&self.elsewhere()),
+                None if matches!(self.inbox.role(), Role::Alone) => json(&self.elsewhere()),
                 None => refusal(&format!("the shard has no switch at {switch}; `wayside chain status` has them")),
             },
             Query::Recover => match self.inbox.recover_chains().await {
                 Some(changed) => json(&Changed { changed }),
-                None => refusal(&self.elsewhere()),
+                None => json(&self.elsewhere()),
             },
             Query::Shards => match divisions::shards(self).await {
                 Ok(shards) => json(&shards),
-                Err(why) => refusal(&why),
+                Err(refused) => json(&refused),
             },
             // Where packets are signed not everybody is to be obeyed.
             Query::Divide { .. } if self.facts.enrols.is_some() && from != (Where::Here { trusted: true }) => {
@@ -420,7 +420,7 @@ impl Control {
                 let (map, former) = (map.into_bytes(), former.into_bytes());
                 match divisions::divide(self, Order { version, step: step.into(), begins, above, map, former }).await {
                     Ok(()) => json(&Changed { changed: 1 }),
-                    Err(why) => refusal(&why),
+                    Err(refused) => json(&refused),
                 }
             }
             Query::Reload if from != (Where::Here { trusted: true }) => {
@@ -440,13 +440,16 @@ impl Control {
     }
 
     /// Why this switch knows nothing of chains.
-    fn elsewhere(&self) -> String {
-        match self.inbox.role() {
+    fn elsewhere(&self) -> Refused {
+        let role = self.inbox.role();
+        let elsewhere = matches!(role, Role::Standby { .. });
+        let error = match role {
             Role::Alone => "this switch is alone: it is head and tail of all groups (a shard has --etcd)".into(),
             Role::Serving => "this switch has just begun to serve: ask again".into(),
             Role::Standby { serving: Some(at) } => format!("{at} knows: it serves the shard"),
             Role::Standby { serving: None } => "no switch of the shard serves".into(),
-        }
+        };
+        Refused { error, elsewhere }
     }
 
     async fn sessions(&self) -> Vec<Session> {
@@ -547,5 +550,5 @@ fn json(answer: &impl serde::Serialize) -> String {
 }
 
 fn refusal(why: &str) -> String {
-    json(&Refused { error: why.into() })
+    json(&Refused { error: why.into(), elsewhere: false })
 }

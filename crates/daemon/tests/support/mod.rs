@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod etcd;
+pub mod shards;
 #[cfg(feature = "xdp")]
 pub mod world;
 
@@ -228,6 +229,12 @@ impl Daemon {
         });
         let (running, ready) = launched.expect("it has begun");
         (self.running, self.ready) = (Some(running), ready);
+    }
+
+    /// As [`Daemon::restart`], with other flags from now on.
+    pub fn restart_with(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| flag.to_string()).collect();
+        self.restart();
     }
 
     /// SIGINT, and its end.

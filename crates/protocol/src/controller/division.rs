@@ -21,11 +21,15 @@ use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
+use wayside_wire::limits;
 
 /// Key of its record: above those of all handles.
 pub const DIVISION_KEY: u32 = 1 << 16;
 /// First byte of the record.
 const LAYOUT: u8 = 1;
+
+/// Changes of the map that a shard may have missed: it has a part in none of them until it is added.
+const FAR: u32 = 1 << 16;
 
 /// How far a shard has come with its map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +78,12 @@ pub enum Disobeyed {
     Taken(u32),
     /// The change to this version is decided, and not taken back; nor does another one begin before it is settled.
     Decided(u32),
+    /// This version's map is not what the change begins with: it was planned before that was settled, or taken back.
+    Overtaken(u32),
+    /// The versions in between would be lost for ever: this one is known.
+    Far(u32),
+    /// Too few epochs would be left above that one.
+    High(u32),
     /// It could not be written down.
     Store,
 }
@@ -84,6 +94,13 @@ impl fmt::Display for Disobeyed {
             Disobeyed::Older(version) => write!(f, "version {version} of the map is known"),
             Disobeyed::Taken(version) => write!(f, "another change has version {version} of the map"),
             Disobeyed::Decided(version) => write!(f, "the change to version {version} is decided: it has to be ended"),
+            Disobeyed::Overtaken(version) => {
+                write!(f, "version {version} of the map came after this change was begun: look again")
+            }
+            Disobeyed::Far(version) => {
+                write!(f, "version {version} of the map is known, and none that is more than {FAR} later follows")
+            }
+            Disobeyed::High(above) => write!(f, "too few epochs would be left above {above}"),
             Disobeyed::Store => write!(f, "it could not be written down"),
         }
     }
@@ -110,6 +127,17 @@ pub struct Division {
 
 impl Division {
     const FIXED: usize = 1 + 4 + 1 + 5 + 8 + 4 + 4;
+
+    /// Whether the map that comes next is one that was planned by who knew how far this one is: of one that all have a
+    /// change, of another one what takes it back. The first of the shards has each version, and so refuses for all;
+    /// whoever has missed some can't say.
+    fn is_followed_by(&self, order: &Order) -> bool {
+        let is_next = self.version > 0 && order.version == self.version + 1;
+        match self.step {
+            Step::Settled => !is_next || order.former == self.map,
+            _ => !is_next || (&order.former, &order.map) == (&self.former, &self.former),
+        }
+    }
 
     fn encode(&self) -> Record {
         let mut bytes = Vec::with_capacity(Self::FIXED + self.map.len() + self.former.len());
@@ -192,6 +220,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if order.version < now.version {
             return Err(Disobeyed::Older(now.version));
         }
+        if order.version - now.version > FAR {
+            return Err(Disobeyed::Far(now.version));
+        }
+        // Epochs only rise, and no slip may use up those that are left. Others' are minutes of their making, too.
+        let epoch = self.counters.epoch;
+        if order.above > epoch.saturating_add(limits::MAX_EPOCH.saturating_sub(epoch) / 2) {
+            return Err(Disobeyed::High(order.above));
+        }
         let mut next = now.clone();
         if order.version == now.version {
             if (&order.map, &order.former) != (&now.map, &now.former) {
@@ -203,6 +239,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         } else {
             if now.step == Step::Decided && !self.config.is_broken(Mutant::UndoDecided) {
                 return Err(Disobeyed::Decided(now.version));
+            }
+            if !now.is_followed_by(order) && !self.config.is_broken(Mutant::AnyFormer) {
+                return Err(Disobeyed::Overtaken(now.version));
             }
             (next.version, next.step) = (order.version, Step::Announced);
             (next.map, next.former) = (order.map.clone(), order.former.clone());
@@ -283,7 +322,7 @@ mod tests {
     }
 
     fn order(version: u32, step: Step, begins: Option<u32>) -> Order {
-        let (map, former) = (version.to_string().into_bytes(), b"former".to_vec());
+        let (map, former) = (version.to_string().into_bytes(), (version - 1).to_string().into_bytes());
         Order { version, step, begins, above: 0, map, former }
     }
 
@@ -329,10 +368,45 @@ mod tests {
         controller.on_tick(Time(0));
         assert_eq!(controller.epoch(), above + 1);
         assert_eq!(enrol(&mut controller, 1, 8), Ok(8));
+        assert_eq!(controller.redivide(&order(1, Step::Settled, Some(8))), Ok(()));
         // Drained.
         assert_eq!(controller.redivide(&order(2, Step::Moved, None)), Ok(()));
         assert_eq!(enrol(&mut controller, 2, 8), Err(Refusal::Shards));
         assert_eq!(controller.division().behind.len(), 1);
+    }
+
+    /// Whoever planned it was suspended while another one came to the end, or took back, what it knew of.
+    #[test]
+    fn what_was_planned_on_another_map_is_refused() {
+        let back = |version: u32, map: &[u8]| Order {
+            map: map.to_vec(),
+            former: map.to_vec(),
+            ..order(version, Step::Announced, Some(7))
+        };
+        let mut controller = controller(Config { shards: 7, ..config() });
+        assert_eq!(controller.redivide(&order(1, Step::Moved, Some(8))), Ok(()));
+        assert_eq!(controller.redivide(&order(2, Step::Announced, Some(9))), Err(Disobeyed::Overtaken(1)));
+        assert_eq!(controller.redivide(&order(1, Step::Settled, Some(8))), Ok(()));
+        assert_eq!(controller.redivide(&back(2, b"0")), Err(Disobeyed::Overtaken(1)), "all have it by now");
+        assert_eq!(controller.redivide(&order(2, Step::Moved, Some(9))), Ok(()));
+        assert_eq!(controller.redivide(&back(3, b"1")), Ok(()));
+        assert_eq!(controller.redivide(&back(4, b"1")), Ok(()), "and what takes back may be begun anew");
+        let other = Order { former: b"2".to_vec(), ..order(5, Step::Announced, Some(9)) };
+        assert_eq!(controller.redivide(&other), Err(Disobeyed::Overtaken(4)));
+        assert_eq!(controller.redivide(&order(9, Step::Announced, Some(9))), Ok(()), "it was none of these shards");
+    }
+
+    #[test]
+    fn no_order_uses_up_the_versions_or_the_epochs() {
+        let mut controller = controller(Config { shards: 7, ..config() });
+        assert_eq!(controller.redivide(&order(u32::MAX, Step::Moved, Some(8))), Err(Disobeyed::Far(0)));
+        for above in [limits::MAX_EPOCH - 1, u32::MAX] {
+            let order = Order { above, ..order(1, Step::Moved, Some(8)) };
+            assert_eq!(controller.redivide(&order), Err(Disobeyed::High(above)));
+        }
+        assert_eq!(controller.division().division, Division { begins: Some(7), ..Division::default() });
+        assert_eq!(enrol(&mut controller, 1, 7), Ok(7));
+        assert_eq!(controller.redivide(&order(FAR, Step::Moved, Some(8))), Ok(()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::Node;
 use crate::Time;
 use crate::lock::{AcquireError, State};
 use crate::mutant::Mutant;
+use crate::seal::Enrolment;
 use crate::shards::ShardMap;
 
 impl Node {
@@ -60,11 +61,19 @@ impl Node {
         Some(pledge)
     }
 
-    /// A secure connection says that the shard, under this epoch, counts the session under the map that was pledged so.
-    /// Nothing comes of it before the session has come to that epoch: to be asked again.
-    pub fn on_followed(&mut self, epoch: u32, pledge: u32) {
-        if self.session.is_under(epoch) {
-            self.follow_to(pledge);
+    /// Tells it at once, if it has not been answered: the shard has gone on.
+    pub fn hurry(&mut self, now: Time) {
+        self.now = now;
+        self.session.hurry(now);
+    }
+
+    /// A secure connection says that the shard counts a session under the map that was pledged so: this one or, where
+    /// the answer took long, one before. Nothing comes of it before the session has come to the answer's epoch: to be
+    /// asked again.
+    pub fn on_followed(&mut self, answer: &Enrolment) {
+        let is_this = self.session.info().is_some_and(|info| info.incarnation == answer.incarnation);
+        if is_this && self.session.is_under(answer.epoch) {
+            self.follow_to(answer.shards);
         }
     }
 
@@ -78,9 +87,52 @@ impl Node {
     pub fn map_version(&self) -> Option<u32> {
         self.config.domain.as_ref().map(super::Domain::version)
     }
+}
 
-    /// The nonce that the session was asked for with.
-    pub fn nonce(&self) -> u64 {
-        self.session.nonce()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Domain;
+    use crate::node::NodeConfig;
+    use crate::shards::Shards;
+    use alloc::string::ToString;
+    use wayside_wire::{Engine, Policy};
+
+    fn map(version: u32, names: &[&str]) -> ShardMap {
+        ShardMap { version, shards: Shards::new(names.iter().map(|name| name.to_string())).expect("names") }
+    }
+
+    /// The answer to a session's question may come when there is another session, which has pledged nothing.
+    #[test]
+    fn a_secure_answer_is_of_the_session_that_it_names() {
+        let (first, next) = (map(0, &["a", "b"]), map(1, &["a", "b", "c"]));
+        let shards = first.begins("a").expect("it is of it");
+        let domain = Some(Domain::new("a".into(), first));
+        let mut node = Node::new(NodeConfig { shards, domain, ..NodeConfig::new(42) });
+        let enrolment = Enrolment {
+            handle: 3,
+            incarnation: 9,
+            epoch: 7,
+            namespace: 1,
+            slots: 4,
+            engine: Engine::Fission,
+            policy: Policy::Fair,
+            patience: 8,
+            lease: 1_000_000,
+            grace: 0,
+            lifeline: 5,
+            shards,
+            secret: None,
+        };
+        node.begin(Time(0), Time(0), &enrolment);
+        node.close_for(&next);
+        let pledge = node.follow(Time(0)).expect("nothing is in the way");
+        let answer = Enrolment { shards: pledge, ..enrolment };
+        node.on_followed(&Enrolment { incarnation: 8, ..answer });
+        assert_eq!(node.map_version(), Some(0));
+        node.on_followed(&Enrolment { epoch: 8, ..answer });
+        assert_eq!(node.map_version(), Some(0));
+        node.on_followed(&answer);
+        assert_eq!(node.map_version(), Some(1));
     }
 }

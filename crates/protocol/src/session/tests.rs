@@ -334,3 +334,25 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
     assert_eq!(scene.tick(NOW), None);
     assert_eq!(scene.session.due(), Time(u64::MAX), "nothing has begun");
 }
+
+#[test]
+fn a_pledge_is_said_in_pauses_that_double_however_often_it_is_wanted() {
+    let mut scene = Scene::live();
+    let mut said = 0;
+    for step in 0..500 {
+        let now = NOW + step * 20_000;
+        scene.session.info.as_mut().expect("it lives").lease_end = now + LEASE;
+        scene.session.follow(now, 5);
+        scene.tick(now);
+        said += scene.kinds().iter().filter(|kind| **kind == kind::fabric::ENROL).count();
+    }
+    assert!((20..30).contains(&said), "{said} in ten seconds");
+    let now = NOW + 10_000_000;
+    scene.session.hurry(now);
+    scene.tick(now);
+    assert!(scene.kinds().contains(&kind::fabric::ENROL));
+    // Another one does not wait for that.
+    scene.session.follow(now, 6);
+    scene.tick(now);
+    assert!(scene.kinds().contains(&kind::fabric::ENROL));
+}

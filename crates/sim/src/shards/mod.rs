@@ -14,6 +14,7 @@ mod sites;
 
 use std::net::SocketAddrV4;
 
+use wayside_protocol::controller::Order;
 use wayside_protocol::{ShardMap, Shards};
 use wayside_wire::mix;
 
@@ -47,7 +48,9 @@ enum Happening {
     /// A client's process starts.
     Start(usize),
     /// An operator goes on.
-    Operate(u32),
+    Operate(usize, u32),
+    /// An order arrives whose operator does not wait for it any more.
+    Order(usize, Order),
     /// A site tells a client what it has.
     Announce(usize, usize),
     /// Something breaks.
@@ -76,8 +79,9 @@ struct World {
     agenda: Agenda<Happening>,
     sites: Vec<Site>,
     clients: Vec<Client>,
-    operator: Option<Operator>,
-    operators: u32,
+    operators: Vec<Operator>,
+    /// A site that begins sessions although others have its names.
+    open: Option<usize>,
     checker: Checker,
     setup: Setup,
     outcomes: Tally,
@@ -92,6 +96,8 @@ struct World {
 struct Setup {
     /// Shards at the beginning: the first ones.
     first: Shards,
+    /// At a time.
+    operators: usize,
     slots: u32,
     lease: u32,
     delay: u64,
@@ -121,6 +127,7 @@ impl Setup {
         let count = dice.between(2, SITES as u64 - 1) as usize;
         Setup {
             first: Shards::new((0..count).map(site_name)).expect("two or three names"),
+            operators: dice.between(1, 3) as usize,
             slots: dice.magnitude(1, 16) as u32,
             lease: dice.magnitude(40_000, 200_000) as u32,
             delay: dice.magnitude(20, 1_000),
@@ -142,6 +149,8 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut dice = Dice::of(seed, &[SHARDS]);
     let setup = Setup::draw(&mut dice);
     let clients = dice.between(2, 5) as usize;
+    let joiners = setup.first.names().len() as u64..SITES as u64;
+    let open = dice.percent(10).then(|| dice.between(joiners.start, joiners.end - 1) as usize);
     let mut world = World {
         options: options.clone(),
         now: 0,
@@ -150,8 +159,8 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         agenda: Agenda::new(),
         sites: Vec::new(),
         clients: Vec::new(),
-        operator: None,
-        operators: 0,
+        operators: (0..setup.operators).map(|_| Operator::new(0)).collect(),
+        open,
         checker: Checker::default(),
         setup,
         dice,
@@ -174,7 +183,7 @@ impl World {
         for client in 0..self.clients.len() {
             (0..self.sites.len()).for_each(|site| self.plan(1_000, Happening::Announce(site, client)));
         }
-        self.plan(self.setup.pause, Happening::Operate(0));
+        (0..self.operators.len()).for_each(|seat| self.plan(self.setup.pause, Happening::Operate(seat, 0)));
         self.plan(self.setup.mishaps, Happening::Mishap);
         while self.failure.is_none() && !self.is_over() {
             let Some((at, happening)) = self.agenda.next() else { break };
@@ -203,7 +212,8 @@ impl World {
             Happening::Told(client, site, map, is_settled) => self.told(client, site, map, is_settled),
             Happening::Task(client, generation, task) => self.task(client, generation, task),
             Happening::Start(client) => self.start(client),
-            Happening::Operate(operator) => self.operate(operator),
+            Happening::Operate(seat, number) => self.operate(seat, number),
+            Happening::Order(site, order) => self.on_late_order(site, &order),
             Happening::Announce(site, client) => self.announce(site, client),
             Happening::Mishap => self.mishap(),
         }
@@ -250,7 +260,8 @@ impl World {
             }
             _ => {
                 self.fault("operator gone");
-                self.end_operator();
+                let seat = self.dice.below(self.operators.len() as u64) as usize;
+                self.end_operator(seat);
             }
         }
         let next = self.now + self.dice.magnitude(1_000, 2 * self.setup.mishaps);
@@ -342,8 +353,18 @@ const LATEST: u64 = 150_000;
 const SHARDS: u64 = 43;
 
 /// What a batch must have seen.
-pub const FAULTS: &[&str] =
-    &["client killed", "client stopped", "controller restarted", "switch restarted", "operator gone", "lost", "late"];
+pub const FAULTS: &[&str] = &[
+    "client killed",
+    "client stopped",
+    "controller restarted",
+    "switch restarted",
+    "operator gone",
+    "operator suspended",
+    "order lost",
+    "order late",
+    "lost",
+    "late",
+];
 
 /// And what it must have come to.
 pub const OUTCOMES: &[&str] = &[
@@ -352,6 +373,11 @@ pub const OUTCOMES: &[&str] = &[
     "change taken back",
     "change gone on with by another",
     "operator refused",
+    "operator overtaken",
+    "late order refused",
+    "late order obeyed",
+    "kept: it is decided",
+    "open joiner refused",
     "somebody behind",
     "session pledged",
     "pledge counted",

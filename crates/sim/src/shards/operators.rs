@@ -1,22 +1,23 @@
-//! Operators: each asks all sites what they have, begins a change or goes on with one, or takes it back, and may stop
-//! at any moment. What they know of the sites is old when they act on it: another one may have been there since.
+//! Operators, one to three at a time: each asks all sites what they have, begins a change or goes on with one, or takes
+//! it back, and may stop at any moment, for ever or for longer than all others take. What they know of the sites is old
+//! when they act on it: another one may have been there since. Their orders arrive, or never do, or long after
+//! whoever gave them has gone on.
 
 use std::collections::BTreeMap;
 
 use wayside_protocol::Shards;
 use wayside_protocol::controller::{DivisionView, Order, Step};
-use wayside_protocol::redivision::{Next, Redivision};
+use wayside_protocol::redivision::{Impossible, Next, Redivision};
 
 use super::{Happening, SITES, World, site_name, site_of};
 use crate::world::Phase;
 
 /// One that is at it.
-#[derive(Default)]
 pub struct Operator {
     number: u32,
-    /// What sites have said, and which is asked next.
+    /// What sites have said, and which are to be asked, the next one last.
     seen: BTreeMap<String, DivisionView>,
-    asked: usize,
+    unasked: Vec<usize>,
     /// What it wants.
     change: Option<Redivision>,
     /// What it has found: somebody else's change.
@@ -24,6 +25,24 @@ pub struct Operator {
     takes_back: bool,
     /// An order on its way.
     order: Option<(usize, Order)>,
+}
+
+/// An order arrives after so long at most, and a suspended operator goes on.
+const LATEST_ORDER: u64 = 300_000;
+const SUSPENDED: u64 = 600_000;
+
+impl Operator {
+    pub fn new(number: u32) -> Operator {
+        Operator {
+            number,
+            seen: BTreeMap::new(),
+            unasked: (0..SITES).collect(),
+            change: None,
+            goes_on: false,
+            takes_back: false,
+            order: None,
+        }
+    }
 }
 
 /// The shards of a map as sites keep it; None of an empty one.
@@ -37,48 +56,73 @@ fn map_of(shards: &Shards) -> Vec<u8> {
 }
 
 impl World {
-    /// It is gone; another one comes later.
-    pub(super) fn end_operator(&mut self) {
-        self.operator = None;
-        self.operators += 1;
+    /// It is gone, though not what it has sent; another one comes later. Once nothing breaks any more there is one.
+    pub(super) fn end_operator(&mut self, seat: usize) {
+        let next = Operator::new(self.operators[seat].number + 1);
+        let number = next.number;
+        let gone = std::mem::replace(&mut self.operators[seat], next);
+        if let Some((site, order)) = gone.order {
+            self.send_late(site, order);
+        }
         let pause = match self.phase {
             Phase::Safety => self.dice.magnitude(100, 2 * self.setup.pause),
+            _ if seat > 0 => return,
             _ => 5_000,
         };
-        self.plan(self.now + pause, Happening::Operate(self.operators));
+        self.plan(self.now + pause, Happening::Operate(seat, number));
     }
 
     /// An operator's next step.
-    pub(super) fn operate(&mut self, number: u32) {
-        if number != self.operators {
+    pub(super) fn operate(&mut self, seat: usize, number: u32) {
+        if number != self.operators[seat].number {
             return;
         }
-        let mut operator = self.operator.take().unwrap_or_else(|| Operator { number, ..Operator::default() });
+        let mut operator = std::mem::replace(&mut self.operators[seat], Operator::new(number));
         let goes_on = self.step(&mut operator);
+        self.operators[seat] = operator;
         if !goes_on {
-            return self.end_operator();
+            return self.end_operator(seat);
         }
-        self.operator = Some(operator);
-        let pause = if self.dice.percent(10) { 10_000 } else { 1_000 };
+        let pause = if self.phase == Phase::Safety && self.dice.percent(1) {
+            self.fault("operator suspended");
+            SUSPENDED
+        } else if self.dice.percent(10) {
+            10_000
+        } else {
+            1_000
+        };
         let next = self.now + self.dice.magnitude(20, pause);
-        self.plan(next, Happening::Operate(number));
+        self.plan(next, Happening::Operate(seat, number));
+    }
+
+    fn send_late(&mut self, site: usize, order: Order) {
+        self.fault("order late");
+        let at = self.now + self.dice.magnitude(100, LATEST_ORDER);
+        self.plan(at, Happening::Order(site, order));
+    }
+
+    pub(super) fn on_late_order(&mut self, site: usize, order: &Order) {
+        let is_obeyed = self.obey(site, order);
+        self.count(if is_obeyed { "late order obeyed" } else { "late order refused" });
     }
 
     /// False: it is done, or gives up.
     fn step(&mut self, operator: &mut Operator) -> bool {
         if let Some((site, order)) = operator.order.take() {
-            let is_lost = self.phase == Phase::Safety && self.dice.percent(5);
-            if !is_lost && !self.obey(site, &order) {
+            operator.unasked = (0..SITES).collect();
+            if self.phase == Phase::Safety && self.dice.percent(5) {
+                self.fault("order lost");
+            } else if self.phase == Phase::Safety && self.dice.percent(5) {
+                self.send_late(site, order);
+            } else if !self.obey(site, &order) {
                 self.count("operator refused");
                 return false;
             }
-            operator.asked = 0;
             return true;
         }
-        if operator.asked < SITES {
-            let view = self.sites[operator.asked].view();
-            operator.seen.insert(site_name(operator.asked), view);
-            operator.asked += 1;
+        if let Some(site) = operator.unasked.pop() {
+            let view = self.sites[site].view();
+            operator.seen.insert(site_name(site), view);
             return true;
         }
         if operator.change.is_none() && !self.choose(operator) {
@@ -90,11 +134,18 @@ impl World {
                 operator.order = Some((site_of(&name), order));
                 true
             }
-            Next::Wait(_) => {
+            Next::Wait(behind) => {
                 self.count("somebody behind");
-                operator.asked = 0;
-                // Another one may take it back.
-                self.phase != Phase::Safety || !self.dice.percent(3)
+                // Of the others it knows what they said long ago.
+                operator.unasked = behind.iter().map(|(name, _)| site_of(name)).collect();
+                if self.phase != Phase::Safety || !self.dice.percent(3) {
+                    return true;
+                }
+                // It takes the change back, or leaves it to another one.
+                let back = change.taken_back(&operator.seen).ok().filter(|_| self.dice.percent(50));
+                operator.takes_back = back.is_some();
+                operator.change = back;
+                operator.takes_back
             }
             Next::Done => {
                 let adds = change.next.names().len() > change.former.names().len();
@@ -107,6 +158,15 @@ impl World {
                     self.count("change gone on with by another");
                 }
                 self.note(|_| format!("operator {}: done", operator.number));
+                false
+            }
+            Next::Open(name) => {
+                self.count("open joiner refused");
+                self.close_joiner(site_of(&name));
+                false
+            }
+            Next::Overtaken(_) => {
+                self.count("operator overtaken");
                 false
             }
             Next::Unknown(name) => unreachable!("{name} was asked"),
@@ -129,12 +189,8 @@ impl World {
             }
             self.draw_change(latest.version + 1, &map)
         } else {
-            operator.takes_back = self.dice.percent(40) && map != former;
-            operator.goes_on = !operator.takes_back;
-            let (version, next) =
-                if operator.takes_back { (latest.version + 1, former.clone()) } else { (latest.version, map) };
-            let maps = (map_of(&former), map_of(&next));
-            Redivision::new(version, former, next, maps)
+            let maps = (map_of(&former), map_of(&map));
+            self.resume(operator, Redivision::new(latest.version, former, map, maps))
         };
         let Ok(mut change) = change else { return false };
         change.mutant = self.options.mutant;
@@ -143,12 +199,29 @@ impl World {
         true
     }
 
-    /// Some more shards, or some less.
-    fn draw_change(
+    /// Goes on with what another one began, or takes it back.
+    fn resume(
         &mut self,
-        version: u32,
-        shards: &Shards,
-    ) -> Result<Redivision, wayside_protocol::redivision::Impossible> {
+        operator: &mut Operator,
+        change: Result<Redivision, Impossible>,
+    ) -> Result<Redivision, Impossible> {
+        let mut change = change?;
+        change.mutant = self.options.mutant;
+        operator.goes_on = true;
+        if change.is_change() && self.dice.percent(40) {
+            match change.taken_back(&operator.seen) {
+                Ok(back) => {
+                    (operator.takes_back, operator.goes_on) = (true, false);
+                    return Ok(back);
+                }
+                Err(_) => self.count("kept: it is decided"),
+            }
+        }
+        Ok(change)
+    }
+
+    /// Some more shards, or some less.
+    fn draw_change(&mut self, version: u32, shards: &Shards) -> Result<Redivision, Impossible> {
         let mut names = shards.names().to_vec();
         let can_drain = names.len() > 2;
         let count = 1 + usize::from(self.dice.percent(20));

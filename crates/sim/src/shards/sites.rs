@@ -50,7 +50,12 @@ impl World {
         let setup = &self.setup;
         let space =
             Namespace { id: SPACE.0, slots: setup.slots, policy: Policy::Fair, patience: OVERTAKEN_MOST, budget: None };
-        let place = setup.first.place(&site_name(site));
+        let name = site_name(site);
+        let place = setup.first.place(&name);
+        // Who is to join has those in its configuration that there will be, as far as anybody knows.
+        let known = setup.first.names().iter().cloned().chain(place.is_none().then(|| name.clone()));
+        let map = ShardMap { version: 0, shards: Shards::new(known).expect("two to four names") };
+        let shards = map.begins(&name).expect("it is of it");
         let config = Config {
             namespaces: vec![Rules {
                 id: SPACE.0,
@@ -63,8 +68,8 @@ impl World {
                 servers: 1,
                 lease: setup.lease,
             }],
-            shards: place.map_or(0, |place| setup.first.fingerprint(place)),
-            joins: place.is_none(),
+            shards,
+            joins: place.is_none() && self.open != Some(site),
             first_epoch: self.dice.below(4) as u32,
             poll_period: 2_000,
             retransmit: 10_000,
@@ -77,6 +82,14 @@ impl World {
         let disk = Disk::new(None);
         let controller = Controller::new(config.clone(), switch.clone(), disk.clone()).expect("an empty disk");
         Site { switch, disk, config, controller, timer: 0 }
+    }
+
+    /// Whoever started it sees the mistake: it joins as it should, with nothing in its records.
+    pub(super) fn close_joiner(&mut self, site: usize) {
+        if self.open.take_if(|open| *open == site).is_some() {
+            self.sites[site] = self.new_site(site);
+            self.plan(self.now, Happening::Control(site));
+        }
     }
 
     pub(super) fn restart_controller(&mut self, site: usize) {
