@@ -201,8 +201,8 @@ impl Rest {
         self.forgotten.clear();
         self.wakers.drain(..).for_each(Waker::wake);
         for (server, question) in self.fetches.drain(..) {
-            // It is the application's, and this thread is the session's own. Who asked hears that there is nothing, since
-            // the question is dropped; whoever runs the application, what its panic hook says.
+            // It is the application's, and this thread is the session's own. Who asked hears that there is nothing,
+            // since the question is dropped; whoever runs the application, what its panic hook says.
             let _ = catch_unwind(AssertUnwindSafe(|| server(question)));
         }
         let phase_changed = std::mem::take(&mut self.phase_changed);

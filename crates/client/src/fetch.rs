@@ -124,9 +124,9 @@ impl Session {
     /// loss, in place of what was given here before.
     ///
     /// `answer` is called by the session's own thread, which sends its heartbeats too: it must not block. What takes
-    /// longer than looking into memory hands the [`Fetch`] to another thread, which answers it. One that panics leaves the
-    /// question unanswered. It is kept until the session is closed: one that has a [`Session`] keeps that from ending by
-    /// itself. While 1,024 questions have no answer yet, others are refused.
+    /// longer than looking into memory hands the [`Fetch`] to another thread, which answers it. One that panics leaves
+    /// the question unanswered. It is kept until the session is closed: one that has a [`Session`] keeps that from
+    /// ending by itself. While 1,024 questions have no answer yet, others are refused.
     ///
     /// ```no_run
     /// # use std::{collections::HashMap, sync::Mutex};

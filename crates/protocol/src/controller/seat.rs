@@ -7,8 +7,8 @@
 //! * The lease of the switch ([`SwitchMemory::serve_for`]) is never longer than that of the post.
 //! * A switch that has no post has epoch 0: it decides on nothing, whatever its memory holds. What it held before is
 //!   overwritten when it is promoted.
-//! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that very
-//!   revision. Otherwise it is overwritten too.
+//! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that
+//!   very revision. Otherwise it is overwritten too.
 
 use super::hand_over::{Came, Copying, Handed, Obstacle, Reception, Shape, Unfit};
 use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};

@@ -7,15 +7,15 @@
 //!   WATCHING ────────────────────────────────────────────► TAKING ──taken──► SERVING: renews every lease / 4
 //!      ▲ └──the post is its own already: renews it──────────────────────────────▲ │
 //!      ├───────────────another took it, or it has resigned────────────────────────┤
-//!      └──another took it────── HANDING: has stopped, and waits that its successor takes it; resigns if that does not ──┘
+//!      └──another took it── HANDING: has stopped; resigns if nobody took it ──────┘
 //! ```
 //!
 //! Invariants
 //! * The lease runs from before its renewal was sent: what a successor waits for begins later, when it first sees
 //!   what that renewal wrote, and it takes the post only if nothing else was written since.
 //! * Who resigns has stopped before: the post is vacated only after the switch's lease was ended.
-//! * Who hands over has stopped before, and does not renew any more: a successor that takes the post at the revision that
-//!   it was told is the next to serve.
+//! * Who hands over has stopped before, and does not renew any more: a successor that takes the post at the revision
+//!   that it was told is the next to serve.
 //! * A question that went unanswered may yet be done: each is conditional on what was last seen of the post, or changes
 //!   nothing but its revision, so that it does no harm whenever that is.
 

@@ -1,5 +1,6 @@
 //! Who serves after a hand-over: the nodes hear of it by TURN, which comes from their new switch under the epoch that
-//! they know. A *turn* has the number of the write that gave the post to its switch, so that a late one is known as such.
+//! they know. A *turn* has the number of the write that gave the post to its switch, so that a late one is known as
+//! such.
 //!
 //! Invariant: a turn that is told is of the switch's own post: nobody goes back to a switch that has handed over.
 

@@ -5,8 +5,8 @@
 //! * An answer names request and ticket of its own FETCH: the switch lets it through while that ticket holds, and to
 //!   nobody else.
 //! * What is asked of an earlier session of this node, or of its handle, is not answered.
-//! * Who does not serve says so at once, so that nobody waits for it; and so does who has as many questions of its session
-//!   to answer as there may be.
+//! * Who does not serve says so at once, so that nobody waits for it; and so does who has as many questions of its
+//!   session to answer as there may be.
 
 use super::{Link, is_exclusive};
 use crate::mutant::Mutant;
