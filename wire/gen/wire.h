@@ -301,7 +301,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_DROP_REASON_STALE_EPOCH 15        /* epoch is not the switch's (the sender is told, where it is not a copy) */
 #define WS_DROP_REASON_DESTINATION_NOT_LIVE 16 /* destination is vacant or its session is over */
 #define WS_DROP_REASON_STALE_HEARTBEAT 17    /* heartbeat sequence not above the recorded one */
-#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket; a PUSH of more than was given */
+#define WS_DROP_REASON_BAD_STATE 18          /* a RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket, or a FETCH with one; a PUSH of more than was given */
 #define WS_DROP_REASON_LOST_RACE 19          /* compare-and-swap lost 8 times in a row: the sender retransmits */
 #define WS_DROP_REASON_BAD_TAG 20            /* authentication failed */
 #define WS_DROP_REASON_NOT_GRANTED 21        /* won for a holder that had just expired: undone */

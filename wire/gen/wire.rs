@@ -1599,7 +1599,7 @@ pub enum DropReason {
     DestinationNotLive = 16,
     /// Heartbeat sequence not above the recorded one.
     StaleHeartbeat = 17,
-    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket; a PUSH of more than was given.
+    /// A RETENURE to FROZEN, to agent 0, or a transfer to UNHELD; a RELEASE or FETCHED without a ticket, or a FETCH with one; a PUSH of more than was given.
     BadState = 18,
     /// Compare-and-swap lost 8 times in a row: the sender retransmits.
     LostRace = 19,
