@@ -79,8 +79,8 @@ use wayside_protocol::seal::Secret;
 use wayside_switch::Switch;
 use worker::{Traffic, Worker};
 
-/// Whether a switch that ends in order hands its memory to its standby. Not yet: with it the simulator finds tokens that
-/// do not rise (S2; lock seeds 24627, 25672, 26939, 27369 and 32490). Without it the standby asks all nodes.
+/// Whether a switch that ends in order hands its memory to its standby. Not yet: with it the simulator finds tokens
+/// that do not rise (S2; lock seeds 24627, 25672, 26939, 27369 and 32490). Without it the standby asks all nodes.
 const HANDS_OVER: bool = false;
 
 /// For etcd to note that this switch serves no more.
