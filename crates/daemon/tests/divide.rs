@@ -6,11 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::shards::{daemon_of, owner, shard};
-use support::{Daemon, eventually};
+use support::shards::{command, daemon_of, owner, shard};
+use support::{Daemon, Running, eventually};
 use wayside_client::Session;
 
 const NAMES: usize = 60;
+/// After so many milliseconds the command of a change is killed: one takes some tenths of a second.
+const LIVES: [u64; 8] = [15, 30, 60, 5, 100, 220, 320, 150];
 /// Nobody waits longer for a lock, whatever is added or drained meanwhile.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -120,6 +122,51 @@ fn a_shard_is_added_and_another_drained_under_load() {
     let longest = Duration::from_micros(load.longest_us.load(SeqCst));
     println!("{} critical sections, the longest wait {longest:?}", load.sections.load(SeqCst));
     assert!(longest < LONGEST, "somebody waited {longest:?}");
+}
+
+/// Ends what a command has left, by going on or, if that can still be, by taking it back. Whether north is one of the
+/// shards then.
+fn end_change(endpoints: &str, takes_back: bool) -> bool {
+    let undone = takes_back && shard(&["undo"], endpoints).code == Some(0);
+    if !undone {
+        let resumed = shard(&["resume"], endpoints);
+        assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    }
+    let status = shard(&["status"], endpoints);
+    let settled = |line: &&str| line.contains("settled: east=");
+    let lines: Vec<&str> = status.stdout.lines().filter(settled).collect();
+    let is_in = lines.iter().any(|line| line.contains("north="));
+    let same = lines.windows(2).all(|two| two[0] == two[1]);
+    assert!(same && lines.len() >= if is_in { 3 } else { 2 }, "takes back: {takes_back}; {status:?}");
+    is_in
+}
+
+#[test]
+fn a_command_that_is_killed_anywhere_leaves_what_the_next_one_ends() {
+    let (east, west) = (daemon_of("east", "east,west", &[]), daemon_of("west", "east,west", &[]));
+    let north = daemon_of("north", "east,north,west", &["--shard-joins"]);
+    let endpoints = format!("east={};west={}", east.address, west.address);
+    let added = format!("north={}", north.address);
+    let load = Load { locks: (0..NAMES).map(|_| Guarded::default()).collect(), ..Load::default() };
+    std::thread::scope(|scope| {
+        for seed in 1..=2 {
+            let (load, endpoints) = (&load, endpoints.as_str());
+            scope.spawn(move || load.run(endpoints, seed));
+        }
+        load.goes_on();
+        let mut is_in = false;
+        for (takes_back, life) in [false, true].into_iter().cycle().zip(LIVES) {
+            let change = if is_in { ["drain", "north"] } else { ["add", &added] };
+            let running = Running::start(command(&change, &endpoints));
+            std::thread::sleep(Duration::from_millis(life));
+            drop(running);
+            is_in = end_change(&endpoints, takes_back);
+            load.goes_on();
+        }
+        load.stop.store(true, SeqCst);
+    });
+    let longest = Duration::from_micros(load.longest_us.load(SeqCst));
+    println!("{} critical sections, the longest wait {longest:?}", load.sections.load(SeqCst));
 }
 
 #[test]

@@ -17,10 +17,12 @@
 //!   one that comes none before the post is its switch's. So never two switches, nor one that is started on memory that
 //!   it has handed over, go on from the same.
 //! * Every slot goes that was ever changed: the tenure of one that is UNHELD is what the next token is above.
+//! * Each message says which hand-over it is of, and the how many-th of its messages it is: slots of one that came to
+//!   nothing, or an earlier state of a slot, never stand in for a message that is missing.
 
 use super::store::Fields;
-use crate::Handle;
 use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord, SwitchMemory};
+use crate::{Handle, Time};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -30,7 +32,7 @@ use wayside_wire::SlotState;
 /// What is said below, in this layout. A switch that knows another is no successor.
 pub const LAYOUT: u8 = 1;
 
-/// First byte of a message.
+/// Kinds of messages.
 const OPENING: u8 = 1;
 const SLOTS: u8 = 2;
 const CLOSING: u8 = 3;
@@ -42,7 +44,9 @@ const FULL: usize = 64 << 10;
 /// No message is longer: 65,535 nodes in a closing.
 pub const LONGEST: usize = 4 << 20;
 const NODE_BYTES: usize = 38;
-const CLOSING_BYTES: usize = 25;
+const HEAD_BYTES: usize = 25;
+/// Of a closing, before its nodes.
+const CLOSING_BYTES: usize = 16;
 
 /// Why a switch is not, or no more, the successor of one that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,7 @@ pub struct Shape {
 
 impl Shape {
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![OPENING, LAYOUT, self.signed.into()];
+        let mut bytes = vec![LAYOUT, self.signed.into()];
         for (namespace, slots) in &self.namespaces {
             bytes.extend(namespace.to_be_bytes());
             bytes.extend(slots.to_be_bytes());
@@ -103,31 +107,65 @@ impl Shape {
     }
 }
 
+/// What a message begins with, after its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    /// The hand-over: the post's revision and the time when it was prepared. One switch has the post at a revision.
+    revision: u64,
+    begun: Time,
+    /// Of the message, from 0.
+    number: u64,
+}
+
+impl Head {
+    fn message(self, kind: u8) -> Vec<u8> {
+        let mut bytes = vec![kind];
+        bytes.extend([self.revision, self.begun.0, self.number].into_iter().flat_map(u64::to_be_bytes));
+        bytes
+    }
+
+    /// The message that follows.
+    fn next(self) -> Head {
+        Head { number: self.number + 1, ..self }
+    }
+
+    /// Kind and head of a message, and what follows them.
+    fn read(message: &[u8]) -> Option<(u8, Head, &[u8])> {
+        let (head, rest) = message.split_at_checked(HEAD_BYTES)?;
+        let mut fields = Fields::rest(&head[1..]);
+        let mut number = || u64::from_be_bytes(fields.take());
+        Some((head[0], Head { revision: number(), begun: Time(number()), number: number() }, rest))
+    }
+}
+
 /// The end that gives: what has gone so far.
 pub struct Copying {
     shape: Shape,
     /// Of each namespace, the slots as they were sent last; what is not, is zeros.
     sent: Vec<Vec<[u64; 2]>>,
-    messages: u64,
+    /// Of the next message.
+    head: Head,
     /// A rule to break: slots that nobody holds stay behind.
     pub(super) held_alone: bool,
 }
 
 impl Copying {
-    /// Nothing has gone.
-    pub fn new(shape: Shape) -> Copying {
+    /// Nothing has gone. `revision`: of the post now.
+    pub(super) fn new(shape: Shape, revision: u64, now: Time) -> Copying {
         let sent = shape.namespaces.iter().map(|(_, slots)| vec![[0; 2]; *slots as usize]).collect();
-        Copying { shape, sent, messages: 0, held_alone: false }
+        Copying { shape, sent, head: Head { revision, begun: now, number: 1 }, held_alone: false }
     }
 
     /// The first message.
     pub fn opening(&self) -> Vec<u8> {
-        self.shape.encode()
+        let mut message = Head { number: 0, ..self.head }.message(OPENING);
+        message.extend(self.shape.encode());
+        message
     }
 
     /// Sends what has changed since the last time; of what changes meanwhile, either.
     pub fn send<M: SwitchMemory>(&mut self, memory: &M, mut out: impl FnMut(Vec<u8>)) {
-        let mut message = vec![SLOTS];
+        let mut message = self.head.message(SLOTS);
         let mut block = [[0; 2]; BLOCK];
         for ((namespace, slots), sent) in self.shape.namespaces.iter().zip(&mut self.sent) {
             for (from, sent) in (0..*slots).step_by(BLOCK).zip(sent.chunks_mut(BLOCK)) {
@@ -149,20 +187,22 @@ impl Copying {
                 now[first..end].iter().flatten().for_each(|word| message.extend(word.to_be_bytes()));
                 sent[first..end].copy_from_slice(&now[first..end]);
                 if message.len() >= FULL {
-                    self.messages += 1;
-                    out(core::mem::replace(&mut message, vec![SLOTS]));
+                    self.head = self.head.next();
+                    out(core::mem::replace(&mut message, self.head.message(SLOTS)));
                 }
             }
         }
-        if message.len() > 1 {
-            self.messages += 1;
+        if message.len() > HEAD_BYTES {
+            self.head = self.head.next();
             out(message);
         }
     }
 
     /// The last message.
     pub(super) fn closing(&self, epoch: u32, revision: u64, nodes: Vec<(Handle, NodeMemory)>) -> Vec<u8> {
-        Handed { epoch, revision, messages: self.messages, nodes }.encode()
+        let mut message = self.head.message(CLOSING);
+        Handed { epoch, revision, nodes }.encode(&mut message);
+        message
     }
 }
 
@@ -172,18 +212,14 @@ pub(super) struct Handed {
     pub epoch: u32,
     /// The post's, as whoever ends has left it.
     pub revision: u64,
-    /// How many messages of slots there were.
-    messages: u64,
     pub nodes: Vec<(Handle, NodeMemory)>,
 }
 
 impl Handed {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(CLOSING_BYTES + NODE_BYTES * self.nodes.len());
-        bytes.push(CLOSING);
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.reserve_exact(CLOSING_BYTES + NODE_BYTES * self.nodes.len());
         bytes.extend(self.epoch.to_be_bytes());
         bytes.extend(self.revision.to_be_bytes());
-        bytes.extend(self.messages.to_be_bytes());
         bytes.extend((self.nodes.len() as u32).to_be_bytes());
         for (handle, node) in &self.nodes {
             bytes.extend(handle.to_be_bytes());
@@ -195,17 +231,15 @@ impl Handed {
             bytes.extend(node.entry.address.port().to_be_bytes());
             bytes.extend(node.entry.namespace.to_be_bytes());
         }
-        bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Handed> {
         if bytes.len() < CLOSING_BYTES {
             return None;
         }
-        let mut fields = Fields::rest(&bytes[1..]);
+        let mut fields = Fields::rest(bytes);
         let epoch = u32::from_be_bytes(fields.take());
         let revision = u64::from_be_bytes(fields.take());
-        let messages = u64::from_be_bytes(fields.take());
         let count = u32::from_be_bytes(fields.take()) as usize;
         if bytes.len() - CLOSING_BYTES != count.checked_mul(NODE_BYTES)? {
             return None;
@@ -221,21 +255,20 @@ impl Handed {
             (handle, NodeMemory { entry, word, oldest, rotation })
         };
         let nodes = (0..count).map(|_| node()).collect();
-        Some(Handed { epoch, revision, messages, nodes })
+        Some(Handed { epoch, revision, nodes })
     }
 }
 
-/// The end that takes: what has come so far.
+/// The end that takes: all that has come is of one hand-over, in its order.
 pub(super) struct Reception {
-    messages: u64,
+    /// Of the message that is next.
+    next: Head,
 }
 
 /// What came of a message.
 pub(super) enum Came {
-    /// The first one.
-    Opened(Reception),
-    /// Slots.
-    Slots,
+    /// All so far, and more is to come.
+    More(Reception),
     /// The last: all is there.
     All(Handed),
 }
@@ -243,28 +276,27 @@ pub(super) enum Came {
 impl Reception {
     /// Takes a message. `torn`: a rule to break, whatever is missing.
     pub fn take<M: SwitchMemory>(
-        reception: Option<&mut Reception>,
+        reception: Option<Reception>,
         memory: &M,
         shape: &Shape,
         message: &[u8],
         torn: bool,
     ) -> Result<Came, Unfit> {
-        match (message.first(), reception) {
-            (Some(&OPENING), _) if message == shape.encode() => {
-                clear(memory, shape);
-                Ok(Came::Opened(Reception { messages: 0 }))
+        let (kind, head, rest) = Head::read(message).ok_or(Unfit::Torn)?;
+        if kind == OPENING {
+            if rest != shape.encode() {
+                return Err(Unfit::Unlike);
             }
-            (Some(&OPENING), _) => Err(Unfit::Unlike),
-            (Some(&SLOTS), Some(reception)) => {
-                write(memory, shape, &message[1..]).ok_or(Unfit::Torn)?;
-                reception.messages += 1;
-                Ok(Came::Slots)
+            clear(memory, shape);
+            return Ok(Came::More(Reception { next: head.next() }));
+        }
+        let is_next = reception.is_some_and(|reception| reception.next == head || torn);
+        match kind {
+            SLOTS if is_next => {
+                write(memory, shape, rest).ok_or(Unfit::Torn)?;
+                Ok(Came::More(Reception { next: head.next() }))
             }
-            (Some(&CLOSING), Some(reception)) => {
-                let handed = Handed::decode(message).ok_or(Unfit::Torn)?;
-                let is_whole = handed.messages == reception.messages || torn;
-                if is_whole { Ok(Came::All(handed)) } else { Err(Unfit::Torn) }
-            }
+            CLOSING if is_next => Ok(Came::All(Handed::decode(rest).ok_or(Unfit::Torn)?)),
             _ => Err(Unfit::Torn),
         }
     }
@@ -324,24 +356,26 @@ mod tests {
         memory.write_slots(1, slot, &[[word.pack(), 0]]);
     }
 
-    /// Carries all messages over but those that `lost` names, by their count from 0.
-    fn carry(from: &Rc<Memory>, to: &Rc<Memory>, lost: &[usize]) -> Result<Handed, Unfit> {
-        let mut copying = Copying::new(shape());
+    /// The messages of a hand-over between whose two parts a slot is taken.
+    fn messages(from: &Rc<Memory>, begun: u64) -> Vec<Vec<u8>> {
+        let mut copying = Copying::new(shape(), 3, Time(begun));
         let mut messages = vec![copying.opening()];
         copying.send(from, |message| messages.push(message));
-        held(9, from, 5);
+        held(9, from, 4 + begun as u32);
         copying.send(from, |message| messages.push(message));
         messages.push(copying.closing(7, 3, Vec::new()));
+        messages
+    }
+
+    fn carry<'a>(to: &Rc<Memory>, messages: impl IntoIterator<Item = &'a Vec<u8>>) -> Result<Handed, Unfit> {
         let mut reception = None;
-        let mut last = Err(Unfit::Torn);
-        for (_, message) in messages.iter().enumerate().filter(|(index, _)| !lost.contains(index)) {
-            match Reception::take(reception.as_mut(), to, &shape(), message, false)? {
-                Came::Opened(begun) => reception = Some(begun),
-                Came::Slots => {}
-                Came::All(handed) => last = Ok(handed),
+        for message in messages {
+            match Reception::take(reception.take(), to, &shape(), message, false)? {
+                Came::More(more) => reception = Some(more),
+                Came::All(handed) => return Ok(handed),
             }
         }
-        last
+        Err(Unfit::Torn)
     }
 
     #[test]
@@ -350,7 +384,7 @@ mod tests {
         held(3, &from, 1);
         from.write_slots(1, 5, &[[SlotWord::unheld(8).pack(), 0]]);
         held(7, &to, 4);
-        let handed = carry(&from, &to, &[]).expect("all has come");
+        let handed = carry(&to, &messages(&from, 1)).expect("all has come");
         assert_eq!((handed.epoch, handed.revision), (7, 3));
         for slot in 0..64 {
             assert_eq!(to.load_slot(1, slot), from.load_slot(1, slot), "slot {slot}");
@@ -364,16 +398,33 @@ mod tests {
         for lost in 0..4 {
             let from = Rc::new(Memory::default());
             held(3, &from, 1);
-            assert_eq!(carry(&from, &to, &[lost]), Err(Unfit::Torn), "without message {lost}");
+            let mut messages = messages(&from, 1);
+            assert_eq!(messages.len(), 4, "an opening, slots twice, a closing");
+            messages.remove(lost);
+            assert_eq!(carry(&to, &messages), Err(Unfit::Torn), "without message {lost}");
         }
-        let other = Shape { signed: true, ..shape() };
-        let opened = Reception::take(None, &to, &other, &Copying::new(shape()).opening(), false);
-        assert!(matches!(opened, Err(Unfit::Unlike)));
-        for bytes in [&[][..], &[SLOTS], &[SLOTS, 0], &[SLOTS, 0, 1, 0, 0, 0, 63, 0, 2, 0], &[CLOSING; 25]] {
-            let mut reception = Some(Reception { messages: 0 });
-            let taken = Reception::take(reception.as_mut(), &to, &shape(), bytes, false);
-            assert!(!matches!(taken, Ok(Came::All(_) | Came::Opened(_))), "{bytes:?}");
+        let opening = Copying::new(Shape { signed: true, ..shape() }, 3, Time(1)).opening();
+        assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
+        let head = Head { revision: 3, begun: Time(1), number: 1 };
+        let with = |kind, rest: &[u8]| [&head.message(kind), rest].concat();
+        let run_past_the_end = with(SLOTS, &[0, 1, 0, 0, 0, 63, 0, 2, 0]);
+        for bytes in [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), run_past_the_end, with(CLOSING, &[1])] {
+            let taken = Reception::take(Some(Reception { next: head }), &to, &shape(), &bytes, false);
+            assert!(matches!(taken, Err(Unfit::Torn)), "{bytes:?}");
         }
+    }
+
+    /// As much has come of one that came to nothing as is missing of the next, whose tokens are higher.
+    #[test]
+    fn messages_of_two_hand_overs_are_not_one() {
+        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        held(3, &from, 1);
+        let former = messages(&from, 1);
+        held(3, &from, 2);
+        let latter = messages(&from, 2);
+        assert_eq!(carry(&to, former[..3].iter().chain(&latter[3..])), Err(Unfit::Torn));
+        assert_eq!(carry(&to, [0, 2, 1, 3].map(|index| &latter[index])), Err(Unfit::Torn), "in another order");
+        assert!(carry(&to, &latter).is_ok());
     }
 
     #[test]
@@ -381,7 +432,9 @@ mod tests {
         let entry = NodeEntry { address: "10.1.2.3:4711".parse().unwrap(), namespace: 9, incarnation: 1 << 40 };
         let word = NodeWord { state: wayside_wire::NodeState::Expired, sequence: 77 };
         let node = NodeMemory { entry, word, oldest: 5, rotation: 6 };
-        let handed = Handed { epoch: 1, revision: 2, messages: 3, nodes: vec![(4, node), (65_535, node)] };
-        assert_eq!(Handed::decode(&handed.encode()), Some(handed));
+        let handed = Handed { epoch: 1, revision: 2, nodes: vec![(4, node), (65_535, node)] };
+        let mut bytes = Vec::new();
+        handed.encode(&mut bytes);
+        assert_eq!(Handed::decode(&bytes), Some(handed));
     }
 }

@@ -160,11 +160,12 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     /// Why it cannot.
     pub fn prepare(&mut self, now: Time) -> Result<Copying, Obstacle> {
         let shape = self.shape().ok_or(Obstacle::NotServing)?;
+        let post = self.post().ok_or(Obstacle::NotServing)?;
         let controller = self.controller(now).ok_or(Obstacle::NotServing)?;
         controller.may_hand_over()?;
         controller.ask_for_turns(now);
         let held_alone = controller.config.is_broken(Mutant::HandHeldAlone);
-        let mut copying = Copying::new(shape);
+        let mut copying = Copying::new(shape, post.revision, now);
         copying.held_alone = held_alone;
         Ok(copying)
     }
@@ -217,10 +218,8 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         }
         shared.handed = None;
         let torn = shared.config.is_broken(Mutant::TakeTorn);
-        let mut reception = shared.reception.take();
-        match Reception::take(reception.as_mut(), &self.memory, &shape, message, torn)? {
-            Came::Opened(begun) => shared.reception = Some(begun),
-            Came::Slots => shared.reception = reception,
+        match Reception::take(shared.reception.take(), &self.memory, &shape, message, torn)? {
+            Came::More(reception) => shared.reception = Some(reception),
             Came::All(handed) => {
                 let may = shared.serving.take_over(now, handed.revision);
                 shared.handed = Some(handed);
