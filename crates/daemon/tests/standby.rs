@@ -111,7 +111,6 @@ fn epoch_of(token: u64) -> u64 {
 }
 
 #[test]
-#[ignore = "a hand-over may repeat tokens: server/mod.rs, HANDS_OVER"]
 fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
     let Some(mut pair) = Pair::or_skip(&["--lease", "60s"]) else { return };
     let flags = tempfile::tempdir().unwrap();

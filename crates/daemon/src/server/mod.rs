@@ -79,10 +79,6 @@ use wayside_protocol::seal::Secret;
 use wayside_switch::Switch;
 use worker::{Traffic, Worker};
 
-/// Whether a switch that ends in order hands its memory to its standby. Not yet: with it the simulator finds tokens
-/// that do not rise (S2; lock seeds 24627, 25672, 26939, 27369 and 32490). Without it the standby asks all nodes.
-const HANDS_OVER: bool = false;
-
 /// For etcd to note that this switch serves no more.
 const DRAIN_MOST: Duration = Duration::from_secs(1);
 
@@ -142,7 +138,6 @@ pub fn run(
         };
         notify_supervisor("STOPPING=1");
         if server.inbox.role() == Role::Serving
-            && HANDS_OVER
             && let Err(why) = server.hand_over().await
         {
             tracing::info!(why, "locks are not handed over: who serves next asks all nodes");
