@@ -19,6 +19,8 @@
 //! * Every slot goes that was ever changed: the tenure of one that is UNHELD is what the next token is above.
 //! * Each message says which hand-over it is of, and the how many-th of its messages it is: slots of one that came to
 //!   nothing, or an earlier state of a slot, never stand in for a message that is missing.
+//! * A memory that was emptied since slots were written into it is not gone on with: it has another word than the
+//!   [`Mark`], or the next message is refused for that.
 
 use super::store::Fields;
 use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord, SwitchMemory};
@@ -201,7 +203,7 @@ impl Copying {
     /// The last message.
     pub(super) fn closing(&self, epoch: u32, revision: u64, nodes: Vec<(Handle, NodeMemory)>) -> Vec<u8> {
         let mut message = self.head.message(CLOSING);
-        Handed { epoch, revision, nodes }.encode(&mut message);
+        Handed { epoch, revision, nodes, mark: None }.encode(&mut message);
         message
     }
 }
@@ -213,9 +215,16 @@ pub(super) struct Handed {
     /// The post's, as whoever ends has left it.
     pub revision: u64,
     pub nodes: Vec<(Handle, NodeMemory)>,
+    /// Of the slots; not sent.
+    mark: Option<Mark>,
 }
 
 impl Handed {
+    /// Whether the slots that came are still there.
+    pub fn is_kept<M: SwitchMemory>(&self, memory: &M) -> bool {
+        self.mark.is_none_or(|mark| mark.is_kept(memory))
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.reserve_exact(CLOSING_BYTES + NODE_BYTES * self.nodes.len());
         bytes.extend(self.epoch.to_be_bytes());
@@ -255,7 +264,23 @@ impl Handed {
             (handle, NodeMemory { entry, word, oldest, rotation })
         };
         let nodes = (0..count).map(|_| node()).collect();
-        Some(Handed { epoch, revision, nodes })
+        Some(Handed { epoch, revision, nodes, mark: None })
+    }
+}
+
+/// A slot as it was written last, and not with zeros. Where it is otherwise, the memory has been emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    namespace: u16,
+    slot: u32,
+    words: [u64; 2],
+}
+
+impl Mark {
+    fn is_kept<M: SwitchMemory>(&self, memory: &M) -> bool {
+        let mut now = [[0; 2]];
+        memory.read_slots(self.namespace, self.slot, &mut now);
+        now[0] == self.words
     }
 }
 
@@ -263,6 +288,7 @@ impl Handed {
 pub(super) struct Reception {
     /// Of the message that is next.
     next: Head,
+    mark: Option<Mark>,
 }
 
 /// What came of a message.
@@ -288,15 +314,19 @@ impl Reception {
                 return Err(Unfit::Unlike);
             }
             clear(memory, shape);
-            return Ok(Came::More(Reception { next: head.next() }));
+            return Ok(Came::More(Reception { next: head.next(), mark: None }));
         }
-        let is_next = reception.is_some_and(|reception| reception.next == head || torn);
+        let Reception { next, mut mark } = reception.ok_or(Unfit::Torn)?;
+        let is_kept = mark.is_none_or(|mark| mark.is_kept(memory));
+        if !(next == head && is_kept || torn) {
+            return Err(Unfit::Torn);
+        }
         match kind {
-            SLOTS if is_next => {
-                write(memory, shape, rest).ok_or(Unfit::Torn)?;
-                Ok(Came::More(Reception { next: head.next() }))
+            SLOTS => {
+                write(memory, shape, rest, &mut mark).ok_or(Unfit::Torn)?;
+                Ok(Came::More(Reception { next: head.next(), mark }))
             }
-            CLOSING if is_next => Ok(Came::All(Handed::decode(rest).ok_or(Unfit::Torn)?)),
+            CLOSING => Ok(Came::All(Handed { mark, ..Handed::decode(rest).ok_or(Unfit::Torn)? })),
             _ => Err(Unfit::Torn),
         }
     }
@@ -320,7 +350,7 @@ fn clear<M: SwitchMemory>(memory: &M, shape: &Shape) {
     }
 }
 
-fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8]) -> Option<()> {
+fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8], mark: &mut Option<Mark>) -> Option<()> {
     let mut words = [[0; 2]; BLOCK];
     while !runs.is_empty() {
         let (head, rest) = runs.split_first_chunk::<8>()?;
@@ -336,6 +366,8 @@ fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8]) -> Option<
             *words = [u64::from_be_bytes(fields.take()), u64::from_be_bytes(fields.take())];
         }
         memory.write_slots(namespace, from, &words[..count]);
+        // A run begins with a slot that has changed, and none changes to zeros.
+        *mark = Some(Mark { namespace, slot: from, words: words[0] });
         runs = rest;
     }
     Some(())
@@ -408,8 +440,9 @@ mod tests {
         let head = Head { revision: 3, begun: Time(1), number: 1 };
         let with = |kind, rest: &[u8]| [&head.message(kind), rest].concat();
         let run_past_the_end = with(SLOTS, &[0, 1, 0, 0, 0, 63, 0, 2, 0]);
-        for bytes in [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), run_past_the_end, with(CLOSING, &[1])] {
-            let taken = Reception::take(Some(Reception { next: head }), &to, &shape(), &bytes, false);
+        for bytes in [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), run_past_the_end, with(CLOSING, &[1])]
+        {
+            let taken = Reception::take(Some(Reception { next: head, mark: None }), &to, &shape(), &bytes, false);
             assert!(matches!(taken, Err(Unfit::Torn)), "{bytes:?}");
         }
     }
@@ -427,12 +460,31 @@ mod tests {
         assert!(carry(&to, &latter).is_ok());
     }
 
+    /// Zeros are slots that nobody has ever had: their tokens would begin anew.
+    #[test]
+    fn a_memory_that_was_emptied_meanwhile_is_not_gone_on_with() {
+        let empty = |memory: &Rc<Memory>| (0..64).for_each(|slot| memory.write_slots(1, slot, &[[0; 2]]));
+        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        held(3, &from, 1);
+        let messages = messages(&from, 1);
+        let emptied = messages.iter().enumerate().inspect(|(index, _)| {
+            if *index == 2 {
+                empty(&to)
+            }
+        });
+        assert_eq!(carry(&to, emptied.map(|(_, message)| message)), Err(Unfit::Torn));
+        let handed = carry(&to, &messages).expect("all has come");
+        assert!(handed.is_kept(&to));
+        empty(&to);
+        assert!(!handed.is_kept(&to));
+    }
+
     #[test]
     fn nodes_go_as_they_are() {
         let entry = NodeEntry { address: "10.1.2.3:4711".parse().unwrap(), namespace: 9, incarnation: 1 << 40 };
         let word = NodeWord { state: wayside_wire::NodeState::Expired, sequence: 77 };
         let node = NodeMemory { entry, word, oldest: 5, rotation: 6 };
-        let handed = Handed { epoch: 1, revision: 2, nodes: vec![(4, node), (65_535, node)] };
+        let handed = Handed { epoch: 1, revision: 2, mark: None, nodes: vec![(4, node), (65_535, node)] };
         let mut bytes = Vec::new();
         handed.encode(&mut bytes);
         assert_eq!(Handed::decode(&bytes), Some(handed));

@@ -300,9 +300,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.notices.push_back(Notice::Serving(self.counters.epoch));
     }
 
-    /// Goes on with what another switch has handed over, if nobody has begun another epoch since.
+    /// Goes on with what another switch has handed over, if nobody has begun another epoch since, and it is still there.
     fn take_up(&mut self, handed: &Handed) {
-        if self.counters.epoch != handed.epoch || self.booted {
+        let is_kept = handed.is_kept(&self.memory) || self.config.is_broken(Mutant::TakeTorn);
+        if self.counters.epoch != handed.epoch || self.booted || !is_kept {
             return;
         }
         self.memory.set_authenticated(self.config.root.is_some());
