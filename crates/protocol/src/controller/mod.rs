@@ -300,7 +300,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.notices.push_back(Notice::Serving(self.counters.epoch));
     }
 
-    /// Goes on with what another switch has handed over, if nobody has begun another epoch since, and it is still there.
+    /// Goes on with what another switch has handed over, if it is still there and nobody has begun another epoch.
     fn take_up(&mut self, handed: &Handed) {
         let is_kept = handed.is_kept(&self.memory) || self.config.is_broken(Mutant::TakeTorn);
         if self.counters.epoch != handed.epoch || self.booted || !is_kept {
