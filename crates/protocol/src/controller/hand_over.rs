@@ -32,7 +32,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use wayside_wire::SlotState;
 
 /// What is said below, in this layout. A switch that knows another is no successor.
-pub const LAYOUT: u8 = 1;
+pub const LAYOUT: u8 = 2;
 
 /// Kinds of messages.
 const OPENING: u8 = 1;
@@ -310,6 +310,9 @@ impl Reception {
     ) -> Result<Came, Unfit> {
         let (kind, head, rest) = Head::read(message).ok_or(Unfit::Torn)?;
         if kind == OPENING {
+            if head.number != 0 {
+                return Err(Unfit::Torn);
+            }
             if rest != shape.encode() {
                 return Err(Unfit::Unlike);
             }
@@ -437,7 +440,10 @@ mod tests {
         }
         let opening = Copying::new(Shape { signed: true, ..shape() }, 3, Time(1)).opening();
         assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
-        let head = Head { revision: 3, begun: Time(1), number: 1 };
+        let late = Head { revision: 3, begun: Time(1), number: u64::MAX };
+        let opening = [late.message(OPENING), shape().encode()].concat();
+        assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Torn)), "it is the first");
+        let head = Head { number: 1, ..late };
         let with = |kind, rest: &[u8]| [&head.message(kind), rest].concat();
         let run_past_the_end = with(SLOTS, &[0, 1, 0, 0, 0, 63, 0, 2, 0]);
         for bytes in [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), run_past_the_end, with(CLOSING, &[1])]
