@@ -6,7 +6,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Notice, Record, Room, Store};
+use wayside_protocol::controller::{
+    Allocation, Config, Controller, LONGEST_LEASE, Namespace, Notice, Record, Room, Store,
+};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
 use wayside_switch::{Action, Switch, SwitchConfig};
@@ -76,6 +78,7 @@ impl Desk {
                 room: Room::default(),
                 servers: 1,
                 lease: 100_000,
+                longest_lease: LONGEST_LEASE,
             }],
             quarantine: 1_000_000,
             root: signs.then_some(Secret([3; 32])),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use wayside_client::control::{Abort, Greeting, ListRequest, Listing, Welcome};
+use wayside_client::control::{Abort, Greeting, ListRequest, Listing, Proven, Welcome};
 use wayside_client::credentials::Credentials;
 use wayside_client::enrolment::{Answer, Enrolled, Question, Token, hex, unhex};
 use wayside_client::{Endpoint, Task};
@@ -13,6 +13,7 @@ pub fn run(input: &[u8]) {
     reads_back::<Welcome>(input);
     reads_back::<ListRequest>(input);
     reads_back::<Abort>(input);
+    reads_back::<Proven>(input);
     reads_back::<Listing>(input);
     reads_back::<Question>(input);
     reads_back::<Answer>(input);

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Record, Room, Store};
+use wayside_protocol::controller::{Allocation, Config, Controller, LONGEST_LEASE, Namespace, Record, Room, Store};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::{QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{Attempt, BODY, Engine, Enrol, Header, Policy, QueueKind, kind, padded, service};
@@ -59,6 +59,7 @@ fn measure(queues: u32, ticks: u64) -> (Vec<Duration>, Vec<Duration>) {
         room: Room { cells: 2 * queues + 1, most: 2, queues },
         servers: 1,
         lease: 3_600 * SECOND as u32,
+        longest_lease: LONGEST_LEASE,
     };
     let switch = Arc::new(switch);
     let config = Config { namespaces: vec![namespace], ..Config::default() };

@@ -477,6 +477,58 @@ mod tests {
         assert!(all.iter().all(|book| !book.is_idle()));
     }
 
+    fn home(is_kept: bool, is_used: bool) -> Home {
+        let mut home = Home::NEW;
+        (home.is_kept, home.is_used) = (is_kept, is_used);
+        home
+    }
+
+    #[test]
+    fn an_agent_is_at_rest_where_there_is_nothing_else_in_its_book() {
+        let resting = |is_kept| {
+            let mut book = with_agent(false);
+            book.agent.as_mut().expect("it has one").home = home(is_kept, true);
+            book
+        };
+        let sole = resting(true).at_rest(1).expect("nobody holds or waits, and its node keeps it");
+        assert_eq!((sole.stamp, sole.holder, sole.home.is_kept, sole.rests()), (STAMP, 1, true, true));
+        let bits = SlotBits { state: SlotState::Managed, transferred: false, tryable: false, joins: 0 };
+        let mut limbo = resting(true);
+        limbo.keep(stray(1, 10, 2, 0, 0));
+        let others = [
+            resting(false),
+            with_sole(false, false),
+            limbo,
+            Book { waits: 1, ..resting(true) },
+            Book { limbo_due: Some(Time(2)), ..resting(true) },
+            Book { seen: Some((STAMP, bits)), ..resting(true) },
+            Book { claim: claim(), ..resting(true) },
+            Book { handing: handing(9), ..resting(true) },
+            Book { forget: Some(Time(1)), ..resting(true) },
+        ];
+        assert!(others.iter().all(|book| book.at_rest(1).is_none()));
+    }
+
+    /// By its agent or, where nobody else has had to do with it, in few words.
+    #[test]
+    fn a_book_knows_whether_it_is_kept_and_whether_its_node_has_used_it_since_it_was_asked() {
+        let homes: [fn(Home) -> Book; 2] = [
+            |home| {
+                let mut book = with_agent(false);
+                book.agent.as_mut().expect("it has one").home = home;
+                book
+            },
+            |home| Book { sole: with_sole(false, false).sole.map(|sole| Sole { home, ..sole }), ..Book::plain(3) },
+        ];
+        for at in homes {
+            assert!(at(home(true, false)).is_kept() && !at(home(false, true)).is_kept());
+            let mut book = at(home(false, true));
+            assert!(!book.is_unused() && book.is_unused() && book.is_unused());
+        }
+        let mut empty = Book::plain(3);
+        assert!(!empty.is_kept() && !empty.is_unused(), "there is nothing to let go");
+    }
+
     #[test]
     fn a_book_is_due_with_the_first_of_what_it_waits_for() {
         assert_eq!(Book::plain(3).next_due(), Time::NEVER);

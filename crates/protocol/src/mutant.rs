@@ -93,6 +93,8 @@ pub enum Mutant {
     AnyPage,
     /// A page that comes again counts for one that is missing.
     PagesTwice,
+    /// A node forgets what it has reported in several pages as soon as it reports something else.
+    ForgetReports,
     /// A slot that several have reported goes to the first of them, as if that one were alone.
     AloneTogether,
     /// A node adopts alone what it is told to adopt with others.

@@ -77,11 +77,29 @@ impl Secret {
         Secret(self.digest(&[b"wayside session", &incarnation.to_be_bytes(), &nonce.to_be_bytes()]))
     }
 
+    /// What ties connections to that session. None tells of another one, nor of the controller's secret.
+    pub fn lifeline_of_session(&self, incarnation: u64, nonce: u64) -> u64 {
+        first_eight(&self.digest(&[b"wayside lifeline", &incarnation.to_be_bytes(), &nonce.to_be_bytes()]))
+    }
+
     fn digest(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         parts.iter().for_each(|part| mac.update(part));
         mac.finalize().into_bytes().into()
     }
+}
+
+/// HMAC-SHA256 under a session's lifeline, cut to 64 bits: for a connection that others may read, or answer in the
+/// daemon's place.
+pub fn under_lifeline(lifeline: u64, parts: &[&[u8]]) -> u64 {
+    // A shorter key is the same with zeros behind it.
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&lifeline.to_be_bytes());
+    first_eight(&Secret(key).digest(parts))
+}
+
+fn first_eight(digest: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(core::array::from_fn(|index| digest[index]))
 }
 
 /// A key of SipHash-2-4: its 16 bytes as two numbers, the first byte lowest. Shows nothing of them.
@@ -293,6 +311,14 @@ mod tests {
         let period = Period { incarnation: 0x0102_0304_0506_0708, epoch: 7, rotation: 5 };
         assert_eq!(secret.key(Direction::Up, period).0, [0x2141_4883_2647_62ff, 0x20fd_9cba_d194_7bb1]);
         assert_eq!(secret.key(Direction::Down, period).0, [0x2f22_a696_8f76_7fd9, 0x3726_926b_1d75_8915]);
+    }
+
+    /// Computed by Python's hmac and hashlib.
+    #[test]
+    fn lifelines_are_what_others_would_derive() {
+        let secret = Secret(core::array::from_fn(|index| index as u8));
+        assert_eq!(secret.lifeline_of_session(0x0102_0304_0506_0708, 9), 0xc6c2_84cf_293e_4c27);
+        assert_eq!(under_lifeline(0x0102_0304_0506_0708, &[b"wayside ", b"told"]), 0x3f7d_c3f9_3a85_8dbf);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct SessionInfo {
     pub lease_end: Time,
     /// Secret that ties a local connection to this session.
     pub lifeline: u64,
+    /// Its packets are signed: it began over a secure connection.
+    pub signed: bool,
 }
 
 /// What became of the session.
@@ -279,6 +281,7 @@ impl Session {
             grace: u64::from(enrolment.grace),
             lease_end: asked + lease,
             lifeline: enrolment.lifeline,
+            signed: enrolment.secret.is_some(),
         });
         self.phase = Phase::Live;
         self.due = now;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use wayside_protocol::Handle;
 use wayside_protocol::chain::memory::{Bytes, Content, ItemMemory, Lane as LaneContent, Owner, Seen, Unmade};
 use wayside_protocol::chain::{Key, Place, Version};
-use wayside_protocol::memory::Moment;
+use wayside_protocol::memory::{Moment, SwitchMemory};
 use wayside_wire::{limits, request_id, value_flag};
 
 use crate::Switch;
@@ -305,6 +305,13 @@ impl Switch {
             let lock = take(&lane.lock);
             lane.request.store(0, Release);
             lane.lock.store(lock, SeqCst);
+        }
+        // Those of sessions that are known go on as the first time: see `begin_lanes`.
+        for handle in 1..=self.max_handle() {
+            let (_, incarnation) = self.memory.session(handle);
+            if incarnation != 0 {
+                self.store.begin_lanes(handle, incarnation, incarnation);
+            }
         }
         *books = Books::empty();
     }

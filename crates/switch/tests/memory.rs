@@ -4,7 +4,8 @@ mod support;
 
 use support::{EPOCH, NAMESPACE, expire, from, heartbeat, lock_packet, request};
 use wayside_protocol::Time;
-use wayside_protocol::memory::{NodeEntry, NodeWord, SlotWord, SwitchMemory};
+use wayside_protocol::controller::{Counters, Roster, SessionRecord, Stage};
+use wayside_protocol::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord, SwitchMemory};
 use wayside_switch::{Action, RegionError, Switch, SwitchConfig};
 use wayside_wire::{DropReason, Entry, Header, NodeState, Policy, SlotState, header_flag, kind, limits};
 
@@ -29,6 +30,40 @@ fn a_lease_ends_when_it_was_said_to_and_not_before() {
     assert!(!acknowledges(1), "given up");
     switch.serve_without_end();
     assert!(acknowledges(u64::MAX));
+}
+
+/// As at a hook whose daemon was restarted: its roster reads the records before its post turns out to be its own still.
+/// A request that was too old before is too old afterwards.
+#[test]
+fn what_a_memory_that_goes_on_knows_of_a_session_is_not_written_anew_from_the_records() {
+    let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 4 });
+    switch.set_epoch(EPOCH);
+    let (entry, incarnation) = (NodeEntry { address: from(1), namespace: NAMESPACE, incarnation: 101 }, 101);
+    let word = NodeWord { state: NodeState::Live, sequence: 7 };
+    switch.take_up_node(1, &NodeMemory { entry, word, oldest: request(1, 500), rotation: 0 });
+    let record = SessionRecord {
+        incarnation,
+        nonce: 1,
+        lifeline: 2,
+        address: from(1),
+        namespace: NAMESPACE,
+        lease: 1_000_000,
+        grace: 100_000,
+        pid: 3,
+        host: [0; limits::MAX_HOST_BYTES],
+        stage: Stage::Live,
+        secret: None,
+        admission: 0,
+    };
+    let mut roster = Roster::default();
+    assert!(roster.take(&switch, &Counters { epoch: EPOCH, ..Counters::default() }.encode()));
+    assert!(roster.take(&switch, &record.encode(1)));
+    let known = switch.node(1).expect("it lives");
+    assert_eq!((known.word, known.oldest), (word, request(1, 500)));
+    // Another session of this handle.
+    assert!(roster.take(&switch, &SessionRecord { incarnation: 102, ..record }.encode(1)));
+    let known = switch.node(1).expect("it lives");
+    assert_eq!((known.entry.incarnation, known.word.sequence), (102, 0));
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl Program {
         *file.mutants.iter().find(|(_, of)| same(of)).expect("it is of this file").0
     }
 
-    /// Builds tests and simulator, leaving out what the compiler does not take until it takes the rest.
+    /// Builds tests and, with seeds, the simulator, leaving out what does not compile until the rest does.
     fn build(&mut self, root: &Path) -> Result<Vec<Bound>, String> {
         let tree = self.place.join("tree");
         for _ in 0..30 {
@@ -173,12 +173,14 @@ impl Program {
             let packages = ["-p", "wayside-protocol", "--lib", "--tests", "--profile", "simulation"];
             match build(&tree, &self.place.join("build"), &packages)? {
                 Ok(mut built) => {
-                    let simulator = build(
-                        &tree,
-                        &self.place.join("build"),
-                        &["-p", "wayside-sim", "--bins", "--profile", "simulation"],
-                    )?;
-                    built.extend(simulator.map_err(|_| "the simulator does not build")?);
+                    if self.has_seeds()? {
+                        let simulator = build(
+                            &tree,
+                            &self.place.join("build"),
+                            &["-p", "wayside-sim", "--bins", "--profile", "simulation"],
+                        )?;
+                        built.extend(simulator.map_err(|_| "the simulator does not build")?);
+                    }
                     return self.bind(&tree, &built);
                 }
                 Err(complaints) => self.leave_out(&complaints, &written)?,
@@ -231,7 +233,9 @@ impl Program {
         let directory = tree.join("crates/protocol");
         let mut judges = Vec::new();
         let slow = SLOW_TESTS.iter().filter(|_| !self.quick);
-        for (test, arguments) in TESTS.iter().chain(slow) {
+        let has_seeds = self.has_seeds()?;
+        let is_built = |test: &str| test != SIMULATOR || has_seeds;
+        for (test, arguments) in TESTS.iter().chain(slow).filter(|entry| is_built(entry.0)) {
             judges.push(Judge::new(test, program(test)?, arguments, &directory));
         }
         println!("judges, and what they take without a mutant");
@@ -264,9 +268,17 @@ impl Program {
         if judge.name != SIMULATOR {
             return judge.tests();
         }
+        Ok(self.seeds()?.map(|seed| seed.to_string()).collect())
+    }
+
+    fn seeds(&self) -> Result<Range<u64>, String> {
         let seeds = self.seeds.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-        let seeds: Range<u64> = seeds.ok_or("--seeds takes A..B")?;
-        Ok(seeds.map(|seed| seed.to_string()).collect())
+        seeds.ok_or_else(|| "--seeds takes A..B".to_string())
+    }
+
+    /// Whether the simulator is a judge. It takes longer to build than the tests.
+    fn has_seeds(&self) -> Result<bool, String> {
+        Ok(!self.seeds()?.is_empty())
     }
 
     fn fate(&self, number: usize, judges: &[Bound]) -> Result<Fate, String> {

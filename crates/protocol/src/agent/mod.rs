@@ -170,9 +170,10 @@ impl Agent {
         self.gap_due = None;
     }
 
-    /// A claim was answered: authority at `stamp`, over joins granted in the tenure before.
+    /// A claim was answered: authority at `stamp`, over joins granted in the tenure before. There is one, unless the
+    /// answer is forged.
     pub fn claimed(&mut self) {
-        self.joins_stamp.tenure -= 1;
+        self.joins_stamp.tenure = self.joins_stamp.tenure.saturating_sub(1);
     }
 
     /// The first holder's name and hold, or, if it does not wait any more, only doubt.

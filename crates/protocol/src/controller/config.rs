@@ -9,12 +9,18 @@ use alloc::vec::Vec;
 use core::fmt;
 use wayside_wire::{Engine, Policy, limits};
 
-/// While slots are swept, a tick comes this soon. Microseconds.
+/// While slots are swept, or nodes told of deaths, a tick comes this soon. Microseconds.
 pub(super) const BUSY_PERIOD: u64 = 1_000;
+
+/// The longest lease that a namespace may allow. Microseconds.
+pub const LONGEST_LEASE: u32 = 3_600_000_000;
 
 /// Between attempts to write what the store did not take: each may hold up the controller for as long as the store is
 /// waited for. Microseconds.
 pub(super) const STORE_PAUSE: u64 = 500_000;
+
+/// Records of ends that are written at a time: of etcd it is one transaction.
+pub(super) const ENDS_AT_ONCE: usize = 100;
 
 /// Who decides which locks have their queue in the switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +66,9 @@ pub struct Namespace {
     pub servers: u16,
     /// Lease of a session that asks for none, in microseconds.
     pub lease: u32,
+    /// A session that asks for more gets this. After a restart of the switch everybody waits for whoever is silent, of
+    /// whatever namespace, until its lease is over. At most [`LONGEST_LEASE`].
+    pub longest_lease: u32,
 }
 
 /// Times are in microseconds.
@@ -69,8 +78,6 @@ pub struct Config {
     pub namespaces: Vec<Namespace>,
     /// A session that asks for less gets this.
     pub shortest_lease: u32,
-    /// A session that asks for more gets this.
-    pub longest_lease: u32,
     /// No session has less grace than this, however short its lease. The rule for drift may give it more.
     pub shortest_grace: u32,
     /// How far any clock may drift, in millionths: crystals stay below 100, virtual machines below 1,000.
@@ -89,9 +96,9 @@ pub struct Config {
     pub lull: u64,
     /// Slots that a tick looks at: 65,536 take about 100 us.
     pub slots_per_tick: u32,
-    /// Random: lifelines are made from it.
+    /// Random: lifelines are made from it where packets are not signed.
     pub secret: u64,
-    /// Random: sessions' secrets are made from it. `None`: packets are not signed.
+    /// Random: sessions' secrets and lifelines are made from it. `None`: packets are not signed.
     pub root: Option<Secret>,
     /// How long a session's keys sign packets. Microseconds; 0: as long as the session and the epoch last.
     pub rotation_period: u64,
@@ -115,7 +122,6 @@ impl Default for Config {
         Config {
             namespaces: Vec::new(),
             shortest_lease: 20_000,
-            longest_lease: 3_600_000_000,
             shortest_grace: 0,
             drift_ppm: 1_000,
             poll_period: 10_000,
@@ -148,7 +154,7 @@ pub enum ConfigError {
     Twice(String),
     /// Longer than a packet carries, or empty.
     BadName(String),
-    /// Leases of zero, or the shortest above the longest.
+    /// Leases of zero, or the shortest above a namespace's longest, or that above [`LONGEST_LEASE`].
     BadLeases,
     /// A period of zero.
     ZeroPeriod,
@@ -196,7 +202,8 @@ impl Config {
                 return Err(ConfigError::Twice(name.clone()));
             }
         }
-        if self.shortest_lease == 0 || self.shortest_lease > self.longest_lease {
+        let allowed = self.shortest_lease..=LONGEST_LEASE;
+        if self.shortest_lease == 0 || self.namespaces.iter().any(|each| !allowed.contains(&each.longest_lease)) {
             return Err(ConfigError::BadLeases);
         }
         if [self.poll_period, self.retransmit, self.slots_per_tick.into(), self.plan_period].contains(&0) {
@@ -211,7 +218,7 @@ impl Config {
     /// The lease of a session that asked for `asked` (0: the namespace's), and the grace on top.
     pub(super) fn lease(&self, namespace: &Namespace, asked: u32) -> (u32, u32) {
         let asked = if asked == 0 { namespace.lease } else { asked };
-        let lease = asked.clamp(self.shortest_lease, self.longest_lease);
+        let lease = asked.clamp(self.shortest_lease, namespace.longest_lease);
         (lease, self.least_grace(lease).max(self.shortest_grace))
     }
 

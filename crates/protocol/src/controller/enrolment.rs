@@ -80,7 +80,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let record = SessionRecord {
             incarnation,
             nonce: body.nonce,
-            lifeline: mix(mix(self.config.secret ^ incarnation).wrapping_add(self.config.secret)),
+            lifeline: self.lifeline_for(incarnation, body.nonce),
             address,
             namespace: namespace.id,
             lease,
@@ -104,6 +104,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.memory.set_node(handle, &record.entry());
         self.notices.push_back(Notice::Enrolled(handle));
         Ok(self.enrolment(handle, &record, shards))
+    }
+
+    fn lifeline_for(&self, incarnation: u64, nonce: u64) -> u64 {
+        match self.config.root {
+            Some(root) => root.lifeline_of_session(incarnation, nonce),
+            // Whoever reads packets, reads it in one.
+            None => mix(mix(self.config.secret ^ incarnation).wrapping_add(self.config.secret)),
+        }
     }
 
     fn enrolment(&self, handle: Handle, record: &SessionRecord, shards: u32) -> Enrolment {

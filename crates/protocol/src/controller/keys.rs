@@ -64,7 +64,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// nothing is believed of them or said to them from now on, no lease is extended, and none of them is given a lock.
     /// What they hold goes to others when their leases are over, as if the host had been unplugged: their nodes may
     /// live, and know of no other end. Safe to call again.
-    pub fn cut_off(&mut self, is_admitted: impl Fn(u64) -> bool) {
+    pub fn cut_off(&mut self, now: Time, is_admitted: impl Fn(u64) -> bool) {
         let out = |session: &Session| session.record.secret.is_some() && !is_admitted(session.record.admission);
         let handles: Vec<Handle> =
             self.sessions.living().filter(|(_, session)| out(session)).map(|(handle, _)| handle).collect();
@@ -74,9 +74,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             batch.extend(self.sessions.forget_secret(handle).map(|record| record.encode(handle)));
             self.notices.push_back(Notice::CutOff(handle));
         }
-        // Should this fail, the store still has their secrets: who starts the next controller calls this again.
+        // Whoever starts before that is done has their secrets still, and calls this again.
         if !batch.is_empty() {
-            self.commit(&batch);
+            self.write_down(now, batch);
         }
     }
 

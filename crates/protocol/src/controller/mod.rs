@@ -49,7 +49,7 @@ use wayside_wire::{
     entries, entry_at, limits, service,
 };
 
-pub use config::{Allocation, Config, ConfigError, Namespace, Room};
+pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
 pub use hand_over::{Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, Obstacle, Shape, Unfit};
 pub use popularity::{LockView, PlanView};
@@ -228,7 +228,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         self.poll_sessions(now);
         if !self.unwritten.is_empty() && now >= self.write_again {
-            self.write_down(now, Vec::new());
+            self.write_some(now);
         }
         self.rotate_keys(now);
         self.send_downs(now);
@@ -424,8 +424,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// meanwhile must do no harm by what it does not know.
     fn write_down(&mut self, now: Time, batch: Vec<Record>) {
         self.unwritten.extend(batch);
-        let all: Vec<Record> = self.unwritten.iter().map(|(key, record)| (*key, record.clone())).collect();
-        if !self.commit(&all) {
+        self.write_some(now);
+    }
+
+    /// Writes what the store has not taken yet, but a part at a time: all of it may be more than the store can do in
+    /// the time that there is, and would be so at each attempt.
+    fn write_some(&mut self, now: Time) {
+        let part = self.unwritten.iter().take(config::ENDS_AT_ONCE).map(|(key, record)| (*key, record.clone()));
+        let part: Vec<Record> = part.collect();
+        if !self.commit(&part) {
             self.write_again = now + config::STORE_PAUSE;
         }
     }

@@ -19,6 +19,9 @@
 //! * Where nothing moves and nothing has to, nothing is looked for: a namespace rests until it looks another way than
 //!   when all was found in its place, or others are wanted.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Controller, Notice, Store};
 use crate::memory::{Line, LockServer, Part, Stage, Step, SwitchMemory};
 use crate::queue::{CEDED_ORDERS, TICKET_BITS, first_number};
@@ -239,7 +242,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 let known = *self.moves.under_way.entry(key).or_insert(Move { id: 0, since: now, due: now });
                 let patience = DRAIN_PAUSES * self.config.retransmit;
                 if fits && self.memory.step(namespace, key.1, Step::Hand) {
-                    self.moves.under_way.insert(key, Move { due: now, ..known });
                     if let Some(line) = self.memory.line(namespace, key.1) {
                         self.yield_lock(now, namespace, &line, server);
                     }

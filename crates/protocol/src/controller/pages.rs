@@ -31,14 +31,19 @@ pub(super) struct Pages {
     again: Option<u32>,
     /// When whatever is under way is asked for again.
     pub due: Time,
-    /// How often it was, in vain, since the last page that counted.
+    /// How often it was, in vain, since the last page that counted;
     in_vain: u32,
+    /// and in all.
+    in_vain_in_all: u32,
 }
+
+/// So many times what is borne without a page, is borne of a whole report besides one for each page.
+const ALL_IN_ALL: u32 = 4;
 
 impl Pages {
     /// Of a number that is known, or is not.
     pub fn new(count: Option<u32>, due: Time) -> Pages {
-        Pages { next: 0, come: 0, asked: 0, count, again: None, due, in_vain: 0 }
+        Pages { next: 0, come: 0, asked: 0, count, again: None, due, in_vain: 0, in_vain_in_all: 0 }
     }
 
     /// The next page to ask for, while fewer than `window` are under way.
@@ -76,12 +81,15 @@ impl Pages {
         true
     }
 
-    /// What is under way is asked for again, now and after `pause`. How often it was in vain. A question that goes late
-    /// by more than that pause does not count: the controller was away, and so were the answers.
-    pub fn ask_again(&mut self, now: Time, pause: u64) -> u32 {
-        self.in_vain += u32::from(now.since(self.due) < pause);
+    /// What is under way is asked for again, now and after `pause`. False: it was in vain too often, more than `most`
+    /// times since a page came, or for every page as if the others were to wait for ever. A question that goes late by
+    /// more than that pause does not count: the controller was away, and so were the answers.
+    pub fn ask_again(&mut self, now: Time, pause: u64, most: u32) -> bool {
+        let counts = u32::from(now.since(self.due) < pause);
+        self.in_vain += counts;
+        self.in_vain_in_all += counts;
         self.due = now + pause;
-        self.in_vain
+        self.in_vain <= most && self.in_vain_in_all <= most.saturating_mul(ALL_IN_ALL).saturating_add(self.next)
     }
 
     /// A page that seems to be lost, once.
@@ -171,6 +179,76 @@ mod tests {
         }
         assert!(pages.are_complete(&config), "there is no page after 65,535");
         assert_eq!(pages.next, 1 << 16);
+    }
+
+    /// As one would that keeps all others waiting for as long as it may.
+    #[test]
+    fn who_has_every_page_asked_for_again_and_again_is_given_up() {
+        const PAUSE: u64 = 50;
+        let given_up_at = |questions: u64| {
+            let (mut pages, mut now) = (Pages::new(None, Time(0)), 0);
+            while let Some(page) = pages.ask(1) {
+                for _ in 1..questions {
+                    now += PAUSE;
+                    if !pages.ask_again(Time(now), PAUSE, 20) {
+                        return Some(page);
+                    }
+                }
+                assert!(pages.take(page, false, &Config::default()));
+            }
+            None
+        };
+        assert_eq!([1, 2].map(given_up_at), [None; 2], "half of all may be lost");
+        assert!(given_up_at(3).is_some_and(|page| page < 100) && given_up_at(20).is_some_and(|page| page < 10));
+        assert_eq!(given_up_at(23), Some(0));
+    }
+
+    #[test]
+    fn a_page_that_eight_have_overtaken_is_asked_for_once_more() {
+        let (mut pages, config) = (Pages::new(Some(40), Time(0)), Config::default());
+        assert_eq!(core::iter::from_fn(|| pages.ask(OF_ONE)).count(), 16);
+        for page in 1..=8 {
+            assert_eq!(pages.overtaken(), None, "before page {page}");
+            assert!(pages.take(page, false, &config));
+        }
+        assert_eq!((pages.overtaken(), pages.overtaken()), (Some(0), None));
+        assert!(pages.take(9, false, &config));
+        assert_eq!(pages.overtaken(), None, "once");
+        assert!(pages.take(0, false, &config));
+        assert_eq!((pages.next, pages.overtaken()), (10, None), "nothing is overtaken");
+        core::iter::from_fn(|| pages.ask(OF_ONE)).for_each(drop);
+        (11..=18).for_each(|page| assert!(pages.take(page, false, &config)));
+        assert_eq!((pages.overtaken(), pages.overtaken()), (Some(10), None), "each that is lost");
+    }
+
+    #[test]
+    fn as_many_are_under_way_as_may_be_and_none_is_far_beyond_one_that_has_not_come() {
+        let (mut pages, config) = (Pages::new(Some(100), Time(0)), Config::default());
+        while let Some(page) = pages.ask(OF_ONE) {
+            assert!(pages.asked - pages.next - pages.come.count_ones() <= OF_ONE);
+            assert!(page == 0 || pages.take(page, false, &config));
+        }
+        assert_eq!((pages.asked, pages.missing().collect::<Vec<_>>()), (2 * OF_ONE, alloc::vec![0]));
+        assert!(pages.take(0, false, &config));
+        assert_eq!((pages.next, pages.come), (2 * OF_ONE, 0));
+        let mut few = Pages::new(Some(4), Time(0));
+        assert_eq!(core::iter::from_fn(|| few.ask(2)).collect::<Vec<_>>(), [0, 1]);
+        assert!(few.take(1, false, &config));
+        assert_eq!(core::iter::from_fn(|| few.ask(2)).collect::<Vec<_>>(), [2], "one for each that has come");
+        assert_eq!(few.missing().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(core::iter::from_fn(|| few.ask(3)).collect::<Vec<_>>(), [3], "and no more than there are");
+    }
+
+    #[test]
+    fn a_question_is_in_vain_unless_who_asks_was_away_or_a_page_has_come() {
+        let (mut pages, config) = (Pages::new(None, Time(100)), Config::default());
+        pages.ask(1);
+        assert!(pages.ask_again(Time(100), 50, 2) && pages.ask_again(Time(199), 50, 2), "no more than twice");
+        assert_eq!(pages.due, Time(249));
+        assert!(pages.ask_again(Time(299), 50, 2), "a whole pause late: nobody could have answered");
+        assert!(pages.take(0, false, &config));
+        assert!(pages.ask_again(Time(349), 50, 2) && pages.ask_again(Time(399), 50, 2), "counted anew");
+        assert!(!pages.ask_again(Time(449), 50, 2), "the third time since a page came");
     }
 
     #[test]

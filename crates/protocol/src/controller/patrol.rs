@@ -80,8 +80,9 @@ impl Patrol {
                 let is_due = now.since(watched.since) >= patience;
                 is_due && self.watched.remove(&key).is_some()
             }
-            Some(watched) => {
-                *watched = Watched { word, since: now, pass };
+            // One that is busy makes room: there may be more of them than are watched.
+            Some(_) => {
+                self.watched.remove(&key);
                 false
             }
             None => {
@@ -165,4 +166,26 @@ fn question(slot: u32, word: SlotWord) -> Entry {
     let SlotWord { state, transferred, tryable, agent, joins, tenure } = word;
     let bits = SlotBits { state, transferred, tryable, joins };
     Entry { slot, tenure, holder: agent, slot_bits: bits.to_u16(), ..Entry::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_change_leave_room_for_one_that_does_not() {
+        let mut patrol = Patrol::default();
+        let word = |tenure| SlotWord { state: SlotState::Managed, agent: 1, ..SlotWord::unheld(tenure) };
+        let busy = WATCHED_MOST as u32 + 100;
+        let mut asked = Vec::new();
+        for pass in 0..10 {
+            let now = Time(u64::from(pass) * 1_000);
+            for slot in 0..busy {
+                assert!(!patrol.watch(now, 1, slot, word(pass), 5_000));
+            }
+            asked.extend(patrol.watch(now, 1, busy, word(0), 5_000).then_some(pass));
+            patrol.end_pass();
+        }
+        assert_eq!(asked, [6], "watched from the second pass on");
+    }
 }

@@ -271,6 +271,23 @@ mod tests {
         assert_eq!(planned(&[here(1, 10_000, 4, 5)], &ROOM), [(1, 5)]);
         assert_eq!(planned(&[here(1, 10_000, 1, 7)], &ROOM), [(1, 7)]);
         assert_eq!(planned(&[here(1, 10_000, 0, 8)], &ROOM), [(1, 1)]);
+        assert_eq!(planned(&[here(1, 10_000, 1, 8)], &ROOM), [(1, 2)]);
+    }
+
+    /// What came before it has taken the rest.
+    #[test]
+    fn a_lock_that_is_given_less_than_it_asked_for_keeps_its_region_or_leaves() {
+        let settled = |cells, region, wanted| {
+            let mut given = BTreeMap::from([(1, cells), (2, 5)]);
+            settle(&mut given, 1, region, wanted);
+            assert_eq!(given.get(&2), Some(&5), "another one's");
+            settle(&mut given, 3, region, wanted);
+            given.get(&1).copied()
+        };
+        assert_eq!([settled(4, 4, 8), settled(7, 4, 8)], [Some(4); 2], "not much larger");
+        assert_eq!([settled(8, 4, 8), settled(9, 4, 16)], [Some(8), Some(9)], "twice as large");
+        assert_eq!([settled(3, 4, 8), settled(1, 4, 8)], [None; 2], "not even what it has");
+        assert_eq!([settled(2, 8, 2), settled(1, 8, 1)], [Some(2), Some(1)], "it needs no more");
     }
 
     #[test]

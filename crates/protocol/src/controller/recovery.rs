@@ -11,7 +11,8 @@
 //! What nodes report and what they are to adopt comes in pages, several under way at a time (`pages.rs`).
 //!
 //! A node whose heartbeats come and whose answers do not is dismissed after lease + grace without a page that counts:
-//! its word is expired, and it ends when its lease is over. Else one process could keep everybody from every lock.
+//! its word is expired, and it ends when its lease is over. Else one process could keep everybody from every lock. So
+//! is one that lets each page be asked for again and again, or that reports more than it can hold.
 //!
 //! Invariants: a slot is at most at one census (`at`), and FROZEN as long as it is. A freeze raises the tenure to F,
 //! which is the census's stamp; the heir is agent at F + 1. So a later freeze (F + 1 or more) covers an heir that
@@ -36,6 +37,9 @@ const ROUNDS: u32 = 8;
 /// So often a node is asked in vain, however short its lease, before it is taken for one that will never answer: with
 /// a third of all packets lost each way, that is one in 100,000 that would.
 const QUESTIONS: u64 = 20;
+/// Of a node's entries so many are kept for all censuses of single slots: it has 1,015,000 requests at most, each in
+/// one slot, and is the agent of no more than 2,048 of the slots under way.
+pub(super) const REPORTED_MOST: usize = 1 << 20;
 /// Entries of a REPORT or ADOPT after the one that names the census.
 pub(super) const PAGE: usize = limits::MAX_ENTRIES - 1;
 
@@ -70,8 +74,9 @@ pub(super) enum Scope {
 pub(super) struct Frozen {
     /// The tenure that each was frozen at.
     tenures: BTreeMap<u32, u32>,
-    /// What nodes have reported.
+    /// What nodes have reported of these, and how much each.
     found: Vec<Entry>,
+    reported: BTreeMap<Handle, usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -156,6 +161,15 @@ impl Recovery {
         }
     }
 
+    /// Entries of this node that are kept.
+    pub fn reported_by(&self, node: Handle) -> usize {
+        let of = |census: &Census| match &census.scope {
+            Scope::Slots(frozen) => frozen.reported.get(&node).copied(),
+            Scope::All(_) => None,
+        };
+        self.censuses.values().filter_map(of).sum()
+    }
+
     pub fn is_writing(&self) -> bool {
         self.censuses.values().any(|census| census.phase == Phase::Writing)
     }
@@ -202,12 +216,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         for (&id, census) in &mut self.recovery.censuses {
             let most = |handle| questions_most(self.sessions.get(handle).map(|session| &session.record), pause);
             for (&handle, asked) in census.asked.iter_mut().filter(|(_, asked)| now >= asked.due) {
-                mute.extend((asked.ask_again(now, pause) > most(handle)).then_some(handle));
+                mute.extend((!asked.ask_again(now, pause, most(handle))).then_some(handle));
                 questions.extend(asked.missing().map(|page| (id, handle, page)));
             }
             if census.phase == Phase::Adopting {
                 for (&handle, heir) in census.heirs.iter_mut().filter(|(_, heir)| now >= heir.pages.due) {
-                    mute.extend((heir.pages.ask_again(now, pause) > most(handle)).then_some(handle));
+                    mute.extend((!heir.pages.ask_again(now, pause, most(handle))).then_some(handle));
                     pages.extend(heir.pages.missing().map(|page| (id, handle, page)));
                 }
             }
@@ -328,10 +342,21 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let is_complete = pages.are_complete(&self.config);
         match &mut census.scope {
             Scope::All(rebuilt) => rebuilt.file(from, &about, entries),
-            Scope::Slots(frozen) => frozen.found.extend(entries.map(|entry| Entry { holder: from, ..entry })),
+            Scope::Slots(Frozen { tenures, found, reported }) => {
+                let before = found.len();
+                let asked = entries.filter(|entry| tenures.contains_key(&entry.slot));
+                found.extend(asked.map(|entry| Entry { holder: from, ..entry }));
+                *reported.entry(from).or_default() += found.len() - before;
+            }
+        }
+        // No node can hold so much.
+        if header.position > 0 && self.recovery.reported_by(from) > REPORTED_MOST {
+            return self.dismiss(from);
         }
         if is_complete {
-            census.asked.remove(&from);
+            if let Some(census) = self.recovery.censuses.get_mut(&id) {
+                census.asked.remove(&from);
+            }
             self.go_on_and_start(now, id);
         } else {
             self.ask_for_more(now, id, from);
@@ -405,6 +430,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn decide(&mut self, now: Time, census: &mut Census) -> bool {
         let Scope::Slots(frozen) = &mut census.scope else { return self.write(now, census) };
         let mut slots: BTreeMap<u32, Books> = frozen.tenures.keys().map(|slot| (*slot, Books::default())).collect();
+        frozen.reported.clear();
         for entry in frozen.found.drain(..) {
             let Some(books) = slots.get_mut(&entry.slot) else { continue };
             if entry.flags & entry_flag::HELD != 0 {
@@ -517,7 +543,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 }
 
 /// How often a node is asked in vain: for its lease and grace.
-fn questions_most(record: Option<&SessionRecord>, pause: u64) -> u32 {
+pub(super) fn questions_most(record: Option<&SessionRecord>, pause: u64) -> u32 {
     let patience = record.map_or(0, |record| u64::from(record.lease) + u64::from(record.grace));
     u32::try_from(patience.div_ceil(pause).max(QUESTIONS)).unwrap_or(u32::MAX)
 }

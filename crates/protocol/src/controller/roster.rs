@@ -5,6 +5,9 @@
 //! * A session that is over in the records is over here once the record is here; nobody begins or ends one here.
 //! * Keys are those of the epoch and rotation that the records told last. Until the next ones are here, packets that
 //!   are signed with them are dropped, and sent again.
+//! * What the memory knows of a session of the records stays. The memory may be one that goes on, as at a hook whose
+//!   daemon was restarted and has the post still: an entry that is written anew lets late requests in that were too
+//!   old, and keys that are given anew are not those that the node signs with.
 
 use super::store::{COUNTERS_KEY, Counters, SessionRecord, Stage};
 use super::{Record, SwitchMemory};
@@ -51,10 +54,22 @@ impl Roster {
             return false;
         }
         if record.stage == Stage::Live {
-            let before = self.living.insert(handle, Known { record, period: None });
+            let is_known = memory.node(handle).is_some_and(|node| {
+                (node.entry.namespace, node.entry.incarnation) == (record.namespace, record.incarnation)
+            });
+            // Under this epoch nobody but a controller here can have given it keys.
+            let goes_on =
+                is_known && self.epoch != 0 && memory.epoch() == self.epoch && !self.living.contains_key(&handle);
+            let incarnation = record.incarnation;
+            let as_it_is = || Period { incarnation, epoch: self.epoch, rotation: memory.rotation(handle) };
+            let period = goes_on.then(as_it_is);
+            self.living.insert(handle, Known { record, period });
             self.give_keys(memory, handle);
-            let same = |known: Known| known.record.incarnation == record.incarnation;
-            if !before.is_some_and(same) || memory.node_word(handle).state != NodeState::Live {
+            if is_known {
+                let word = memory.node_word(handle);
+                // It was expired here, and lives by the records.
+                memory.cas_node_word(handle, word, NodeWord { state: NodeState::Live, ..word });
+            } else {
                 memory.set_node(handle, &record.entry());
             }
         } else {
@@ -134,6 +149,29 @@ mod tests {
 
     fn keys(incarnation: u64, epoch: u32, rotation: u32) -> Option<crate::seal::Keys> {
         Some(SECRET.keys(Period { incarnation, epoch, rotation }))
+    }
+
+    /// At a hook whose daemon begins anew and is to find its post its own still.
+    #[test]
+    fn a_memory_that_goes_on_keeps_what_it_knows_of_those_who_live() {
+        let memory = Rc::new(Memory::default());
+        let mut before = Roster::default();
+        let counters = Counters { epoch: 5, ..Counters::default() }.encode();
+        before.take(&memory, &counters);
+        before.take(&memory, &record(7, Stage::Live));
+        before.rotate(&memory, 2, Period { incarnation: 7, epoch: 5, rotation: 2 });
+        let word = NodeWord { state: NodeState::Live, sequence: 40 };
+        for (epoch, seen, rotation) in [(5, word, 2), (0, NodeWord { state: NodeState::Expired, ..word }, 0)] {
+            memory.set_epoch(epoch);
+            assert!(memory.cas_node_word(2, memory.node_word(2), seen));
+            let mut roster = Roster::default();
+            roster.take(&memory, &counters);
+            roster.take(&memory, &record(7, Stage::Live));
+            assert_eq!(memory.node_word(2), word, "it was not written anew");
+            assert_eq!((memory.keys_of(2), memory.rotation(2)), (keys(7, 5, rotation), rotation));
+        }
+        Roster::default().take(&memory, &record(8, Stage::Live));
+        assert_eq!(memory.node_word(2), NodeWord { sequence: 0, ..word }, "another session");
     }
 
     #[test]

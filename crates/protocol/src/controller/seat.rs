@@ -15,7 +15,7 @@ use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingCo
 use super::{Config, Controller, Notice, Store, StoreError};
 use crate::memory::SwitchMemory;
 use crate::{Mutant, Time};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -27,6 +27,8 @@ pub struct Seat<M, S> {
     memory: M,
     controller: Option<Controller<M, S>>,
     shared: Option<Shared<S>>,
+    /// The hosts that may enrol, while sessions of others have yet to be cut off.
+    admitted: Option<BTreeSet<u64>>,
     notices: VecDeque<Notice>,
 }
 
@@ -50,8 +52,8 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     /// Those of [`Controller::new`].
     pub fn alone(config: Config, memory: M, store: S) -> Result<Seat<M, S>, StoreError> {
         memory.serve_without_end();
-        let controller = Controller::new(config, memory.clone(), store)?;
-        Ok(Seat { memory, controller: Some(controller), shared: None, notices: VecDeque::new() })
+        let controller = Some(Controller::new(config, memory.clone(), store)?);
+        Ok(Seat { memory, controller, shared: None, admitted: None, notices: VecDeque::new() })
     }
 
     /// Of one of several switches, each of which can serve the shard. It is a standby until it finds the post free.
@@ -60,7 +62,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         memory.serve_for(memory.moment(now), 0);
         let serving = Serving::new(serving, config.mutant);
         let shared = Some(Shared { config, store, serving, begins: None, reception: None, handed: None });
-        Seat { memory, controller: None, shared, notices: VecDeque::new() }
+        Seat { memory, controller: None, shared, admitted: None, notices: VecDeque::new() }
     }
 
     /// The controller, if this switch serves at this time.
@@ -92,6 +94,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         if self.shared.as_ref().and_then(|shared| shared.begins).is_some_and(|at| now >= at) {
             self.begin(now);
         }
+        self.cut_off(now);
         if let Some(controller) = self.controller(now) {
             controller.on_tick(now);
         }
@@ -130,16 +133,37 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 self.notices.push_back(Notice::Promoted);
                 self.on_tick(now);
             }
-            Some(Change::Renewed(since, lease)) => self.memory.serve_for(since, lease),
+            Some(Change::Renewed(since, lease)) => {
+                self.memory.serve_for(since, lease);
+                self.cut_off(now);
+            }
             Some(Change::End) => {
                 self.memory.serve_for(self.memory.moment(now), 0);
                 self.memory.set_serving(false);
                 self.memory.set_epoch(0);
                 self.controller = None;
+                self.admitted = None;
                 shared.begins = None;
                 shared.handed = None;
                 self.notices.push_back(Notice::Demoted);
             }
+        }
+    }
+
+    /// These hosts may enrol: sessions of others are cut off, at once or as soon as the lease of the post runs again.
+    /// Who has no post knows them too late: another may let in more, and whoever is promoted is to be told anew.
+    pub fn admit_only(&mut self, now: Time, hosts: BTreeSet<u64>) {
+        let begins = self.shared.as_ref().is_some_and(|shared| shared.begins.is_some());
+        self.admitted = (self.controller.is_some() || begins).then_some(hosts);
+        self.cut_off(now);
+    }
+
+    fn cut_off(&mut self, now: Time) {
+        let Some(hosts) = self.admitted.take() else { return };
+        match self.controller(now) {
+            // 0: a session of before hosts were written down with it.
+            Some(controller) => controller.cut_off(now, |host| host == 0 || hosts.contains(&host)),
+            None => self.admitted = Some(hosts),
         }
     }
 
@@ -387,6 +411,31 @@ mod tests {
 
     fn told(seat: &mut Seat<Rc<Memory>, Disk>) -> Vec<Notice> {
         core::iter::from_fn(|| seat.notice()).collect()
+    }
+
+    /// Nobody tells of a host's removal twice.
+    #[test]
+    fn a_host_that_is_removed_while_the_lease_is_over_is_cut_off_once_it_runs_again() {
+        for goes_on in [true, false] {
+            let memory = Rc::new(Memory::default());
+            let serving = ServingConfig { own: 1, lease: LEASE, drift_ppm: 1_000 };
+            let config = Config { root: Some(crate::seal::Secret([42; 32])), ..config() };
+            let mut seat = Seat::sharing(Time(0), config, memory.clone(), Disk::default(), serving);
+            seat.admit_only(Time(0), BTreeSet::new());
+            promoted(&mut seat, Time(1));
+            let body = Enrol { nonce: 7, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+            let from = "10.0.0.1:7600".parse().expect("an address");
+            let enrolled = seat.controller(Time(2)).expect("it serves").enrol(Time(2), from, 3, 0, &body);
+            assert!(enrolled.is_ok() && memory.keys_of(1).is_some(), "what a standby heard is of another time");
+            let late = Time(2 * LEASE);
+            let asked = seat.ask(late).expect("a renewal is due");
+            seat.admit_only(late, BTreeSet::from([4]));
+            assert!(memory.keys_of(1).is_some(), "another switch may serve");
+            let holder = if goes_on { 1 } else { 2 };
+            let post = Post { holder, revision: 2 };
+            seat.on_answer(late, asked, if goes_on { Answer::Done(post) } else { Answer::Is(post) });
+            assert_eq!((memory.keys_of(1).is_none(), seat.admitted.is_none()), (goes_on, true));
+        }
     }
 
     #[test]

@@ -9,15 +9,30 @@
 //! at the switch did, by compare-and-swap: the data plane decides nothing for it any more; and, unless it says itself
 //! that it is over, lease + grace after that word took its last heartbeat, whoever has expired the word and when.
 //! `untold` holds only live handles of the dead one's namespace.
+//!
+//! Deaths times living are many where a host dies with all its processes: DOWNs go so many at a time, those of each
+//! namespace in turn, and ever less often to who does not answer. Who never does is dismissed, as in a recovery: else
+//! one process could keep handles from being given again.
 
+use super::config::BUSY_PERIOD;
+use super::recovery::questions_most;
 use super::store::{SessionRecord, Stage};
 use super::{Config, Controller, Notice, Record, Store};
 use crate::memory::{NodeWord, SwitchMemory};
 use crate::{Handle, Mutant, Time};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use core::ops::Bound;
 use wayside_wire::{FabricKind, Header, Heartbeat, NodeState, header_flag, kind};
+
+/// DOWNs in a millisecond: a quarter of a processor, and a quarter of the answers that the daemon keeps of a tenant's
+/// nodes. A thousand sessions may end in 15 s beside a thousand others.
+pub(super) const DOWNS_AT_ONCE: usize = 64;
+/// And of one death in a row, before it is another one's turn.
+const DOWNS_IN_A_ROW: usize = 16;
+/// So often the pause between two rounds is doubled.
+const DOUBLED_MOST: u32 = 3;
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +81,12 @@ struct Death {
     since: Time,
     /// The pass of the patrol after which no slot names it any more.
     swept_by: u64,
-    untold: BTreeSet<Handle>,
+    /// Who has not answered, and how often each was told.
+    untold: BTreeMap<Handle, u32>,
+    /// When they are told again, from which on, and how many rounds are over.
     next_down: Time,
+    next_told: Handle,
+    rounds: u32,
 }
 
 #[derive(Default)]
@@ -76,6 +95,26 @@ pub(super) struct Sessions {
     by_nonce: BTreeMap<u64, Handle>,
     live: BTreeSet<Handle>,
     mourned: BTreeSet<Handle>,
+    downs: Downs,
+}
+
+/// What was sent lately.
+#[derive(Default)]
+struct Downs {
+    since: Time,
+    sent: usize,
+    /// The namespace whose turn was last.
+    turn: u16,
+}
+
+impl Downs {
+    /// How many more may be sent now.
+    fn left(&mut self, now: Time, period: u64) -> usize {
+        if now.since(self.since) >= period {
+            (self.since, self.sent) = (now, 0);
+        }
+        DOWNS_AT_ONCE - self.sent
+    }
 }
 
 impl Sessions {
@@ -160,6 +199,31 @@ impl Sessions {
         own.filter(|(handle, _)| !self.is_free(now, **handle, config)).count()
     }
 
+    /// Deaths that nodes are to be told of now, by namespace: that whose turn was last comes last. Of each namespace
+    /// those first of which less has been told.
+    fn due_deaths(&self, now: Time) -> VecDeque<(u16, VecDeque<Handle>)> {
+        let mut due: BTreeMap<u16, Vec<(u32, Handle)>> = BTreeMap::new();
+        for handle in &self.mourned {
+            let session = &self.by_handle[handle];
+            if let Life::Mourned(death) = &session.life
+                && now >= death.next_down
+                && !death.untold.is_empty()
+            {
+                due.entry(session.record.namespace).or_default().push((death.rounds, *handle));
+            }
+        }
+        let first = due.keys().filter(|namespace| **namespace <= self.downs.turn).count();
+        let mut lines: VecDeque<_> = due
+            .into_iter()
+            .map(|(namespace, mut deaths)| {
+                deaths.sort_unstable();
+                (namespace, deaths.into_iter().map(|(_, handle)| handle).collect())
+            })
+            .collect();
+        lines.rotate_left(first);
+        lines
+    }
+
     /// Whether a new session may take the handle.
     pub fn is_free(&self, now: Time, handle: Handle, config: &Config) -> bool {
         if config.is_broken(Mutant::HastyReuse) && !self.live.contains(&handle) {
@@ -175,7 +239,33 @@ impl Sessions {
 
 impl Death {
     fn new(since: Time, swept_by: u64) -> Self {
-        Death { since, swept_by, untold: BTreeSet::new(), next_down: since }
+        Death { since, swept_by, untold: BTreeMap::new(), next_down: since, next_told: 0, rounds: 0 }
+    }
+
+    /// Another node is to hear of it, at once.
+    fn tell_too(&mut self, now: Time, node: Handle) {
+        self.untold.insert(node, 0);
+        (self.next_down, self.next_told, self.rounds) = (now, 0, 0);
+    }
+
+    /// Whose turn it is to be told, so many at most, and how often each was with this time. After the last of them
+    /// comes a pause.
+    fn tell(&mut self, now: Time, retransmit: u64, most: usize) -> Vec<(Handle, u32)> {
+        let mut told = Vec::new();
+        for (&node, times) in self.untold.range_mut(self.next_told..).take(most) {
+            *times += 1;
+            told.push((node, *times));
+        }
+        let behind = |last: Handle| self.untold.range((Bound::Excluded(last), Bound::Unbounded)).next();
+        match told.last().and_then(|(last, _)| behind(*last)) {
+            Some((&next, _)) => self.next_told = next,
+            None => {
+                self.next_told = 0;
+                self.next_down = now + (retransmit << self.rounds.min(DOUBLED_MOST));
+                self.rounds += 1;
+            }
+        }
+        told
     }
 }
 
@@ -192,17 +282,21 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         })
     }
 
-    /// The live session with this secret.
-    pub fn session_of_lifeline(&self, lifeline: u64) -> Option<Handle> {
-        self.sessions.living().find(|(_, session)| session.record.lifeline == lifeline).map(|(handle, _)| handle)
+    /// The secret of a live session.
+    pub fn lifeline_of(&self, handle: Handle) -> Option<u64> {
+        self.sessions.get(handle).filter(|_| self.sessions.is_live(handle)).map(|session| session.record.lifeline)
     }
 
     /// The local connection of this session closed: no process has it any more.
     pub fn closed(&mut self, now: Time, handle: Handle) {
-        if self.sessions.is_live(handle) {
-            self.expire_word(handle);
-            self.end_sessions(now, &[handle], Ending::Closed);
-        }
+        self.closed_together(now, &[handle]);
+    }
+
+    /// Those of several closed: written down in one go.
+    pub fn closed_together(&mut self, now: Time, handles: &[Handle]) {
+        let over: Vec<Handle> = handles.iter().copied().filter(|handle| self.sessions.is_live(*handle)).collect();
+        over.iter().for_each(|handle| self.expire_word(*handle));
+        self.end_sessions(now, &over, Ending::Closed);
     }
 
     /// Expires those whose word has not moved for lease + grace. A word may be expired before: nobody's lease is
@@ -294,7 +388,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         let Some(namespace) = self.sessions.get(dead).map(|session| session.record.namespace) else { return };
-        let untold: BTreeSet<Handle> = self.sessions.living_in(namespace).collect();
+        let untold = self.sessions.living_in(namespace).map(|handle| (handle, 0)).collect();
         if let Some(Life::Mourned(death)) = self.sessions.by_handle.get_mut(&dead).map(|s| &mut s.life) {
             death.untold = untold;
             death.next_down = now;
@@ -310,7 +404,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 && session.record.namespace == namespace
                 && !death.untold.is_empty()
             {
-                death.untold.insert(newcomer);
+                death.untold.insert(newcomer, 0);
             }
         }
     }
@@ -321,41 +415,67 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             let Some(session) = self.sessions.by_handle.get_mut(handle) else { continue };
             match &mut session.life {
                 Life::Live { .. } => {}
-                Life::Mourned(death) => {
-                    death.untold.insert(heir);
-                    death.next_down = now;
-                }
+                Life::Mourned(death) => death.tell_too(now, heir),
                 Life::AtRest { since } => {
-                    let untold = BTreeSet::from([heir]);
-                    session.life = Life::Mourned(Death { untold, next_down: now, ..Death::new(*since, 0) });
+                    let mut death = Death::new(*since, 0);
+                    death.tell_too(now, heir);
+                    session.life = Life::Mourned(death);
                     self.sessions.mourned.insert(*handle);
                 }
             }
         }
     }
 
-    /// Sends the DOWNs that are due; lays to rest whoever is swept and known to be dead by all.
+    /// Sends DOWNs that are due, as many as may be sent now.
     pub(super) fn send_downs(&mut self, now: Time) {
-        let mut downs = Vec::new();
+        self.lay_to_rest(now);
+        let period = self.config.poll_period.min(BUSY_PERIOD);
+        let mut left = self.sessions.downs.left(now, period);
+        let retransmit = self.config.retransmit;
+        let mut mute = Vec::new();
+        let mut lines = if left > 0 { self.sessions.due_deaths(now) } else { VecDeque::new() };
+        while let Some((namespace, mut line)) = lines.pop_front().filter(|_| left > 0) {
+            let Some(dead) = line.pop_front() else { continue };
+            self.sessions.downs.turn = namespace;
+            let Some(session) = self.sessions.by_handle.get_mut(&dead) else { continue };
+            let Life::Mourned(death) = &mut session.life else { continue };
+            let told = death.tell(now, retransmit, left.min(DOWNS_IN_A_ROW));
+            if now >= death.next_down {
+                line.push_back(dead);
+            }
+            lines.push_back((namespace, line));
+            left -= told.len();
+            self.sessions.downs.sent += told.len();
+            let body = Heartbeat { incarnation: session.record.incarnation, ..Heartbeat::default() };
+            for (to, times) in told {
+                let most = questions_most(self.sessions.get(to).map(|session| &session.record), retransmit);
+                mute.extend((times > most).then_some(to));
+                self.send_beat(to, kind::fabric::DOWN, dead, body);
+            }
+        }
+        if left == 0 {
+            self.next_tick = self.next_tick.min(now + period);
+        }
+        for handle in mute {
+            self.dismiss(handle);
+        }
+    }
+
+    /// Whoever is swept and known to be dead by all is mourned no more.
+    fn lay_to_rest(&mut self, now: Time) {
         let mut batch = Vec::new();
         for handle in self.sessions.mourned.clone() {
             let session = self.sessions.by_handle.get_mut(&handle).expect("mourned handles are in the table");
-            let Life::Mourned(death) = &mut session.life else { continue };
+            let Life::Mourned(death) = &session.life else { continue };
             if death.untold.is_empty() && self.patrol.passes() >= death.swept_by {
                 session.life = Life::AtRest { since: death.since };
                 session.record.stage = Stage::AtRest;
                 self.sessions.mourned.remove(&handle);
                 batch.push(session.record.encode(handle));
-            } else if now >= death.next_down {
-                death.next_down = now + self.config.retransmit;
-                downs.extend(death.untold.iter().map(|&to| (handle, session.record.incarnation, to)));
             }
         }
         if !batch.is_empty() {
             self.write_down(now, batch);
-        }
-        for (dead, incarnation, to) in downs {
-            self.send_beat(to, kind::fabric::DOWN, dead, Heartbeat { incarnation, ..Heartbeat::default() });
         }
     }
 

@@ -4,12 +4,16 @@ extern crate std;
 
 mod censuses;
 mod checks;
+mod comings;
 mod deaths;
+mod divisions;
 mod epochs;
 mod lives;
 mod parts;
+mod rosters;
 mod signed;
 mod sweeps;
+mod watched;
 
 use super::*;
 use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, SlotWord, Step};
@@ -33,6 +37,8 @@ pub(super) struct Memory {
     slots: RefCell<BTreeMap<u32, SlotWord>>,
     /// Besides the usual ones.
     more_slots: Cell<u32>,
+    more_namespaces: Cell<u16>,
+    more_handles: Cell<u16>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     nodes: RefCell<BTreeMap<Handle, NodeEntry>>,
     authenticated: Cell<bool>,
@@ -83,7 +89,7 @@ impl SwitchMemory for Rc<Memory> {
         self.lease_end.set(None);
     }
     fn slot_count(&self, namespace: u16) -> u32 {
-        if namespace == 1 { SLOTS + self.more_slots.get() } else { 0 }
+        if (1..=1 + self.more_namespaces.get()).contains(&namespace) { SLOTS + self.more_slots.get() } else { 0 }
     }
     fn load_slot(&self, _: u16, slot: u32) -> SlotWord {
         self.slots.borrow().get(&slot).copied().unwrap_or(SlotWord::unheld(0))
@@ -104,7 +110,7 @@ impl SwitchMemory for Rc<Memory> {
         self.slots.borrow_mut().extend((from..).zip(words.iter().map(|[w0, _]| SlotWord::unpack(*w0))));
     }
     fn max_handle(&self) -> u16 {
-        3
+        3 + self.more_handles.get()
     }
     fn node_word(&self, handle: u16) -> NodeWord {
         self.words.borrow().get(&handle).copied().unwrap_or(NodeWord::unpack(0))
@@ -181,6 +187,9 @@ impl SwitchMemory for Rc<Memory> {
 pub(super) struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
     pub(super) full: Rc<Cell<bool>>,
+    /// More records than that are too many for it at once.
+    most: Rc<Cell<Option<usize>>>,
+    commits: Rc<Cell<usize>>,
 }
 
 impl Store for Disk {
@@ -192,6 +201,10 @@ impl Store for Disk {
         if self.full.get() {
             return Err("no space");
         }
+        if self.most.get().is_some_and(|most| batch.len() > most) {
+            return Err("no answer in time");
+        }
+        self.commits.set(self.commits.get() + 1);
         self.records.borrow_mut().extend(batch.iter().cloned());
         Ok(())
     }
@@ -331,6 +344,7 @@ pub(super) fn config() -> Config {
         room: Room::default(),
         servers: 1,
         lease: LEASE,
+        longest_lease: LONGEST_LEASE,
     };
     Config { namespaces: vec![namespace], secret: 42, ..Config::default() }
 }
@@ -850,8 +864,9 @@ fn a_host_that_is_let_in_no_more_is_cut_off_at_once_and_its_lease_runs_out() {
         bench.follow(handle);
     }
     bench.pass(10_000);
-    bench.controller.cut_off(|admission| admission == 2);
-    bench.controller.cut_off(|admission| admission == 2);
+    let now = Time(bench.now);
+    bench.controller.cut_off(now, |admission| admission == 2);
+    bench.controller.cut_off(now, |admission| admission == 2);
     let notices: Vec<Notice> = core::iter::from_fn(|| bench.controller.notice()).collect();
     assert_eq!(notices.iter().filter(|notice| **notice == Notice::CutOff(1)).count(), 1, "{notices:?}");
     assert_eq!(bench.memory.keys.borrow().keys().copied().collect::<Vec<_>>(), [2], "at the switch");

@@ -8,6 +8,7 @@
 //! of these slots is held by that one hold alone, so their books stay a few words (`agent/sole.rs`). A page names what
 //! is adopted with other holders, or is another node's from now on.
 
+use super::recent::Recent;
 use super::{Node, lock_entries};
 use crate::agent::{Duty, Home, Party, Sole};
 use crate::books::{Book, Books};
@@ -24,14 +25,12 @@ use wayside_wire::{BODY, Entry, Header, SlotBits, entry_flag, header_flag, kind,
 /// answers to heartbeats are lost with the others.
 const CONFIRMED_AT_ONCE: usize = 32;
 const CONFIRMATION: u64 = 8_000;
-/// Adoptions that are remembered when they are done: the controller has fewer under way.
-const DONE_MOST: usize = 128;
 
 /// What the controller is telling, and what remains to be done of what it told.
 pub struct Adoptions {
     under_way: SteadyMap<u64, Adoption>,
-    /// Those done last.
-    done: VecDeque<u64>,
+    /// Those done, for whoever has not heard of it.
+    done: Recent<()>,
     /// Slots whose agents are not confirmed, as far as is known.
     unconfirmed: VecDeque<u32>,
     confirm: Time,
@@ -51,7 +50,7 @@ impl Default for Adoptions {
     fn default() -> Adoptions {
         Adoptions {
             under_way: SteadyMap::with_room(),
-            done: VecDeque::new(),
+            done: Recent::new(),
             unconfirmed: VecDeque::new(),
             confirm: Time::NEVER,
             forget: Time::NEVER,
@@ -71,11 +70,8 @@ impl Adoptions {
         self.forget = time;
     }
 
-    fn end(&mut self, id: u64) -> Adoption {
-        if self.done.len() == DONE_MOST {
-            self.done.pop_front();
-        }
-        self.done.push_back(id);
+    fn end(&mut self, now: Time, remembered: Time, id: u64) -> Adoption {
+        self.done.keep(now, remembered, id, ());
         self.under_way.remove(&id).unwrap_or_default()
     }
 }
@@ -88,7 +84,8 @@ impl Node {
         let about = Entry::read(packet, BODY);
         let id = about.request;
         let rest = about.flags & entry_flag::AGENCY != 0;
-        if self.adoptions.done.contains(&id) {
+        let remembered = self.forgotten_by(now);
+        if self.adoptions.done.recall(remembered, id).is_some() {
             return self.confirm_page(id, header.position);
         }
         let next = self.adoptions.under_way.get(&id).map_or(0, |adoption| adoption.next);
@@ -102,7 +99,8 @@ impl Node {
         for entry in lock_entries(packet).skip(1) {
             self.take_up(now, header.epoch, id, &entry);
         }
-        self.adoptions.under_way.get_or_default(id).next = next + 1;
+        // No controller has so many pages; whoever forges packets may say that this is the last that there can be.
+        self.adoptions.under_way.get_or_default(id).next = next.saturating_add(1);
         if header.flags & header_flag::LAST != 0 {
             self.finish_adoption(now, id, rest.then_some(about));
         }
@@ -154,7 +152,9 @@ impl Node {
         if let Some(about) = rest {
             self.adopt_the_rest(now, id, &about);
         }
-        let Adoption { adopted, left, .. } = self.adoptions.end(id);
+        let remembered = self.forgotten_by(now);
+        let Adoption { adopted, left, .. } = self.adoptions.end(now, remembered, id);
+        self.reports.forget(id);
         let stamp_of = |books: &Books, slot| {
             let agent = books.get(slot)?.agent.as_ref().filter(|agent| agent.adopts(id))?;
             agent.adoption_stamp()
@@ -205,7 +205,7 @@ impl Node {
         let me = self.handle();
         let (stamp, _) = self.snapshot(about);
         let Some(request) = self.requests.get_mut(hold.request) else { return false };
-        let State::Held { token, ordinal, downgrading: false, .. } = request.state else { return false };
+        let State::Held { downgrading: false, .. } = request.state else { return false };
         let place = self.agency.open(hold.slot);
         let book = self.agency.books.at(place);
         if book.waits > 0 || !book.is_suspended_alone(me) {
@@ -227,7 +227,6 @@ impl Node {
             duty: Duty::Keep { request: hold.request },
         });
         request.book = place;
-        request.state = State::Held { token, agent: me, ordinal, downgrading: false };
         debug_assert_eq!(request.mode == Mode::Exclusive, hold.flags & entry_flag::EXCLUSIVE != 0);
         true
     }

@@ -14,7 +14,7 @@ use wayside_wire::{Entry, Header, Heartbeat, SlotBits, SlotState, entry_flag, he
 const HANDING_ATTEMPTS: u32 = 12;
 
 impl Node {
-    /// Lets the slot's agent work, if there is one; then passes on its grants and sets its timer.
+    /// Lets the slot's agent work, if there is one; then passes on its grants and settles its book.
     pub(super) fn with_agent<R>(
         &mut self,
         now: Time,
@@ -276,7 +276,7 @@ impl Node {
         let wanted = self.is_wanted(entry.request, stamp);
         let token = Token::new(stamp, entry.sequence);
         if wanted {
-            let path = decider(header.source, entry.sequence, handed.is_none());
+            let path = decider(handed.is_none());
             self.hold(now, entry.request, token, self.handle(), None, path);
         }
         let mut agent = self.agency.new_agent();
@@ -448,7 +448,6 @@ impl Node {
             self.forget_suspended(slot);
         }
         self.with_agent(now, slot, 0, |agent, desk| agent.on_tick(desk));
-        self.settle_book(slot);
     }
 
     fn claim_again(&mut self, now: Time, slot: u32) {
@@ -499,14 +498,11 @@ impl Node {
                 book.handing = None;
             }
             if let Some(book) = self.agency.get(slot) {
+                // A join counts for its ordinal, whoever is dead: that is seen when it leaves the limbo.
                 let is_over = |entry: &Entry| self.dead.has(entry.holder, entry.request, &self.config);
                 book.limbo.retain(|s| !is_over(&s.entry) || s.kind == kind::lock::JOIN);
-                for stray in book.limbo.iter_mut().filter(|s| is_over(&s.entry)) {
-                    stray.entry.flags |= entry_flag::DEAD;
-                }
             }
             self.with_agent(now, slot, 0, |agent, desk| agent.on_down(dead, desk));
-            self.settle_book(slot);
         }
         self.agency.put_slots_away(slots);
     }

@@ -5,27 +5,25 @@
 //! change from page to page, whichever are asked for, and how often. Every hold is in it; an agent only if it keeps
 //! more than its node's own hold, which says as much: whoever reports the only hold of a slot becomes its agent.
 
+use super::recent::Recent;
 use super::{Node, lock_entries};
 use crate::agent::{Duty, mode_flag};
 use crate::books::Books;
 use crate::lock::{Request, State};
-use crate::map::IdMap;
 use crate::mutant::Mutant;
 use crate::{Mode, RequestId, Stamp, Time};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 use wayside_wire::{BODY, DropReason, Entry, Header, entry_flag, header_flag, kind, limits, service};
 
 /// Entries of a REPORT after the one that names the census.
 const PAGE: usize = limits::MAX_ENTRIES - 1;
-/// Reports of several pages that are kept for those who ask again. The controller has fewer censuses under way.
-const REPORTS_MOST: usize = 256;
 
 /// Answers that did not fit into one page.
 pub struct Reports {
-    pages: IdMap<u64, Vec<Entry>>,
-    order: VecDeque<u64>,
+    /// For whoever asks for a page of them: while one of a census is under way again and again, thousands of others
+    /// begin and end.
+    pages: Recent<Vec<Entry>>,
     /// To the census of all slots.
     whole: Option<Whole>,
     /// The last report of one page; its memory serves again.
@@ -42,19 +40,14 @@ struct Whole {
 
 impl Default for Reports {
     fn default() -> Reports {
-        Reports { pages: IdMap::default(), order: VecDeque::new(), whole: None, short: Vec::with_capacity(PAGE) }
+        Reports { pages: Recent::new(), whole: None, short: Vec::with_capacity(PAGE) }
     }
 }
 
 impl Reports {
-    fn keep(&mut self, id: u64, report: Vec<Entry>) {
-        if self.order.len() == REPORTS_MOST
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.pages.remove(&oldest);
-        }
-        self.order.push_back(id);
-        self.pages.insert(id, report);
+    /// All nodes have answered this census: what follows from it is told already.
+    pub fn forget(&mut self, id: u64) {
+        self.pages.remove(id);
     }
 
     /// What was told this census of all slots, if nothing has come of it yet. It is over then.
@@ -105,6 +98,7 @@ impl Node {
         }
         if header.epoch > self.epoch() {
             self.session.raise_epoch(now, header.epoch);
+            self.turn = 0;
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);
             }
@@ -123,6 +117,8 @@ impl Node {
         }
         if all {
             self.on_census_of_all(now, first.request, header.position);
+            // After a turn of this epoch only turns tell who serves: this may be of the one before, and late.
+            self.called = self.turn == 0 && self.reports.awaits_whole(first.request);
         } else {
             self.on_census_of_some(now, first.request, header.position, &Scope::of(header.epoch, packet));
         }
@@ -130,7 +126,11 @@ impl Node {
     }
 
     fn on_census_of_some(&mut self, now: Time, id: u64, page: u16, scope: &Scope) {
-        if page == 0 && !self.reports.pages.contains_key(&id) {
+        let until = self.forgotten_by(now);
+        if page == 0 && !self.reports.pages.has(id) {
+            if self.config.is_broken(Mutant::ForgetReports) {
+                self.reports.pages.clear();
+            }
             self.suspend(now, scope);
             let mut report = mem::take(&mut self.reports.short);
             self.report_some(scope, &mut report);
@@ -139,11 +139,13 @@ impl Node {
                 self.reports.short = report;
                 return;
             }
-            self.reports.keep(id, report);
+            self.reports.pages.keep(now, until, id, report);
         }
-        if let Some(report) = self.reports.pages.remove(&id) {
+        if let Some(report) = self.reports.pages.recall(until, id).map(mem::take) {
             self.send_page(id, page, 0, &report);
-            self.reports.pages.insert(id, report);
+            if let Some(kept) = self.reports.pages.recall(until, id) {
+                *kept = report;
+            }
         }
     }
 
@@ -151,6 +153,8 @@ impl Node {
         let known = self.reports.whole.as_ref().map(|whole| whole.id);
         if page == 0 && known.is_none_or(|known| known < id) {
             self.suspend_all(now);
+            // Those before it are of an earlier epoch.
+            self.reports.pages.clear();
             let report = self.report_all();
             self.reports.whole = Some(Whole { id, report, over: false });
         }
@@ -183,7 +187,8 @@ impl Node {
         self.config.page_entries.clamp(1, PAGE)
     }
 
-    /// When a suspended agent that nobody adopts is forgotten.
+    /// When a suspended agent that nobody adopts is forgotten, and what was told of a census that nobody asks about any
+    /// more. A controller that waits for this node would have given up long before.
     pub(super) fn forgotten_by(&self, now: Time) -> Time {
         self.session.info().map_or(now, |info| now + 2 * (info.lease + info.grace))
     }

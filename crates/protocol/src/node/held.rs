@@ -119,4 +119,60 @@ mod tests {
         held.prepare(&requests);
         assert_eq!(held.in_slot(1).count(), RECENT_MOST + 1);
     }
+
+    /// Or whoever asks again and again would look through more and more.
+    #[test]
+    fn new_holds_are_sorted_in_when_they_are_many_and_what_has_ended_is_left_out() {
+        let (mut requests, mut held) = (Requests::new(1 << 20), Held::default());
+        requests.start(3, 1);
+        let before: Vec<u64> = (0..3).map(|slot| hold(&mut requests, slot)).collect();
+        held.prepare(&requests);
+        for count in 1..=FEW + 1 {
+            let id = hold(&mut requests, 9 - (count % 2) as u32);
+            held.note(9 - (count % 2) as u32, id);
+            held.prepare(&requests);
+            let expected = if count <= FEW { (3, count) } else { (3 + count, 0) };
+            assert_eq!((held.sorted.len(), held.recent.len()), expected);
+        }
+        assert!(held.sorted.is_sorted());
+        before.iter().for_each(|id| requests.remove(*id));
+        let (waiting, request) = requests.add().unwrap();
+        (request.slot, request.state) = (1, State::Waiting);
+        held.note(1, waiting);
+        (0..=FEW).for_each(|_| {
+            let id = hold(&mut requests, 7);
+            held.note(7, id);
+        });
+        held.prepare(&requests);
+        assert_eq!((held.sorted.len(), held.recent.len()), (2 * (FEW + 1), 0));
+        assert_eq!(held.in_slot(1).count(), 0, "it waits, and what held there is gone");
+        // With many that are sorted, a sixteenth of them is not worth it.
+        (0..FEW * 20).for_each(|_| {
+            hold(&mut requests, 3);
+        });
+        held.forget();
+        held.prepare(&requests);
+        let many = held.sorted.len() / 16;
+        assert!(many > FEW);
+        for _ in 0..many {
+            let id = hold(&mut requests, 5);
+            held.note(5, id);
+        }
+        held.prepare(&requests);
+        assert_eq!(held.recent.len(), many);
+        held.forget();
+        assert_eq!((held.is_kept, held.in_slot(3).count()), (false, 0));
+    }
+
+    #[test]
+    fn who_has_never_been_asked_notes_nothing() {
+        let mut held = Held::default();
+        held.note(1, 1);
+        assert_eq!(held.recent.len(), 0);
+        let mut requests = Requests::new(16);
+        requests.start(3, 1);
+        held.prepare(&requests);
+        (0..RECENT_MOST).for_each(|_| held.note(1, 1));
+        assert!(held.is_kept && held.recent.len() == RECENT_MOST);
+    }
 }

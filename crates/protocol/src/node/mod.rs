@@ -19,6 +19,7 @@ mod domain;
 mod held;
 mod keeping;
 mod queue;
+mod recent;
 mod requests;
 
 use crate::agency::{Agency, Dead};
@@ -276,8 +277,10 @@ pub struct Node {
     session: Session,
     /// Signs and opens packets, where the session has a secret.
     sealer: Option<Sealer>,
-    /// The latest that was told, since the session began.
+    /// The latest that was told in this epoch.
     turn: u64,
+    /// The packet before came from whoever serves now, as far as this node knows.
+    called: bool,
     requests: Requests,
     agency: Agency,
     kept: Kept,
@@ -326,6 +329,7 @@ impl Node {
             session: Session::new(config.clone()),
             sealer: None,
             turn: 0,
+            called: false,
             chain: ChainClient::new(config.retransmit_us, config.retransmit_most_us),
             nonce: wayside_wire::mix(config.seed),
             requests: Requests::new(config.requests_most),
@@ -398,6 +402,7 @@ impl Node {
     /// A UDP payload from the switch, whichever local port it came to.
     pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
         self.end_if_over(now);
+        self.called = false;
         if self.handle_packet(now, packet).is_err() {
             self.dropped += 1;
         }
@@ -462,6 +467,13 @@ impl Node {
     /// The latest turn of the epoch that a switch has told: with the epoch, which switch the session is at.
     pub fn turn(&self) -> u64 {
         self.turn
+    }
+
+    /// Whether the packet before is one that nobody sends but the switch that serves, by all that this node knows: a
+    /// census of everything in its epoch, of which nothing has come yet, or the latest turn of it. Who has followed
+    /// somebody else meanwhile is to go where it came from, though it tells nothing new.
+    pub fn is_called(&self) -> bool {
+        self.called
     }
 
     /// How often the session's keys have changed in this epoch, as far as this node knows.
@@ -632,6 +644,7 @@ impl Node {
         if !is_meant || header.epoch != info.epoch || (body.sequence != 0 && body.sequence < self.turn) {
             return;
         }
+        self.called = body.sequence != 0;
         if body.sequence > self.turn {
             self.turn = body.sequence;
             self.session.beat_at_once(now);
@@ -840,7 +853,7 @@ fn lock_entries(packet: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     packet[BODY..].chunks_exact(limits::ENTRY_BYTES).map(|entry| Entry::read(entry, 0))
 }
 
-/// Who decided a grant that another node's agent sent, or the switch.
-fn decider(source: Handle, sequence: u8, flags_say_switch: bool) -> Path {
-    if flags_say_switch || (source == 0 && sequence == 0) { Path::Switch } else { Path::Agent }
+/// Who decided a grant that came in a packet.
+fn decider(is_the_switch: bool) -> Path {
+    if is_the_switch { Path::Switch } else { Path::Agent }
 }

@@ -369,7 +369,7 @@ impl Node {
         let token = Token::new(stamp, entry.sequence);
         let joined = entry.flags & entry_flag::JOINED != 0;
         let ordinal = joined.then_some(bits.joins);
-        let path = decider(header.source, entry.sequence, joined);
+        let path = decider(joined);
         let Some(request) = self.requests.get_mut(entry.request) else {
             return self.give_back_unwanted(now, entry, Grant { token, ordinal });
         };

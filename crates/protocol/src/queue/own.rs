@@ -151,7 +151,6 @@ impl Own {
         let mutant = order.mutant;
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };
-        let due = if is_first { now + terms.patience } else { opens };
         Own {
             lines: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -162,7 +161,7 @@ impl Own {
             terms,
             granted: 0,
             opens,
-            due,
+            due: now + terms.patience,
             pause_most: config.retransmit_most_us,
             order,
             mutant,

@@ -4,6 +4,7 @@ extern crate std;
 
 mod fetches;
 mod moves;
+mod own;
 mod parts;
 mod priorities;
 mod pushes;

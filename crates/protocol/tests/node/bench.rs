@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, Priority, RequestId, Time, Token};
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::{BODY, Enrolled, Entry, FabricKind, Header, LockKind, Policy, check, kind, service};
+use wayside_wire::{BODY, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Policy, check, kind, service};
 
 pub const SLOTS: u32 = 64;
 pub const LEASE: u64 = 1_000_000;
@@ -186,6 +186,63 @@ impl Bench {
                 return;
             }
         }
+    }
+
+    /// Time passes for node 0 alone, and nothing that it sends arrives.
+    pub fn wait(&mut self, micros: u64) {
+        let end = self.now + micros;
+        let mut ticks = 0;
+        while let Some(due) = self.nodes[0].next_timer().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.nodes[0].on_tick(self.now);
+            self.collect(0);
+            ticks += 1;
+            assert!(ticks < 10_000, "it is never done");
+        }
+        self.now = end;
+    }
+
+    /// Lock packets under way to the switch, each with its first entry. Neither they arrive nor whatever else is under
+    /// way.
+    pub fn sent(&mut self) -> Vec<(Header, Entry)> {
+        let packets = self.flying.drain(..).filter(|flying| flying.to.is_none()).map(|flying| flying.packet);
+        let of_locks = |packet: Vec<u8>| {
+            let header = check(&packet).expect("only whole packets fly here");
+            (header.service == service::LOCK).then(|| (header, Entry::read(&packet, BODY)))
+        };
+        packets.filter_map(of_locks).collect()
+    }
+
+    /// Kinds of what [`Bench::sent`] has.
+    pub fn kinds_sent(&mut self) -> Vec<u8> {
+        self.sent().iter().map(|(header, _)| header.kind).collect()
+    }
+
+    /// Delivers packets until one of this kind is under way to the switch.
+    pub fn run_until_sent(&mut self, wanted: u8) {
+        let is_it = |flying: &Flying| {
+            let header = check(&flying.packet).expect("only whole packets fly here");
+            flying.to.is_none() && (header.service, header.kind) == (service::LOCK, wanted)
+        };
+        while !self.flying.iter().any(is_it) {
+            assert!(self.step(), "it is sent");
+        }
+    }
+
+    /// Node 0 hears that this session of a handle is over.
+    pub fn down(&mut self, dead: u16, incarnation: u64) {
+        let (service, kind) = (service::FABRIC, kind::fabric::DOWN);
+        let header = Header { service, kind, destination: handle(0), position: dead, ..Header::default() };
+        self.say(header, Heartbeat { incarnation, sequence: 3, ..Heartbeat::default() });
+    }
+
+    /// Node 0 has a packet about a session.
+    pub fn say(&mut self, header: Header, body: Heartbeat) {
+        let mut packet = vec![0; BODY + Heartbeat::BYTES];
+        header.write(&mut packet);
+        body.write(&mut packet, BODY);
+        self.nodes[0].on_packet(self.now, &packet);
+        self.collect(0);
     }
 
     /// Drops packets of this kind that are under way; how many.

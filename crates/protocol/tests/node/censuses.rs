@@ -98,6 +98,32 @@ fn a_long_report_has_pages_which_are_told_again_as_they_were() {
     assert_eq!(asked(&mut bench, EPOCH, 0, &slots), Some(first));
 }
 
+/// Who asks again has lost one page, and would take the silence for that of somebody who never answers. Meanwhile
+/// thousands of other censuses may begin and end.
+#[test]
+fn a_page_is_told_again_as_long_as_somebody_may_ask_for_it_whatever_was_reported_since() {
+    let (mut bench, ..) = held(&NodeConfig { page_entries: 2, ..NodeConfig::new(1) });
+    let slots = [1, 2, 3].map(|slot| about(slot, freeze(&bench, slot)));
+    asked(&mut bench, EPOCH, 0, &slots).expect("a page");
+    let others = |bench: &mut Bench, ids: std::ops::Range<u64>| {
+        for request in ids {
+            let slots = slots.map(|slot| Entry { request, ..slot });
+            bench.tell(0, Header { epoch: EPOCH, kind: kind::lock::CENSUS, ..Header::default() }, &slots);
+            bench.flying.clear();
+        }
+    };
+    others(&mut bench, 1_000..2_000);
+    for round in 2_000..2_003 {
+        let (flags, _) = asked(&mut bench, EPOCH, 1, &slots).expect("or it would be asked for for ever");
+        assert_eq!(flags, header_flag::LAST);
+        bench.pass(LEASE * 3 / 2);
+        others(&mut bench, round..round + 1);
+    }
+    bench.pass(LEASE * 3 / 2);
+    others(&mut bench, 3_000..3_001);
+    assert_eq!(asked(&mut bench, EPOCH, 1, &slots), None, "nobody has asked for two leases");
+}
+
 #[test]
 fn a_census_of_some_slots_is_of_the_nodes_epoch_and_begins_with_its_first_page() {
     let (mut bench, held, waits) = held(&NodeConfig::new(1));

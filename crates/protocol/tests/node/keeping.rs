@@ -214,3 +214,61 @@ fn a_session_that_ends_takes_what_it_kept_along() {
     assert_eq!(bench.nodes[0].event(), Some(Event::SessionLost));
     assert_eq!(bench.nodes[0].kept(), 0);
 }
+
+#[test]
+fn what_rests_is_shown_as_held_by_whoever_takes_it() {
+    let mut bench = keeping(1, 8);
+    turn(&mut bench, 0, NAME, Mode::Exclusive);
+    let slot = NAME as u32;
+    assert!(bench.nodes[0].keeps(slot) && !bench.nodes[0].keeps(slot + 1));
+    bench.now = bench.now + 700;
+    let id = bench.ask(0, NAME + 64, Mode::Shared);
+    bench.granted(0, id);
+    assert!(!bench.nodes[0].keeps(slot), "it is used");
+    let booked: Vec<_> = bench.nodes[0].books(slot).expect("its agent").map(|b| (b.request, b.name, b.mode)).collect();
+    assert_eq!(booked, [(id, NAME + 64, Mode::Shared)]);
+    assert_eq!(bench.nodes[0].holds().map(|hold| hold.since).collect::<Vec<_>>(), [bench.now]);
+    assert_eq!(bench.nodes[0].waits().count(), 0);
+    // Nobody has to be told, and a second one waits behind it.
+    let second = bench.ask(0, NAME + 64, Mode::Exclusive);
+    bench.quiet(0);
+    bench.release(0, id);
+    assert_eq!(bench.granted(0, second).1, Path::Local);
+    bench.release(0, second);
+    bench.run();
+    assert!(bench.nodes[0].keeps(slot));
+}
+
+/// The switch has granted a lock that its owner did not want any more.
+#[test]
+fn what_was_never_used_here_is_not_kept() {
+    let mut bench = keeping(1, 8);
+    let id = bench.ask(0, NAME, Mode::Exclusive);
+    bench.nodes[0].cancel(bench.now, id);
+    bench.collect(0);
+    bench.run();
+    assert_eq!((bench.slot(NAME).state, bench.nodes[0].kept()), (SlotState::Unheld, 0));
+    bench.quiet(0);
+}
+
+/// Both of them wait in the slot, and the first of them was asked of the switch.
+#[test]
+fn where_two_of_its_own_want_what_rests_both_have_it_in_turn() {
+    let mut bench = keeping(1, 8);
+    let ids = [NAME, NAME].map(|name| bench.ask(0, name, Mode::Exclusive));
+    bench.run();
+    for id in ids {
+        bench.granted(0, id);
+        bench.quiet(0);
+        bench.release(0, id);
+        bench.run();
+    }
+    assert!(bench.nodes[0].keeps(NAME as u32));
+    let ids = [NAME, NAME].map(|name| bench.ask(0, name, Mode::Exclusive));
+    for id in ids {
+        assert_eq!(bench.granted(0, id).1, Path::Local);
+        bench.quiet(0);
+        bench.release(0, id);
+    }
+    assert!(bench.nodes[0].keeps(NAME as u32));
+}

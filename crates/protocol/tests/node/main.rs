@@ -1,12 +1,21 @@
 //! Nodes against the real core.
 
+mod alone;
+mod asking;
 mod bench;
 mod budgets;
 mod censuses;
 mod chaos;
+mod deaths;
+mod fetching;
+mod handing;
 mod keeping;
+mod keys;
+mod limbo;
 mod mends;
+mod moving;
 mod queues;
 mod recovery;
 mod strangers;
+mod suspended;
 mod workflows;

@@ -4,15 +4,15 @@ use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Priority, RequestId, Time};
 use wayside_wire::{Attempt, BODY, Engine, Entry, Header, QueueKind, check, kind, limits, padded, queue_flag, service};
 
-const HANDLE: u16 = 3;
-const EPOCH: u32 = 7;
-const NAME: u64 = 5;
+pub const HANDLE: u16 = 3;
+pub const EPOCH: u32 = 7;
+pub const NAME: u64 = 5;
 
-fn node() -> Node {
+pub fn node() -> Node {
     node_with(NodeConfig::new(1))
 }
 
-fn node_with(config: NodeConfig) -> Node {
+pub fn node_with(config: NodeConfig) -> Node {
     let mut node = Node::new(NodeConfig { namespace: padded("space").expect("short"), ..config });
     let enrolment = Enrolment {
         handle: HANDLE,
@@ -34,16 +34,12 @@ fn node_with(config: NodeConfig) -> Node {
     node
 }
 
+pub fn want() -> Acquire {
+    Acquire { name: NAME, mode: Mode::Exclusive, try_: false, priority: Priority::NORMAL, deadline: None, port: 70 }
+}
+
 fn ask(node: &mut Node) -> RequestId {
-    let want = Acquire {
-        name: NAME,
-        mode: Mode::Exclusive,
-        try_: false,
-        priority: Priority::NORMAL,
-        deadline: None,
-        port: 70,
-    };
-    node.acquire(Time(10), want).expect("it has a session")
+    node.acquire(Time(10), want()).expect("it has a session")
 }
 
 /// As the switch grants it.
@@ -67,7 +63,7 @@ fn grant(node: &mut Node, RequestId(request): RequestId) {
 }
 
 /// What the controller of the next epoch asks, and whether the node answers.
-fn answers_a_census(node: &mut Node) -> bool {
+pub fn answers_a_census(node: &mut Node) -> bool {
     while node.transmit().is_some() {}
     let header = Header {
         service: service::LOCK,
@@ -112,7 +108,7 @@ fn who_only_waits_answers_the_census_and_goes_on() {
 }
 
 /// A packet of the queue service: kinds and receivers of what the node sends then.
-fn say(node: &mut Node, source: u16, kind: u8, body: &Attempt) -> Vec<(u8, u16)> {
+pub fn say(node: &mut Node, source: u16, kind: u8, body: &Attempt) -> Vec<(u8, u16)> {
     let header = Header { service: service::QUEUE, kind, source, destination: HANDLE, ..Header::default() };
     let mut packet = vec![0; BODY + QueueKind::Grant.body().bytes(0)];
     Header { epoch: EPOCH, namespace: 1, ..header }.write(&mut packet);
@@ -121,7 +117,7 @@ fn say(node: &mut Node, source: u16, kind: u8, body: &Attempt) -> Vec<(u8, u16)>
     sent(node)
 }
 
-fn sent(node: &mut Node) -> Vec<(u8, u16)> {
+pub fn sent(node: &mut Node) -> Vec<(u8, u16)> {
     let mut sent = Vec::new();
     while let Some(out) = node.transmit() {
         let header = check(out.packet).expect("well formed");

@@ -231,16 +231,21 @@ fn a_copy_of_an_adoption_is_confirmed_and_does_nothing() {
     assert_eq!(holders(&bench, 0), Some(1));
 }
 
-/// The answer to the last of several pages may be lost.
+/// The answer to the last of several pages may be lost, while other adoptions begin and end.
 #[test]
 fn the_last_page_of_an_adoption_is_confirmed_as_often_as_it_comes() {
     let mut bench = Bench::new(1);
     hold(&mut bench, 40);
     adopt(&mut bench, 40);
-    let about = Entry { request: CENSUS, ..Entry::default() };
-    tell(&mut bench, kind::lock::ADOPT, 2, header_flag::LAST, &[about]);
-    let (header, _) = answer(&mut bench, kind::lock::ADOPTED).expect("confirmed");
-    assert_eq!(header.position, 2);
+    for others in [1_000..2_000, 0..0] {
+        let about = Entry { request: CENSUS, ..Entry::default() };
+        tell(&mut bench, kind::lock::ADOPT, 2, header_flag::LAST, &[about]);
+        let (header, _) = answer(&mut bench, kind::lock::ADOPTED).expect("confirmed");
+        assert_eq!(header.position, 2);
+        for request in others {
+            tell(&mut bench, kind::lock::ADOPT, 0, header_flag::LAST, &[Entry { request, ..Entry::default() }]);
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What is not for this node, its session or its slots changes nothing, however well formed.
 
-use crate::bench::{Bench, EPOCH, Flying, LEASE, SLOTS, address, handle};
+use crate::bench::{Bench, EPOCH, Flying, LEASE, SLOTS, handle};
 use wayside_protocol::{Event, Mode};
-use wayside_wire::{BODY, Entry, Header, Heartbeat, LockKind, SlotState, check, header_flag, kind, service};
+use wayside_wire::{BODY, Entry, Header, LockKind, SlotState, check, header_flag, kind};
 
 const NAME: u64 = 5;
 
@@ -112,11 +112,7 @@ fn a_refusal_is_for_who_tries_and_one_to_be_repeated_for_nobody() {
 
 /// Node 0 hears that the session of node 1 is over.
 fn bury_node_1(bench: &mut Bench) {
-    let mut down = vec![0; BODY + Heartbeat::BYTES];
-    let header = Header { service: service::FABRIC, kind: kind::fabric::DOWN, ..Header::default() };
-    Header { destination: handle(0), position: handle(1), ..header }.write(&mut down);
-    Heartbeat { incarnation: 101, ..Heartbeat::default() }.write(&mut down, BODY);
-    bench.deliver(Flying { to: Some(0), from: address(0, 0), packet: down });
+    bench.down(handle(1), 101);
 }
 
 /// The packet of this kind that is under way to node 0 comes late.

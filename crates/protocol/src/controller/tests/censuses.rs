@@ -1,5 +1,7 @@
 //! A census, from the question to the last page that an heir has adopted.
 
+mod slots;
+
 use super::*;
 
 const LAST: u16 = wayside_wire::header_flag::LAST;
@@ -80,6 +82,34 @@ fn whoever_does_not_answer_is_asked_again_once_a_pause() {
     assert_eq!(adopted(&mut bench).0, [1]);
     bench.live(&[1, 2], 3 * config().retransmit);
     assert_eq!(adopted(&mut bench).0, [1, 1, 1]);
+}
+
+#[test]
+fn what_a_node_says_of_slots_that_it_is_not_asked_about_is_not_kept() {
+    let (mut bench, about) = asked();
+    let reported = |bench: &Bench| bench.controller.recovery.reported_by(1);
+    bench.lock(1, lock::REPORT, 0, 0, &[about, held(10, 1), held(9, 1), agency(11, 4)]);
+    assert_eq!(reported(&bench), 1);
+    bench.lock(1, lock::REPORT, LAST, 1, &[about, held(8, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    let (to, books) = adopted(&mut bench);
+    assert_eq!((to, reported(&bench)), (vec![1], 0));
+    assert_eq!(books[1..], [Entry { holder: 1, ..held(9, 1) }]);
+}
+
+#[test]
+fn who_reports_more_than_a_node_can_hold_is_dismissed() {
+    let (mut bench, about) = asked();
+    bench.notices();
+    let page: Vec<Entry> = core::iter::once(about).chain([held(9, 1); 31]).collect();
+    let mut pages: u16 = 0;
+    while bench.memory.node_word(1).state == NodeState::Live {
+        bench.lock(1, lock::REPORT, 0, pages, &page);
+        bench.sent(0);
+        pages += 1;
+    }
+    assert_eq!(usize::from(pages), recovery::REPORTED_MOST / 31 + 1);
+    assert_eq!(bench.notices(), [Notice::Dismissed(1)]);
 }
 
 #[test]

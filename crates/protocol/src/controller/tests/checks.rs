@@ -26,11 +26,13 @@ fn what_cannot_work_is_refused_by_name() {
     assert_eq!(second(1, "other"), Err(ConfigError::Twice("other".to_string())));
     assert_eq!(second(2, "default"), Err(ConfigError::Twice("default".to_string())));
     let leases = |shortest, longest| {
-        with(|config| (config.shortest_lease, config.longest_lease) = (shortest, longest)).map_err(|error| {
-            assert_eq!(error, ConfigError::BadLeases);
-        })
+        let set = |config: &mut Config| {
+            (config.shortest_lease, config.namespaces[0].longest_lease) = (shortest, longest);
+        };
+        with(set).map_err(|error| assert_eq!(error, ConfigError::BadLeases))
     };
-    assert_eq!([leases(5, 5), leases(0, 5), leases(6, 5)], [Ok(()), Err(()), Err(())]);
+    assert_eq!([leases(5, 5), leases(5, LONGEST_LEASE)], [Ok(()); 2]);
+    assert_eq!([leases(0, 5), leases(6, 5), leases(5, LONGEST_LEASE + 1)], [Err(()); 3]);
     let zeroes: [fn(&mut Config); 4] = [
         |config| config.poll_period = 0,
         |config| config.retransmit = 0,
@@ -45,7 +47,8 @@ fn what_cannot_work_is_refused_by_name() {
 /// docs/protocol.md, "Sessions": a lease of 100 ms by a clock that is slow by 0.1 %, counted by one that is fast by it.
 #[test]
 fn a_session_has_the_lease_that_it_asks_for_and_the_grace_that_drifting_clocks_need() {
-    let config = Config { longest_lease: 300_000, ..config() };
+    let mut config = config();
+    config.namespaces[0].longest_lease = 300_000;
     assert_eq!(config.least_grace(100_000), 201 + 10_000);
     let namespace = &config.namespaces[0];
     let leases = [0, 50_000, 1, 900_000].map(|asked| config.lease(namespace, asked).0);

@@ -39,11 +39,11 @@ fn a_session_that_begins_late_has_its_whole_lease() {
 #[test]
 fn a_session_is_known_by_its_lifeline_while_it_lives() {
     let mut bench = Bench::new();
-    let lifelines = [1, 2, 3].map(|nonce| bench.enrol(nonce).expect("there is room").1.lifeline);
-    let found = |bench: &Bench| lifelines.map(|lifeline| bench.controller.session_of_lifeline(lifeline));
-    assert_eq!(found(&bench), [Some(1), Some(2), Some(3)]);
+    let [first, second, third] = [1, 2, 3].map(|nonce| Some(bench.enrol(nonce).expect("there is room").1.lifeline));
+    let known = |bench: &Bench| [0, 1, 2, 3].map(|handle| bench.controller.lifeline_of(handle));
+    assert_eq!(known(&bench), [None, first, second, third]);
     bench.controller.closed(Time(bench.now), 2);
-    assert_eq!(found(&bench), [Some(1), None, Some(3)]);
+    assert_eq!(known(&bench), [None, first, None, third]);
     let live: Vec<bool> = bench.controller.sessions().map(|session| session.seen.is_some()).collect();
     assert_eq!(live, [true, false, true]);
 }
@@ -67,15 +67,54 @@ fn who_had_a_handle_before_is_not_taken_for_who_has_it() {
 }
 
 #[test]
-fn a_death_is_told_once_a_pause_until_it_is_acknowledged_by_its_incarnation() {
+fn a_death_is_told_once_a_pause_until_its_incarnation_is_acknowledged() {
     let mut bench = Bench::new();
     bench.enrol(1);
     bench.enrol(2);
     bench.controller.closed(Time(bench.now), 1);
     bench.sent(0);
     bench.fabric(2, fabric::DOWN_ACK, 1, 9);
+    // After one pause, two more, and four.
     bench.live(&[2], 10 * config().retransmit);
-    assert_eq!(bench.sent(fabric::DOWN).len(), 10);
+    assert_eq!(bench.sent(fabric::DOWN).len(), 3);
+    bench.fabric(2, fabric::DOWN_ACK, 1, 1);
+    bench.live(&[2], 20 * config().retransmit);
+    assert_eq!(bench.sent(fabric::DOWN).len(), 0);
+}
+
+/// A store elsewhere takes its time for each commit, in which nothing else is done.
+#[test]
+fn lifelines_that_close_together_take_one_commit() {
+    let mut bench = Bench::new();
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    let before = bench.disk.commits.get();
+    bench.controller.closed_together(Time(bench.now), &[1, 3, 1]);
+    assert_eq!(bench.disk.commits.get() - before, 1);
+    assert_eq!([1, 2, 3].map(|handle| stage(&bench, handle)), [Stage::Mourned, Stage::Live, Stage::Mourned]);
+    let told: Vec<(u16, u16)> = bench
+        .sent(fabric::DOWN)
+        .iter()
+        .map(|down| check(down).unwrap())
+        .map(|down| (down.destination, down.position))
+        .collect();
+    assert_eq!(told, [(2, 1), (2, 3)], "the dead hear nothing");
+}
+
+/// The whole of it may be more than the store can do in the time that there is, for ever.
+#[test]
+fn ends_that_are_too_many_for_the_store_at_once_are_written_part_by_part() {
+    let mut bench = Bench::new();
+    let ends: Vec<Record> = (1_000..1_250).map(|key| (key, vec![7])).collect();
+    bench.disk.most.set(Some(100));
+    bench.disk.full.set(true);
+    bench.controller.write_down(Time(bench.now), ends);
+    assert_eq!(bench.controller.unwritten.len(), 250);
+    bench.disk.full.set(false);
+    bench.pass(config::STORE_PAUSE + 10 * config().poll_period);
+    assert!(bench.controller.unwritten.is_empty());
+    assert_eq!(bench.disk.records.borrow().range(1_000..1_250).count(), 250);
 }
 
 #[test]

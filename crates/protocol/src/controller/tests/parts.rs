@@ -4,6 +4,8 @@
 //! of the dead go to whoever has fewest, each in its own next term, and no other part changes; one part at a time
 //! changes hands; who cannot share has one part and keeps it; an offer ends with its session.
 
+mod servers;
+
 use super::*;
 use crate::queue::{CAN_MOVE, CAN_SHARE};
 use wayside_wire::kind::queue::{SERVE, SERVING};

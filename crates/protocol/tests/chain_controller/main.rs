@@ -1,6 +1,8 @@
 //! What the controller of chains does for many groups is by what changes: looks at groups are counted, not time
 //! (docs/chain.md).
 
+mod records;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -18,6 +20,8 @@ const LEASE: u64 = 600_000;
 /// Records of a commit, but for one.
 const RECORDS: usize = 99;
 const NEVER: u64 = u64::MAX;
+/// What switches say that they began with, until they begin again.
+const BOOT: u64 = 7;
 /// Groups that are copied at a time, where that takes long.
 const LOADS: usize = 4;
 /// Stages of a group's change, and some.
@@ -54,6 +58,8 @@ struct World {
     disk: Disk,
     now: u64,
     up: BTreeSet<Handle>,
+    /// Those that have begun again: what they say now.
+    boots: BTreeMap<Handle, u64>,
     /// Joiners have all that they copy so many microseconds after they were told to, or with [`NEVER`] never.
     copying: u64,
     /// What they say then.
@@ -91,6 +97,7 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
         disk: disk.clone(),
         now,
         up: up.iter().copied().collect(),
+        boots: BTreeMap::new(),
         copying: 0,
         copied: vec![],
         copied_most: 0,
@@ -114,9 +121,10 @@ impl World {
     /// A tick, four of which renew a lease, and whatever is answered at once.
     fn tick(&mut self) {
         self.now += TICK;
-        if self.now.is_multiple_of(4 * TICK) {
+        if self.now % (4 * TICK) < TICK {
             for handle in self.up.clone() {
-                let renewal = Renewal { boot: 7, sent_us: self.now, ..Renewal::default() };
+                let boot = self.boots.get(&handle).copied().unwrap_or(BOOT);
+                let renewal = Renewal { boot, sent_us: self.now, ..Renewal::default() };
                 self.say(handle, kind::chain::RENEW, |packet| renewal.write(packet, BODY));
             }
         }

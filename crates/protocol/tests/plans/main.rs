@@ -7,10 +7,15 @@
 //! any more is missed; a lock that is asked for with priorities goes to its server however long it is held, and is not
 //! asked back for a while.
 
+mod measured;
+mod moves;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Notice, PlanView, Record, Room, Store};
+use wayside_protocol::controller::{
+    Allocation, Config, Controller, LONGEST_LEASE, Namespace, Notice, PlanView, Record, Room, Store,
+};
 use wayside_protocol::memory::{Stage, Step, SwitchMemory};
 use wayside_switch::{Action, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{
@@ -77,6 +82,7 @@ impl Bench {
             room,
             servers: 1,
             lease: 600 * SECOND as u32,
+            longest_lease: LONGEST_LEASE,
         };
         let config = Config { namespaces: vec![namespace], moves_at_once: 2, ..Config::default() };
         let switch = Arc::new(switch);
@@ -200,6 +206,21 @@ impl Bench {
     /// Names of the queues in the switch, and those that are not here.
     fn stages(&self) -> Vec<(u64, Stage)> {
         self.switch.lines(SPACE).into_iter().map(|line| (line.name, line.stage)).collect()
+    }
+
+    /// What the controller has said of this kind since it was asked last, and to whom; the rest is forgotten.
+    fn said(&mut self, kind: u8) -> Vec<(u16, Attempt)> {
+        let said = self.sent().into_iter();
+        let said = said.filter(|(header, _)| (header.service, header.kind) == (service::QUEUE, kind));
+        said.map(|(header, attempt)| (header.destination, attempt)).collect()
+    }
+
+    /// Another node becomes the lock server, which lives no more.
+    fn succeed(&mut self, next: u16, can: u64) {
+        self.controller.closed(self.now, self.server);
+        self.server = next;
+        self.hear(next, kind::queue::SERVE, Attempt { number: can, ..Attempt::default() });
+        assert_eq!(self.switch.lock_server(SPACE, 0).handle, next);
     }
 
     fn view(&self) -> PlanView {
