@@ -6,6 +6,7 @@ use crate::core::Phase;
 use crate::ears::Ears;
 use crate::engine::Engine;
 use crate::errands;
+use crate::leases::Leases;
 use crate::lifeline::Lifeline;
 use crate::listing::{abort, listing};
 use crate::socket::poll;
@@ -28,11 +29,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A session that is being closed looks so often whether what it gave back has been taken over.
 const LINGERING_LOOK: Duration = Duration::from_micros(500);
 
-/// Runs until the session is closed. `lifeline` is told whether the session has one.
-pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>) {
+/// Runs until the session is closed. `lifeline` is told whether the session has one, `leases` when its switch may have
+/// lost what they know of.
+pub(crate) fn run(engine: &Arc<Engine>, lifeline: Arc<AtomicBool>, leases: &Arc<Leases>) {
     errands::prepare();
-    let lifeline = Lifeline::new(lifeline);
-    let mut background = Background { engine, lifeline, phase: Phase::Enrolling, phase_since: clock::now() };
+    let (lifeline, phase_since) = (Lifeline::new(lifeline), clock::now());
+    let mut background = Background { engine, leases, lifeline, phase: Phase::Enrolling, phase_since, epoch: 0 };
     let over = Over(engine);
     while background.turn() {}
     // The guards first: the end of the lifeline gives their locks to others.
@@ -54,9 +56,12 @@ impl Drop for Over<'_> {
 
 struct Background<'a> {
     engine: &'a Arc<Engine>,
+    leases: &'a Arc<Leases>,
     lifeline: Lifeline,
     phase: Phase,
     phase_since: Time,
+    /// Of the session's switch, when it was looked at last.
+    epoch: u32,
 }
 
 impl Background<'_> {
@@ -130,6 +135,10 @@ impl Background<'_> {
             Phase::Live => {
                 self.lifeline.keep(session, self.engine.switch());
                 self.engine.renew();
+                if let Some(session) = session.filter(|session| session.epoch != self.epoch) {
+                    self.epoch = session.epoch;
+                    self.leases.look_again(session.epoch);
+                }
             }
             Phase::Enrolling if now >= clock::after(self.phase_since, self.patience()) && !self.engine.is_asking() => {
                 self.phase_since = now;

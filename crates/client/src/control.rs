@@ -5,6 +5,7 @@
 //! which live at the clients alone; packets carry ids.
 
 use serde::{Deserialize, Serialize};
+use wayside_protocol::seal::under_lifeline;
 
 /// Node to daemon, the first line. Answered by [`Welcome`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +19,8 @@ pub struct Greeting {
 pub struct Hello {
     /// Handle of the session.
     pub handle: u16,
-    /// The secret of its ENROLLED, as 16 hexadecimal digits.
+    /// The secret of its ENROLLED, as 16 hexadecimal digits; [`veiled`] where packets are signed and the daemon is on
+    /// another host.
     pub lifeline: String,
     /// Process id.
     pub pid: u32,
@@ -33,6 +35,41 @@ pub struct Hello {
 pub struct Welcome {
     /// False: handle and lifeline do not belong together, or the session is over.
     pub ok: bool,
+}
+
+/// Daemon to a node that greeted with its lifeline [`veiled`]: anything but [`Welcome`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proven {
+    /// The line, as any other node is told it.
+    pub told: String,
+    /// What only who knows the lifeline can make of it, as 16 hexadecimal digits. A line that is repeated does no harm.
+    pub proof: String,
+}
+
+impl Proven {
+    /// A line for the node with this lifeline.
+    #[must_use]
+    pub fn new(lifeline: u64, told: String) -> Proven {
+        let proof = proof(lifeline, &told);
+        Proven { told, proof }
+    }
+
+    /// The line, if whoever wrote it knows the lifeline.
+    #[must_use]
+    pub fn line(self, lifeline: u64) -> Option<String> {
+        (proof(lifeline, &self.told) == self.proof).then_some(self.told)
+    }
+}
+
+fn proof(lifeline: u64, told: &str) -> String {
+    lifeline_text(under_lifeline(lifeline, &[b"wayside told", told.as_bytes()]))
+}
+
+/// What a node shows of its lifeline to another host's port, behind which may be anybody, and which others may read on
+/// its way: with it nobody can hold or end a session, nor tell its node anything.
+#[must_use]
+pub fn veiled(lifeline: u64) -> u64 {
+    under_lifeline(lifeline, &[b"wayside elsewhere"])
 }
 
 /// Daemon to node: list your holds and waits.
@@ -76,6 +113,8 @@ pub struct Divided {
 
 /// Longest line that a node reads: of a daemon, and so of [`Abort`].
 pub const DAEMON_LINE: usize = 4 << 10;
+/// The same as [`Proven`], where every quote of it has a backslash more.
+pub const PROVEN_LINE: usize = 2 * DAEMON_LINE + 64;
 
 /// Entries that a listing has at most: nobody reads more, and the thread that writes it has agents to run.
 pub const LISTING_MOST: usize = 1_000;
@@ -183,5 +222,24 @@ mod tests {
         let line = r#"{"abort":"0000000100000001","cycle":"a waits for b"}"#;
         assert_eq!(serde_json::to_string(&abort).unwrap(), line);
         assert!(serde_json::from_str::<ListRequest>(line).is_err() && serde_json::from_str::<Welcome>(line).is_err());
+    }
+
+    #[test]
+    fn what_is_told_elsewhere_is_believed_of_who_knows_the_lifeline() {
+        let proven = Proven::new(7, r#"{"id":3}"#.into());
+        let line = r#"{"told":"{\"id\":3}","proof":"18eb08bf1cdeb468"}"#;
+        assert_eq!(serde_json::to_string(&proven).unwrap(), line);
+        assert_eq!(proven.clone().line(7).as_deref(), Some(r#"{"id":3}"#));
+        let by_what_is_shown = Proven::new(veiled(7), r#"{"id":3}"#.into());
+        for (forged, lifeline) in [
+            (proven.clone(), 8),
+            (Proven { told: r#"{"id":4}"#.into(), ..proven }, 7),
+            (by_what_is_shown, 7),
+            (Proven { told: String::new(), proof: lifeline_text(veiled(7)) }, 7),
+        ] {
+            assert_eq!(forged.line(lifeline), None);
+        }
+        let longest = Proven::new(7, "\"".repeat(DAEMON_LINE));
+        assert!(serde_json::to_string(&longest).unwrap().len() <= PROVEN_LINE);
     }
 }

@@ -103,8 +103,13 @@ pub(crate) struct Core {
     /// Of the latest visit: for the node, time does not go back.
     pub(crate) latest: Time,
     pub(crate) phase: Phase,
+    /// The switch's epoch when the latest session began.
+    pub(crate) begun_under: u32,
     /// The session's.
     pub(crate) switch: SocketAddrV4,
+    /// Where it was before, if it has moved. What that one has said last may have come by the same sockets, and be read
+    /// now.
+    pub(crate) former: Option<SocketAddrV4>,
     pub(crate) book: Book,
     /// About keys.
     pub(crate) questions: Questions,
@@ -137,7 +142,9 @@ impl Core {
             node,
             latest: Time(0),
             phase: Phase::Enrolling,
+            begun_under: 0,
             switch,
+            former: None,
             book: Book::default(),
             questions: Questions::default(),
             watchers: Watchers::default(),
@@ -348,7 +355,10 @@ impl Core {
             }
             Event::Chain { request, told } => self.on_told(now, request, told, errands),
             Event::Watch(id) => self.watchers.tell(id, errands),
-            Event::Enrolled(_) => self.enter_phase(Phase::Live, errands),
+            Event::Enrolled(info) => {
+                self.begun_under = info.epoch;
+                self.enter_phase(Phase::Live, errands);
+            }
             Event::Refused(reason) => self.enter_phase(Phase::Refused(reason), errands),
             Event::SessionLost => self.lose(Phase::Lost, errands),
             Event::Left => self.lose(Phase::Closed, errands),
@@ -408,6 +418,9 @@ impl Core {
 
     pub(crate) fn enter_phase(&mut self, phase: Phase, errands: &mut Errands) {
         self.phase = phase;
+        if let Phase::Refused(_) = phase {
+            self.watchers.tell_all(errands);
+        }
         errands.tell_newcomers(&mut self.newcomers);
     }
 

@@ -44,6 +44,12 @@ impl Ears {
         Ok(())
     }
 
+    /// Its local UDP port.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn number(&self) -> u16 {
+        self.number.load(Relaxed)
+    }
+
     pub(crate) fn descriptor(&self) -> RawFd {
         self.udp.as_raw_fd()
     }

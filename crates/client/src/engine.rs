@@ -20,6 +20,7 @@ use crate::ears::Ears;
 use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
 use crate::entry::{Admission, Way};
 use crate::errands::Errands;
+use crate::fork::Origin;
 use crate::port::{CheckedOut, Place, Port, Ports};
 use crate::request::Begun;
 use crate::session::Config;
@@ -59,6 +60,8 @@ const LINGER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
+    /// In any other process nothing is sent, and nobody waits for this lock.
+    origin: Origin,
     core: Mutex<Core>,
     /// The session's phase has changed.
     phase_changed: Condvar,
@@ -91,7 +94,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(config: Config) -> Result<Engine, Error> {
-        let switch = config.endpoints[0].resolve()?;
+        let found = resolved(&config.endpoints);
+        let (index, switch) = first(&found)?;
         let reach = Reach::open(&config.transport)?;
         let open = || Port::open(switch, None).map_err(system);
         let open_for_many = || Port::open_for_many(switch).map_err(system);
@@ -106,10 +110,10 @@ impl Engine {
         for place in [Place::AGENT, Place::REACTOR] {
             ports.at(place).hear_others();
         }
-        let known = addresses(&config.endpoints);
         Ok(Engine {
             config,
-            known: Mutex::new(known),
+            origin: Origin::here(),
+            known: Mutex::new(addresses(&found)),
             core: Mutex::new(core),
             phase_changed: Condvar::new(),
             ports: Arc::new(ports),
@@ -122,10 +126,16 @@ impl Engine {
             closes_at: AtomicU64::new(u64::MAX),
             lingers_until: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
-            switch: Mutex::new((0, switch)),
+            switch: Mutex::new((index, switch)),
             moved: Mutex::new(None),
             complaint: Mutex::new(None),
         })
+    }
+
+    /// Whether the session is this process's, and not that of one which has forked it.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.origin.is_here()
     }
 
     pub(crate) fn port(&self, place: Place) -> &Port {
@@ -183,25 +193,44 @@ impl Engine {
         look: impl FnOnce(&mut Core, &mut Errands, R) -> L,
     ) -> L {
         let mut errands = Errands::new(reader);
+        let seen = self.visit_only(now, &mut errands, work, look);
+        self.run(&mut errands);
+        seen
+    }
+
+    /// As [`Engine::visit_at`], but for what follows from it, which is left to the caller: [`Engine::run`].
+    #[inline]
+    fn visit_only<R, L>(
+        &self,
+        now: Option<Time>,
+        errands: &mut Errands,
+        work: impl FnOnce(&mut Core, Time, &mut Errands) -> R,
+        look: impl FnOnce(&mut Core, &mut Errands, R) -> L,
+    ) -> L {
         let mut core = self.core.lock();
         let now = core.latest.max(now.unwrap_or_else(clock::now));
         core.latest = now;
         let due = self.next_timer.load(Relaxed);
-        let result = work(&mut core, now, &mut errands);
-        core.settle(now, &mut errands);
+        let result = work(&mut core, now, errands);
+        core.settle(now, errands);
         let mut next = core.next_timer();
         if due > now.0 && next <= now {
             // The work itself made something due at once: the next of several locks.
-            core.on_tick(now, &mut errands);
-            core.settle(now, &mut errands);
+            core.on_tick(now, errands);
+            core.settle(now, errands);
             next = core.next_timer();
         }
-        let seen = look(&mut core, &mut errands, result);
+        let seen = look(&mut core, errands, result);
         if due != next.0 {
             self.next_timer.store(next.0, Relaxed);
         }
         self.publish_lease(&core);
-        drop(core);
+        seen
+    }
+
+    /// Does what follows from a visit. Wakers are called, which are the application's: no lock is held.
+    #[inline]
+    fn run(&self, errands: &mut Errands) {
         if let Some(switch) = errands.moves_to() {
             self.move_to(switch);
         }
@@ -210,7 +239,6 @@ impl Engine {
             self.agent().alarm.ring();
             self.seat().call();
         }
-        seen
     }
 
     #[inline]
@@ -258,6 +286,9 @@ impl Engine {
     /// would cost more than it takes to find.
     #[inline(always)]
     pub(crate) fn check_out(&self) -> Result<CheckedOut<'_>, Error> {
+        if !self.is_here() {
+            return Err(Error::Closed);
+        }
         let port = match self.ports.kept() {
             Some(port) => port,
             None => self.check_out_another()?,
@@ -427,6 +458,9 @@ impl Engine {
 
     /// Waits for a session, at most for as long as the caller or enrolling may take.
     pub(crate) fn await_session(&self, most: Option<Duration>) -> Result<(), Error> {
+        if !self.is_here() {
+            return Err(Error::Closed);
+        }
         let mut core = self.core.lock();
         let most = most.filter(|&most| most < self.config.patience);
         let end = clock::after(clock::now(), most.unwrap_or(self.config.patience));
@@ -499,21 +533,28 @@ impl Engine {
     /// Begins another session after one was lost or none was found: from new sockets, at the next endpoint that
     /// leads anywhere.
     pub(crate) fn enrol_anew(self: &Arc<Self>, next_endpoint: bool) {
-        let mut switch = self.switch.lock();
-        let silent = switch.1;
-        let endpoints = &self.config.endpoints;
+        let (before, silent) = *self.switch.lock();
+        // Names are looked up, and files read, while nobody waits for a lock of this thread's.
+        let found = resolved(&self.config.endpoints);
         let moved = *self.moved.lock();
-        let index = (switch.0 + usize::from(next_endpoint)) % (endpoints.len() + usize::from(moved.is_some()));
-        match endpoints.get(index).map_or_else(|| Ok(moved.unwrap_or(silent)), Endpoint::resolve) {
-            Ok(address) => *switch = (index, address),
-            Err(error) => {
-                self.complain(&error);
-                switch.0 = index;
+        let index = (before + usize::from(next_endpoint)) % (found.len() + usize::from(moved.is_some()));
+        let address = match found.get(index) {
+            Some(Ok(address)) => *address,
+            Some(Err(error)) => {
+                self.complain(error);
+                silent
             }
-        }
-        let address = switch.1;
+            None => moved.unwrap_or(silent),
+        };
+        *self.known.lock() = addresses(&found);
         let way = self.way_to(address);
-        self.visit(|core, now, errands| {
+        let mut errands = Errands::new(None);
+        let mut switch = self.switch.lock();
+        let begins = |core: &mut Core, now, errands: &mut Errands| {
+            // An answer that came meanwhile is as good.
+            if matches!(core.phase, Phase::Live | Phase::Closed) {
+                return false;
+            }
             core.lose(Phase::Enrolling, errands);
             for (number, place) in core.ports.take() {
                 let socket = &self.ports.at(place).socket;
@@ -523,14 +564,23 @@ impl Engine {
                 core.ports.insert(if number == 0 { 0 } else { socket.number() }, place);
             }
             core.take_node(Node::new(node_config(&self.config)));
-            core.switch = address;
+            (core.switch, core.former) = (address, None);
             self.set_out(core, now, &way);
-        });
-        for port in [self.agent(), self.reactor()] {
-            port.hear_others();
+            true
+        };
+        let has_begun = self.visit_only(None, &mut errands, begins, |_, _, has_begun| has_begun);
+        if has_begun {
+            *switch = (index, address);
+            // Before whoever reads for the tasks is called, and looks which sockets there are.
+            for port in [self.agent(), self.reactor()] {
+                port.hear_others();
+            }
         }
-        *self.known.lock() = addresses(endpoints);
         drop(switch);
+        self.run(&mut errands);
+        if !has_begun {
+            return;
+        }
         if !next_endpoint {
             self.deny(None);
         } else if let Way::Packets = way {
@@ -561,8 +611,9 @@ impl Engine {
 
     /// Another switch than the session's answers about keys, or announces that it serves now: then the session goes on
     /// there, with all that it holds. It is believed if it speaks of a later epoch, or of a later turn of this one, and
-    /// either signs that or is known: one of the endpoints, or of those that keys are at. `reader`, `now` and `look` as
-    /// in [`Engine::visit_at`].
+    /// either signs that or is known: one of the endpoints, or of those that keys are at. And so is the one before, if
+    /// it serves again: its first word was read by sockets that led to another one by then, and tells nothing new when
+    /// it comes again. `reader`, `now` and `look` as in [`Engine::visit_at`].
     fn hear<L>(
         &self,
         packet: &[u8],
@@ -581,7 +632,10 @@ impl Engine {
                 return;
             }
             core.node.on_packet(now, packet);
-            if turn(core) > before && core.switch != from {
+            let after = turn(core);
+            let serves_again = after.is_some() && core.node.is_called() && core.former == Some(from);
+            if (after > before || serves_again) && core.switch != from {
+                core.former = Some(core.switch);
                 core.switch = from;
                 errands.move_to(from);
             }
@@ -610,6 +664,9 @@ impl Engine {
     /// Gives requests up, held or not. How many of them were over already, or past the end of their hold.
     #[inline]
     pub(crate) fn give_up(&self, requests: impl Iterator<Item = Begun>) -> usize {
+        if !self.is_here() {
+            return requests.count();
+        }
         let (mut requests, mut lost) = (requests.peekable(), 0);
         while requests.peek().is_some() {
             lost += self.visit(|core, now, errands| {
@@ -629,8 +686,8 @@ impl Engine {
     /// Until when the holds of the session that gave out this id are safe; long ago if there is none any more.
     pub(crate) fn lease_end(&self, id: RequestId) -> Time {
         let end = self.lease_end.load(Acquire);
-        let is_its =
-            self.incarnation.load(Relaxed) << INCARNATION_SHIFT == id.0 >> INCARNATION_SHIFT << INCARNATION_SHIFT;
+        let is_its = self.is_here()
+            && self.incarnation.load(Relaxed) << INCARNATION_SHIFT == id.0 >> INCARNATION_SHIFT << INCARNATION_SHIFT;
         if is_its { Time(end) } else { Time(0) }
     }
 
@@ -640,13 +697,23 @@ impl Engine {
     }
 
     pub(crate) fn session(&self) -> (Phase, Option<SessionInfo>) {
+        if !self.is_here() {
+            return (Phase::Closed, None);
+        }
         let core = self.core.lock();
         (core.phase, core.info())
     }
 
+    /// The session, while there is one, and under which epoch it began.
+    pub(crate) fn standing(&self) -> Option<(SessionInfo, u32)> {
+        self.is_here().then_some(())?;
+        let core = self.core.lock();
+        Some((core.info()?, core.begun_under))
+    }
+
     #[cfg(feature = "tokio")]
     pub(crate) fn is_closed(&self) -> bool {
-        self.core.lock().phase == Phase::Closed
+        !self.is_here() || self.core.lock().phase == Phase::Closed
     }
 
     pub(crate) fn patience(&self) -> Duration {
@@ -658,6 +725,9 @@ impl Engine {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
+        if !self.is_here() {
+            return true;
+        }
         // What was confirmed may lie unread where no thread reads now.
         self.sweep();
         self.core.lock().node.is_idle()
@@ -681,10 +751,13 @@ impl Engine {
         report
     }
 
-    /// Tells all who wait for a session that there is something to know.
+    /// Tells all who wait for a session that there is something to know: with the lock, or who has just looked and is
+    /// about to sleep would miss it.
     pub(crate) fn wake_newcomers(&self) {
-        self.phase_changed.notify_all();
-        self.call_newcomers();
+        self.visit(|core, _, errands| {
+            errands.tell_newcomers(&mut core.newcomers);
+            core.watchers.tell_all(errands);
+        });
     }
 
     /// Lets the tasks that wait for a session look at their deadlines.
@@ -695,6 +768,9 @@ impl Engine {
 
     /// Asks for the end of the session; the background thread sees it through.
     pub(crate) fn close(&self) {
+        if !self.is_here() {
+            return;
+        }
         let lingers_until = clock::after(clock::now(), LINGER);
         self.closes_at.store(clock::after(lingers_until, LEAVE_MOST).0, SeqCst);
         self.lingers_until.store(lingers_until.0, SeqCst);
@@ -729,9 +805,20 @@ impl Engine {
     }
 }
 
-/// Where the endpoints lead now.
-fn addresses(endpoints: &[Endpoint]) -> Vec<SocketAddrV4> {
-    endpoints.iter().filter_map(|endpoint| endpoint.resolve().ok()).collect()
+/// Where each endpoint leads now.
+fn resolved(endpoints: &[Endpoint]) -> Vec<Result<SocketAddrV4, Error>> {
+    endpoints.iter().map(Endpoint::resolve).collect()
+}
+
+/// Where those lead that lead anywhere.
+fn addresses(found: &[Result<SocketAddrV4, Error>]) -> Vec<SocketAddrV4> {
+    found.iter().flatten().copied().collect()
+}
+
+/// The first of them; why there is none.
+fn first(found: &[Result<SocketAddrV4, Error>]) -> Result<(usize, SocketAddrV4), Error> {
+    let index = found.iter().position(Result::is_ok).unwrap_or(0);
+    found[index].clone().map(|address| (index, address))
 }
 
 fn look_into<'b>(socket: &Socket, spins: bool, buffer: &'b mut Buffer) -> Received<'b> {
@@ -782,3 +869,6 @@ fn host() -> [u8; MAX_HOST_BYTES] {
 pub(crate) fn system(error: io::Error) -> Error {
     Error::System(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

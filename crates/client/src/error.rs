@@ -118,7 +118,7 @@ pub enum Error {
     #[doc(hidden)]
     #[error("its lock is no shard's at the moment")]
     Elsewhere,
-    /// The session was closed by this process.
-    #[error("closed: this session was closed")]
+    /// The session was closed by this process, or is that of the process which has forked this one: begin another.
+    #[error("closed: this session was closed, or is that of the process which has forked this one")]
     Closed,
 }

@@ -89,7 +89,7 @@ impl Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_answered && self.engine.is_here() {
             self.send(None);
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wayside_protocol::{Fetched, Mode, Path, Time, Token};
 
 /// A lock that is held. Dropping it gives the lock back, without waiting for anybody.
@@ -214,6 +214,9 @@ impl std::fmt::Debug for Guard {
     }
 }
 
+/// Between looks whether anybody still wants what is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Wakes a thread that waits for a future.
 struct Unpark(Thread);
 
@@ -232,6 +235,21 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
             Poll::Ready(result) => return result,
             Poll::Pending => thread::park(),
         }
+    }
+}
+
+/// As [`block_on`], while somebody `wants` it: asked again and again as long as it is not ready.
+pub(crate) fn block_on_while<T>(future: impl Future<Output = T>, wants: impl Fn() -> bool) -> Option<T> {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(result);
+        }
+        if !wants() {
+            return None;
+        }
+        thread::park_timeout(LOOK);
     }
 }
 
@@ -255,6 +273,9 @@ impl Future for Lost<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.guards.iter().any(Guard::is_lost) {
+            return Poll::Ready(());
+        }
         self.is_known = true;
         for guard in self.guards {
             let waker = context.waker().clone();
@@ -268,7 +289,7 @@ impl Future for Lost<'_> {
 impl Drop for Lost<'_> {
     fn drop(&mut self) {
         if self.is_known {
-            for guard in self.guards {
+            for guard in self.guards.iter().filter(|guard| guard.connection.engine.is_here()) {
                 drop(guard.look(|request, _| request.watch(self.number, None)));
             }
         }

@@ -1,12 +1,14 @@
 //! A key that is there as long as a session: what recipes are made of.
 
 use crate::guard::block_on;
-use crate::leases::Doubtful;
+use crate::leases::{Doubtful, Presence};
 use crate::session::Session;
 use crate::store::{Entry, Held, Written};
 use crate::wait::Asker;
 use crate::{Error, clock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wayside_protocol::SessionInfo;
 use wayside_protocol::chain::{Condition, Version};
 
 /// A key that this process has written for as long as its session lives. Dropped, it is deleted, if it still has that
@@ -14,7 +16,8 @@ use wayside_protocol::chain::{Condition, Version};
 /// it, since a task must not keep its thread; await [`LeasedKey::release_async`] to know.
 ///
 /// Like a lock's guard it can be lost, when the session is: ask [`LeasedKey::is_lost`] before every step that must not
-/// happen without it. Unlike a lock anybody may write the key: then it is theirs, and this does not notice.
+/// happen without it. Unlike a lock it is also lost with the memory of its switch, where that is alone. And anybody may
+/// write the key: then it is theirs, and this does not notice.
 #[derive(Debug)]
 pub struct LeasedKey {
     session: Session,
@@ -23,6 +26,7 @@ pub struct LeasedKey {
     name: Box<[u8]>,
     version: Version,
     incarnation: u64,
+    presence: Arc<Presence>,
     /// It is to be deleted when it is dropped.
     is_held: bool,
     /// What it was to be given, without an answer.
@@ -44,7 +48,7 @@ impl LeasedKey {
             store = store.wait(wait);
         }
         loop {
-            let before = session.info().map(|info| info.incarnation);
+            let before = session.connection.engine.standing();
             let begun = session.leases().begin(name);
             let doubt = Doubtful::written(session, name, value);
             let written = store.put_if_by(asker, name, value, condition).await;
@@ -53,12 +57,21 @@ impl LeasedKey {
                 Written::Done(version) => version,
                 Written::Unmet(found) => return Ok(Err(found)),
             };
-            let now = session.info().map(|info| info.incarnation);
-            if let Some(incarnation) = now.filter(|_| now == before) {
-                begun.keep(version);
-                let (session, name) = (session.clone(), name.into());
-                let key = LeasedKey { session, asker, name, version, incarnation, is_held: true, unsure: Vec::new() };
-                return Ok(Ok(key));
+            if let (Some(before), Some(now)) = (before, session.info())
+                && before.0.incarnation == now.incarnation
+            {
+                let presence = begun.keep(version, &before);
+                session.look_again_since(&before);
+                return Ok(Ok(LeasedKey {
+                    session: session.clone(),
+                    asker,
+                    name: name.into(),
+                    version,
+                    incarnation: now.incarnation,
+                    presence,
+                    is_held: true,
+                    unsure: Vec::new(),
+                }));
             }
             // Nobody knows which of the two sessions it is leased to.
             session.delete_leased(asker, name, version).await?;
@@ -80,13 +93,20 @@ impl LeasedKey {
         &self.session
     }
 
-    /// Until when it is there, if nobody else writes it, unless the session's next heartbeat is acknowledged before.
+    /// The session that it is leased to, unless that is over.
+    fn lease(&self) -> Option<SessionInfo> {
+        self.session.info().filter(|info| info.incarnation == self.incarnation && clock::now() < info.lease_end)
+    }
+
+    /// Until when it is there, if nobody else writes it, and a switch that is alone keeps its memory, unless the
+    /// session's next heartbeat is acknowledged before.
     pub fn deadline(&self) -> Instant {
-        let end = self.session.info().filter(|info| info.incarnation == self.incarnation).map(|info| info.lease_end);
+        let end = self.lease().filter(|info| self.presence.holds_under(info.epoch)).map(|info| info.lease_end);
         end.and_then(clock::instant).unwrap_or_else(Instant::now)
     }
 
-    /// Whether the session is over that it was leased to. Cheap.
+    /// Whether the session is over that it was leased to, or its switch has begun anew without it. Cheap. As long as it
+    /// is not known whether a switch that is alone and has begun anew still has it, it is taken for lost.
     pub fn is_lost(&self) -> bool {
         self.deadline() <= Instant::now()
     }
@@ -109,13 +129,16 @@ impl LeasedKey {
 
     async fn update_by(&mut self, asker: Asker, value: &[u8]) -> Result<bool, Error> {
         loop {
-            if self.is_lost() {
+            let before = self.session.connection.engine.standing();
+            // One that is in doubt is not, once it has been written by its version.
+            let Some(before) = before.filter(|_| self.lease().is_some() && !self.presence.is_gone()) else {
                 return Err(Error::Lost);
-            }
+            };
             let condition = Condition::Version(self.version);
             let begun = self.session.leases().begin(&self.name);
             // Also if nobody waits for it any more.
             self.unsure.push((value.into(), Error::TimedOut));
+            self.presence.may_become(value);
             let written = self.session.store().leased().put_if_by(asker, &self.name, value, condition).await;
             let doubt = self.unsure.pop();
             let (version, is_done) = match written {
@@ -130,13 +153,14 @@ impl LeasedKey {
                     return Err(error);
                 }
             };
-            if self.is_lost() {
+            if self.lease().is_none() {
                 // It may be the next session's, which is not to have it.
                 let _ = self.session.delete_leased(asker, &self.name, version).await;
                 return Err(Error::Lost);
             }
-            begun.keep(version);
+            self.presence = begun.keep(version, &before);
             self.session.leases().forget(&self.name, self.version);
+            self.session.look_again_since(&before);
             self.version = version;
             // What was to replace an earlier version will not any more.
             self.unsure.clear();
@@ -175,7 +199,10 @@ impl LeasedKey {
 
 impl Drop for LeasedKey {
     fn drop(&mut self) {
-        if self.is_held && !self.is_lost() {
+        if !self.session.connection.engine.is_here() {
+            return;
+        }
+        if self.is_held && self.lease().is_some() && !self.presence.is_gone() {
             // What could not be deleted is, later.
             match self.asker {
                 Asker::Thread => drop(block_on(self.session.delete_leased(self.asker, &self.name, self.version))),

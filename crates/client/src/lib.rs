@@ -50,6 +50,7 @@ mod entry;
 mod errands;
 mod error;
 mod fetch;
+mod fork;
 mod guard;
 mod leased;
 mod leases;

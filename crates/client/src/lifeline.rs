@@ -1,15 +1,20 @@
 //! The node's end of the control connection: it says which session it belongs to, and lists names when asked.
 //!
 //! Where the daemon is on this host it is the session's lifeline, over one of the daemon's Unix sockets. Elsewhere it
-//! goes over TCP and serves the listing alone. Not having it is fine: then the session ends by its lease, its locks are
-//! listed by nobody, and the connection is tried again from time to time.
+//! goes over TCP and serves the listing alone, and what a daemon tells its nodes. There anybody may have the port: a
+//! session whose packets are signed shows no secret, and believes what is proven to come from who knows it. Not having
+//! the connection is fine: then the session ends by its lease, its locks are listed by nobody, and it is tried again
+//! from time to time.
 //!
 //! Invariant: a lifeline is closed only when its session is over here and no guard was told to be safe for longer, or
 //! by the daemon. The daemon takes its end for the end of the process and gives the session's locks away at once, long
 //! before the guards know. So nothing that a daemon writes, or does not read, makes this side close it.
 
 use crate::clock;
-use crate::control::{Abort, DAEMON_LINE, Divided, Greeting, Hello, ListRequest, Listing, Welcome, lifeline_text};
+use crate::control::{
+    Abort, DAEMON_LINE, Divided, Greeting, Hello, ListRequest, Listing, PROVEN_LINE, Proven, Welcome, lifeline_text,
+    veiled,
+};
 use crate::daemon::connect_here;
 use crate::socket::start_connecting;
 use std::io::{self, Read, Write};
@@ -45,6 +50,8 @@ pub(crate) struct Lifeline {
     incarnation: u64,
     /// And where that was then.
     switch: SocketAddrV4,
+    /// The lifeline, where lines are to be proven by it.
+    proven_by: Option<u64>,
     next_local: Time,
     next_remote: Time,
     /// Read, and not a whole line yet.
@@ -64,6 +71,7 @@ impl Lifeline {
             accepting: None,
             incarnation: 0,
             switch: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            proven_by: None,
             next_local: never,
             next_remote: never,
             line,
@@ -157,11 +165,13 @@ impl Lifeline {
     }
 
     fn greet(&mut self, stream: Stream, session: &SessionInfo) {
+        let local = matches!(stream, Stream::Here(_));
+        self.proven_by = (session.signed && !local).then_some(session.lifeline);
         let hello = Hello {
             handle: session.handle,
-            lifeline: lifeline_text(session.lifeline),
+            lifeline: lifeline_text(self.proven_by.map_or(session.lifeline, veiled)),
             pid: std::process::id(),
-            local: matches!(stream, Stream::Here(_)),
+            local,
             version: env!("CARGO_PKG_VERSION").into(),
         };
         self.accepting = None;
@@ -201,6 +211,15 @@ impl Lifeline {
         self.line.extend_from_slice(&bytes[..count]);
         while let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
+            if let Ok(welcome) = serde_json::from_slice::<Welcome>(&line) {
+                if !welcome.ok {
+                    self.next_local = clock::after(clock::now(), REMOTE_RETRY);
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+                self.held.store(matches!(self.stream, Some(Stream::Here(_))), Relaxed);
+                continue;
+            }
+            let Some(line) = self.believed(line) else { continue };
             if let Ok(request) = serde_json::from_slice::<ListRequest>(&line) {
                 // Asked again before it has read the answer: it has one coming.
                 if self.outgoing.is_empty() {
@@ -210,19 +229,18 @@ impl Lifeline {
                 abort(order);
             } else if let Ok(divided) = serde_json::from_slice::<Divided>(&line) {
                 divide(divided);
-            } else if let Ok(welcome) = serde_json::from_slice::<Welcome>(&line) {
-                if !welcome.ok {
-                    self.next_local = clock::after(clock::now(), REMOTE_RETRY);
-                    return Err(io::ErrorKind::ConnectionRefused.into());
-                }
-                self.held.store(matches!(self.stream, Some(Stream::Here(_))), Relaxed);
             }
         }
-        if self.line.len() > DAEMON_LINE {
+        if self.line.len() > self.proven_by.map_or(DAEMON_LINE, |_| PROVEN_LINE) {
             // What comes of the rest is no line that is known.
             self.line.clear();
         }
         Ok(())
+    }
+
+    fn believed(&self, line: Vec<u8>) -> Option<Vec<u8>> {
+        let Some(lifeline) = self.proven_by else { return Some(line) };
+        serde_json::from_slice::<Proven>(&line).ok()?.line(lifeline).map(String::into_bytes)
     }
 
     fn write(&mut self, line: &impl serde::Serialize) {
@@ -296,7 +314,64 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
     use wayside_wire::{Engine, Policy};
+
+    fn session(incarnation: u64) -> SessionInfo {
+        SessionInfo {
+            handle: 1,
+            incarnation,
+            epoch: 1,
+            namespace: 1,
+            slots: 1,
+            engine: Engine::Fission,
+            policy: Policy::Fair,
+            patience: 8,
+            lease: 1,
+            grace: 1,
+            lease_end: Time::NEVER,
+            lifeline: 1,
+            signed: false,
+        }
+    }
+
+    /// Whoever has the port may be no daemon at all.
+    #[test]
+    fn on_another_host_a_signed_session_shows_no_secret_and_believes_who_knows_it() {
+        for signed in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let (mut daemon, _) = listener.accept().unwrap();
+            let mut written = BufReader::new(daemon.try_clone().unwrap()).lines();
+            let mut lifeline = Lifeline::new(Arc::new(AtomicBool::new(false)));
+            lifeline.greet(Stream::Elsewhere(stream), &SessionInfo { signed, ..session(7) });
+            let Greeting { hello } = serde_json::from_str(&written.next().unwrap().unwrap()).unwrap();
+            assert_eq!(hello.lifeline, lifeline_text(if signed { veiled(1) } else { 1 }));
+
+            let plain = |id| serde_json::to_string(&ListRequest { id, list: true, waiting_us: None }).unwrap();
+            let abort = serde_json::to_string(&Abort { abort: "5".into(), cycle: String::new() }).unwrap();
+            let proven = |line| serde_json::to_string(&Proven::new(1, line)).unwrap();
+            let forged = serde_json::to_string(&Proven::new(2, abort.clone())).unwrap();
+            for line in [plain(1), abort.clone(), forged, proven(plain(2)), proven(abort)] {
+                writeln!(daemon, "{line}").unwrap();
+            }
+            let (asked, aborted) = (RefCell::new(Vec::new()), Cell::new(0));
+            let listing = |request: &ListRequest| {
+                asked.borrow_mut().push(request.id);
+                let (process, entries, queues) = (String::new(), Vec::new(), Vec::new());
+                Listing { id: request.id, process, entries, queues, kept: 0 }
+            };
+            let since = std::time::Instant::now();
+            while asked.borrow().is_empty() || aborted.get() == 0 {
+                lifeline.on_readable(listing, |_| aborted.set(aborted.get() + 1), |_| ());
+                assert!(since.elapsed() < Duration::from_secs(10));
+            }
+            assert_eq!((asked.take(), aborted.get()), (vec![if signed { 2 } else { 1 }], 1), "signed: {signed}");
+        }
+    }
 
     #[test]
     fn a_lost_sessions_lifeline_is_kept_until_the_end_that_its_guards_were_told() {
@@ -319,20 +394,6 @@ mod tests {
     #[test]
     fn a_session_that_goes_on_at_another_switch_keeps_its_lifeline_to_the_one_before() {
         let mut lifeline = Lifeline::new(Arc::new(AtomicBool::new(true)));
-        let session = |incarnation| SessionInfo {
-            handle: 1,
-            incarnation,
-            epoch: 1,
-            namespace: 1,
-            slots: 1,
-            engine: Engine::Fission,
-            policy: Policy::Fair,
-            patience: 8,
-            lease: 1,
-            grace: 1,
-            lease_end: Time::NEVER,
-            lifeline: 1,
-        };
         let switch = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         lifeline.keep(Some(session(7)), switch(1));
         let (here, mut daemons) = UnixStream::pair().unwrap();

@@ -12,7 +12,7 @@ use crate::request::{Begun, Outcome, Refused};
 use crate::session::{Connection, Session};
 use crate::spread::Spread;
 use crate::{Error, Name, NodeId, clock};
-use std::future::{Future, IntoFuture};
+use std::future::{self, Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -243,6 +243,9 @@ impl Future for Acquiring<'_> {
 impl Acquiring<'_> {
     fn poll_watched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guard, Error>> {
         let this = self;
+        if !this.connection.engine.is_here() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         if let (Some(spread), State::New { since }, Ok(name)) = (&this.spread, &mut this.state, &this.name) {
             let since = *since.get_or_insert_with(clock::now);
             match spread.of(name.id) {
@@ -399,5 +402,15 @@ impl Engine {
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+
+    /// As [`Engine::await_session`], for a task.
+    pub(crate) async fn await_session_async(&self, most: Option<Duration>) -> Result<(), Error> {
+        if !self.is_here() {
+            return Err(Error::Closed);
+        }
+        let (since, terms) = (clock::now(), Terms { wait: most, ..Terms::PLAIN });
+        let is_there = |core: &mut Core, _, _, _| core.info().map(|_| ()).ok_or(AcquireError::NoSession);
+        future::poll_fn(|context| self.begin_for_task(context, since, &terms, is_there, |_, _, ()| ())).await
     }
 }

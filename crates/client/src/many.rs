@@ -75,7 +75,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
     /// Those of [`LockRequest::acquire`](crate::LockRequest::acquire); then none is held.
     pub fn acquire(self) -> Result<Guards, Error> {
         let mut watch = self.session.connection.engine.config.observer.watch(self.terms.mode);
-        let acquired = self.acquire_unwatched();
+        let acquired = self.acquire_unwatched().map(Guards::given);
         watch.ends_with(acquired.as_ref().map(Guards::each));
         acquired
     }
@@ -132,6 +132,7 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
             since: None,
             waited: None,
             watch: None,
+            is_over: false,
         }
     }
 
@@ -208,16 +209,20 @@ pub struct AcquiringMany<'n> {
     waited: Option<Waited>,
     /// From the first poll on.
     watch: Option<Watch>,
+    /// It was ready.
+    is_over: bool,
 }
 
 impl Future for AcquiringMany<'_> {
     type Output = Result<Guards, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(!self.is_over, "polled after it was ready");
         if self.watch.is_none() {
             self.watch = Some(self.connection.engine.config.observer.watch(self.terms.mode));
         }
-        let polled = self.poll_unwatched(context);
+        let polled = self.poll_unwatched(context).map_ok(Guards::given);
+        self.is_over = polled.is_ready();
         if let (Poll::Ready(acquired), Some(mut watch)) = (&polled, self.watch.take_if(|_| polled.is_ready())) {
             watch.ends_with(acquired.as_ref().map(Guards::each));
         }
@@ -227,6 +232,9 @@ impl Future for AcquiringMany<'_> {
 
 impl AcquiringMany<'_> {
     fn poll_unwatched(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
+        if !self.connection.engine.is_here() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         loop {
             if let Err(error) = self.divide() {
                 return self.park(context, error);
@@ -354,7 +362,7 @@ impl Waited {
             let request = core.book.of(one);
             Guard::new(connection.clone(), request.name, one, request.grant)
         }));
-        Some(Ok(Guards { guards: mem::take(&mut self.guards) }))
+        Some(Ok(Guards { guards: mem::take(&mut self.guards), is_given: false }))
     }
 
     /// From the last to the first: none of those still to come is asked for.
@@ -391,6 +399,8 @@ impl Waited {
 #[must_use = "the locks are given back when their guards are dropped"]
 pub struct Guards {
     guards: Vec<Guard>,
+    /// Those of some shards, while others are waited for, are not counted as held.
+    is_given: bool,
 }
 
 impl Guards {
@@ -436,6 +446,12 @@ impl Guards {
         if self.give_back() > 0 { Err(Error::Lost) } else { Ok(()) }
     }
 
+    /// They are the caller's from now on.
+    fn given(mut self) -> Guards {
+        self.is_given = true;
+        self
+    }
+
     /// These and those of another shard, unless some of these were lost while the others were waited for.
     fn and(mut self, mut others: Guards) -> Result<Guards, Error> {
         if self.guards.is_empty() {
@@ -454,7 +470,8 @@ impl Guards {
         let mut lost = 0;
         for of_shard in self.guards.chunk_by_mut(|one, next| Arc::ptr_eq(one.connection(), next.connection())) {
             let connection = of_shard[0].connection().clone();
-            of_shard.iter().for_each(|_| connection.engine.config.observer.gave_back());
+            let counted = if self.is_given { of_shard.len() } else { 0 };
+            (0..counted).for_each(|_| connection.engine.config.observer.gave_back());
             lost += connection.engine.give_up(of_shard.iter_mut().map(Guard::take));
         }
         self.guards.clear();

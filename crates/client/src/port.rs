@@ -8,6 +8,7 @@
 use crate::driver::Seat;
 use crate::ears::Ears;
 use crate::errands;
+use crate::fork::Origin;
 use crate::links::{LINKS_MOST, Links, Others};
 use crate::socket::{Alarm, Buffer, Socket};
 use crate::xsk::Reach;
@@ -202,6 +203,7 @@ pub(crate) struct Ports {
     pub(crate) seat: Seat,
     /// Those whose thread has ended.
     spare: Mutex<Vec<Place>>,
+    origin: Origin,
 }
 
 /// Places by their local UDP number. Most packets go where the one before went.
@@ -247,6 +249,7 @@ impl Ports {
             count: Mutex::new(0),
             seat: Seat::default(),
             spare: Mutex::default(),
+            origin: Origin::here(),
         };
         for port in [agent, reactor, pulse] {
             port.taken.store(true, Relaxed);
@@ -383,7 +386,7 @@ struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(ports) = self.ports.upgrade() {
+        if let Some(ports) = self.ports.upgrade().filter(|ports| ports.origin.is_here()) {
             ports.spare.lock().push(self.place);
         }
     }

@@ -21,7 +21,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 use wayside_protocol::SessionInfo;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
@@ -251,6 +251,9 @@ impl Builder {
 /// tenths of a second. All its locks are kept by one heartbeat. If it is lost (the network was away for a lease, or
 /// the process paused), every guard is lost with it, and the session enrols anew by itself.
 ///
+/// It is one process's. Another that this one forks, and that calls no exec, has none of it: there every guard is lost,
+/// every call ends with [`Error::Closed`], and what is dropped or closed gives nothing back. Begin a session there.
+///
 /// Where locks are divided among shards it is a session with each of them: whoever is cut off from one shard loses the
 /// locks of that one alone. Keys, and what this type tells of one switch, are the first one's.
 ///
@@ -394,6 +397,14 @@ impl Session {
         self.connection.engine.session().1
     }
 
+    /// [`Session::info`] of the session with each shard, and its switch's address.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn infos(&self) -> Vec<(SessionInfo, SocketAddrV4)> {
+        let info = |connection: &Arc<Connection>| Some((connection.engine.session().1?, connection.engine.switch()));
+        self.connections().iter().filter_map(info).collect()
+    }
+
     /// Address of the switch.
     #[must_use]
     pub fn switch(&self) -> SocketAddrV4 {
@@ -462,6 +473,10 @@ impl Session {
     /// Ends the session now, for all its clones: what is held is lost. What was given back just before is taken over
     /// first by whoever waits for it, so that lines keep their order. Takes at most a few tenths of a second.
     pub fn close(self) {
+        if !self.connection.engine.is_here() {
+            // A thread that is not here may have had the list of shards when its process was forked.
+            return;
+        }
         // Asked of all before any is waited for.
         let connections = self.connections();
         connections.iter().for_each(|connection| connection.engine.close());
@@ -483,6 +498,7 @@ pub(crate) struct Connection {
     pub(crate) leases: Arc<Leases>,
     lifeline: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    thread_id: ThreadId,
 }
 
 impl Connection {
@@ -490,14 +506,16 @@ impl Connection {
     pub(crate) fn begin(config: Config) -> Result<Arc<Connection>, Error> {
         let engine = Arc::new(Engine::new(config)?);
         engine.start();
-        let lifeline = Arc::new(AtomicBool::new(false));
+        let (lifeline, leases) = (Arc::new(AtomicBool::new(false)), Arc::<Leases>::default());
         let run = {
-            let (engine, lifeline) = (engine.clone(), lifeline.clone());
-            move || background::run(&engine, lifeline)
+            let (engine, lifeline, leases) = (engine.clone(), lifeline.clone(), leases.clone());
+            move || background::run(&engine, lifeline, &leases)
         };
         let thread = thread::Builder::new().name("wayside".into()).spawn(run).map_err(system)?;
-        let thread = Mutex::new(Some(thread));
-        Ok(Arc::new(Connection { engine, leases: Arc::default(), lifeline, thread }))
+        let (thread_id, thread) = (thread.thread().id(), Mutex::new(Some(thread)));
+        let connection = Arc::new(Connection { engine, leases, lifeline, thread, thread_id });
+        connection.leases.are_of(&connection);
+        Ok(connection)
     }
 
     fn close(&self) {
@@ -507,9 +525,12 @@ impl Connection {
 
     /// Waits until the session is over.
     fn join(&self) {
-        if let Some(thread) = self.thread.lock().take()
-            && thread.thread().id() != thread::current().id()
-        {
+        // What it calls may end the session, too, and must not wait for who waits for it.
+        if !self.engine.is_here() || self.thread_id == thread::current().id() {
+            return;
+        }
+        // With the lock: others wait here as long.
+        if let Some(thread) = self.thread.lock().take() {
             // It has logged its panic, if it ended by one.
             let _ = thread.join();
         }
@@ -518,6 +539,10 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if !self.engine.is_here() {
+            // There is no such thread here.
+            return std::mem::forget(self.thread.get_mut().take());
+        }
         self.close();
     }
 }

@@ -4,6 +4,9 @@
 //! had the same one both times had it in between; and if all did, they had what they have together, at the moment
 //! between the two readings. Where one has changed, the second reading is the first of the next try: a *double
 //! collect*.
+//!
+//! A key that is not there has no version. Such a one might have been made, deleted and collected as garbage between
+//! the two, if that is long enough.
 
 use crate::Error;
 use crate::guard::block_on;
@@ -13,17 +16,19 @@ use std::mem;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use wayside_protocol::chain::Answer;
+use wayside_protocol::chain::{Answer, Version};
 
-/// Two readings that took longer are not compared: a key that was not there at either might have been made, deleted and
-/// collected as garbage in between. What is collected has been without a value for longer than this.
-const BELIEVED: Duration = Duration::from_millis(500);
+/// Two readings that took longer tell nothing of keys that were not there at either: what is collected has been without
+/// a value for longer than this, a second at least.
+const BELIEVED: Duration = Duration::from_millis(900);
+/// So often in a row they take longer before it is taken for what they always take here.
+const SLOW_MOST: u32 = 8;
 
 impl Store<'_> {
     /// What several keys have, all at one instant; `None`: no value. In the order of the names, which may be in any
     /// groups. Two round trips, and one more whenever one of them was written meanwhile: keys that are written faster
     /// than they are read, all the time, end it with [`Error::TimedOut`] after [`Store::wait`]'s time, and never
-    /// without.
+    /// without. So do keys that are not there where a round trip always takes more than 450 ms, after some of them.
     ///
     /// # Errors
     /// Those of [`Store::get`].
@@ -38,6 +43,7 @@ impl Store<'_> {
     pub async fn snapshot_async<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<Entry>>, Error> {
         let begun = Instant::now();
         let (mut since, mut before) = (begun, self.collect(names).await?);
+        let mut slow = 0;
         loop {
             let mut again = *self;
             again.wait = self.wait.map(|most| most.saturating_sub(begun.elapsed()));
@@ -47,8 +53,13 @@ impl Store<'_> {
             let between = Instant::now();
             let after = again.collect(names).await?;
             let same = before.iter().map(|answer| answer.version).eq(after.iter().map(|answer| answer.version));
-            if same && since.elapsed() <= BELIEVED {
+            let are_there = after.iter().all(|answer| answer.version != Version::default());
+            if same && (are_there || since.elapsed() <= BELIEVED) {
                 return Ok(after.into_iter().map(Answer::entry).collect());
+            }
+            slow = if same { slow + 1 } else { 0 };
+            if slow == SLOW_MOST {
+                return Err(Error::TimedOut);
             }
             (since, before) = (between, after);
         }

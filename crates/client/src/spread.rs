@@ -13,6 +13,7 @@ use crate::control::Divided;
 use crate::core::Phase;
 use crate::division::{News, Placed};
 use crate::endpoint::Endpoints;
+use crate::fork::Origin;
 use crate::name::Named;
 use crate::observe::Observer;
 use crate::session::{Config, Connection};
@@ -58,6 +59,7 @@ pub(crate) struct Spread {
     turned: Condvar,
     /// Tasks that wait for a name to be some shard's.
     wakers: Mutex<Vec<Waker>>,
+    origin: Origin,
 }
 
 struct State {
@@ -170,6 +172,7 @@ impl Spread {
             turn: Mutex::new(()),
             turned: Condvar::new(),
             wakers: Mutex::default(),
+            origin: Origin::here(),
         };
         spread.connect()?;
         let spread = Arc::new(spread);
@@ -465,7 +468,9 @@ impl Spread {
 impl Drop for Spread {
     /// Its thread ends at once, not at its next look.
     fn drop(&mut self) {
-        self.news.ring();
+        if self.origin.is_here() {
+            self.news.ring();
+        }
     }
 }
 

@@ -403,6 +403,9 @@ impl Future for Asking {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let engine = &this.connection.engine;
+        if !engine.is_here() {
+            return Poll::Ready(Err(Error::Closed));
+        }
         let mut waker = Some(context.waker().clone());
         let (id, reply) = match this.state {
             State::New { ref mut since } => {
@@ -446,6 +449,9 @@ impl Drop for Asking {
 
 /// The asker has seen the reply, or has no more use for it.
 fn close(connection: &Connection, id: RequestId) {
+    if !connection.engine.is_here() {
+        return;
+    }
     connection.engine.visit(|core, now, errands| {
         if core.questions.close(id, errands) {
             core.node.cancel_key(now, id);

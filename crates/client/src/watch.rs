@@ -16,6 +16,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use wayside_protocol::Time;
 use wayside_protocol::chain::{Change, Glance, Scope, Seen, Value, Version, WatchId};
+use wayside_wire::Refusal;
 
 /// What a watch has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,7 @@ impl Watch {
         name: &[u8],
         wait: Option<Duration>,
     ) -> Result<Watch, Error> {
+        connection.engine.await_session_async(wait).await?;
         let watch = Watch::new(connection, scope, name, wait);
         watch.wait_for_async(Watch::look_at_beginning).await?;
         Ok(watch)
@@ -119,8 +121,8 @@ impl Watch {
     /// The next thing that happens.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], after which it can be asked again; [`Error::Closed`], [`Error::TooManyWatches`],
-    /// [`Error::NoStore`].
+    /// [`Error::TimedOut`], and [`Error::Refused`] and [`Error::NotJoined`] of a session that is to follow a lost one,
+    /// after which it can be asked again; [`Error::Closed`], [`Error::TooManyWatches`], [`Error::NoStore`].
     #[expect(clippy::should_implement_trait, reason = "an iterator ends, and this does not")]
     pub fn next(&mut self) -> Result<Event, Error> {
         self.wait_for(Watch::look)
@@ -167,6 +169,9 @@ impl Watch {
         look: impl Fn(&Watch, &mut Core) -> Option<Result<T, Error>>,
     ) -> Result<T, Error> {
         let engine = &self.connection.engine;
+        if !engine.is_here() {
+            return Err(Error::Closed);
+        }
         engine.visit(|core, now, _| core.node.await_watch(self.id, self.until(now)));
         let seen = std::future::poll_fn(|context| {
             let seen = engine.visit_and_look(
@@ -206,11 +211,13 @@ impl Watch {
     }
 
     fn look(&self, core: &mut Core) -> Option<Result<Event, Error>> {
-        let now = core.latest;
+        let (now, engine) = (core.latest, &self.connection.engine);
         match core.node.look_at_watch(now, self.id) {
             Glance::Seen(seen) => Some(Ok(self.event(seen))),
-            Glance::Waiting if core.phase == Phase::Closed => Some(Err(Error::Closed)),
-            Glance::Waiting => None,
+            // Another map of all shards may be told in a moment.
+            Glance::Waiting if core.phase == Phase::Refused(Refusal::Shards) && engine.config.placed.is_some() => None,
+            // It goes on with the next session, if there will be one.
+            Glance::Waiting => Some(Err(engine.verdict(core)?.err()?)),
             Glance::TimedOut => Some(Err(Error::TimedOut)),
             Glance::Refused => Some(Err(Error::TooManyWatches)),
             Glance::NoStore => Some(Err(Error::NoStore)),
@@ -237,6 +244,9 @@ impl std::fmt::Debug for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if !self.connection.engine.is_here() {
+            return;
+        }
         self.connection.engine.visit(|core, _, errands| {
             core.node.unwatch(self.id);
             core.watchers.end(self.id, errands);

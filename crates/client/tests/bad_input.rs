@@ -29,6 +29,14 @@ fn a_second_endpoint_helps_where_the_first_is_stale() {
 }
 
 #[test]
+fn an_endpoint_that_leads_nowhere_is_passed_over() {
+    let switch = TestSwitch::start();
+    let endpoints = format!("no.such.host.invalid:1,{}", switch.address);
+    drop(Session::connect(endpoints).unwrap().lock("a").try_lock().unwrap());
+    assert!(matches!(Session::connect("no.such.host.invalid:1"), Err(Error::InvalidEndpoint(_))));
+}
+
+#[test]
 fn a_switch_that_starts_late_is_found() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let endpoint = socket.local_addr().unwrap().to_string();

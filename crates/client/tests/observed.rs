@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
-use support::{TestSwitch, eventually};
-use wayside_client::Error;
+use support::{TestSwitch, block_on, eventually};
+use wayside_client::{Error, Name, Session, Shards};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -194,4 +194,21 @@ fn what_happens_to_locks_is_observed_without_an_allocation() {
     drop((kept, ended));
     assert_eq!((book.lost("ttl"), book.lost("closed"), book.lost("session")), (1, 1, 1), "each once");
     assert_eq!((book.count(HELD), book.count(WAITERS)), (0, 0));
+
+    // Of several shards' locks some are granted before others are refused.
+    let shards = Shards::new(["east", "west"].map(String::from)).unwrap();
+    let switches = TestSwitch::of_shards(&shards);
+    let endpoint = format!("east={};west={}", switches[0].address, switches[1].address);
+    let [session, other] = [(); 2].map(|()| Session::connect(endpoint.as_str()).unwrap());
+    let of = |shard| (0u64..).find(|name| shards.owner(Name::from(*name).id().unwrap()) == shard).unwrap();
+    let both = [of(0), of(1)];
+    let held = other.lock(both[1]).acquire().unwrap();
+    assert!(matches!(session.lock_many(both).try_lock(), Err(Error::Busy { .. })));
+    assert!(matches!(block_on(session.lock_many(both).try_lock_async()), Err(Error::Busy { .. })));
+    assert_eq!(book.count(HELD), 1);
+    drop(held);
+    let guards = session.lock_many(both).wait(Duration::from_secs(10)).acquire().unwrap();
+    assert_eq!(book.count(HELD), 2);
+    drop(guards);
+    assert_eq!(book.count(HELD), 0);
 }

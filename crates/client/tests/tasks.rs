@@ -6,11 +6,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{TestSwitch, block_on, eventually};
-use wayside_client::{Error, Mode};
+use wayside_client::{Error, Mode, Session};
 
 /// Counts its calls.
 #[derive(Default)]
@@ -158,6 +159,56 @@ fn a_task_without_a_switch_is_told_in_time() {
     assert!(matches!(outcome, Err(Error::Unavailable { .. })));
 }
 
+#[test]
+fn a_task_that_watches_without_a_session_is_told_in_time() {
+    // By a thread that nobody waits for longer.
+    let watch = |session: &Session, wait: Option<Duration>| {
+        let (session, (told, is_told)) = (session.clone(), channel());
+        thread::spawn(move || {
+            let store = session.store();
+            let store = wait.map_or(store, |wait| store.wait(wait));
+            let _ = told.send(block_on(store.watch_async("k")).map(|_| ()));
+        });
+        is_told.recv_timeout(Duration::from_secs(10)).expect("within ten seconds")
+    };
+    let nowhere = Session::builder().endpoint("127.0.0.1:9").patience(Duration::from_millis(200)).begin().unwrap();
+    assert!(matches!(watch(&nowhere, None), Err(Error::Unavailable { .. })));
+    assert_eq!(watch(&nowhere, Some(Duration::from_millis(30))), Err(Error::TimedOut));
+    let switch = TestSwitch::start();
+    let refused = switch.builder().namespace("none").begin().unwrap();
+    assert!(matches!(watch(&refused, None), Err(Error::Refused(_))));
+}
+
+#[test]
+fn who_is_called_while_a_switch_is_looked_for_may_ask_where_it_is() {
+    struct Asks(Session, AtomicU32);
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.switch();
+            self.1.fetch_add(1, SeqCst);
+        }
+    }
+    // By a thread that nobody waits for longer.
+    let (told, is_told) = channel();
+    thread::spawn(move || {
+        let builder = Session::builder().endpoint("127.0.0.1:9").patience(Duration::from_secs(60));
+        let session = builder.begin().unwrap();
+        let asks = Arc::new(Asks(session.clone(), AtomicU32::new(0)));
+        let waker = Waker::from(asks.clone());
+        let mut acquiring = pin!(session.lock("a").acquire_async());
+        // After a second the endpoint is looked up anew.
+        let end = Instant::now() + Duration::from_millis(2_500);
+        while Instant::now() < end {
+            assert!(acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = session.switch();
+        let _ = told.send(asks.1.load(SeqCst));
+    });
+    let called = is_told.recv_timeout(Duration::from_secs(10)).expect("nobody waits for a lock for ever");
+    assert!(called > 0);
+}
+
 /// Wakers may run their task at once, on the session's own thread, and drop the last of the session there.
 #[test]
 fn a_session_may_end_on_its_own_thread() {
@@ -183,6 +234,45 @@ fn a_session_may_end_on_its_own_thread() {
     eventually(|| drops.0.lock().unwrap().is_none());
     let other = switch.session();
     drop(other.lock("a").wait(Duration::from_secs(5)).acquire().unwrap());
+}
+
+/// By another thread and by a waker at once: neither waits for the other for ever.
+#[test]
+fn a_session_may_end_on_its_own_thread_while_another_ends_it() {
+    struct Ends(std::sync::Mutex<Option<Session>>, std::sync::mpsc::Sender<Option<String>>);
+    impl Wake for Ends {
+        fn wake(self: Arc<Self>) {
+            let session = self.0.lock().unwrap().take();
+            session.into_iter().for_each(Session::close);
+            let _ = self.1.send(thread::current().name().map(String::from));
+        }
+    }
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let guard = session.lock("a").acquire().unwrap();
+    // What is given back lingers, and is the session's own thread's by then.
+    switch.faults.mute.store(true, SeqCst);
+    let (told, is_told) = channel();
+    thread::spawn(move || {
+        let waker = Waker::from(Arc::new(Ends(std::sync::Mutex::new(Some(session.clone())), told)));
+        let store = session.store();
+        let mut asks = pin!(store.get_async("k"));
+        assert!(asks.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(guard);
+        session.clone().close();
+    });
+    let ended_by = is_told.recv_timeout(Duration::from_secs(10)).expect("it ends");
+    assert_eq!(ended_by.as_deref(), Some("wayside"));
+}
+
+#[test]
+#[should_panic(expected = "polled after it was ready")]
+fn several_locks_are_granted_once() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let mut acquiring = pin!(session.lock_many(["a", "b"]).acquire_async());
+    drop(block_on(acquiring.as_mut()).unwrap());
+    let _ = acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
 #[track_caller]

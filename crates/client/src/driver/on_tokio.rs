@@ -1,5 +1,6 @@
 //! A driver on Tokio, whose reactor tells when there is something to read.
 
+use crate::ears::Ears;
 use crate::engine::Engine;
 use std::future::Future;
 use std::io;
@@ -34,7 +35,8 @@ struct Reader {
 struct Watched {
     number: u16,
     socket: AsyncFd<OwnedFd>,
-    ears: Option<AsyncFd<OwnedFd>>,
+    /// With their own number: that of the socket before, for a moment.
+    ears: Option<(u16, AsyncFd<OwnedFd>)>,
 }
 
 impl Driver {
@@ -48,15 +50,19 @@ impl Reader {
     /// Has the runtime watch the sockets that the port has by now.
     fn watched(&mut self) -> io::Result<&Watched> {
         let port = self.engine.reactor();
-        let number = port.socket.number();
-        let watched = match self.watched.take().filter(|watched| watched.number == number) {
-            Some(watched) => watched,
+        let (number, heard_at) = (port.socket.number(), port.ears().map(Ears::number));
+        let is_same =
+            |known: &Watched| known.number == number && known.ears.as_ref().map(|(heard_at, _)| *heard_at) == heard_at;
+        let known = match self.watched.take().filter(is_same) {
+            Some(known) => known,
             None => {
-                let ears = port.ears().map(|ears| watched(ears.as_fd())).transpose()?;
+                let ears = port.ears().zip(heard_at);
+                let ears =
+                    ears.map(|(ears, number)| Ok::<_, io::Error>((number, watched(ears.as_fd())?))).transpose()?;
                 Watched { number, socket: watched(port.socket.as_fd())?, ears }
             }
         };
-        Ok(self.watched.insert(watched))
+        Ok(self.watched.insert(known))
     }
 }
 
@@ -89,6 +95,9 @@ impl Reader {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let this = self;
         let engine = this.engine.clone();
+        if !engine.is_here() {
+            return Poll::Ready(());
+        }
         let seat = engine.seat();
         if !this.is_seated && seat.taken.swap(true, SeqCst) {
             return Poll::Ready(());
@@ -118,7 +127,7 @@ impl Reader {
             };
             let answers = drained(&watched.socket, context, || engine.drain(&port.socket, TURN));
             let heard = || engine.listen_at(port, TURN);
-            let others = watched.ears.as_ref().map_or(Poll::Pending, |ears| drained(ears, context, heard));
+            let others = watched.ears.as_ref().map_or(Poll::Pending, |(_, ears)| drained(ears, context, heard));
             match (answers, others) {
                 (Poll::Pending, Poll::Pending) => return Poll::Pending,
                 (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
@@ -134,12 +143,84 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.is_seated {
+        if self.is_seated && self.engine.is_here() {
             let seat = self.engine.seat();
             seat.waker.lock().take();
             seat.taken.store(false, SeqCst);
             seat.send_kept(&self.engine.reactor().socket);
             self.engine.agent().alarm.ring();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Observer;
+    use crate::session::Config;
+    use crate::{Endpoint, Transport, Wait};
+    use parking_lot::Mutex;
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::task::{Wake, Waker};
+    use std::time::Duration;
+
+    /// That of a session with a switch that says nothing.
+    fn engine(switch: &UdpSocket) -> Arc<Engine> {
+        let endpoint = switch.local_addr().unwrap().to_string();
+        let config = Config {
+            endpoints: vec![Endpoint::parse(&endpoint).unwrap()],
+            placed: None,
+            namespace: "default".into(),
+            lease: None,
+            wait: Wait::Block,
+            transport: Transport::Udp,
+            patience: Duration::from_secs(1),
+            credentials: Some("/nonexistent".into()),
+            lock_server: false,
+            keep: 0,
+            observer: Observer::default(),
+        };
+        Arc::new(Engine::new(config).unwrap())
+    }
+
+    /// A driver that is called, and whether the port's ears were those of its socket then.
+    struct Called(Arc<Engine>, Mutex<Vec<bool>>);
+
+    impl Wake for Called {
+        fn wake(self: Arc<Self>) {
+            let port = self.0.reactor();
+            self.1.lock().push(port.ears().is_some_and(|ears| ears.is_of(&port.socket)));
+        }
+    }
+
+    #[test]
+    fn who_is_called_after_a_loss_finds_the_new_ears() {
+        let switch = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let called = Arc::new(Called(engine(&switch), Mutex::default()));
+        let engine = &called.0;
+        engine.seat().has_waker(&Waker::from(called.clone()));
+        engine.enrol_anew(false);
+        assert_eq!(*called.1.lock(), [true]);
+    }
+
+    #[test]
+    fn ears_that_follow_later_than_their_socket_are_watched_then() {
+        let switch = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let engine = engine(&switch);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let _within = runtime.enter();
+        let mut reader = Reader { engine: engine.clone(), is_seated: false, watched: None };
+        let mut numbers = || {
+            let watched = reader.watched().unwrap();
+            (watched.number, watched.ears.as_ref().map(|(number, _)| *number))
+        };
+        let port = engine.reactor();
+        let (number, heard_at) = numbers();
+        assert_eq!(heard_at, Some(number));
+        port.socket.reopen(engine.switch()).unwrap();
+        let (fresh, heard_at) = numbers();
+        assert!(fresh != number && heard_at == Some(number));
+        assert!(port.hear_others());
+        assert_eq!(numbers(), (fresh, Some(fresh)));
     }
 }

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
-use wayside_client::{Builder, Session};
+use wayside_client::{Builder, Session, Shards};
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Record, Room, Store};
+use wayside_protocol::controller::{Allocation, Config, Controller, LONGEST_LEASE, Namespace, Record, Room, Store};
 use wayside_switch::{Action, Switch, SwitchConfig};
 use wayside_wire::{Engine, Policy};
 
@@ -47,13 +47,27 @@ impl TestSwitch {
     }
 
     pub fn start_on(socket: UdpSocket) -> TestSwitch {
+        TestSwitch::start_as(socket, 0)
+    }
+
+    /// One of each of these shards.
+    pub fn of_shards(shards: &Shards) -> Vec<TestSwitch> {
+        let of = |own| {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+            TestSwitch::start_as(socket, shards.fingerprint(own))
+        };
+        (0..shards.names().len()).map(of).collect()
+    }
+
+    /// By which shards names are divided, and which it is; 0: not at all.
+    fn start_as(socket: UdpSocket, shards: u32) -> TestSwitch {
         let SocketAddr::V4(address) = socket.local_addr().expect("bound") else { panic!("bound to IPv4") };
         let faults = Arc::new(Faults::default());
         let (ready, is_ready) = std::sync::mpsc::channel();
         let own = socket.try_clone().expect("a descriptor");
         let thread = thread::spawn({
             let faults = faults.clone();
-            move || serve(&socket, &faults, &ready)
+            move || serve(&socket, shards, &faults, &ready)
         });
         is_ready.recv().expect("the switch starts");
         TestSwitch { address, faults, socket: own, thread: Some(thread) }
@@ -85,7 +99,7 @@ impl Drop for TestSwitch {
     }
 }
 
-fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()>) {
+fn serve(socket: &UdpSocket, shards: u32, faults: &Faults, ready: &std::sync::mpsc::Sender<()>) {
     let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: 1_000 }));
     switch.add_namespace(1, SLOTS, Policy::Fair).expect("a first namespace");
     let lease = LEASE.as_micros() as u32;
@@ -99,8 +113,9 @@ fn serve(socket: &UdpSocket, faults: &Faults, ready: &std::sync::mpsc::Sender<()
         room: Room::default(),
         servers: 1,
         lease,
+        longest_lease: LONGEST_LEASE,
     };
-    let config = Config { namespaces: vec![namespace], secret: 5, ..Config::default() };
+    let config = Config { namespaces: vec![namespace], secret: 5, shards, ..Config::default() };
     let mut controller = Controller::new(config, switch.clone(), Memory::default()).expect("an empty store");
     let begin = Instant::now();
     let now = || Time(begin.elapsed().as_micros() as u64);
