@@ -113,9 +113,8 @@ impl<S: Service> Run<S> {
         world.trace(4, &[host as u8]);
         world.hosts[host].stopped_until = None;
         self.service.gone(world, process);
-        let handle = running.node.session().map(|session| session.handle);
-        if let Some(handle) = handle.filter(|_| world.mix.lifelines) {
-            world.close_lifeline(world.hosts[host].seat, handle);
+        if let Some(session) = running.node.session().filter(|_| world.mix.lifelines) {
+            world.close_lifeline(world.hosts[host].seat, &session);
         }
         let at = world.now + dice.magnitude(1, 2 * world.setup.lease);
         world.plan(at, Happening::Start(host));
@@ -199,7 +198,11 @@ impl<S: Service> Run<S> {
             return;
         }
         place.stopped_until = None;
-        for flight in std::mem::take(&mut place.inbox) {
+        // Whatever was to be answered by it comes late.
+        for host in 0..self.world.hosts.len() {
+            self.world.network.trouble(host, now);
+        }
+        for flight in std::mem::take(&mut self.world.seats[seat].inbox) {
             self.world.at_switch(flight);
             self.bury_the_doomed();
         }

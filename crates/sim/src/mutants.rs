@@ -51,6 +51,7 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::ForgetHolds),
     Rule::Machine(Mutant::AnyPage),
     Rule::Machine(Mutant::PagesTwice),
+    Rule::Machine(Mutant::ForgetReports),
     Rule::Machine(Mutant::AloneTogether),
     Rule::Machine(Mutant::AdoptAlone),
     Rule::Machine(Mutant::HastyServing),

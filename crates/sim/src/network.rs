@@ -65,6 +65,8 @@ pub struct Network {
     seats: usize,
     lines: Vec<Line>,
     remembered: Vec<Flight>,
+    /// Of each host: when something that a controller asks it, or is answered, last did not go through as it should.
+    troubles: Vec<Option<u64>>,
     /// Of the kind of which one is chosen to be lost: seen so far.
     of_kind: u64,
     /// Packets put on the wire.
@@ -75,7 +77,7 @@ impl Network {
     /// Links that work, between all hosts and all seats.
     pub fn new(seed: u64, hosts: usize, seats: usize) -> Network {
         let lines = vec![Line::default(); hosts * seats * 2];
-        Network { seed, seats, lines, remembered: Vec::new(), of_kind: 0, packets: 0 }
+        Network { seed, seats, lines, remembered: Vec::new(), troubles: vec![None; hosts], of_kind: 0, packets: 0 }
     }
 
     fn line(&self, host: usize, seat: usize, way: Way) -> usize {
@@ -95,6 +97,24 @@ impl Network {
         for seat in 0..self.seats {
             let line = self.line(host, seat, Way::Up);
             self.lines[line].mute_until = until;
+        }
+    }
+
+    /// A host is not to blame for what it has not answered until now.
+    pub fn trouble(&mut self, host: usize, now: u64) {
+        if let Some(latest) = self.troubles.get_mut(host) {
+            *latest = Some(now);
+        }
+    }
+
+    /// Whether all that a controller has asked a host, and was answered, has gone through since then.
+    pub fn has_been_well(&self, host: usize, since: u64) -> bool {
+        self.troubles[host].is_none_or(|latest| latest < since)
+    }
+
+    fn lose(&mut self, now: u64, flight: &Flight) {
+        if asks_node(&flight.packet) || answers_controller(&flight.packet) {
+            self.trouble(flight.host, now);
         }
     }
 
@@ -136,18 +156,22 @@ impl Network {
         let line = self.line(flight.host, flight.seat, flight.way);
         if now < self.lines[line].cut_until {
             tally.count("cut off");
+            self.lose(now, &flight);
             return fate(Fate::Lost(&flight, "cut off"));
         }
         if now < self.lines[line].mute_until && answers_controller(&flight.packet) {
             tally.count("not heard");
+            self.lose(now, &flight);
             return fate(Fate::Lost(&flight, "not heard"));
         }
         let Some(departs) = self.queue(now, line, mix) else {
             tally.count("queue full");
+            self.lose(now, &flight);
             return fate(Fate::Lost(&flight, "the link's queue is full"));
         };
         if self.is_chosen(&flight, mix) && schedule.happens(now, Kind::Chosen).is_some() {
             tally.count(Kind::Chosen.name());
+            self.lose(now, &flight);
             return fate(Fate::Lost(&flight, "chosen"));
         }
         let twice = schedule.happens(now, Kind::Duplicated).is_some();
@@ -196,16 +220,19 @@ impl Network {
     ) {
         if schedule.happens(now, Kind::Lost).is_some() {
             tally.count(Kind::Lost.name());
+            self.lose(now, &flight);
             return fate(Fate::Lost(&flight, "lost"));
         }
         let mut at = departs + mix.delay + self.jitter(line, mix);
         if let Some(mut dice) = schedule.happens(now, Kind::Late) {
             tally.count(Kind::Late.name());
+            self.lose(now, &flight);
             at += dice.below(mix.late_by + 1);
         }
         let corrupted = schedule.happens(now, Kind::Corrupted);
         let flipped = schedule.happens(now, Kind::Flipped);
         if corrupted.is_some() || flipped.is_some() {
+            self.lose(now, &flight);
             let sent = flight.packet.clone();
             if let Some(mut dice) = corrupted {
                 tally.count(Kind::Corrupted.name());
@@ -242,7 +269,15 @@ impl Network {
 
 /// Whether somebody waits for it before a slot works again.
 fn answers_controller(packet: &[u8]) -> bool {
-    let kinds = [kind::lock::REPORT, kind::lock::ADOPTED];
+    is_of(packet, [kind::lock::REPORT, kind::lock::ADOPTED])
+}
+
+/// Whether it is what that answers.
+fn asks_node(packet: &[u8]) -> bool {
+    is_of(packet, [kind::lock::CENSUS, kind::lock::ADOPT])
+}
+
+fn is_of(packet: &[u8], kinds: [u8; 2]) -> bool {
     Header::read(packet).is_ok_and(|header| header.service == service::LOCK && kinds.contains(&header.kind))
 }
 

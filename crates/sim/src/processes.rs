@@ -72,6 +72,7 @@ impl<S: Service> Run<S> {
             return;
         }
         place.stopped_until = None;
+        world.network.trouble(host, now);
         let inbox = std::mem::take(&mut place.inbox);
         let process = place.process();
         let Some(running) = &mut place.running else { return };

@@ -5,8 +5,6 @@
 //!     ──► CALM: nobody asks for anything new, whoever holds gives back ──► checked: nobody waits, all slots UNHELD
 //! ```
 
-use wayside_wire::{Header, kind, service};
-
 use crate::network::{Flight, Way};
 use crate::report::Outcome;
 use crate::seat::Trouble;
@@ -253,19 +251,20 @@ impl<S: Service> Run<S> {
         let Run { world, service, .. } = self;
         let refused = world.setup.authenticated.then(|| world.refused(host)).flatten();
         world.watch_lock_server(host, &flight.packet);
-        let before = world.hosts[host].running.as_ref().map(|running| running.node.turn());
+        let turn = |world: &World| {
+            let node = &world.hosts[host].running.as_ref()?.node;
+            Some((node.session()?.epoch, node.turn()))
+        };
+        let before = turn(world);
         service.deliver(world, host, flight);
         // The census of a new epoch comes from the switch that serves now; so does a new turn of an epoch.
-        if let Ok(header) = Header::read(&flight.packet).map_err(|_| ())
+        if let (Some(before), Some(after)) = (before, turn(world))
             && flight.seat != world.hosts[host].seat
-            && let Some(node) = world.hosts[host].running.as_ref().map(|running| &running.node)
-            && node.session().is_some_and(|session| session.epoch == header.epoch)
+            && (after > before || world.hosts[host].running.as_ref().is_some_and(|running| running.node.is_called()))
         {
-            let is_census = (header.service, header.kind) == (service::LOCK, kind::lock::CENSUS);
-            if is_census || before.is_some_and(|before| before < node.turn()) {
-                world.hosts[host].seat = flight.seat;
-                world.count(if is_census { "moved to another switch" } else { "followed a turn" });
-            }
+            world.hosts[host].seat = flight.seat;
+            world.network.trouble(host, world.now);
+            world.count(if after.1 == 0 { "moved to another switch" } else { "followed a turn" });
         }
         let is_false = flight.is_tampered || !world.is_meant_for(host, &flight.packet);
         if is_false && refused.is_some() && world.refused(host) == refused {

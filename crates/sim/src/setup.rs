@@ -1,6 +1,6 @@
 //! Everything that a seed decides beforehand: how large a world is, and what its parts are told when they start.
 
-use wayside_protocol::controller::{Allocation, Config, Counters, Namespace as Rules, Room};
+use wayside_protocol::controller::{Allocation, Config, Counters, LONGEST_LEASE, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
 use wayside_protocol::{LONGEST_PATIENCE, NodeConfig, OVERTAKEN_MOST, Shards};
 use wayside_switch::Budget;
@@ -184,6 +184,7 @@ impl Setup {
             room: plan.1,
             servers: parts,
             lease: lease as u32,
+            longest_lease: LONGEST_LEASE,
         };
         let config = Config {
             namespaces: namespaces.iter().map(rules).collect(),

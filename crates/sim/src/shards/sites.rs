@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use wayside_protocol::controller::{
-    Allocation, Config, Controller, DivisionView, Namespace as Rules, Notice, Order, Room, Step,
+    Allocation, Config, Controller, DivisionView, LONGEST_LEASE, Namespace as Rules, Notice, Order, Room, Step,
 };
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::{OVERTAKEN_MOST, ShardMap, Shards, Time};
@@ -67,6 +67,7 @@ impl World {
                 room: Room::default(),
                 servers: 1,
                 lease: setup.lease,
+                longest_lease: LONGEST_LEASE,
             }],
             shards,
             joins: place.is_none() && self.open != Some(site),

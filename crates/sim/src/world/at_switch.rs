@@ -147,9 +147,9 @@ impl World {
     fn doom(&mut self, host: usize) {
         let place = &self.hosts[host];
         let session = place.running.as_ref().and_then(|running| running.node.session());
-        if let Some(handle) = session.map(|session| session.handle) {
+        if let Some(session) = session {
             self.doomed = Some(host);
-            self.close_lifeline(place.seat, handle);
+            self.close_lifeline(place.seat, &session);
         }
     }
 

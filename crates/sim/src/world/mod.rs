@@ -8,13 +8,12 @@ mod secrets;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use wayside_protocol::Handle;
 use wayside_protocol::controller::{Answer, Inquiry, Notice, ServingConfig};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
+use wayside_protocol::{Handle, SessionInfo};
 use wayside_wire::{SlotState, limits, mix};
 
-use crate::Options;
 use crate::agenda::Agenda;
 use crate::clock::Clock;
 use crate::decisions::Decisions;
@@ -29,6 +28,7 @@ use crate::seat::{Disk, Office, Register, Seat, SharedSwitch};
 use crate::setup::Setup;
 use crate::story::{Lane, Story};
 use crate::tally::Tally;
+use crate::{Options, ServiceKind};
 pub use hand_over::HandOver;
 use secrets::Keys;
 pub use secrets::{Asked as AskedFor, Asking, destination_of};
@@ -418,9 +418,33 @@ impl World {
     pub fn at_controller(&mut self, seat: usize, from: SocketAddrV4, packet: &[u8]) {
         let place = &mut self.seats[seat];
         let now = place.clock.at(self.now);
-        if let Some(controller) = place.controller(self.now) {
-            controller.on_packet(now, from, packet);
-            self.settle_controller(seat);
+        match place.controller(self.now) {
+            Some(controller) => {
+                controller.on_packet(now, from, packet);
+                self.settle_controller(seat);
+            }
+            // Nobody hears it.
+            None => self.network.trouble(Host::of(from), self.now),
+        }
+    }
+
+    /// D1: whoever is asked answers. It is dismissed for what the network did, or whoever has stopped it, and for
+    /// nothing else. Of a switch where it is not, and of one that does not serve any more, it hears nothing.
+    fn check_dismissal(&mut self, seat: usize, handle: Handle) {
+        let Some(host) = self.host_of(handle).filter(|_| self.options.service == ServiceKind::Lock) else { return };
+        let place = &self.hosts[host];
+        let Some(running) = place.running.as_ref().filter(|_| place.seat == seat && place.stopped_until.is_none())
+        else {
+            return;
+        };
+        let Some(session) = running.node.session().filter(|_| !running.leaving) else { return };
+        let is_its = self.seats[seat].disk.session(handle).is_some_and(|it| it.incarnation == session.incarnation);
+        let is_asked = session.handle == handle && session.epoch <= self.seats[seat].switch.epoch();
+        // The answer to the last question but one may be under way still.
+        let since = self.now.saturating_sub(4 * self.setup.config.retransmit + ROUND_TRIPS);
+        if is_its && is_asked && self.network.has_been_well(host, since) {
+            let process = place.process();
+            self.fail("D1", format!("process {process} is dismissed though nothing has kept it from answering"));
         }
     }
 
@@ -447,7 +471,10 @@ impl World {
                 Notice::Moved(_, _, true) => self.count("came back to the switch"),
                 Notice::Moved(_, _, false) => self.count("left the switch for its priorities"),
                 Notice::CutOff(_) => self.count("cut off"),
-                Notice::Dismissed(_) => self.count("dismissed"),
+                Notice::Dismissed(handle) => {
+                    self.count("dismissed");
+                    self.check_dismissal(seat, handle);
+                }
                 Notice::Frozen(..) => self.count("slot frozen"),
                 Notice::Recovered(_, _, Some(_)) => self.count("slot adopted"),
                 Notice::Recovered(_, _, None) => self.count("slot recovered unheld"),
@@ -521,12 +548,14 @@ impl World {
         }
     }
 
-    /// A local connection closes: the controller is told of a crash at once.
-    pub fn close_lifeline(&mut self, seat: usize, handle: Handle) {
+    /// A local connection closes: the controller is told of a crash at once. Who was paused may have died without
+    /// having heard that its session is over, and that another one has its handle.
+    pub fn close_lifeline(&mut self, seat: usize, session: &SessionInfo) {
         let place = &mut self.seats[seat];
         let now = place.clock.at(self.now);
-        if let Some(controller) = place.controller(self.now) {
-            controller.closed(now, handle);
+        let is_own = |known: Option<u64>| known == Some(session.lifeline);
+        if let Some(controller) = place.controller(self.now).filter(|each| is_own(each.lifeline_of(session.handle))) {
+            controller.closed(now, session.handle);
             self.settle_controller(seat);
         }
     }
@@ -541,6 +570,9 @@ impl World {
 fn own(seat: usize) -> u64 {
     seat as u64 + 1
 }
+
+/// Longer than a question and its answer take, where nothing goes wrong. Microseconds.
+const ROUND_TRIPS: u64 = 100_000;
 
 /// Purposes of dice.
 const QUESTIONS: u64 = 12;
