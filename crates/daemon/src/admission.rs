@@ -190,6 +190,18 @@ impl Admission {
         Ok(Token { address: place.address, pin, secret })
     }
 
+    /// Whether [`Admission::redeem`] would redeem a token now.
+    pub fn look_up(&self, secret: &[u8]) -> Result<(), NotRedeemed> {
+        let path = self.directory.join(TOKENS).join(token_id(secret));
+        match path.try_exists() {
+            Ok(true) if Duration::from_secs(promise_in(&path).ends) > since_1970() => Ok(()),
+            Ok(true) => Err(NotRedeemed::Expired),
+            Ok(false) if path.with_extension("used").exists() => Err(NotRedeemed::Used),
+            Ok(false) => Err(NotRedeemed::Unknown),
+            Err(error) => Err(NotRedeemed::Failed(error)),
+        }
+    }
+
     /// Redeems a token: the namespaces that it is good for.
     pub fn redeem(&self, secret: &[u8]) -> Result<Vec<String>, NotRedeemed> {
         let id = token_id(secret);
@@ -372,7 +384,10 @@ mod tests {
         admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate", vec!["a".into(), "b".into()]).unwrap();
         let token = admission.token(HOUR, &[]).unwrap();
         assert_eq!(token.address.to_string(), "10.0.0.1:7602");
+        assert!(admission.look_up(&token.secret).is_ok() && admission.look_up(&token.secret).is_ok());
         assert_eq!(admission.redeem(&token.secret).unwrap(), [""; 0]);
+        assert!(matches!(admission.look_up(&token.secret), Err(NotRedeemed::Used)));
+        assert!(matches!(admission.look_up(b"another"), Err(NotRedeemed::Unknown)));
         assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Used)));
         assert!(matches!(admission.redeem(b"another"), Err(NotRedeemed::Unknown)));
     }
@@ -383,6 +398,7 @@ mod tests {
         admission.publish("10.0.0.1:7602".parse().unwrap(), b"certificate", vec!["a".into(), "b".into()]).unwrap();
         let token = admission.token(Duration::ZERO, &[]).unwrap();
         for _ in 0..2 {
+            assert!(matches!(admission.look_up(&token.secret), Err(NotRedeemed::Expired)));
             assert!(matches!(admission.redeem(&token.secret), Err(NotRedeemed::Expired)));
         }
     }

@@ -191,11 +191,29 @@ pub struct Status {
     /// Of all namespaces together.
     #[serde(default)]
     pub keys: KeyRoom,
+    /// Ports that stand for other switches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<Relay>,
     pub sessions: Vec<Session>,
     /// Packets by what was decided, those of the daemon's own sockets included.
     pub packets: BTreeMap<String, u64>,
     /// Dropped packets by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
+}
+
+/// A port that stands for another switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay {
+    pub port: u16,
+    pub to: SocketAddrV4,
+    /// Packets of clients.
+    pub passed_on: u64,
+    /// Packets of the switch.
+    pub passed_back: u64,
+    /// Packets, by why.
+    pub dropped: BTreeMap<String, u64>,
+    /// That it carries now.
+    pub connections: u64,
 }
 
 /// What a switch is among those of its shard.

@@ -485,6 +485,11 @@ pub struct JoinArgs {
     /// Where the host's credentials are kept [default: /etc/wayside/node as root, $XDG_CONFIG_HOME/wayside/node]
     #[arg(long, env = CREDENTIALS_VARIABLE, value_name = "DIR")]
     pub credentials: Option<PathBuf>,
+
+    /// Join by way of another switch: its relay that stands for the token's (`relays` of its configuration), as
+    /// sessions will name it
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub relay: Option<SocketAddrV4>,
 }
 
 #[derive(Debug, Args)]
@@ -518,8 +523,9 @@ pub enum Bench {
     /// Keys and values beside etcd and ZooKeeper, of three servers each, those that are installed
     Keys(KeysArgs),
 
-    /// Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, those that are installed, with the same lock requests: one
-    /// page with tables and curves. Or a page from records, without measuring
+    /// Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, those that are installed, with the same lock requests, and
+    /// the papers' headlines beside what our designs give by a model: one page with tables, curves and heat maps. Or a
+    /// page from records, without measuring
     Report(ReportArgs),
 
     /// What changed between two records of the same kind, and whether by more than their rounds differ
@@ -577,11 +583,12 @@ pub struct ReportArgs {
     #[arg(value_name = "RECORD", conflicts_with_all = ["short", "workloads", "services", "clients", "thinks", "rounds"])]
     pub records: Vec<PathBuf>,
 
-    /// Where the page is written, and beside it the same as .csv and, if it was measured, .json
+    /// Where the page is written, and beside it the same as .csv and, if it was measured, .json; and, unless only some
+    /// workloads or services are, the papers' headlines as -papers.json
     #[arg(long, value_name = "FILE", default_value = "wayside-report.html")]
     pub out: PathBuf,
 
-    /// Three workloads with 16 clients, once: a minute, instead of an hour or more
+    /// Three workloads with 16 clients, once: some minutes, instead of an hour and a quarter
     #[arg(long)]
     pub short: bool,
 

@@ -8,6 +8,8 @@
 mod changes;
 #[path = "config/namespaces.rs"]
 mod namespaces;
+#[path = "config/relays.rs"]
+mod relays;
 
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -21,6 +23,7 @@ use wayside_wire::PORT;
 
 pub use namespaces::Namespace;
 use namespaces::NamespaceSettings;
+pub use relays::Relay;
 
 /// Data ports from 1 to 65,534: the admin port is the next one by default.
 const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
@@ -166,6 +169,11 @@ pub struct Settings {
     /// own from the beginning]
     #[arg(long, env = "WAYSIDE_SHARD_JOINS", value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     shard_joins: Option<bool>,
+
+    /// Ports here that stand for other racks' switches, PORT=ADDR:PORT, separated by commas: for hosts that can reach
+    /// this switch alone. Each takes the next two ports as well [default: none]
+    #[arg(long, env = "WAYSIDE_RELAYS", value_name = "RELAYS", value_delimiter = ',')]
+    relays: Option<Vec<String>>,
 
     /// After this time without contact to etcd a switch serves no more, and a standby takes its place [default: 300ms]
     #[arg(long, env = "WAYSIDE_SERVING_LEASE", value_name = "TIME")]
@@ -342,6 +350,7 @@ pub struct Config {
     pub division: Option<Division>,
     /// Others have its locks until it is added.
     pub joins: bool,
+    pub relays: Vec<Relay>,
 }
 
 /// The shards that locks are divided among.
@@ -489,6 +498,7 @@ impl Layers<'_> {
             }
             joins => joins.is_some_and(|(joins, _)| *joins),
         };
+        let relays = self.relays(listen, admin_listen, enrol_listen)?;
         Ok(Config {
             listen,
             admin_listen,
@@ -507,10 +517,11 @@ impl Layers<'_> {
             grace,
             deadlocks,
             deadlock_period,
-            namespaces: self.namespaces()?,
+            namespaces: self.namespaces(lease)?,
             sharing: self.sharing(lease)?,
             division,
             joins,
+            relays,
             state_dir: self.path("state_dir", |s| s.state_dir.as_ref(), LONGEST_PATH)?,
             control_socket: self.path("control_socket", |s| s.control_socket.as_ref(), LONGEST_SOCKET_PATH)?,
         })
@@ -771,7 +782,7 @@ mod tests {
         let config = file(
             "listen = '10.0.0.1:1'\nadmin_listen = '10.0.0.1:2'\nthreads = 2\nwait = 'spin'\nstate_dir = '/s'\n\
              control_socket = '/c'\nlease = '1s'\ngrace = '300ms'\ndeadlocks = 'off'\ndeadlock_period = '1s'\n[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n\
-             slots = 7\npolicy = 'read-preferring'\npatience = 0\nkeys = 9\ngroups = 3",
+             slots = 7\npolicy = 'read-preferring'\npatience = 0\nlongest_lease = '5m'\nkeys = 9\ngroups = 3",
         )
         .unwrap();
         assert_eq!(config.wait, Wait::Spin);
@@ -781,6 +792,8 @@ mod tests {
         assert_eq!((config.deadlocks, config.deadlock_period), (Deadlocks::Off, Duration::from_secs(1)));
         let b = &config.namespaces[1];
         assert_eq!((config.namespaces[0].patience, b.patience), (8, 0));
+        let longest = [config.namespaces[0].longest_lease, b.longest_lease];
+        assert_eq!(longest, [Duration::from_secs(60), Duration::from_secs(300)]);
         assert_eq!((b.name.as_str(), b.slots, b.policy, b.keys, b.groups), ("b", 7, Policy::ReadPreferring, 9, 3));
     }
 
@@ -842,6 +855,10 @@ mod tests {
             (
                 "[[namespace]]\nname = 'a'\npatience = 0\npolicy = 'write-preferring'",
                 "namespace.patience = 0 must be at least 1 with policy = \"write-preferring\": with 0 nobody ever goes",
+            ),
+            (
+                "lease = '3s'\n[[namespace]]\nname = 'a'\nlongest_lease = '2s'",
+                "w.toml: namespace.longest_lease = 2s must be 3 s to 3600 s",
             ),
             ("[[namespace]]\nname = 'a'\nkeys = -1", "namespace.keys = -1 must be 0 to 16777216"),
             (

@@ -1,5 +1,5 @@
 //! `wayside bench report` and `compare`: every service that is installed runs a short workload, none lets two clients
-//! hold what excludes each other, and the page says what was measured. No time is judged.
+//! hold what excludes each other, and the page says what was measured, and what the papers report. No time is judged.
 
 use serde_json::Value;
 use std::fs;
@@ -35,25 +35,40 @@ fn every_service_that_is_there_keeps_its_promise_and_is_in_the_report() {
     let played = record["played"].as_array().unwrap();
     assert_eq!(runs.len(), played.len() * services.len(), "each workload once");
     let has_accounts = |run: &Value| !played[run["played"].as_u64().unwrap() as usize]["data"].is_null();
-    // On a busy machine another's server may not answer in time: then the report says so, and the command fails.
-    let mut others_broken = 0;
+    // On a busy machine another's server may not answer in time, or grant nothing as long as is measured: then the
+    // report says so, and the command fails.
+    let (mut others_broken, mut others_slow) = (0, 0);
     for run in runs {
         let grants = run["grants"].as_u64() > Some(0) && run["transactions"].as_u64() > Some(0);
         let exact = run["overlaps"] == 0 && run["missing_money"].as_i64() == has_accounts(run).then_some(0);
-        if !(grants && exact && run["failed"].is_null()) {
-            println!("broken: {run}");
+        let works = exact && run["failed"].is_null();
+        if !(grants && works) {
             assert!(!run["service"].as_str().unwrap().starts_with("wayside"), "{run}");
-            others_broken += 1;
+            println!("{}: {run}", if works { "skipped: too slow" } else { "broken" });
+            *if works { &mut others_slow } else { &mut others_broken } += 1;
         }
     }
     let said = || format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(others_broken <= OTHERS_BROKEN_MOST, "{}", said());
-    assert!(output.status.success() || others_broken > 0, "{}", said());
+    assert!(output.status.success() || others_broken + others_slow > 0, "{}", said());
     let (page, csv) = (read("wayside-report.html"), read("wayside-report.csv"));
     assert!(services.iter().all(|service| page.contains(&format!("<td>{service}</td>"))), "{services:?}");
     assert_eq!(csv.lines().count(), 1 + runs.len());
+    assert!(csv.starts_with("workload,") && csv.contains("\"UDP on loopback, a switch in userspace, one thread\""));
+    if services.contains(&"wayside-hook") {
+        assert!(services.contains(&"wayside-hook-signed"), "as the product is had: {}", record["notes"]);
+    }
+    // One command for both: what people use today, and what the papers report.
+    for section in ["Beside what people use today", "Beside what the papers report"] {
+        assert!(page.contains(&format!(">{section}</h2>")), "{section}");
+    }
+    assert!(page.contains("the darker, the nearer to the best of the workload"));
+    let papers: Value = serde_json::from_str(&read("wayside-report-papers.json")).unwrap();
+    let headlines: Vec<&str> = papers["rows"].as_array().unwrap().iter().filter_map(|row| row["id"].as_str()).collect();
+    assert!(["N1", "F1", "C1"].iter().all(|id| headlines.contains(id)), "{headlines:?}");
 
-    let again = bench(&["report", "wayside-report.json", "--out", "again.html"], directory.path());
+    let both = ["report", "wayside-report.json", "wayside-report-papers.json", "--out", "again.html"];
+    let again = bench(&both, directory.path());
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert_eq!((read("again.html"), read("again.csv")), (page, csv), "the same from the record");
 

@@ -2,13 +2,11 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use support::etcd::Etcd;
+use support::etcd::{Detour, Etcd};
 use support::{Daemon, Ended, Ending, Running, Stopped, end, eventually, signal_process, wayside};
 use wayside_client::{Error, Event, Session, Store};
 use wayside_protocol::chain::Key;
@@ -160,63 +158,13 @@ fn nobody_waits_for_a_switch_that_is_ended_in_order() {
     check_all(&store, "second");
 }
 
-/// One switch's way to etcd, which can be closed.
-struct Detour {
-    address: SocketAddr,
-    is_open: Arc<AtomicBool>,
-    /// Milliseconds by which what etcd says comes late.
-    late: Arc<AtomicU64>,
-    under_way: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Detour {
-    fn to(url: &str) -> Detour {
-        let etcd = url.strip_prefix("http://").expect("without TLS").to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let detour =
-            Detour { address, is_open: Arc::new(true.into()), late: Arc::default(), under_way: Arc::default() };
-        let (is_open, late, under_way) = (detour.is_open.clone(), detour.late.clone(), detour.under_way.clone());
-        std::thread::spawn(move || {
-            for near in listener.incoming().map_while(Result::ok).filter(|_| is_open.load(SeqCst)) {
-                let Ok(far) = TcpStream::connect(&etcd) else { continue };
-                let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                let (mut from, mut to, late) = (far.try_clone().unwrap(), near.try_clone().unwrap(), late.clone());
-                std::thread::spawn(move || {
-                    let mut bytes = [0; 1 << 16];
-                    while let Ok(length @ 1..) = from.read(&mut bytes) {
-                        std::thread::sleep(Duration::from_millis(late.load(SeqCst)));
-                        if to.write_all(&bytes[..length]).is_err() {
-                            return;
-                        }
-                    }
-                });
-                under_way.lock().unwrap().extend([near, far]);
-            }
-        });
-        detour
-    }
-
-    fn close(&self) {
-        self.is_open.store(false, SeqCst);
-        for stream in self.under_way.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn open(&self) {
-        self.is_open.store(true, SeqCst);
-    }
-}
-
 /// It would not hear of sessions that are over: nobody may read or write there any more, though the controller hears
 /// it.
 #[test]
 fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
     let Some(mut switches) = Switches::or_skip(2, 3) else { return };
     let detour = Detour::to(&switches.etcd.url);
-    let url = format!("http://{}", detour.address);
+    let url = detour.url();
     switches.all.push(Daemon::start(&["--etcd", &url, "--chain-length", "3"]));
     let cut_off = switches.all[2].address.to_string();
     let has_it = |group: &serde_json::Value| group["chain"].as_array().unwrap().iter().any(|switch| *switch == cut_off);
@@ -240,7 +188,7 @@ fn a_burst_of_enrolments_makes_no_switch_look_silent() {
     let Some(etcd) = Etcd::or_skip("chains of several switches") else { return };
     let mut switches = Switches { all: Vec::new(), etcd };
     let detour = Detour::to(&switches.etcd.url);
-    let url = format!("http://{}", detour.address);
+    let url = detour.url();
     // The first has the post.
     let flags = ["--chain-length", "3", "--lease", "40s"];
     switches.all.push(Daemon::start(&[&["--etcd", &url], &flags[..]].concat()));
@@ -250,6 +198,8 @@ fn a_burst_of_enrolments_makes_no_switch_look_silent() {
     }
     let whole = |group: &serde_json::Value| group["chain"].as_array().unwrap().len() == 3;
     let before = switches.settle("three each", whole);
+    let epoch = || switches.all[0].json("status")["epoch"].as_u64().unwrap();
+    let served = epoch();
     detour.late.store(60, SeqCst);
     let endpoint = switches.all[0].address.to_string();
     let begun: Vec<Session> =
@@ -258,6 +208,7 @@ fn a_burst_of_enrolments_makes_no_switch_look_silent() {
     detour.late.store(0, SeqCst);
     let after = switches.settle("three each", whole);
     assert_eq!(before["groups"], after["groups"], "no chain has changed");
+    assert_eq!(epoch(), served, "nobody has taken its post meanwhile");
 }
 
 #[test]

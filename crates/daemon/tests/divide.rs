@@ -6,13 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::shards::{command, daemon_of, owner, shard};
-use support::{Daemon, Running, eventually};
+use support::shards::{command, daemon_of, joined_daemon_of, owner, shard};
+use support::{Daemon, Ending, Running, eventually};
 use wayside_client::Session;
 
 const NAMES: usize = 60;
 /// After so many milliseconds the command of a change is killed: one takes some tenths of a second.
-const LIVES: [u64; 8] = [15, 30, 60, 5, 100, 220, 320, 150];
+const LIVES: [u64; 9] = [0, 15, 30, 60, 5, 100, 220, 320, 150];
 /// Nobody waits longer for a lock, whatever is added or drained meanwhile.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -36,8 +36,7 @@ struct Load {
 }
 
 impl Load {
-    fn run(&self, endpoints: &str, seed: usize) {
-        let session = Session::connect(endpoints).unwrap();
+    fn run(&self, session: Session, seed: usize) {
         let mut step = seed;
         while !self.stop.load(SeqCst) {
             step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -89,22 +88,39 @@ fn held(daemon: &Daemon) -> BTreeMap<String, String> {
 
 #[test]
 fn a_shard_is_added_and_another_drained_under_load() {
-    let (east, mut west) = (daemon_of("east", "east,west", &[]), daemon_of("west", "east,west", &[]));
+    add_and_drain(daemon_of, |endpoints| Session::connect(endpoints).unwrap());
+}
+
+/// What a session pledges goes to each shard over TLS, and what the shards tell of the next one comes in packets that
+/// are signed.
+#[test]
+fn so_they_are_where_packets_are_signed() {
+    let directory = tempfile::tempdir().unwrap();
+    let credentials = directory.path();
+    let start = |name: &str, shards: &str, more: &[&str]| joined_daemon_of(name, shards, more, credentials);
+    add_and_drain(start, |endpoints| {
+        Session::builder().endpoint(endpoints).credentials(credentials).connect().unwrap()
+    });
+}
+
+fn add_and_drain(start: impl Fn(&str, &str, &[&str]) -> Daemon, connect: impl Fn(&str) -> Session + Sync) {
+    let (east, mut west) = (start("east", "east,west", &[]), start("west", "east,west", &[]));
     let endpoints = format!("east={};west={}", east.address, west.address);
     let load = Load { locks: (0..NAMES).map(|_| Guarded::default()).collect(), ..Load::default() };
     std::thread::scope(|scope| {
+        let _ending = Ending(&load.stop);
         for seed in 1..=4 {
-            let (load, endpoints) = (&load, endpoints.as_str());
-            scope.spawn(move || load.run(endpoints, seed));
+            let (load, connect, endpoints) = (&load, &connect, endpoints.as_str());
+            scope.spawn(move || load.run(connect(endpoints), seed));
         }
         load.goes_on();
-        let north = daemon_of("north", "east,north,west", &["--shard-joins"]);
+        let north = start("north", "east,north,west", &["--shard-joins"]);
         let added = shard(&["add", &format!("north={}", north.address)], &endpoints);
         assert_eq!(added.code, Some(0), "{added:?}");
         assert!(added.stdout.contains("divided among east, north, west"), "{added:?}");
         load.goes_on();
         // By its old configuration: it is told which shards there are.
-        let late = Session::connect(endpoints.as_str()).unwrap();
+        let late = connect(&endpoints);
         let moved = (0..).map(name).find(|name| owner(name, &["east", "north", "west"]) == "north").unwrap();
         let guard = late.lock(moved.as_str()).acquire().unwrap();
         assert!(held(&north).contains_key(&moved));
@@ -133,7 +149,8 @@ fn end_change(endpoints: &str, takes_back: bool) -> bool {
         assert_eq!(resumed.code, Some(0), "{resumed:?}");
     }
     let status = shard(&["status"], endpoints);
-    let settled = |line: &&str| line.contains("settled: east=");
+    // As configured, where the command had told nobody anything yet.
+    let settled = |line: &&str| line.contains("settled: ");
     let lines: Vec<&str> = status.stdout.lines().filter(settled).collect();
     let is_in = lines.iter().any(|line| line.contains("north="));
     let same = lines.windows(2).all(|two| two[0] == two[1]);
@@ -149,9 +166,10 @@ fn a_command_that_is_killed_anywhere_leaves_what_the_next_one_ends() {
     let added = format!("north={}", north.address);
     let load = Load { locks: (0..NAMES).map(|_| Guarded::default()).collect(), ..Load::default() };
     std::thread::scope(|scope| {
+        let _ending = Ending(&load.stop);
         for seed in 1..=2 {
             let (load, endpoints) = (&load, endpoints.as_str());
-            scope.spawn(move || load.run(endpoints, seed));
+            scope.spawn(move || load.run(Session::connect(endpoints).unwrap(), seed));
         }
         load.goes_on();
         let mut is_in = false;

@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -11,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{Daemon, Ended, PATIENCE, Running, end, eventually, wayside};
 use tempfile::TempDir;
+use wayside_client::control::{lifeline_text, veiled};
 use wayside_client::{Error, Session};
 use wayside_hosts::Host;
 use wayside_wire::{BODY, Enrol, Entry, Header, Heartbeat, entry_at, kind, padded, service};
@@ -195,6 +197,57 @@ fn a_host_that_was_removed_begins_no_session() {
     assert!(ended.stderr.contains("this host was removed"), "{ended:?}");
     place.join();
     assert_eq!(place.lock().code, Some(0));
+}
+
+/// What changes the keys' chains and the shards is for root and the daemon's user, as is to have its file read again.
+#[test]
+fn of_whoever_reaches_a_switch_that_signs_its_own_user_alone_is_obeyed() {
+    let place = Place::new(&[]);
+    for order in [
+        r#"{"query":"share","switch":"127.0.0.1:1","share":0}"#,
+        r#"{"query":"recover"}"#,
+        r#"{"query":"divide","version":1,"step":"announced","begins":null,"above":0,"map":"","former":""}"#,
+        r#"{"query":"reload"}"#,
+    ] {
+        let refusal = "that is for root and the daemon's own user";
+        let stranger = told(TcpStream::connect(place.daemon.admin()).unwrap(), order);
+        assert!(stranger.contains(refusal), "{order}: {stranger}");
+        let own = told(UnixStream::connect(place.daemon.socket()).unwrap(), order);
+        assert!(own.contains("error") && !own.contains(refusal), "{order}: {own}");
+    }
+}
+
+/// What a node shows on the network ends no session on the switch's host.
+#[test]
+fn a_lifeline_is_not_known_by_what_is_shown_of_it_elsewhere() {
+    let place = Place::new(&[]);
+    place.join();
+    let session = place.session().unwrap();
+    let info = session.info().unwrap();
+    let hello = |shown: u64| {
+        let (handle, lifeline) = (info.handle, lifeline_text(shown));
+        format!(r#"{{"hello":{{"handle":{handle},"lifeline":"{lifeline}","pid":1,"local":true,"version":"0"}}}}"#)
+    };
+    let here = |shown| told(UnixStream::connect(place.daemon.socket()).unwrap(), &hello(shown));
+    let elsewhere = |shown| told(TcpStream::connect(place.daemon.admin()).unwrap(), &hello(shown));
+    let (accepted, refused) = ("{\"ok\":true}\n", "{\"ok\":false}\n");
+    let secret = info.lifeline;
+    assert_eq!([here(veiled(secret)), here(secret ^ 1)], [refused, refused]);
+    // Earlier nodes show the secret.
+    assert_eq!([elsewhere(veiled(secret)), elsewhere(secret), elsewhere(secret ^ 1)], [accepted, accepted, refused]);
+    // Nor does whoever has read it answer in the node's place, though it came last.
+    let mut eavesdropper = TcpStream::connect(place.daemon.admin()).unwrap();
+    writeln!(eavesdropper, "{}", hello(veiled(secret))).unwrap();
+    BufReader::new(&eavesdropper).read_line(&mut String::new()).unwrap();
+    let _held = session.lock("listed").wait(PATIENCE).acquire().unwrap();
+    eventually("the node itself is asked", || place.daemon.json("locks")["locks"][0]["name"] == "listed");
+}
+
+fn told(mut stream: impl Read + Write, line: &str) -> String {
+    writeln!(stream, "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer
 }
 
 #[test]
@@ -587,6 +640,16 @@ fn on_the_network(mode: &str) {
     let expected = "\nauthentication: on (auto: listens off loopback), hosts join at 10.79.0.1:7602\nhosts: 2 joined; \
                     signed sessions: 2 of 2; ";
     assert!(ended.stdout.contains(expected), "{ended:?}");
+
+    // Asked over TCP, and answered to whom they believe.
+    let held = world.clients[0].within(|| one.lock("listed").wait(PATIENCE).acquire().expect("a lock"));
+    eventually("both nodes list what they hold", || {
+        let ended = world.on(&world.switch, &["locks", "--endpoint", SWITCH, "-o", "json"]);
+        let locks: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let list = |field: &str| locks[field].as_array().expect("a list").clone();
+        list("silent").is_empty() && list("locks").iter().any(|lock| lock["name"] == "listed")
+    });
+    drop(held);
 
     // From one host to the other and back: forwarded requests, transfers and books, signed hop by hop.
     let guard = world.clients[0].within(|| one.lock("jobs").wait(PATIENCE).acquire().expect("a lock"));

@@ -134,6 +134,42 @@ fn a_held_key_is_deleted_when_it_is_dropped_and_knows_when_it_is_lost() {
     assert_eq!(key.update("6").unwrap_err(), Error::Lost);
 }
 
+/// A switch that is alone in userspace has its keys in its own memory. Sessions are in its records, and live on.
+#[test]
+fn keys_of_a_switch_that_has_begun_anew_are_lost_before_another_can_have_them() {
+    let mut daemon = Daemon::start(&["--lease", "30s"]);
+    let [owner, other] = [session(&daemon), session(&daemon)];
+    let mut key = owner.store().hold("k", "1", Condition::Absent).unwrap().expect("nobody has it");
+    let permit = owner.semaphore("few", 1).unwrap().acquire().unwrap();
+    let membership = owner.group("workers").unwrap().join("1").unwrap();
+    let before = owner.info().expect("it lives");
+    daemon.kill();
+    assert!(!key.is_lost() && !permit.is_lost() && !membership.is_lost(), "nobody else is served");
+    daemon.restart();
+    // Whoever is served can have them from now on.
+    assert_eq!(value(&other, "k"), None);
+    assert!(key.is_lost() && permit.is_lost() && membership.is_lost());
+    let taken = other.store().hold("k", "2", Condition::Absent).unwrap().expect("nobody has it");
+    assert_ne!(key.update("3"), Ok(true));
+    drop((key, permit, membership));
+    assert_eq!(value(&owner, "k").as_deref(), Some(&b"2"[..]));
+    let now = owner.info().expect("it lives");
+    assert!(now.incarnation == before.incarnation && now.epoch > before.epoch, "{before:?}, {now:?}");
+    let again = owner.store().hold("again", "1", Condition::Absent).unwrap().expect("nobody has it");
+    assert!(!again.is_lost() && !taken.is_lost());
+}
+
+#[test]
+fn a_command_ends_with_the_permit_that_its_switch_has_lost() {
+    let mut daemon = Daemon::start(&["--lease", "30s"]);
+    let command = ["semaphore", "few", "--permits", "1", "--", "sh", "-c", "echo began; exec sleep 600"];
+    let holder = Running::start(daemon.command(&command));
+    assert_eq!(holder.line(), "began");
+    daemon.kill();
+    daemon.restart();
+    assert_eq!(holder.wait().code(), Some(76));
+}
+
 #[test]
 fn keys_without_a_value_give_their_place_back() {
     let daemon = Daemon::configured("[[namespace]]\nname = 'default'\nkeys = 8\n", &["--collect-after", "1s"]);

@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
-use support::{Daemon, Running, end, eventually, is_alive, signal_process, wayside};
+use support::{Daemon, Running, Stopped, end, eventually, is_alive, signal_process, wayside};
 use wayside_client::Session;
 
 #[test]
@@ -24,6 +27,43 @@ fn exit_codes_are_the_commands_own() {
         assert_eq!(ended.code, Some(code), "{command:?}: {ended:?}");
     }
     assert_eq!(daemon.count("jobs", "held"), 0);
+}
+
+/// As it is with what `sudo` runs: nobody may send a signal to another user's process, but root.
+#[test]
+fn a_command_of_another_user_is_said_to_run_on() {
+    const CAP_KILL: libc::c_ulong = 5;
+    // SAFETY: a query of this process.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root can run a command as another user, without the right to end it");
+    }
+    let mut daemon = Daemon::start(&["--lease", "1s"]);
+    let script = ["setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", "echo $$; exec sleep 600"];
+    let mut command = daemon.command(&[&["lock", "jobs", "--"], &script[..]].concat());
+    // SAFETY: a system call only, between fork and exec.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_CAPBSET_DROP, CAP_KILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let said = daemon.directory.path().join("said");
+    // No pipe: the command keeps its end open.
+    let mut lock = command.stderr(File::create(&said).unwrap()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(lock.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let runs_on: i32 = line.trim().parse().expect("a process");
+    daemon.kill();
+    let mut ended = None;
+    eventually("it ends without its command", || {
+        ended = lock.try_wait().unwrap();
+        ended.is_some()
+    });
+    let was_alive = is_alive(runs_on);
+    signal_process(runs_on, libc::SIGKILL);
+    assert!(was_alive && ended.and_then(|status| status.code()) == Some(76), "{ended:?}");
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("lost jobs") && said.contains("still runs"), "{said}");
 }
 
 #[test]
@@ -60,6 +100,15 @@ fn arguments_that_make_no_sense_are_64() {
         let ended = end(wayside(arguments));
         assert_eq!(ended.code, Some(64), "{arguments:?}: {ended:?}");
         assert!(ended.stderr.starts_with("error: "), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_lease_beyond_its_namespaces_longest_is_cut_and_that_is_told() {
+    let daemon = Daemon::configured("[[namespace]]\nname = 'default'\nlongest_lease = '5s'\n", &[]);
+    for (asked, told) in [("5s", ""), ("6s", "the lease is 5 s: namespace default allows no longer one\n")] {
+        let ended = daemon.lock(&["jobs", "--lease", asked, "--", "true"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), told), "{ended:?}");
     }
 }
 
@@ -162,6 +211,63 @@ fn a_stopped_holder_loses_its_command_before_its_lock() {
     assert!(!is_alive(command), "the guardian ended the command before the lease was over");
     assert!(next > token);
     holder.signal(libc::SIGCONT);
+    assert_eq!(holder.wait().code(), Some(76));
+}
+
+#[test]
+fn a_command_that_was_warned_and_whose_hold_goes_on_ends_by_itself() {
+    let daemon = Daemon::start(&["--lease", "10s"]);
+    let done = daemon.directory.path().join("done");
+    let script = "trap 'echo warned' TERM; echo began; until [ -e $0 ]; do sleep 0.1; done; exit 7";
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", script, done.to_str().unwrap()]);
+    assert_eq!(holder.line(), "began");
+    {
+        let _stopped = Stopped::stop(&daemon);
+        assert_eq!(holder.line(), "warned");
+    }
+    // A second later it would have been killed.
+    thread::sleep(Duration::from_secs(2));
+    File::create(done).unwrap();
+    assert_eq!(holder.wait().code(), Some(7));
+}
+
+/// The process that ends `command`'s command where it can't itself.
+fn guardian_of(command: &Running) -> i32 {
+    let is_it = |process: &String| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        stat.contains("(wayside-guard)") && parent == Some(command.pid())
+    };
+    let mut guardian = None;
+    // It says who it is once it runs.
+    eventually("there is one", || {
+        let files = std::fs::read_dir("/proc").unwrap();
+        let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut found = names.filter(|name| name.parse::<i32>().is_ok()).filter(is_it);
+        guardian = found.next().and_then(|process| process.parse().ok());
+        guardian.is_some()
+    });
+    guardian.expect("as above")
+}
+
+/// It reads nothing while it is stopped, and its pipe has an end.
+#[test]
+fn a_guardian_that_is_stopped_keeps_nobody_from_ending_the_command() {
+    let mut daemon = Daemon::start(&["--lease", "800ms"]);
+    let holder = daemon.hold(&["jobs", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    let command: i32 = holder.line().parse().unwrap();
+    let guardian = guardian_of(&holder);
+    signal_process(guardian, libc::SIGSTOP);
+    // It has no other descriptor. A page has room for 256 orders, of which there is one each 40 ms.
+    for pipe in std::fs::read_dir(format!("/proc/{guardian}/fd")).unwrap() {
+        let pipe = File::open(pipe.unwrap().path()).unwrap();
+        // SAFETY: a descriptor of our own.
+        assert!(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) } >= 0);
+    }
+    thread::sleep(Duration::from_secs(13));
+    assert!(is_alive(command), "it holds its lock");
+    daemon.kill();
+    eventually("the command has ended", || !is_alive(command));
     assert_eq!(holder.wait().code(), Some(76));
 }
 

@@ -242,6 +242,34 @@ fn connections_that_say_nothing_keep_nobody_out() {
     assert_eq!(&answer, b"{\"version\"");
 }
 
+/// Whoever gets no answer to a probe has the daemon started again.
+#[test]
+fn whatever_strangers_hold_open_a_probe_is_answered() {
+    let daemon = Daemon::start(&[]);
+    let admin = daemon.admin();
+    let begun = |what: &[u8]| {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.write_all(what).unwrap();
+        stream
+    };
+    let _lines: Vec<TcpStream> = (0..256).map(|_| begun(b"{")).collect();
+    eventually("all places for lines are taken", || {
+        let mut stream = begun(b"{");
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    });
+    let mut requests: Vec<TcpStream> = (0..100).map(|_| begun(b"GET /livez")).collect();
+    requests[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(requests[0].read(&mut [0]).unwrap_or(0), 0, "the oldest made room");
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(get(admin, path).code, 200);
+    }
+    requests.last_mut().unwrap().write_all(b" HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    requests.last_mut().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+}
+
 /// Until the daemon has closed it.
 fn lives(mut stream: TcpStream) -> Duration {
     let start = Instant::now();

@@ -3,11 +3,11 @@
 
 mod support;
 
-use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 use support::etcd::Etcd;
-use support::{Daemon, Ended, Running, end, eventually, wayside};
+use support::shards::joined_daemon_of;
+use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
 use wayside_client::{Endpoints, Error, Name, Session, Shards};
 use wayside_hosts::Host;
 
@@ -66,6 +66,27 @@ fn held(daemon: &Daemon) -> Vec<String> {
 fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort();
     names
+}
+
+/// Its lock may be another shard's than its key: that one, too, is to see that a process of the command's lives.
+#[test]
+fn a_campaigns_command_outlives_its_parent_at_the_shard_of_the_lock() {
+    let start = |shard| Daemon::start(&["--shard", shard, "--shards", "east,west", "--lease", "30s"]);
+    let pair = Pair { east: start("east"), west: start("west") };
+    let name = names_of(1, 1).remove(0);
+    // In a session of its own: whatever ends the command's group leaves it.
+    let script = "setsid sleep 600 & echo $!; wait";
+    let command = ["election", "campaign", name.as_str(), "--value", "x", "--", "sh", "-c", script];
+    let campaign = Running::start(pair.command(&command));
+    let lives: i32 = campaign.line().parse().expect("a process");
+    campaign.signal(libc::SIGKILL);
+    campaign.wait();
+    let other = pair.session();
+    std::thread::sleep(Duration::from_secs(1));
+    let tried = other.lock(name.as_str()).try_lock().map(drop);
+    signal_process(lives, libc::SIGKILL);
+    assert!(matches!(tried, Err(Error::Busy { .. })), "{tried:?}");
+    eventually("its end is noticed", || other.lock(name.as_str()).try_lock().is_ok());
 }
 
 #[test]
@@ -278,21 +299,8 @@ fn a_host_that_is_cut_off_from_one_shard_keeps_the_locks_of_the_other() {
 #[test]
 fn signed_sessions_divide_as_well() {
     let credentials = tempfile::tempdir().unwrap();
-    let daemons = ["east", "west"].map(|shard| {
-        let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let signed = ["--authentication", "on", "--enrol-listen", &enrol, "--shard", shard];
-        let daemon = Daemon::start(&[&signed, &DIVIDED[..]].concat());
-        let node = |arguments: &[&str]| {
-            let mut command = wayside(&[&["node"], arguments].concat());
-            command.env("WAYSIDE_STATE_DIR", daemon.directory.path().join("state"));
-            command.env("WAYSIDE_CREDENTIALS", credentials.path());
-            let ended = end(command);
-            assert_eq!(ended.code, Some(0), "{ended:?}");
-            ended.stdout.trim().to_owned()
-        };
-        node(&["join", &node(&["token", "--lifetime", "1h"])]);
-        daemon
-    });
+    let join = |shard| joined_daemon_of(shard, "east,west", &[], credentials.path());
+    let daemons = ["east", "west"].map(join);
     let [east, west] = daemons.each_ref().map(|daemon| daemon.address);
     let connect = |endpoints: String| Session::builder().endpoint(endpoints).credentials(credentials.path()).connect();
     let session = connect(format!("east={east};west={west}")).unwrap();

@@ -5,12 +5,14 @@ mod support;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use support::etcd::Etcd;
-use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
+use support::etcd::{Detour, Etcd};
+use support::{Daemon, Ended, PATIENCE, Running, end, eventually, signal_process, three_ports, wayside};
+use wayside_client::Session;
 
 /// Two daemons, the first of which serves.
 struct Pair {
@@ -103,6 +105,44 @@ fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     assert_eq!(holder.wait().code(), Some(0));
     let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
     assert!(ended.stdout.trim().parse::<u64>().unwrap() > first, "{ended:?}");
+}
+
+/// The switch of [`sessions`].
+const SWITCH: &str = "STANDBY_TEST_SWITCH";
+
+/// Not a test but a process of one: it has many sessions, until it is killed.
+#[test]
+fn sessions() {
+    let Ok(switch) = std::env::var(SWITCH) else { return };
+    let sessions: Vec<Session> = (0..24).map(|_| Session::connect(switch.as_str()).unwrap()).collect();
+    eventually("all have lifelines", || sessions.iter().all(Session::has_lifeline));
+    println!("\nready");
+    std::thread::sleep(2 * PATIENCE);
+}
+
+/// Each end is to be written to etcd, by the thread that renews the post there.
+#[test]
+fn a_switch_keeps_its_post_when_many_sessions_end_at_once_and_etcd_is_slow() {
+    let Some(etcd) = Etcd::or_skip("switches that stand by for each other") else { return };
+    let detour = Detour::to(&etcd.url);
+    let first = Daemon::start(&["--etcd", &detour.url(), "--lease", "60s"]);
+    eventually("the first serves", || role(&first) == "serving");
+    let second = Daemon::start(&["--etcd", &etcd.url, "--lease", "60s"]);
+    eventually("the second stands by", || role(&second) == first.address.to_string());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "sessions", "--nocapture"]).env(SWITCH, first.address.to_string());
+    let holder = Running::start(command);
+    while holder.line() != "ready" {}
+    let left = || first.json("status")["sessions"].as_array().map_or(0, Vec::len);
+    assert_eq!(left(), 24);
+    let epoch = || first.json("status")["epoch"].as_u64().unwrap();
+    let before = epoch();
+    detour.late.store(60, SeqCst);
+    holder.signal(libc::SIGKILL);
+    eventually("all are over", || left() == 0);
+    detour.late.store(0, SeqCst);
+    assert_eq!((role(&first), epoch()), ("serving".to_owned(), before), "nobody has taken its place");
+    assert_eq!(role(&second), first.address.to_string());
 }
 
 /// Of a token: 23 bits above tenure and sequence.
@@ -215,12 +255,6 @@ fn sessions_outlive_both_switches() {
     fs::write(&over, "").unwrap();
     assert_eq!(holder.line(), "done");
     assert_eq!(holder.wait().code(), Some(0));
-}
-
-/// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
-fn three_ports(from: u16) -> u16 {
-    let free = |first: &u16| (*first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-    (from..from + 3_000).step_by(3).find(free).expect("three ports in a row")
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub fn keys(args: &KeysArgs) -> Result<(), Failure> {
     }
 }
 
-/// `wayside bench report`: this very program is the switch that is measured.
+/// `wayside bench report`: what people use today, beside this very program's switch; and what the papers report.
 pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     if args.workloads.iter().any(|name| name == "list") {
         say(&wayside_bench::workload_list());
@@ -81,12 +81,30 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     say(&contest.to_string());
     write(&args.out.with_extension("json"), &(contest.to_json() + "\n"))?;
     write(&args.out.with_extension("csv"), &contest.to_csv())?;
-    let broken = contest.broken().next();
-    write(&args.out, &wayside_bench::page(&contest.into()))?;
-    match broken {
+    let mut broken: Vec<String> = contest.broken().take(1).collect();
+    let mut records = Records::from(contest);
+    match options.papers.as_ref().map(wayside_bench::run_calibrated) {
+        Some(Ok(papers)) => {
+            say(&papers.to_string());
+            let json = papers.to_json() + "\n";
+            write(&papers_beside(&args.out), &json)?;
+            records.add(&json).expect("a record that was just made is of this version");
+        }
+        // What was measured is worth its page without them.
+        Some(Err(why)) => broken.push(format!("the papers' headlines: {why}")),
+        None => {}
+    }
+    write(&args.out, &wayside_bench::page(&records))?;
+    match broken.into_iter().next() {
         None => Ok(()),
         Some(why) => Err(Failure::unavailable(why)),
     }
+}
+
+/// Where the record of the papers' headlines is kept: `report.html` has `report-papers.json`.
+fn papers_beside(page: &Path) -> PathBuf {
+    let stem = page.file_stem().unwrap_or_default().to_string_lossy();
+    page.with_file_name(format!("{stem}-papers.json"))
 }
 
 fn from_records(args: &ReportArgs) -> Result<(), Failure> {
@@ -129,4 +147,15 @@ pub fn hold(args: &HoldArgs) -> Result<(), Failure> {
 
 fn own_file() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::system("can't find this program's own file", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_records_of_a_page_lie_beside_it() {
+        assert_eq!(papers_beside(Path::new("somewhere/report.html")), Path::new("somewhere/report-papers.json"));
+        assert_eq!(papers_beside(Path::new("report")), Path::new("report-papers.json"));
+    }
 }

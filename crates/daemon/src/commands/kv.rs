@@ -120,8 +120,8 @@ fn put_while(args: &KvPut, value: &[u8]) -> Result<u8, Failure> {
     session.close();
     match outcome {
         Outcome::Exited(code) if !lost => Ok(code),
-        _ => {
-            let what = format!("lost {} while the command ran: the command has been ended", shown(&args.name));
+        outcome => {
+            let what = format!("lost {} while the command ran: the command {}", shown(&args.name), outcome.fate());
             Err(Failure::new(exit::LOST, what))
         }
     }

@@ -5,8 +5,10 @@ use super::switch::default_state_dir;
 use super::text::{lasted, say, shown, table};
 use crate::admission::{Admission, Host};
 use crate::cli::{JoinArgs, Node, RemoveArgs, RenewArgs, ServeLocksArgs, StateArgs};
+use crate::config::Relay;
 use crate::failure::Failure;
 use std::io::Read;
+use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wayside_client::Session;
 use wayside_client::enrolment::{NotJoined, Token};
@@ -57,8 +59,14 @@ fn join(args: &JoinArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::system("can't read a token", &error))?,
         given => given.into(),
     };
-    let token: Token = token.parse().map_err(Failure::usage)?;
+    let mut token: Token = token.parse().map_err(Failure::usage)?;
+    if let Some(relay) = args.relay {
+        let Relay { port, .. } = format!("{}={}", relay.port(), token.address).parse().map_err(Failure::usage)?;
+        token.address = SocketAddrV4::new(*relay.ip(), port + 2);
+    }
     let (switch, credentials) = wayside_client::join(&token, &host()).map_err(|error| failure("not joined", error))?;
+    // Sessions know the switch by where they find it.
+    let switch = args.relay.unwrap_or(switch);
     let path = credentials.keep(args.credentials.as_deref(), switch).map_err(|error| {
         Failure::system(
             "joined, but this host's credentials can't be kept, and the token is used; mend that and join anew",

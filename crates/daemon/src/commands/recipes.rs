@@ -159,8 +159,8 @@ fn end(session: Session, outcome: Outcome, name: &str) -> Result<u8, Failure> {
     session.close();
     match outcome {
         Outcome::Exited(code) => Ok(code),
-        Outcome::Ended => {
-            let what = format!("lost {} while the command ran: the command has been ended", shown(name));
+        Outcome::Ended | Outcome::RunsOn => {
+            let what = format!("lost {} while the command ran: the command {}", shown(name), outcome.fate());
             Err(Failure::new(exit::LOST, what))
         }
     }

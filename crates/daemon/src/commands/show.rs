@@ -4,7 +4,7 @@ use super::plan;
 use super::query::{ask, of_shard, tell_each};
 use super::text::{lasted, say, shown, table};
 use crate::answers::{
-    Authentication, Deadlock, Deadlocks, Keeper, Listings, Locks, Namespace, Owner, Query, Queue, Role, Status,
+    Authentication, Deadlock, Deadlocks, Keeper, Listings, Locks, Namespace, Owner, Query, Queue, Relay, Role, Status,
 };
 use crate::cli::{LocksArgs, QueryArgs};
 use crate::deadlocks::{Round, Search};
@@ -216,6 +216,12 @@ fn status_text(status: &Status) -> String {
                 "queue: {name}, {cells} cells, {holders} hold, {waiters} wait{more}, {asked} so far\n"
             ));
         }
+    }
+    for Relay { port, to, passed_on, passed_back, dropped, connections } in &status.relays {
+        let dropped: u64 = dropped.values().sum();
+        text.push_str(&format!(
+            "relay: port {port} stands for {to}: {passed_on} packets on, {passed_back} back, {dropped} dropped, {connections} connections\n"
+        ));
     }
     text.push_str(&format!("keys: {} of {}\n", status.keys.kept, status.keys.room));
     text.push_str(&format!("sessions: {}\n", status.sessions.len()));

@@ -41,7 +41,8 @@ impl Config {
                 deadlock_period,
                 sharing,
                 division,
-                joins
+                joins,
+                relays
             ],
             may change [namespaces]
         );
@@ -71,7 +72,21 @@ impl Namespace {
             Namespace,
             self,
             other,
-            [name, slots, policy, patience, engine, queues, cells, allocation, room, servers, keys, groups],
+            [
+                name,
+                slots,
+                policy,
+                patience,
+                engine,
+                queues,
+                cells,
+                allocation,
+                room,
+                servers,
+                longest_lease,
+                keys,
+                groups
+            ],
             may change [budget]
         )?;
         Some(if field == "allocation" { "plan" } else { field })

@@ -1,9 +1,10 @@
 //! The configuration's `[[namespace]]` entries: what tenants have to themselves.
 
-use super::{Layers, value_of, word_of};
+use super::{LONGEST_LEASE, Layers, value_of, word_of};
 use crate::failure::Failure;
 use serde::Deserialize;
 use std::collections::HashSet;
+use std::time::Duration;
 use wayside_client::Name;
 use wayside_protocol::controller::{Allocation, Room};
 use wayside_protocol::memory::Part;
@@ -44,6 +45,10 @@ const MAX_CELLS: i64 = 1 << 20;
 /// Holders and waiters of a lock at a time; more are at the lock server.
 const DEFAULT_CELLS: i64 = 64;
 
+/// After a restart of the switch everybody waits for a silent session until its lease is over: no tenant's choice alone
+/// is to make that an hour.
+const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60);
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceSettings {
@@ -57,6 +62,7 @@ pub struct NamespaceSettings {
     plan: Option<String>,
     room: Option<i64>,
     servers: Option<i64>,
+    longest_lease: Option<String>,
     keys: Option<i64>,
     groups: Option<i64>,
     rate: Option<i64>,
@@ -83,6 +89,8 @@ pub struct Namespace {
     pub room: Room,
     /// Parts of its names, each of which has a lock server.
     pub servers: u16,
+    /// Of the leases that its sessions may ask for.
+    pub longest_lease: Duration,
     /// Keys of the store that the switch has room for; those of all namespaces share it. 0: there is none.
     pub keys: u32,
     /// Virtual groups that its keys are spread over.
@@ -125,7 +133,8 @@ impl Namespace {
 }
 
 impl Layers<'_> {
-    pub(super) fn namespaces(&self) -> Result<Vec<Namespace>, Failure> {
+    /// `lease`: of sessions that ask for none.
+    pub(super) fn namespaces(&self, lease: Duration) -> Result<Vec<Namespace>, Failure> {
         let Some((settings, _)) = self.pick(|s| s.namespaces.as_ref()) else {
             return Ok(vec![Namespace {
                 name: "default".into(),
@@ -138,6 +147,7 @@ impl Layers<'_> {
                 allocation: Allocation::Fixed,
                 room: Room::default(),
                 servers: 1,
+                longest_lease: lease.max(DEFAULT_LONGEST_LEASE),
                 keys: DEFAULT_KEYS,
                 groups: DEFAULT_GROUPS,
                 budget: None,
@@ -168,6 +178,10 @@ impl Layers<'_> {
             let (engine, queues, cells) = self.engine(settings)?;
             let (allocation, room) = self.plan(settings, engine, queues.len() as u32, cells)?;
             let servers = self.servers(settings, engine)?;
+            let longest_lease = match &settings.longest_lease {
+                Some(text) => self.duration("namespace.longest_lease", text, false, lease, LONGEST_LEASE)?,
+                None => lease.max(DEFAULT_LONGEST_LEASE),
+            };
             namespaces.push(Namespace {
                 name: name.clone(),
                 slots,
@@ -179,6 +193,7 @@ impl Layers<'_> {
                 allocation,
                 room,
                 servers,
+                longest_lease,
                 keys,
                 groups,
                 budget,
@@ -299,5 +314,24 @@ impl Layers<'_> {
             return Err(self.wrong("namespace.burst", &burst, false, &rule));
         }
         Ok(Some(Budget { rate, burst: burst as u32 }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    /// Whoever asks for no lease has to get the configured one.
+    #[test]
+    fn the_longest_lease_is_a_minute_unless_the_configured_one_is_longer() {
+        let longest = |text: &str| {
+            let config = Settings::default().over(toml::from_str(text).unwrap(), None);
+            config.unwrap().namespaces[0].longest_lease
+        };
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        assert_eq!(["", "lease = '10m'"].map(longest), [minutes(1), minutes(10)]);
+        assert_eq!(longest("lease = '10m'\n[[namespace]]\nname = 'a'"), minutes(10));
+        assert_eq!(longest("lease = '10m'\n[[namespace]]\nname = 'a'\nlongest_lease = '20m'"), minutes(20));
     }
 }

@@ -2,9 +2,10 @@
 //! first byte of a connection tells which: HTTP begins with the capital letter of a method, JSON never does.
 //!
 //! Against strangers: a connection says its first byte within 10 s, and at most 256 have not said it; one more ends the
-//! one that has been silent longest, so connections that are only held open keep nobody out. From that byte on it takes
-//! one of the places that `control.rs` has for other hosts. HTTP is one request of at most 8 KiB a connection, which is
-//! over after 10 s, whoever has not written or read by then.
+//! one that has been silent longest, so connections that are only held open keep nobody out. From that byte on one with
+//! JSON takes one of the places that `control.rs` has for other hosts. HTTP has 64 of its own, and one more ends the
+//! oldest: whatever strangers hold open, a probe is answered, or a host that watches over the daemon would restart it.
+//! It is one request of at most 8 KiB a connection, which is over after 10 s, whoever has not written or read by then.
 
 use super::control::{Control, PATIENCE, STRANGERS, rest};
 use super::metrics::{Ledger, Scrape};
@@ -19,11 +20,13 @@ use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+/// Connections with HTTP: an answer takes milliseconds, a second at most.
+const WATCHERS: usize = 64;
 /// The least that hyper reads into. A scrape's request has 300 bytes.
 const REQUEST: usize = 8 << 10;
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -33,20 +36,27 @@ const JSON: &str = "application/json";
 pub struct Admin {
     control: Arc<Control>,
     ledger: Arc<Ledger>,
-    silent: Mutex<Silent>,
+    /// Connections that have not said anything.
+    silent: Mutex<Crowd>,
+    /// Those with HTTP.
+    watchers: Mutex<Crowd>,
 }
 
-/// Connections that have not said anything, the oldest first. One whose sender is dropped ends.
-#[derive(Default)]
-struct Silent {
+/// Connections, the oldest first, which makes room for one more than there may be: one whose sender is dropped ends.
+struct Crowd {
+    most: usize,
     next: u64,
     of: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-impl Silent {
+impl Crowd {
+    fn of(most: usize) -> Mutex<Crowd> {
+        Mutex::new(Crowd { most, next: 0, of: BTreeMap::new() })
+    }
+
     /// Its number, and what becomes ready when it has to make room.
     fn enter(&mut self) -> (u64, oneshot::Receiver<()>) {
-        if self.of.len() >= STRANGERS {
+        if self.of.len() >= self.most {
             self.of.pop_first();
         }
         let (stay, evicted) = oneshot::channel();
@@ -56,9 +66,13 @@ impl Silent {
     }
 }
 
+fn locked(crowd: &Mutex<Crowd>) -> MutexGuard<'_, Crowd> {
+    crowd.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Admin {
     pub fn new(control: Arc<Control>, ledger: Arc<Ledger>) -> Arc<Admin> {
-        Arc::new(Admin { control, ledger, silent: Mutex::default() })
+        Arc::new(Admin { control, ledger, silent: Crowd::of(STRANGERS), watchers: Crowd::of(WATCHERS) })
     }
 
     /// Accepts for ever.
@@ -66,16 +80,12 @@ impl Admin {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let (number, evicted) = self.silent().enter();
+                    let (number, evicted) = locked(&self.silent).enter();
                     tokio::spawn(Arc::clone(&self).hear(stream, number, evicted));
                 }
                 Err(error) => rest(&error).await,
             }
         }
-    }
-
-    fn silent(&self) -> std::sync::MutexGuard<'_, Silent> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn hear(self: Arc<Self>, stream: TcpStream, number: u64, evicted: oneshot::Receiver<()>) {
@@ -84,7 +94,7 @@ impl Admin {
             heard = timeout(PATIENCE, stream.peek(&mut first)) => heard,
             _ = evicted => return,
         };
-        self.silent().of.remove(&number);
+        locked(&self.silent).of.remove(&number);
         match (heard, first) {
             (Ok(Ok(1..)), [b'A'..=b'Z']) => self.converse(stream).await,
             (Ok(Ok(1..)), _) => self.control.start_elsewhere(stream),
@@ -94,11 +104,16 @@ impl Admin {
 
     /// One request and its answer.
     async fn converse(&self, stream: TcpStream) {
-        let Some(_place) = self.control.place_elsewhere() else { return };
+        let (number, evicted) = locked(&self.watchers).enter();
         let service = service_fn(async |request| Ok::<_, Infallible>(self.answer(&request).await));
         let mut http = http1::Builder::new();
         http.keep_alive(false).max_buf_size(REQUEST).header_read_timeout(None);
-        match timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await {
+        let over = tokio::select! {
+            over = timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)) => over,
+            _ = evicted => return,
+        };
+        locked(&self.watchers).of.remove(&number);
+        match over {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended"),
             Err(_) => tracing::debug!("an HTTP connection took too long"),

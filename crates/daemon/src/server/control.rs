@@ -4,12 +4,14 @@
 //! node's lifeline: the kernel closes it when the last process that has it is gone, and the controller is told. Nothing
 //! but its end is taken for that: the session's locks go to others at once.
 //!
-//! Every user of the host may connect. What they may write changes nothing of others: queries only read, and a greeting
-//! needs the session's secret, which the controller gave to its node alone.
+//! Every user of the host may connect. What they may write changes nothing of others: a greeting needs the session's
+//! secret, which the controller gave to its node alone; and queries only read, but for those of root and the daemon's
+//! user: `reload`, and where packets are signed what changes chains and shards.
 //!
-//! Against strangers: a first line within 10 s, lines of at most 4 KiB before the greeting, at most 256 connections
-//! that have not greeted of each user here and of all other hosts together, and at most 16 that have of each session.
-//! Nobody is waited for: a peer that does not read is dropped, or skipped if it is a lifeline.
+//! Against strangers: a first line within 10 s, lines of at most 4 KiB, at most 256 connections that have not greeted
+//! of each user here and of all other hosts together, and of each session at most 16 that have here, and elsewhere. Of
+//! these one is asked, and its answer alone may be long (`node_lines.rs`). Nobody is waited for: a peer that does not
+//! read is dropped, or skipped if it is a lifeline.
 
 use super::controller::Inbox;
 use super::deadlocks::{self, Tally};
@@ -17,30 +19,29 @@ use super::divisions;
 use super::etcd::fabric::MOST_SHARE;
 use super::local::LocalSockets;
 use super::metrics::{Connected, Numbers};
+use super::node_lines::{NodeLines, Rooms, SHORT};
 use super::plans;
 use super::status::Facts;
 use crate::answers::{Changed, Hold, Keeper, Lock, Locks, Query, Refused, Reloaded, Role, Session};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
-use wayside_client::control::{Abort, Divided, Greeting, Hello, LISTING_MOST, ListRequest, Listing, Welcome};
+use wayside_client::control::{
+    Abort, Divided, Greeting, Hello, LISTING_MOST, ListRequest, Listing, Proven, Welcome, veiled,
+};
 use wayside_protocol::controller::Order;
 
-/// A greeting has about 120 bytes, a query 30.
-const STRANGER_LINE: usize = 4 << 10;
-/// A listing: the 1,000 entries of the longest names, every byte of them escaped.
-const NODE_LINE: usize = 8 << 20;
 /// Connections that have not greeted: of each user of this host, and of other hosts.
 pub const STRANGERS: usize = 256;
-/// Connections of a session that have: `wayside lock` has two.
+/// Connections of a session that have, here or elsewhere: `wayside lock` has two.
 const CONNECTIONS: usize = 16;
 /// To the first line, and between a command's lines.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,6 +51,9 @@ const LISTING: Duration = Duration::from_secs(1);
 const NUMBERS: Duration = Duration::from_secs(1);
 /// For a peer to read what it asked for.
 const WRITE: Duration = Duration::from_secs(5);
+
+/// What others hear who ask for a change.
+const NOT_OBEYED: &str = "that is for root and the daemon's own user, on the switch's host";
 
 /// What a stranger may write.
 #[derive(Deserialize)]
@@ -70,11 +74,32 @@ enum Where {
     Elsewhere,
 }
 
+impl Where {
+    fn is_trusted(self) -> bool {
+        self == Where::Here { trusted: true }
+    }
+}
+
+/// What a peer has shown to know: all of a session's secret, or, of another host, what is left of it under a veil.
+#[derive(Clone, Copy)]
+struct Shown {
+    lifeline: u64,
+    veiled: bool,
+}
+
+impl Shown {
+    /// A line as this peer believes it.
+    fn told(self, line: String) -> String {
+        if self.veiled { json(&Proven::new(self.lifeline, line)) } else { line }
+    }
+}
+
 /// What a node is to be told.
 enum Ask {
-    /// List your waits that have lasted so long, or everything, and where the answer goes.
+    /// List your waits that have lasted so long, or everything; what room there is for the answer, and where it goes.
     List {
         waiting_us: Option<u64>,
+        room: Arc<Semaphore>,
         answer: oneshot::Sender<Listing>,
     },
     Abort(Abort),
@@ -93,7 +118,9 @@ struct Peer {
 pub struct Control {
     inbox: Inbox,
     facts: Facts,
-    peers: Mutex<HashMap<u64, Peer>>,
+    /// In the order in which they came.
+    peers: Mutex<BTreeMap<u64, Peer>>,
+    rooms: Rooms,
     connections: AtomicU64,
     /// Places for connections that have not greeted: of each user here, none of whom can take those of another away.
     strangers_here: std::sync::Mutex<HashMap<u32, Arc<Semaphore>>>,
@@ -112,6 +139,7 @@ impl Control {
             inbox,
             facts,
             peers: Mutex::default(),
+            rooms: Rooms::default(),
             connections: AtomicU64::new(0),
             strangers_here: std::sync::Mutex::default(),
             strangers_elsewhere: Arc::new(Semaphore::new(STRANGERS)),
@@ -178,11 +206,6 @@ impl Control {
         self.start(stream.into_split(), Where::Elsewhere, &self.strangers_elsewhere);
     }
 
-    /// A stranger's place, for a connection of another host.
-    pub fn place_elsewhere(&self) -> Option<OwnedSemaphorePermit> {
-        self.place(&self.strangers_elsewhere)
-    }
-
     fn start_here(self: &Arc<Self>, stream: UnixStream) {
         // A peer that is gone has no credentials, and no use for an answer.
         let Ok(peer) = stream.peer_cred() else { return };
@@ -203,7 +226,7 @@ impl Control {
     {
         // Without a permit the connection is closed at once, unheard.
         let Some(permit) = self.place(places) else { return };
-        let lines = FramedRead::new(read, LinesCodec::new_with_max_length(STRANGER_LINE));
+        let lines = FramedRead::new(read, LinesCodec::new_with_max_length(SHORT));
         let sink = FramedWrite::new(write, LinesCodec::new());
         tokio::spawn(Arc::clone(self).stranger(lines, sink, from, permit));
     }
@@ -235,14 +258,14 @@ impl Control {
         while let Ok(Some(line)) = timeout(PATIENCE, lines.next()).await {
             let (answer, go_on) = match line.map(|line| serde_json::from_str(&line)) {
                 Ok(Ok(Line::Greeting(Greeting { hello }))) => {
-                    if let Some(lifeline) = self.verified(hello.handle, &hello.lifeline).await {
+                    if let Some(shown) = self.verified(hello.handle, &hello.lifeline, local).await {
                         drop(permit);
-                        return self.node(hello, lifeline, lines, sink, local).await;
+                        return self.node(hello, shown, lines, sink, local).await;
                     }
                     (json(&Welcome { ok: false }), false)
                 }
                 Ok(Ok(Line::Hold { hold })) => {
-                    if let Some(lifeline) = self.verified(hold.handle, &hold.lifeline).await {
+                    if let Some(Shown { lifeline, .. }) = self.verified(hold.handle, &hold.lifeline, local).await {
                         drop(permit);
                         return self.hold(Peer { handle: hold.handle, lifeline, local, asks: None }, lines, sink).await;
                     }
@@ -259,18 +282,26 @@ impl Control {
         }
     }
 
-    /// The secret, if handle and secret belong to a live session, which has not too many connections.
-    async fn verified(&self, handle: u16, lifeline: &str) -> Option<u64> {
-        let lifeline = u64::from_str_radix(lifeline, 16).ok()?;
-        let own = self.peers.lock().await.values().filter(|peer| peer.lifeline == lifeline).count();
-        (own < CONNECTIONS && self.inbox.greet(handle, lifeline).await).then_some(lifeline)
+    /// What a peer has shown, if that and the handle belong to a live session, which has not too many connections. Here
+    /// that is the secret itself: what anybody may have read on the network must not do to end the session.
+    async fn verified(&self, handle: u16, shown: &str, local: bool) -> Option<Shown> {
+        let shown = u64::from_str_radix(shown, 16).ok()?;
+        let lifeline = self.inbox.lifeline(handle).await?;
+        let is_veiled = shown != lifeline;
+        if is_veiled && (local || shown != veiled(lifeline)) {
+            return None;
+        }
+        // Whoever has a session's places elsewhere has none of those here.
+        let is_own = |peer: &&Peer| peer.lifeline == lifeline && peer.local == local;
+        let own = self.peers.lock().await.values().filter(is_own).count();
+        (own < CONNECTIONS).then_some(Shown { lifeline, veiled: is_veiled })
     }
 
     /// Holds a node's connection until it ends, and asks it for its locks when someone wants to know.
     async fn node<R, W>(
         self: Arc<Self>,
         hello: Hello,
-        lifeline: u64,
+        shown: Shown,
         lines: FramedRead<R, LinesCodec>,
         mut sink: FramedWrite<W, LinesCodec>,
         local: bool,
@@ -278,62 +309,61 @@ impl Control {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let mut lines = lines.map_decoder(|_| LinesCodec::new_with_max_length(NODE_LINE));
+        let come = lines.read_buffer().to_vec();
+        let mut lines = NodeLines::new(lines.into_inner(), &come);
         let local = local && hello.local;
         let (asks, mut asked) = mpsc::channel(8);
-        let id = self.enter(Peer { handle: hello.handle, lifeline, local, asks: Some(asks) }).await;
+        let id = self.enter(Peer { handle: hello.handle, lifeline: shown.lifeline, local, asks: Some(asks) }).await;
 
         let mut open: HashMap<u64, oneshot::Sender<Listing>> = HashMap::new();
+        let mut given_up = Instant::now();
         let mut next = 0;
         let mut outgoing = Some(json(&Welcome { ok: true }));
         let mut divided = self.divided.subscribe();
         divided.mark_changed();
-        let lives = loop {
+        loop {
             if let Some(line) = outgoing.take() {
                 // A timeout leaves the rest in the sink's buffer; nothing more is written until that is gone.
                 let _ = timeout(LISTING, sink.send(line)).await;
             }
             tokio::select! {
                 line = lines.next() => match line {
-                    None => break false,
-                    Some(Ok(line)) => match serde_json::from_str::<Listing>(&line) {
-                        Ok(listing) => {
-                            if let Some(answer) = open.remove(&listing.id) {
-                                // Whoever asked may have given up.
-                                let _ = answer.send(listing);
-                            }
+                    None => break,
+                    Some(Ok(listing)) => {
+                        if let Some(answer) = open.remove(&listing.id) {
+                            // Whoever asked may have given up.
+                            let _ = answer.send(listing);
                         }
-                        Err(error) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
-                    },
-                    Some(Err(error)) => {
-                        tracing::warn!(handle = hello.handle, %error, "node wrote what is no line: it is asked nothing more");
-                        break true;
                     }
+                    Some(Err(error)) => tracing::debug!(handle = hello.handle, %error, "node wrote an unknown line"),
                 },
+                () = sleep_until(given_up), if !open.is_empty() => open.clear(),
                 Ok(()) = divided.changed() => {
                     let map = divided.borrow_and_update().clone();
                     // One that does not read now hears of it again.
                     if sink.write_buffer().is_empty() {
-                        outgoing = map.map(|map| json(&map));
+                        outgoing = map.map(|map| shown.told(json(&map)));
                     }
                 },
                 Some(ask) = asked.recv() => {
                     open.retain(|_, answer| !answer.is_closed());
                     if sink.write_buffer().is_empty() {
-                        outgoing = Some(match ask {
-                            Ask::List { waiting_us, answer } => {
+                        outgoing = Some(shown.told(match ask {
+                            Ask::List { waiting_us, room, answer } => {
+                                lines.lengthen(room);
+                                given_up = Instant::now() + LISTING;
                                 open.insert(next, answer);
                                 next += 1;
                                 json(&ListRequest { id: next - 1, list: true, waiting_us })
                             }
                             Ask::Abort(abort) => json(&abort),
-                        });
+                        }));
                     }
                 },
             }
-        };
-        if lives {
-            until_closed(lines.into_inner()).await;
+            if open.is_empty() {
+                lines.shorten();
+            }
         }
         self.leave(id).await;
     }
@@ -393,6 +423,13 @@ impl Control {
                 Some(chains) => json(&chains),
                 None => json(&self.elsewhere()),
             },
+            // What all nodes have changes by these: where packets are signed not everybody is to be obeyed.
+            Query::Share { .. } | Query::Recover | Query::Divide { .. }
+                if self.facts.enrols.is_some() && !from.is_trusted() =>
+            {
+                refusal(NOT_OBEYED)
+            }
+            Query::Reload if !from.is_trusted() => refusal(NOT_OBEYED),
             Query::Share { share, .. } if share > MOST_SHARE => {
                 refusal(&format!("a share is at most {MOST_SHARE}, not {share}"))
             }
@@ -412,19 +449,12 @@ impl Control {
                 Ok(shards) => json(&shards),
                 Err(refused) => json(&refused),
             },
-            // Where packets are signed not everybody is to be obeyed.
-            Query::Divide { .. } if self.facts.enrols.is_some() && from != (Where::Here { trusted: true }) => {
-                refusal("that is for root and the daemon's own user, on the switch's host")
-            }
             Query::Divide { version, step, begins, above, map, former } => {
                 let (map, former) = (map.into_bytes(), former.into_bytes());
                 match divisions::divide(self, Order { version, step: step.into(), begins, above, map, former }).await {
                     Ok(()) => json(&Changed { changed: 1 }),
                     Err(refused) => json(&refused),
                 }
-            }
-            Query::Reload if from != (Where::Here { trusted: true }) => {
-                refusal("that is for root and the daemon's own user, on the switch's host")
             }
             Query::Reload => match self.facts.reload.reload() {
                 Ok(changes) => json(&Reloaded { changes }),
@@ -467,24 +497,34 @@ impl Control {
     /// waits for the slowest, at most a second. None of those that said nothing.
     pub async fn listings(&self, waiting_us: Option<u64>) -> Vec<(Session, Option<Listing>)> {
         let sessions = self.sessions().await;
+        let latest = self.latest().await;
         let mut asked: HashMap<u16, oneshot::Receiver<Listing>> = HashMap::new();
-        for peer in self.peers.lock().await.values() {
-            let Some(asks) = &peer.asks else { continue };
+        for session in &sessions {
+            let Some(asks) = latest.get(&session.handle) else { continue };
             let (answer, listing) = oneshot::channel();
-            if asks.try_send(Ask::List { waiting_us, answer }).is_ok() {
-                asked.insert(peer.handle, listing);
+            let room = self.rooms.of(&session.namespace);
+            if asks.try_send(Ask::List { waiting_us, room, answer }).is_ok() {
+                asked.insert(session.handle, listing);
             }
         }
-        let deadline = tokio::time::Instant::now() + LISTING;
+        let deadline = Instant::now() + LISTING;
         let mut listings = Vec::with_capacity(sessions.len());
         for session in sessions {
             let listing = match asked.remove(&session.handle) {
-                Some(listing) => tokio::time::timeout_at(deadline, listing).await.ok().and_then(Result::ok),
+                Some(listing) => timeout_at(deadline, listing).await.ok().and_then(Result::ok),
                 None => None,
             };
             listings.push((session, listing));
         }
         listings
+    }
+
+    /// Where each node is asked: a node that has come anew may have its connection of before still, so at the latest,
+    /// and at one of this host, if there is any: those need the secret.
+    async fn latest(&self) -> HashMap<u16, mpsc::Sender<Ask>> {
+        let peers = self.peers.lock().await;
+        let of = |local: bool| peers.values().filter(move |peer| peer.local == local);
+        of(false).chain(of(true)).filter_map(|peer| Some((peer.handle, peer.asks.clone()?))).collect()
     }
 
     /// Has a node give a wait up. One that does not read at the moment is not told.

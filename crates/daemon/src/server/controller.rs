@@ -1,22 +1,26 @@
 //! The controller's thread: the sans-I/O `Controller` with a clock, the state directory and the switch's socket.
 //!
 //! Packets come from the workers through a bounded channel, which they never wait for; what the control connections
-//! ask comes through a list of its own, because a closed lifeline must not be lost. What the shard's other switches say
+//! ask comes through lists of its own, because a closed lifeline must not be lost. What the shard's other switches say
 //! comes through a channel of its own: a burst of enrolments, each of which waits for etcd, would look like their
 //! silence otherwise. All wake the thread.
+//!
+//! Invariant: between two things that may wait for etcd, or take long, the thread hears the post and the other
+//! switches, and renews what is due ([`Desk::attend`]): or the same burst would look like the silence of this switch.
 
 use super::clock;
 use super::etcd::Shard;
 use super::etcd::fabric::{Changes, Listed};
 use super::keys::Keys;
 use super::metrics::{Ledger, Numbers};
+use super::questions::{Asker, Knows, Question, Questions, Wanted};
 use super::records::Records;
 use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -69,19 +73,8 @@ pub type Event = Option<Packet>;
 
 /// What the control connections want of the controller.
 enum Request {
-    Greet {
-        handle: u16,
-        lifeline: u64,
-        accepted: oneshot::Sender<bool>,
-    },
-    Closed {
-        handle: u16,
-        lifeline: u64,
-    },
-    Sessions(oneshot::Sender<Vec<Session>>),
-    Numbers(oneshot::Sender<Numbers>),
-    /// Answered by nothing if another switch serves.
-    Plans(oneshot::Sender<Vec<PlanView>>),
+    /// The secret of a live session, by its handle.
+    Lifeline(u16, oneshot::Sender<Option<u64>>),
     Enrol {
         address: SocketAddrV4,
         admission: u64,
@@ -95,14 +88,8 @@ enum Request {
     Divide(Box<Order>, oneshot::Sender<Option<Result<(), Disobeyed>>>),
     /// The hosts that may enrol now.
     Admitted(HashSet<u64>),
-    /// What the post says, and where the switch is that has it.
-    Post(Inquiry, Answer, Option<SocketAddrV4>),
-    /// Keys of a namespace, by its name, that begin so; None: there is no such namespace.
-    Keys(String, String, oneshot::Sender<Option<KeyList>>),
     /// What has changed at the other switches of the shard.
     Changes(Changes),
-    /// Answered by None if another switch knows.
-    Chains(oneshot::Sender<Option<ChainsAnswer>>),
     /// Lets groups that are lost begin empty; answered by how many there were.
     RecoverChains(oneshot::Sender<Option<usize>>),
     /// A switch's entry in etcd, by its address.
@@ -131,7 +118,7 @@ pub struct Inbox {
 }
 
 struct Shared {
-    requests: Mutex<Vec<Request>>,
+    waiting: Mutex<Waiting>,
     /// The thread has been woken for what other switches say, and has not looked yet.
     is_called: AtomicBool,
     overflowed: AtomicU64,
@@ -140,13 +127,32 @@ struct Shared {
     places: Box<[AtomicU16]>,
 }
 
+/// What other threads have left for the controller's.
+#[derive(Default)]
+struct Waiting {
+    /// What the post says, and where the switch is that has it.
+    post: Vec<(Inquiry, Answer, Option<SocketAddrV4>)>,
+    /// Sessions, and their lifelines, which have closed. They stay while the lease of the post is over: nobody tells of
+    /// them again.
+    closed: Vec<(u16, u64)>,
+    questions: Vec<Question>,
+    /// One at a time.
+    requests: VecDeque<Request>,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Inbox {
     /// An inbox, and the ends that the controller's thread reads: the second has what other switches say.
     pub fn with_channels() -> (Inbox, Receiver<Event>, Receiver<Packet>) {
         let (events, receiver) = sync_channel(BACKLOG);
         let (fellows, said) = sync_channel(BACKLOG);
         let shared = Shared {
-            requests: Mutex::default(),
+            waiting: Mutex::default(),
             is_called: AtomicBool::new(false),
             overflowed: AtomicU64::new(0),
             role: Mutex::default(),
@@ -257,30 +263,26 @@ impl Inbox {
         taken.map_err(|unfit| unfit.to_string())
     }
 
-    /// Whether handle and secret belong to a live session.
-    pub async fn greet(&self, handle: u16, lifeline: u64) -> bool {
-        let (accepted, answer) = oneshot::channel();
-        self.request(Request::Greet { handle, lifeline, accepted });
-        answer.await.unwrap_or(false)
+    /// The secret of a live session; None: there is none with this handle.
+    pub async fn lifeline(&self, handle: u16) -> Option<u64> {
+        let (answer, lifeline) = oneshot::channel();
+        self.request(Request::Lifeline(handle, answer));
+        lifeline.await.ok().flatten()
     }
 
     /// The lifeline of this session closed.
     pub fn closed(&self, handle: u16, lifeline: u64) {
-        self.request(Request::Closed { handle, lifeline });
+        self.leave(|waiting| waiting.closed.push((handle, lifeline)));
     }
 
     /// The live sessions, by handle.
     pub async fn sessions(&self) -> Vec<Session> {
-        let (sessions, answer) = oneshot::channel();
-        self.request(Request::Sessions(sessions));
-        answer.await.unwrap_or_default()
+        self.ask(Question::Sessions).await.unwrap_or_default()
     }
 
     /// Keys of a namespace that begin so; None: there is no such namespace.
     pub async fn keys(&self, namespace: String, prefix: String) -> Option<KeyList> {
-        let (answer, keys) = oneshot::channel();
-        self.request(Request::Keys(namespace, prefix, answer));
-        keys.await.ok().flatten()
+        self.ask(|asker| Question::Keys(Wanted { namespace, prefix }, asker)).await.flatten()
     }
 
     /// What has changed at the other switches.
@@ -290,9 +292,7 @@ impl Inbox {
 
     /// Chains and switches; None: another switch knows, or there is none besides this one.
     pub async fn chains(&self) -> Option<ChainsAnswer> {
-        let (answer, chains) = oneshot::channel();
-        self.request(Request::Chains(answer));
-        chains.await.ok().flatten()
+        self.ask(Question::Chains).await.flatten()
     }
 
     /// Lets groups that are lost begin empty. How many there were; None: another switch knows.
@@ -311,16 +311,12 @@ impl Inbox {
 
     /// Which locks have their queue in the switch, and why, of all namespaces whose locks are queues.
     pub async fn plans(&self) -> Vec<PlanView> {
-        let (plans, answer) = oneshot::channel();
-        self.request(Request::Plans(plans));
-        answer.await.unwrap_or_default()
+        self.ask(Question::Plans).await.unwrap_or_default()
     }
 
     /// For a scrape; None once the thread has ended.
     pub async fn numbers(&self) -> Option<Numbers> {
-        let (numbers, answer) = oneshot::channel();
-        self.request(Request::Numbers(numbers));
-        answer.await.ok()
+        self.ask(Question::Numbers).await
     }
 
     /// Begins a session for a node whose agent port is `address`: its host has shown who it is, which is `admission`.
@@ -364,11 +360,23 @@ impl Inbox {
         self.request(Request::Stop);
     }
 
+    /// None once the thread has ended.
+    async fn ask<T: Clone>(&self, question: impl FnOnce(Asker<T>) -> Question) -> Option<T> {
+        let (asker, answer) = oneshot::channel();
+        let question = question(asker);
+        self.leave(|waiting| waiting.questions.push(question));
+        answer.await.ok().map(Arc::unwrap_or_clone)
+    }
+
     fn request(&self, request: Request) {
-        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.leave(|waiting| waiting.requests.push_back(request));
+    }
+
+    fn leave(&self, put: impl FnOnce(&mut Waiting)) {
+        put(&mut self.shared.waiting());
         // A full channel wakes the thread as well.
         if let Err(TrySendError::Disconnected(_)) = self.events.try_send(None) {
-            self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            *self.shared.waiting() = Waiting::default();
         }
     }
 }
@@ -389,8 +397,8 @@ pub struct Desk {
     shard: Option<Shard>,
     /// Who waits for it to be given up.
     draining: Vec<oneshot::Sender<()>>,
-    /// The hosts that may enrol, as last told, where packets are signed.
-    hosts: Option<HashSet<u64>>,
+    /// Hosts are let in one by one: packets are signed.
+    admits: bool,
     inbox: Inbox,
     /// Names of namespaces by number, for people.
     namespaces: Vec<(u16, String)>,
@@ -399,8 +407,7 @@ pub struct Desk {
     fellows: Receiver<Packet>,
     shared: Arc<Shared>,
     ledger: Arc<Ledger>,
-    /// Lifelines that closed while the lease of the post was over: nobody tells of them again.
-    closed: Vec<(u16, u64)>,
+    questions: Questions,
     recovered: Recovered,
     /// When a failure of the store may be logged again: it is met at every tick.
     next_complaint: Time,
@@ -422,7 +429,7 @@ impl Desk {
             keys,
             shard,
             draining: Vec::new(),
-            hosts: None,
+            admits: false,
             inbox: inbox.clone(),
             namespaces,
             socket,
@@ -430,7 +437,7 @@ impl Desk {
             fellows,
             shared,
             ledger,
-            closed: Vec::new(),
+            questions: Questions::default(),
             recovered: Recovered::default(),
             next_complaint: Time(0),
         };
@@ -440,16 +447,9 @@ impl Desk {
 
     /// Lets the controller do what is due and sends what it has to say.
     pub fn settle(&mut self) {
+        self.ask_post();
         self.seat.on_tick(clock::now());
-        if !self.closed.is_empty() {
-            self.end_closed(clock::now());
-        }
-        if let Some(shard) = &self.shard
-            && let Some(inquiry) = self.seat.ask(clock::now())
-        {
-            let inbox = self.inbox.clone();
-            shard.ask(inquiry, move |inquiry, answer, holder| inbox.request(Request::Post(inquiry, answer, holder)));
-        }
+        self.end_closed(clock::now());
         while let Some((to, packet)) = self.seat.controller(clock::now()).and_then(Controller::transmit) {
             // Lost like any packet: the controller sends it again.
             if let Err(error) = self.socket.send_to(&packet, to) {
@@ -470,6 +470,48 @@ impl Desk {
             self.log(&notice);
         }
         self.sum_up();
+    }
+
+    /// Asks the post, if that is due: before anything that waits for etcd, which may last until it has answered.
+    fn ask_post(&mut self) {
+        if let Some(shard) = &self.shard
+            && let Some(inquiry) = self.seat.ask(clock::now())
+        {
+            let inbox = self.inbox.clone();
+            shard.ask(inquiry, move |inquiry, answer, holder| {
+                inbox.leave(|waiting| waiting.post.push((inquiry, answer, holder)));
+            });
+        }
+    }
+
+    /// Takes in what the post has answered meanwhile.
+    fn hear_post(&mut self) {
+        let answers = std::mem::take(&mut self.shared.waiting().post);
+        for (inquiry, answer, holder) in answers {
+            if let Some(shard) = &self.shard {
+                shard.heard(&inquiry, answer);
+            }
+            self.seat.on_answer(clock::now(), inquiry, answer);
+            if answer != Answer::Unknown {
+                self.set_role(holder);
+            }
+        }
+    }
+
+    /// Takes in what the shard's other switches have said meanwhile.
+    fn hear_fellows(&mut self) {
+        self.inbox.listens();
+        while let Ok(packet) = self.fellows.try_recv() {
+            self.keys.on_packet(clock::now(), packet.from, packet.bytes());
+        }
+    }
+
+    /// What must not wait for what else there is to do: whoever would take this switch's silence for its end is heard
+    /// and answered.
+    fn attend(&mut self) {
+        self.hear_post();
+        self.hear_fellows();
+        self.settle();
     }
 
     /// Who keeps the sessions' table: the controller, or the roster.
@@ -500,13 +542,9 @@ impl Desk {
     /// Runs until `Inbox::stop`.
     pub fn run(mut self) {
         loop {
-            let now = clock::now();
-            let wait = Duration::from_micros(self.seat.next_timer(now).min(self.keys.next_timer()).since(now));
-            let event = self.events.recv_timeout(wait);
-            self.inbox.listens();
-            while let Ok(packet) = self.fellows.try_recv() {
-                self.keys.on_packet(clock::now(), packet.from, packet.bytes());
-            }
+            let event = self.events.recv_timeout(self.idle());
+            self.hear_post();
+            self.hear_fellows();
             match event {
                 Ok(Some(packet)) => {
                     self.inbox.took(&packet);
@@ -522,36 +560,50 @@ impl Desk {
                 Ok(None) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let requests = std::mem::take(&mut *self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner));
-            for request in requests {
-                if let Request::Stop = request {
-                    return self.keys.leave(clock::now(), &self.socket);
+            self.attend();
+            let request = self.shared.waiting().requests.pop_front();
+            match request {
+                Some(Request::Stop) => return self.keys.leave(clock::now(), &self.socket),
+                Some(request) => {
+                    self.serve(request);
+                    self.attend();
                 }
-                self.serve(request);
+                None => {}
             }
-            self.settle();
+            self.answer();
         }
+    }
+
+    /// How long there may be nothing to do.
+    fn idle(&self) -> Duration {
+        if self.questions.are_open() || !self.shared.waiting().requests.is_empty() {
+            return Duration::ZERO;
+        }
+        let now = clock::now();
+        Duration::from_micros(self.seat.next_timer(now).min(self.keys.next_timer()).since(now))
+    }
+
+    /// Answers those who only want to know.
+    fn answer(&mut self) {
+        let asked = std::mem::take(&mut self.shared.waiting().questions);
+        if asked.is_empty() && !self.questions.are_open() {
+            return;
+        }
+        let mut questions = std::mem::take(&mut self.questions);
+        for question in asked {
+            questions.add(question);
+        }
+        questions.answer(self);
+        self.questions = questions;
+        self.attend();
     }
 
     fn serve(&mut self, request: Request) {
         let now = clock::now();
         match request {
             // Whoever asked may be gone.
-            Request::Greet { handle, lifeline, accepted } => {
-                let _ = accepted.send(self.is_session(handle, lifeline));
-            }
-            Request::Closed { handle, lifeline } => {
-                self.closed.push((handle, lifeline));
-                self.end_closed(now);
-            }
-            Request::Sessions(answer) => {
-                let _ = answer.send(self.sessions());
-            }
-            Request::Numbers(answer) => {
-                let _ = answer.send(self.numbers());
-            }
-            Request::Plans(answer) => {
-                let _ = answer.send(self.seat.records().map(|controller| controller.plans(now)).unwrap_or_default());
+            Request::Lifeline(handle, answer) => {
+                let _ = answer.send(self.lifeline_of(handle));
             }
             Request::Enrol { address, admission, shards, body, answer } => {
                 let enrolment = match self.seat.controller(now) {
@@ -567,28 +619,7 @@ impl Desk {
                 let _ = answer.send(self.seat.controller(now).map(|controller| controller.redivide(&order)));
             }
             Request::Admitted(hosts) => self.admit_only(hosts),
-            Request::Post(inquiry, answer, holder) => {
-                self.seat.on_answer(now, inquiry, answer);
-                if answer != Answer::Unknown {
-                    self.set_role(holder);
-                }
-            }
-            Request::Keys(namespace, prefix, answer) => {
-                let number = self.namespaces.iter().find(|(_, name)| *name == namespace).map(|(number, _)| *number);
-                let _ = answer.send(number.map(|number| self.keys.list(number, prefix.as_bytes())));
-            }
-            Request::Changes(changes) => {
-                // The post may have come with the same batch of requests.
-                self.note_role();
-                self.keys.on_changes(now, changes);
-            }
-            Request::Chains(answer) => {
-                let named = |number: u16| {
-                    let found = self.namespaces.iter().find(|(known, _)| *known == number);
-                    found.map_or_else(|| number.to_string(), |(_, name)| name.clone())
-                };
-                let _ = answer.send(self.keys.view(named));
-            }
+            Request::Changes(changes) => self.keys.on_changes(now, changes),
             Request::RecoverChains(answer) => {
                 let _ = answer.send(self.keys.chains.as_mut().and_then(|chains| chains.recover(now)));
             }
@@ -619,24 +650,23 @@ impl Desk {
         }
     }
 
-    /// Ends the sessions whose lifelines have closed; once the lease of the post runs again, if it is over for a
-    /// moment.
+    /// Ends the sessions whose lifelines have closed, all together, since each by itself would wait for etcd; once the
+    /// lease of the post runs again, if it is over for a moment.
     fn end_closed(&mut self, now: Time) {
         let stays = self.seat.records().is_some() && self.seat.controller(now).is_none();
         if stays {
             return;
         }
-        for (handle, lifeline) in std::mem::take(&mut self.closed) {
-            if self.is_session(handle, lifeline)
-                && let Some(controller) = self.seat.controller(now)
-            {
-                controller.closed(now, handle);
-            }
+        let closed = std::mem::take(&mut self.shared.waiting().closed);
+        let sessions = closed.into_iter().filter(|(handle, lifeline)| self.lifeline_of(*handle) == Some(*lifeline));
+        let handles: Vec<u16> = sessions.map(|(handle, _)| handle).collect();
+        if let Some(controller) = self.seat.controller(now) {
+            controller.closed_together(now, &handles);
         }
     }
 
-    fn is_session(&self, handle: u16, lifeline: u64) -> bool {
-        self.seat.records().is_some_and(|controller| controller.session_of_lifeline(lifeline) == Some(handle))
+    fn lifeline_of(&self, handle: u16) -> Option<u64> {
+        self.seat.records().and_then(|controller| controller.lifeline_of(handle))
     }
 
     /// `holder`: where the switch is that has the post.
@@ -651,53 +681,14 @@ impl Desk {
 
     /// These hosts may enrol: sessions of others are cut off.
     pub fn admit_only(&mut self, hosts: HashSet<u64>) {
-        self.hosts = Some(hosts);
-        self.cut_off();
+        self.admits = true;
+        self.seat.admit_only(clock::now(), hosts.into_iter().collect());
     }
 
-    fn cut_off(&mut self) {
-        let Some(controller) = self.seat.controller(clock::now()) else { return };
-        if let Some(hosts) = &self.hosts {
-            // 0: a session of before hosts were written down with it.
-            controller.cut_off(|admission| admission == 0 || hosts.contains(&admission));
-        }
-    }
-
-    fn sessions(&self) -> Vec<Session> {
-        let all = self.seat.records().into_iter().flat_map(Controller::sessions);
-        let living = all.filter(|view| view.seen.is_some());
-        living
-            .map(|view| Session {
-                handle: view.handle,
-                host: wayside_wire::text(&view.record.host).unwrap_or("?").to_owned(),
-                pid: view.record.pid,
-                namespace: self
-                    .namespaces
-                    .iter()
-                    .find(|(number, _)| *number == view.record.namespace)
-                    .map_or_else(|| view.record.namespace.to_string(), |(_, name)| name.clone()),
-                incarnation: view.record.incarnation,
-                address: view.record.address.to_string(),
-                signed: view.record.secret.is_some(),
-                lease_us: view.record.lease.into(),
-                lifeline: false,
-            })
-            .collect()
-    }
-
-    fn numbers(&self) -> Numbers {
-        let all = || self.seat.records().into_iter().flat_map(Controller::sessions);
-        let living = |number: u16| {
-            let all = all().filter(|view| view.seen.is_some());
-            all.filter(|view| view.record.namespace == number).count() as u64
-        };
-        let signed = |view: &SessionView<'_>| view.seen.is_some() && view.record.secret.is_some();
-        Numbers {
-            sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
-            signed: all().filter(signed).count() as u64,
-            awaiting_census: self.seat.records().map_or(0, |controller| controller.recovering().1 as u64),
-            keys: self.keys.numbers(),
-        }
+    /// A namespace's name; its number, if it is none of the configuration's.
+    fn namespace(&self, number: u16) -> String {
+        let found = self.namespaces.iter().find(|(known, _)| *known == number);
+        found.map_or_else(|| number.to_string(), |(_, name)| name.clone())
     }
 
     fn log(&mut self, notice: &Notice) {
@@ -715,7 +706,7 @@ impl Desk {
             Notice::Promoted => {
                 tracing::info!("serves from now on");
                 // As etcd has them now: a host that has just joined may not be known here yet.
-                if let (Some(_), Some(shard)) = (&self.hosts, &self.shard) {
+                if let Some(shard) = self.shard.as_ref().filter(|_| self.admits) {
                     match shard.hosts() {
                         Ok(hosts) => self.admit_only(hosts),
                         Err(error) => tracing::error!(%error, "can't look who was removed"),
@@ -756,5 +747,53 @@ impl Desk {
                 tracing::debug!(namespace, slot, agent, "slot recovered");
             }
         }
+    }
+}
+
+impl Knows for Desk {
+    fn sessions(&self) -> Vec<Session> {
+        let all = self.seat.records().into_iter().flat_map(Controller::sessions);
+        let living = all.filter(|view| view.seen.is_some());
+        living
+            .map(|view| Session {
+                handle: view.handle,
+                host: wayside_wire::text(&view.record.host).unwrap_or("?").to_owned(),
+                pid: view.record.pid,
+                namespace: self.namespace(view.record.namespace),
+                incarnation: view.record.incarnation,
+                address: view.record.address.to_string(),
+                signed: view.record.secret.is_some(),
+                lease_us: view.record.lease.into(),
+                lifeline: false,
+            })
+            .collect()
+    }
+
+    fn numbers(&self) -> Numbers {
+        let all = || self.seat.records().into_iter().flat_map(Controller::sessions);
+        let living = |number: u16| {
+            let all = all().filter(|view| view.seen.is_some());
+            all.filter(|view| view.record.namespace == number).count() as u64
+        };
+        let signed = |view: &SessionView<'_>| view.seen.is_some() && view.record.secret.is_some();
+        Numbers {
+            sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
+            signed: all().filter(signed).count() as u64,
+            awaiting_census: self.seat.records().map_or(0, |controller| controller.recovering().1 as u64),
+            keys: self.keys.numbers(),
+        }
+    }
+
+    fn plans(&self) -> Vec<PlanView> {
+        self.seat.records().map(|controller| controller.plans(clock::now())).unwrap_or_default()
+    }
+
+    fn chains(&self) -> Option<ChainsAnswer> {
+        self.keys.view(|number| self.namespace(number))
+    }
+
+    fn keys(&self, wanted: &Wanted) -> Option<KeyList> {
+        let number = self.namespaces.iter().find(|(_, name)| *name == wanted.namespace).map(|(number, _)| *number);
+        number.map(|number| self.keys.list(number, wanted.prefix.as_bytes()))
     }
 }

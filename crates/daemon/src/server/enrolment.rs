@@ -2,7 +2,8 @@
 //! (`wayside_client::enrolment` has the lines). It runs where packets are signed.
 //!
 //! Against strangers: a question within 5 s, of 8 KiB at most, on one of 256 connections. Nothing is done for a host
-//! that is not let in but to look up its token.
+//! that is not let in but to look up its token, and the log tells of 20 denials in 10 s at most. For one that is, no
+//! more than one certificate is signed and written down in a thirtieth of its time, however often it asks.
 
 use super::authority::{Authority, Issued, key_of};
 use super::controller::Inbox;
@@ -12,11 +13,11 @@ use crate::config::Config;
 use crate::failure::Failure;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -32,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 256;
 /// Between looks at who was removed.
 const LOOK: Duration = Duration::from_millis(100);
+/// Denials that the log tells of, and in what time.
+const TOLD_MOST: u32 = 20;
+const TOLD_IN: Duration = Duration::from_secs(10);
 const UNREADABLE: &str = "the switch can't look up its hosts: see its log";
 /// As long as a packet has room for.
 const LONGEST_HOST: usize = wayside_wire::limits::MAX_HOST_BYTES;
@@ -133,6 +137,32 @@ pub struct Door {
     /// How long hosts' certificates are good.
     lifetime: Duration,
     clock: Clock,
+    /// The latest certificate of each host that has renewed its own lately, and when that was.
+    renewed: Mutex<HashMap<u64, (SystemTime, String)>>,
+    voice: Mutex<Voice>,
+}
+
+/// What the log was told of denials.
+#[derive(Default)]
+struct Voice {
+    since: Option<Instant>,
+    said: u32,
+    unsaid: u64,
+}
+
+impl Voice {
+    /// Whether one more is told of: then of how many nothing was said before.
+    fn speaks(&mut self, now: Instant) -> Option<u64> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= TOLD_IN) {
+            (self.since, self.said) = (Some(now), 0);
+        }
+        if self.said == TOLD_MOST {
+            self.unsaid += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
 }
 
 /// What time it is.
@@ -175,7 +205,9 @@ impl Door {
             .publish(address, &authority.certificate, namespaces)
             .map_err(|error| Failure::system("can't write the state directory", &error))?;
         let configuration = authority.configuration()?;
-        Ok(Door { configuration, authority, admission, switch, lifetime: config.certificate_lifetime, clock })
+        let lifetime = config.certificate_lifetime;
+        let (renewed, voice) = Default::default();
+        Ok(Door { configuration, authority, admission, switch, lifetime, clock, renewed, voice })
     }
 
     /// Accepts for ever.
@@ -220,14 +252,14 @@ impl Door {
         let mut line = String::new();
         BufReader::new((&mut stream).take(LONGEST_LINE as u64)).read_line(&mut line).await?;
         let answer = match serde_json::from_str(&line) {
-            Ok(Question::Join(join)) => counted(tally, Asked::Join, from, self.on_join(&join, from)),
+            Ok(Question::Join(join)) => self.counted(tally, Asked::Join, from, self.on_join(&join, from)),
             Ok(Question::Enrol(enrol)) => {
                 let answer = self.on_enrol(&enrol, certificate.as_ref(), from, inbox).await;
-                counted(tally, Asked::Enrol, from, answer)
+                self.counted(tally, Asked::Enrol, from, answer)
             }
             Ok(Question::Renew(Renew {})) => {
                 let renewal = self.admitted(certificate.as_ref()).map(|host| Answer::Renewed(self.renewal(&host)));
-                counted(tally, Asked::Renew, from, renewal)
+                self.counted(tally, Asked::Renew, from, renewal)
             }
             Err(_) => Answer::Denied("this line is no question of enrolment".into()),
         };
@@ -274,6 +306,12 @@ impl Door {
         if self.authority.is_good(host.certificate, now + self.lifetime / RENEWED_IN_THE_LAST) {
             return Renewal { certificate: None, again_s };
         }
+        let is_recent = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age.as_secs() < again_s);
+        let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        renewed.retain(|_, (at, _)| is_recent(at));
+        if let Some((_, certificate)) = renewed.get(&host.number) {
+            return Renewal { certificate: Some(certificate.clone()), again_s };
+        }
         let Some(issued) = self.authority.renewed(host.certificate, &host.record.host, now, self.lifetime) else {
             tracing::error!(host = host.record.host, "another certificate can't be signed");
             return Renewal { certificate: None, again_s };
@@ -284,7 +322,32 @@ impl Door {
         if let Err(error) = self.admission.note_end(&id, issued.expires) {
             tracing::error!(%error, "the end of a certificate can't be written down");
         }
-        Renewal { certificate: Some(hex(&issued.certificate)), again_s }
+        let certificate = hex(&issued.certificate);
+        renewed.insert(host.number, (now, certificate.clone()));
+        Renewal { certificate: Some(certificate), again_s }
+    }
+
+    /// The answer as the host gets it, counted.
+    fn counted(&self, tally: &Tally, asked: Asked, from: SocketAddrV4, answer: Result<Answer, Denial>) -> Answer {
+        match answer {
+            Ok(Answer::Refused(reason)) => {
+                tally.count(asked, word_of(Refusal::try_from(reason).unwrap_or(Refusal::None)));
+                Answer::Refused(reason)
+            }
+            Ok(answer) => {
+                tally.count(asked, ACCEPTED);
+                answer
+            }
+            Err(denial) => {
+                tally.count(asked, denial.word());
+                let why = denial.why();
+                let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(unsaid) = voice.speaks(Instant::now()) {
+                    tracing::warn!(%from, question = asked.word(), why, unsaid, "a host was told no");
+                }
+                Answer::Denied(why)
+            }
+        }
     }
 
     /// Sees to it for ever that sessions of hosts that were removed, by whichever process, are cut off. `before`: those
@@ -309,6 +372,8 @@ impl Door {
         let (Some(secret), Some(key)) = (unhex(&join.secret), unhex(&join.key)) else {
             return Err(Denial::Malformed("the token or the key is not hexadecimal"));
         };
+        // For who has none nothing is signed.
+        self.admission.look_up(&secret).map_err(denied)?;
         // Before the token is spent.
         let issued = self.authority.certificate_for(&key, &host, (self.clock)(), self.lifetime);
         let Some((Issued { certificate, expires }, key)) = issued.and_then(|one| {
@@ -317,16 +382,7 @@ impl Door {
         }) else {
             return Err(Denial::Malformed("the host's key is no point of P-256"));
         };
-        let namespaces = match self.admission.redeem(&secret) {
-            Ok(namespaces) => namespaces,
-            Err(NotRedeemed::Used) => return Err(Denial::TokenUsed),
-            Err(NotRedeemed::Expired) => return Err(Denial::TokenExpired),
-            Err(NotRedeemed::Unknown) => return Err(Denial::TokenUnknown),
-            Err(NotRedeemed::Failed(error)) => {
-                tracing::error!(%error, "a token can't be redeemed");
-                return Err(Denial::Failed("the switch can't look up the token: see its log"));
-            }
-        };
+        let namespaces = self.admission.redeem(&secret).map_err(denied)?;
         match self.admission.admit(&key, &host, from, namespaces, expires) {
             Ok(known) => tracing::info!(%from, host, id = known.id, "a host has joined"),
             Err(error) => {
@@ -335,6 +391,18 @@ impl Door {
             }
         }
         Ok(Answer::Joined(Joined { switch: self.switch, certificate: hex(&certificate) }))
+    }
+}
+
+fn denied(error: NotRedeemed) -> Denial {
+    match error {
+        NotRedeemed::Used => Denial::TokenUsed,
+        NotRedeemed::Expired => Denial::TokenExpired,
+        NotRedeemed::Unknown => Denial::TokenUnknown,
+        NotRedeemed::Failed(error) => {
+            tracing::error!(%error, "a token can't be redeemed");
+            Denial::Failed("the switch can't look up the token: see its log")
+        }
     }
 }
 
@@ -366,26 +434,6 @@ async fn begin_session(
         Ok(None) => Answer::Refused(Refusal::None as u8),
         Err(refusal) => Answer::Refused(refusal as u8),
     })
-}
-
-/// The answer as the host gets it, counted.
-fn counted(tally: &Tally, asked: Asked, from: SocketAddrV4, answer: Result<Answer, Denial>) -> Answer {
-    match answer {
-        Ok(Answer::Refused(reason)) => {
-            tally.count(asked, word_of(Refusal::try_from(reason).unwrap_or(Refusal::None)));
-            Answer::Refused(reason)
-        }
-        Ok(answer) => {
-            tally.count(asked, ACCEPTED);
-            answer
-        }
-        Err(denial) => {
-            tally.count(asked, denial.word());
-            let why = denial.why();
-            tracing::warn!(%from, question = asked.word(), why, "a host was told no");
-            Answer::Denied(why)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -433,16 +481,21 @@ mod tests {
         SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1)
     }
 
-    #[test]
-    fn a_certificate_lasts_ninety_days_and_is_renewed_in_the_last_thirty() {
-        let bench = Bench::new(local());
+    /// The certificate of a host that joins.
+    fn join_at(bench: &Bench) -> CertificateDer<'static> {
         let key = rcgen::KeyPair::generate().unwrap();
         let secret = hex(&bench.token().secret);
         let question = Join { secret, key: hex(key.public_key_raw()), host: "a".into() };
         let Ok(Answer::Joined(Joined { certificate, .. })) = bench.door.on_join(&question, local()) else {
             panic!("it has a token");
         };
-        let first = CertificateDer::from(unhex(&certificate).unwrap());
+        CertificateDer::from(unhex(&certificate).unwrap())
+    }
+
+    #[test]
+    fn a_certificate_lasts_ninety_days_and_is_renewed_in_the_last_thirty() {
+        let bench = Bench::new(local());
+        let first = join_at(&bench);
         let known =
             |certificate| bench.door.admitted(Some(certificate)).map(|known| (known.number, known.record.expires));
         let (number, expires) = known(&first).unwrap();
@@ -466,6 +519,42 @@ mod tests {
         assert!(known(&first).is_ok() && known(&second).is_ok());
         assert!(bench.door.admission.remove(&format!("{number:016x}")).unwrap());
         assert_eq!(known(&second), Err(Denial::Removed));
+    }
+
+    #[test]
+    fn whoever_asks_again_soon_gets_the_certificate_that_was_signed() {
+        let bench = Bench::new(local());
+        let certificate = join_at(&bench);
+        let renewal = || bench.door.renewal(&bench.door.admitted(Some(&certificate)).unwrap()).certificate.unwrap();
+        bench.at(61);
+        let first = renewal();
+        bench.at(63);
+        assert_eq!(renewal(), first);
+        bench.at(64);
+        assert_ne!(renewal(), first, "a thirtieth of its time is over");
+    }
+
+    #[test]
+    fn for_who_has_no_token_nothing_is_signed_and_no_key_spends_one() {
+        let bench = Bench::new(local());
+        let token = hex(&bench.token().secret);
+        let join = |secret: &str| {
+            let question = Join { secret: secret.into(), key: "00".into(), host: "a".into() };
+            bench.door.on_join(&question, local()).map(|_| ())
+        };
+        assert_eq!(join("00"), Err(Denial::TokenUnknown), "its key is not looked at");
+        for _ in 0..2 {
+            assert!(matches!(join(&token), Err(Denial::Malformed(_))));
+        }
+    }
+
+    #[test]
+    fn the_log_tells_of_some_denials_and_of_how_many_it_has_not() {
+        let (mut voice, now) = (Voice::default(), Instant::now());
+        let said = (0..100).filter(|_| voice.speaks(now) == Some(0)).count();
+        assert_eq!(said, TOLD_MOST as usize);
+        assert_eq!(voice.speaks(now + TOLD_IN), Some(100 - u64::from(TOLD_MOST)));
+        assert_eq!(voice.speaks(now + TOLD_IN), Some(0));
     }
 
     #[test]

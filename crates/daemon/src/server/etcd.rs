@@ -18,10 +18,12 @@
 //!   them or wrote last: whoever was deposed writes nothing more, and a commit that a paused member of etcd applies
 //!   late, after others, is refused. (It would take epochs back: spec/README.md, RecordsInOrder.)
 //! * Every question waits for its answer no longer than it is of use; what becomes of it after that does no harm
-//!   (`serving.rs` of the protocol).
+//!   (`serving.rs` of the protocol). A commit leaves of the post's lease what it takes to renew it: one that etcd keeps
+//!   waiting is made again, a lease that is over is not.
 
 pub mod fabric;
 
+use super::clock;
 use super::gateway::{Compare, Gateway, Keys, Outcome, Put, Range};
 use super::metrics::Commits;
 use crate::admission::numbers_in;
@@ -31,10 +33,12 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
+use wayside_protocol::Time;
 use wayside_protocol::controller::{Answer, Inquiry, Post, Question, Record, Store};
 use wayside_wire::mix;
 
@@ -45,6 +49,9 @@ pub const BATCH: usize = 100;
 const PAGE: u32 = 2_000;
 /// For a commit, and for anything else that the controller waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// However little is left of the post's lease, a commit has this part of a whole one: a switch that took longer than
+/// that to read its records has to begin all the same.
+const LEAST: u32 = 4;
 /// Where records are: before their keys, and the key of the latest commit.
 #[derive(Clone, Copy)]
 struct Shelf {
@@ -103,8 +110,10 @@ pub struct Shard {
     shelf: Shelf,
     commits: Commits,
     latest: Arc<Mutex<Latest>>,
-    /// For a commit.
+    /// For a commit, at most.
     patience: Duration,
+    /// Until when the post is this switch's, as far as it has heard, on the daemon's clock; 0: it was never told.
+    until: Arc<AtomicU64>,
 }
 
 /// Commits of this process, which come in an order.
@@ -161,6 +170,7 @@ impl Shard {
             commits: Commits::default(),
             latest: Arc::new(Mutex::new(Latest { revision: 0, process: format!("{process:016x}"), commits: 0 })),
             patience: PATIENCE,
+            until: Arc::default(),
         })
     }
 
@@ -208,6 +218,24 @@ impl Shard {
             };
             answered(inquiry, answer, holder);
         });
+    }
+
+    /// This answer is taken for true now.
+    pub fn heard(&self, inquiry: &Inquiry, answer: Answer) {
+        if let (Question::Take(_) | Question::Renew, Answer::Done(_)) = (inquiry.question, answer) {
+            let until = inquiry.since.time + self.lease.as_micros() as u64;
+            self.until.fetch_max(until.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the next commit may take: the controller's thread waits for it, and renews nothing meanwhile.
+    fn patience_now(&self) -> Duration {
+        let until = Time(self.until.load(Ordering::Relaxed));
+        if until == Time(0) {
+            return self.patience;
+        }
+        let rest = Duration::from_micros(until.since(clock::now()));
+        (rest * 3 / 4).max(self.lease / LEAST).min(self.patience)
     }
 
     async fn asked(&self, question: Question) -> Result<(Answer, Option<SocketAddrV4>), Error> {
@@ -331,7 +359,8 @@ impl Shard {
     }
 
     async fn read(&self) -> Result<Vec<Record>, Error> {
-        // First: a commit that comes late, while the rest is read, makes the next one fail, and all is read again.
+        // First: another process's commit that comes late, while the rest is read, makes the next one fail, and all is
+        // read again. One of this process was given up: what it says nobody relies on.
         let (order, _) = self.order_now().await?;
         self.latest().revision = order;
         let mut page = Keys { limit: PAGE, ..Keys::beginning_with(&self.key(self.shelf.records)) };
@@ -388,6 +417,8 @@ impl Shard {
                 return Err(Error::Deposed);
             }
             revision = now;
+            // If this one is given up, too, the next begins here.
+            self.latest().revision = now;
         }
     }
 
@@ -464,7 +495,7 @@ impl Store for Shard {
     fn commit(&mut self, batch: &[Record]) -> Result<(), Error> {
         let begun = Instant::now();
         let (shard, batch) = (self.clone(), batch.to_vec());
-        let most = self.patience;
+        let most = self.patience_now();
         let outcome =
             self.within(async move { timeout(most, shard.write(batch)).await.unwrap_or(Err(Error::Silent(most))) });
         self.commits.note(begun.elapsed(), outcome.is_ok());

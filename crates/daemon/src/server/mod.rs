@@ -31,8 +31,11 @@ mod local;
 mod metrics;
 mod mirror;
 mod names;
+mod node_lines;
 mod plans;
+mod questions;
 mod records;
+mod relays;
 mod reload;
 mod sockets;
 mod status;
@@ -55,6 +58,7 @@ use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
 use mirror::Mirror;
 use records::Records;
+use relays::Relays;
 use reload::Reload;
 pub use reload::Reread;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -98,6 +102,7 @@ struct Server {
     accepting: Vec<tokio::task::JoinHandle<()>>,
     /// Where hosts join and enrol, if packets are signed.
     enrols: Option<SocketAddrV4>,
+    _relaying: Option<relays::Running>,
     /// A thread that ends before it is told to says so here.
     ended: mpsc::UnboundedReceiver<&'static str>,
     socket_file: SocketFile,
@@ -186,7 +191,7 @@ impl Server {
     ) -> Result<Server, Failure> {
         let started = Instant::now();
         raise_open_files();
-        let (socket, listen) = bind_udp(config.listen)?;
+        let (socket, listen) = bind_udp(config.listen, "--listen")?;
         let (tcp, admin_listen) = bind_tcp(config.admin_listen, "--admin-listen")?;
         let state_dir = state_dir(listen)?;
         let mut state = StateDir::open(&state_dir)?;
@@ -285,6 +290,8 @@ impl Server {
                 }
             })?);
         }
+        let relay = |work| spawn("relay", end.clone(), work).map(|_| ());
+        let (relays, relaying) = Relays::start(&config.relays, *listen.ip(), relay)?;
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
         let reload = Arc::new(Reload::new(reread, config, &switch, &numbers));
@@ -305,6 +312,7 @@ impl Server {
             residence,
             switch: Arc::clone(&switch),
             traffic,
+            relays,
         };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
@@ -336,6 +344,7 @@ impl Server {
             sharing,
             accepting,
             enrols,
+            _relaying: relaying,
             ended,
             socket_file,
             home,
@@ -464,6 +473,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             room: namespace.room,
             servers: namespace.servers,
             lease: config.lease.as_micros() as u32,
+            longest_lease: namespace.longest_lease.as_micros() as u32,
         });
     let (first_epoch, first_incarnation) = firsts();
     Ok(wayside_protocol::controller::Config {

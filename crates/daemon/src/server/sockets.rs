@@ -12,9 +12,10 @@ use tokio::net::TcpListener;
 /// Room for 2,000 packets at the kernel's accounting of about 2 KiB each: a burst of 32 from each of 60 nodes.
 pub const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// The socket of the data path, and its address: port 0 becomes whichever the kernel chose.
-pub fn bind_udp(address: SocketAddrV4) -> Result<(Arc<UdpSocket>, SocketAddrV4), Failure> {
-    let socket = UdpSocket::bind(address).map_err(|error| unbound("UDP", address, "--listen", &error))?;
+/// A socket for packets of many nodes, and its address: port 0 becomes whichever the kernel chose; `flag` moves it
+/// elsewhere.
+pub fn bind_udp(address: SocketAddrV4, flag: &str) -> Result<(Arc<UdpSocket>, SocketAddrV4), Failure> {
+    let socket = UdpSocket::bind(address).map_err(|error| unbound("UDP", address, flag, &error))?;
     let size = RECEIVE_BUFFER as libc::c_int;
     // Root may go beyond net.core.rmem_max; anybody else gets as much of it as there is.
     for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {

@@ -2,10 +2,11 @@
 
 use super::home::Residence;
 use super::metrics::{Ledger, Tally};
+use super::relays::Relays;
 use super::reload::Reload;
 use super::worker::Traffic;
 use crate::admission::Admission;
-use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Role, Session, Status};
+use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Relay, Role, Session, Status};
 use crate::config::{Config, Division};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -38,6 +39,7 @@ pub struct Facts {
     pub residence: Residence,
     pub switch: Arc<Switch>,
     pub traffic: Arc<Traffic>,
+    pub relays: Arc<Relays>,
 }
 
 /// That of the first part, which is the only one unless the configuration says otherwise.
@@ -78,6 +80,7 @@ impl Facts {
             shards: self.config.division.as_ref().map_or_else(Vec::new, Division::own_first),
             namespaces: self.namespaces(),
             keys: self.keys(),
+            relays: self.relays(),
             sessions,
             packets,
             drops,
@@ -166,6 +169,18 @@ impl Facts {
     pub fn keys(&self) -> KeyRoom {
         let (kept, room) = self.switch.keys();
         KeyRoom { kept, room }
+    }
+
+    fn relays(&self) -> Vec<Relay> {
+        let shown = |count: super::relays::Count| Relay {
+            port: count.place.port,
+            to: count.place.to,
+            passed_on: count.passed_on,
+            passed_back: count.passed_back,
+            dropped: count.dropped.iter().map(|(why, count)| ((*why).into(), *count)).collect(),
+            connections: count.connections,
+        };
+        self.relays.counts().map(shown).collect()
     }
 
     /// Packets that each namespace's budget has refused, by its name.

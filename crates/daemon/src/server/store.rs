@@ -228,6 +228,7 @@ mod tests {
             allocation: Allocation::Fixed,
             room: Room::default(),
             servers: 1,
+            longest_lease: std::time::Duration::from_secs(60),
             keys: 0,
             groups: 1,
             budget: None,

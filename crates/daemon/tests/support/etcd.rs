@@ -1,8 +1,12 @@
 //! A real etcd of one member, which keeps what it knows when it is killed and started again.
 
 use super::{Running, eventually};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Ended with its owner.
@@ -67,5 +71,59 @@ impl Etcd {
     /// kill -9.
     pub fn kill(&mut self) {
         self.running = None;
+    }
+}
+
+/// One switch's way to etcd, which can be closed.
+pub struct Detour {
+    address: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    /// Milliseconds by which what etcd says comes late.
+    pub late: Arc<AtomicU64>,
+    under_way: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Detour {
+    pub fn to(url: &str) -> Detour {
+        let etcd = url.strip_prefix("http://").expect("without TLS").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let detour =
+            Detour { address, is_open: Arc::new(true.into()), late: Arc::default(), under_way: Arc::default() };
+        let (is_open, late, under_way) = (detour.is_open.clone(), detour.late.clone(), detour.under_way.clone());
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok).filter(|_| is_open.load(SeqCst)) {
+                let Ok(far) = TcpStream::connect(&etcd) else { continue };
+                let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let (mut from, mut to, late) = (far.try_clone().unwrap(), near.try_clone().unwrap(), late.clone());
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 1 << 16];
+                    while let Ok(length @ 1..) = from.read(&mut bytes) {
+                        std::thread::sleep(Duration::from_millis(late.load(SeqCst)));
+                        if to.write_all(&bytes[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
+                under_way.lock().unwrap().extend([near, far]);
+            }
+        });
+        detour
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn close(&self) {
+        self.is_open.store(false, SeqCst);
+        for stream in self.under_way.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub fn open(&self) {
+        self.is_open.store(true, SeqCst);
     }
 }

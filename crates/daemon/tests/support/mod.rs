@@ -8,7 +8,7 @@ pub mod shards;
 pub mod world;
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -132,6 +132,12 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "{what}: not in time");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
+pub fn three_ports(from: u16) -> u16 {
+    let free = |first: &u16| (*first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    (from..from + 3_000).step_by(3).find(free).expect("three ports in a row")
 }
 
 /// Says that it is over however a scope of threads ends: a check that failed would wait for them for ever.

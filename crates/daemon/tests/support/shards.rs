@@ -1,12 +1,31 @@
 //! Switches of several shards, and what an operator tells them.
 
 use super::{Daemon, Ended, Running, end, eventually, wayside};
+use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 use wayside_client::{Name, Shards};
 
 /// A switch of one shard.
 pub fn daemon_of(shard: &str, shards: &str, more: &[&str]) -> Daemon {
     Daemon::start(&flags_of(shard, shards, more))
+}
+
+/// The same, whose packets are signed, and which this host has joined: what it is to show lies in `credentials`.
+pub fn joined_daemon_of(shard: &str, shards: &str, more: &[&str], credentials: &Path) -> Daemon {
+    let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let signed = [&["--authentication", "on", "--enrol-listen", &enrol], more].concat();
+    let daemon = daemon_of(shard, shards, &signed);
+    let node = |arguments: &[&str]| {
+        let mut command = wayside(&[&["node"], arguments].concat());
+        command.env("WAYSIDE_STATE_DIR", daemon.directory.path().join("state"));
+        command.env("WAYSIDE_CREDENTIALS", credentials);
+        let ended = end(command);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout.trim().to_owned()
+    };
+    node(&["join", &node(&["token", "--lifetime", "1h"])]);
+    daemon
 }
 
 /// What it is started with.

@@ -35,12 +35,12 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts COMMAND with this in its environment, and with the session's lifeline: while it lives, the switch does
-    /// not take the death of `wayside lock` for the end of the hold.
+    /// Starts COMMAND with this in its environment, and with the session's lifelines: while it lives, no shard's switch
+    /// takes the death of `wayside lock` for the end of the hold.
     pub fn start(
         command: &[OsString],
         told: (&str, String),
-        lifeline: Option<RawFd>,
+        lifelines: Vec<RawFd>,
         watched: FirstOrder,
     ) -> Result<Child, Failure> {
         let (program, arguments) = command.split_first().expect("the command line asks for one");
@@ -51,7 +51,7 @@ impl Child {
         // What COMMAND waits for, this process waits for.
         child.env(TASK_VARIABLE, Task::of_main_thread().to_string());
         // SAFETY: the closure only makes system calls.
-        unsafe { child.pre_exec(move || prepare(parent, terminal, lifeline, watched)) };
+        unsafe { child.pre_exec(move || prepare(parent, terminal, &lifelines, watched)) };
         let child = child.spawn().map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 Failure::new(exit::NOT_FOUND, format!("{}: no such command; is it in PATH?", program.to_string_lossy()))
@@ -67,10 +67,11 @@ impl Child {
         Ok(child)
     }
 
-    /// Sends a signal to the whole group.
-    pub fn signal(&self, signal: libc::c_int) {
+    /// Sends a signal to the whole group. False: nobody in it may be sent one by this user.
+    pub fn signal(&self, signal: libc::c_int) -> bool {
         // SAFETY: the group is ours until it is reaped.
-        unsafe { libc::kill(-self.group, signal) };
+        let sent = unsafe { libc::kill(-self.group, signal) } == 0;
+        sent || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
     }
 
     /// Looks without waiting.
@@ -118,6 +119,11 @@ impl Child {
         self.take_terminal();
     }
 
+    /// Takes the terminal back from what runs on.
+    pub fn leave(self) {
+        self.take_terminal();
+    }
+
     fn give_terminal(&self) {
         if self.terminal {
             set_terminal(self.group);
@@ -133,7 +139,7 @@ impl Child {
 }
 
 /// In the child, between fork and exec.
-fn prepare(parent: libc::pid_t, terminal: bool, lifeline: Option<RawFd>, watched: FirstOrder) -> io::Result<()> {
+fn prepare(parent: libc::pid_t, terminal: bool, lifelines: &[RawFd], watched: FirstOrder) -> io::Result<()> {
     // SAFETY: system calls on this process, which has one thread.
     unsafe {
         libc::setpgid(0, 0);
@@ -146,8 +152,8 @@ fn prepare(parent: libc::pid_t, terminal: bool, lifeline: Option<RawFd>, watched
         if libc::getppid() != parent {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        if let Some(lifeline) = lifeline {
-            libc::fcntl(lifeline, libc::F_SETFD, 0);
+        for lifeline in lifelines {
+            libc::fcntl(*lifeline, libc::F_SETFD, 0);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -37,6 +37,11 @@ impl Guardian {
         }
         // SAFETY: pipe2 has just made them, nobody else has them.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        // A guardian that is stopped reads nothing, and `wayside lock` is not to stand still, too.
+        // SAFETY: a descriptor of our own.
+        if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: there is one thread, so the child finds no lock taken; it only makes system calls.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -53,18 +58,24 @@ impl Guardian {
 
     /// `group` is COMMAND's and may live until `deadline`.
     pub fn watch(&self, group: libc::pid_t, deadline: Instant) {
-        self.order(Orders { group, deadline: since_boot(deadline) });
+        // Without room it is stopped, and finds that once it goes on.
+        let _ = self.order(Orders { group, deadline: since_boot(deadline) });
     }
 
-    /// COMMAND has ended: its group's number may soon be another's.
+    /// COMMAND has ended: its group's number may soon be another's. Waits until the guardian can hear of it.
     pub fn stand_down(&self) {
-        self.order(Orders { group: 0, deadline: 0 });
+        // SAFETY: our child, which has not been waited for.
+        let wake = || unsafe { libc::kill(self.process, libc::SIGCONT) };
+        while !self.order(Orders { group: 0, deadline: 0 }) {
+            wake();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Stopped, it would be waited for in vain.
+        wake();
     }
 
-    fn order(&self, orders: Orders) {
-        if let Some(pipe) = &self.pipe {
-            send(pipe.as_raw_fd(), orders);
-        }
+    fn order(&self, orders: Orders) -> bool {
+        self.pipe.as_ref().is_none_or(|pipe| send(pipe.as_raw_fd(), orders))
     }
 }
 
@@ -80,14 +91,16 @@ impl FirstOrder {
     /// Called by the child, which is its group's leader. Makes system calls only.
     pub fn give(self) {
         // SAFETY: a query of this process.
-        send(self.pipe, Orders { group: unsafe { libc::getpid() }, deadline: self.deadline });
+        let _ = send(self.pipe, Orders { group: unsafe { libc::getpid() }, deadline: self.deadline });
     }
 }
 
-/// A guardian that was killed is missed, not mourned: PR_SET_PDEATHSIG and `wayside lock` itself remain.
-fn send(pipe: RawFd, orders: Orders) {
+/// False: there is no room, since the guardian does not read. One that was killed is missed, not mourned:
+/// PR_SET_PDEATHSIG and `wayside lock` itself remain.
+fn send(pipe: RawFd, orders: Orders) -> bool {
     // SAFETY: `orders` is plain data of that size.
-    unsafe { libc::write(pipe, (&raw const orders).cast(), size_of::<Orders>()) };
+    let sent = unsafe { libc::write(pipe, (&raw const orders).cast(), size_of::<Orders>()) };
+    sent >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
 /// As the guardian counts: microseconds since boot.
@@ -116,11 +129,14 @@ fn now() -> u64 {
 fn guard(pipe: RawFd) -> ! {
     isolate(pipe);
     let mut orders = Orders { group: 0, deadline: 0 };
+    let mut has_read = false;
     loop {
         let mut poll = libc::pollfd { fd: pipe, events: libc::POLLIN, revents: 0 };
+        // The last order counts: one that was stopped finds many.
+        let most = if has_read { 0 } else { wait(&orders) };
         // SAFETY: one pollfd, which outlives the call.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, wait(&orders)) };
-        if ready > 0 {
+        has_read = unsafe { libc::poll(&raw mut poll, 1, most) } > 0;
+        if has_read {
             // SAFETY: `orders` is plain data of that size, for which every value is valid.
             let got = unsafe { libc::read(pipe, (&raw mut orders).cast(), size_of::<Orders>()) };
             if got != size_of::<Orders>() as isize {
@@ -128,6 +144,7 @@ fn guard(pipe: RawFd) -> ! {
                 // SAFETY: nothing needs to be flushed or run at exit.
                 unsafe { libc::_exit(0) };
             }
+            continue;
         }
         if orders.group != 0 && now() >= orders.deadline {
             end(orders.group);

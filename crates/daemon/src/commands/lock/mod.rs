@@ -5,7 +5,7 @@
 //!    before, and SIGKILL at once if the lock is found lost.
 //! 2. The guardian, if the main thread does not run (stopped, starved): SIGKILL at that same tenth.
 //! 3. The kernel and the guardian, if `wayside lock` is gone: SIGKILL (PR_SET_PDEATHSIG, the end of the pipe).
-//! 4. COMMAND has the session's lifeline too: the switch takes the session for dead only when COMMAND's processes
+//! 4. COMMAND has the session's lifelines too: the switch takes the session for dead only when COMMAND's processes
 //!    are, or after the lease.
 
 mod child;
@@ -17,6 +17,7 @@ use super::signals::Signals;
 use super::text::{lasted, shown};
 use crate::answers::{Lock, Locks, Query, Session as SessionAnswer};
 use crate::cli::LockArgs;
+use crate::config::Shown;
 use crate::failure::{Failure, exit};
 use child::{Child, State};
 use guardian::Guardian;
@@ -40,13 +41,14 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     let started = Instant::now();
     let session = begin(args)?;
     let guard = keeper.signals.unblocked(|| acquire(args, &session, started))?;
+    say_shorter_lease(args, &session);
     let told = ("WAYSIDE_LOCK_TOKEN", guard.token().to_string());
     let (outcome, expired) = keeper.run(&session, &guard, &args.command, told, args.ttl)?;
     let released = guard.release();
     session.close();
     let name = shown(&args.name);
-    let what = match (outcome, released, args.ttl) {
-        (Outcome::Exited(code), Ok(()), _) => return Ok(code),
+    let what = match (&outcome, released, args.ttl) {
+        (Outcome::Exited(code), Ok(()), _) => return Ok(*code),
         (_, _, Some(ttl)) if expired => {
             let ttl = humantime::format_duration(ttl);
             format!("the longest hold of {name} (--ttl {ttl}) ended while the command ran")
@@ -56,8 +58,9 @@ pub fn lock(args: &LockArgs) -> Result<u8, Failure> {
     Err(Failure::new(
         exit::LOST,
         format!(
-            "{what}: the command has been ended, and another may hold the lock; what it protects must refuse tokens \
-             below the highest it has seen"
+            "{what}: the command {}, and another may hold the lock; what it protects must refuse tokens below the \
+             highest it has seen",
+            outcome.fate()
         ),
     ))
 }
@@ -73,6 +76,18 @@ fn begin(args: &LockArgs) -> Result<Session, Failure> {
         builder = builder.lease(lease);
     }
     builder.begin().map_err(|error| Failure::of(&error))
+}
+
+/// The namespace's longest lease is the switch's to know.
+fn say_shorter_lease(args: &LockArgs, session: &Session) {
+    let given = session.info().map(|info| Duration::from_micros(info.lease));
+    if let (Some(asked), Some(given)) = (args.lease, given)
+        && given < asked
+    {
+        let (namespace, given) = (&args.namespace, Shown(given));
+        // Nobody may be reading.
+        let _ = writeln!(std::io::stderr(), "the lease is {given}: namespace {namespace} allows no longer one");
+    }
 }
 
 fn endpoints(args: &LockArgs) -> String {
@@ -171,13 +186,18 @@ impl Keeper {
         told: (&str, String),
         ttl: Option<Duration>,
     ) -> Result<(Outcome, bool), Failure> {
-        let lifeline = session.info().and_then(|info| Lifeline::hold(&info, session.switch()));
-        let lifeline = lifeline.as_ref().map(AsRawFd::as_raw_fd);
-        let child = Child::start(command, told, lifeline, self.guardian.first_order(hold.deadline()))?;
+        // The hold may be of any shard's session.
+        let lifelines = session.infos().into_iter().filter_map(|(info, switch)| Lifeline::hold(&info, switch));
+        let lifelines: Vec<Lifeline> = lifelines.collect();
+        let inherited = lifelines.iter().map(AsRawFd::as_raw_fd).collect();
+        let child = Child::start(command, told, inherited, self.guardian.first_order(hold.deadline()))?;
         let Keeper { guardian, signals } = self;
         let outcome = Watch { ttl, hold, guardian, signals, child: &child }.run(session);
         guardian.stand_down();
-        child.reap();
+        match outcome.0 {
+            Outcome::RunsOn => child.leave(),
+            _ => child.reap(),
+        }
         Ok(outcome)
     }
 }
@@ -187,6 +207,18 @@ pub enum Outcome {
     Exited(u8),
     /// Ended because the lock was, or was about to be.
     Ended,
+    /// It was to be, and could not: it is another user's, or in the kernel for good.
+    RunsOn,
+}
+
+impl Outcome {
+    /// For people: what has become of a command whose lock is lost.
+    pub fn fate(&self) -> &'static str {
+        match self {
+            Outcome::Exited(_) | Outcome::Ended => "has been ended",
+            Outcome::RunsOn => "could not be ended and still runs (another user's, as under sudo?)",
+        }
+    }
 }
 
 /// The exit code of what SIGKILL ended.
@@ -205,7 +237,8 @@ impl Watch<'_> {
     /// Until COMMAND has ended; and whether that was, or would have been, the time of --ttl and not the session's end.
     fn run(&self, session: &Session) -> (Outcome, bool) {
         let begun = session.info();
-        let lease = begun.map_or(Duration::from_millis(100), |info| Duration::from_micros(info.lease));
+        let leases = session.infos().into_iter().map(|(info, _)| Duration::from_micros(info.lease));
+        let lease = leases.min().unwrap_or(Duration::from_millis(100));
         // A short --ttl must leave COMMAND most of it.
         let lease = lease.min(self.ttl.unwrap_or(lease));
         let (warning, margin) = (lease / 5, lease / 10);
@@ -217,6 +250,8 @@ impl Watch<'_> {
             let last = deadline.checked_sub(margin).unwrap_or(deadline);
             self.guardian.watch(self.child.group, last);
             let left = last.saturating_duration_since(Instant::now());
+            // The hold goes on after all. What COMMAND makes of the warning is its own affair.
+            warned &= left <= warning - margin;
             if !warned {
                 expired = begun.is_some_and(|begun| outlives(session, begun.incarnation, deadline));
             }
@@ -229,9 +264,8 @@ impl Watch<'_> {
                 State::Running => {}
             }
             if left.is_zero() || self.hold.is_lost() {
-                self.child.signal(libc::SIGKILL);
-                self.await_end();
-                return (Outcome::Ended, expired);
+                let is_over = (self.child.signal(libc::SIGKILL) && self.await_end()) || self.has_ended();
+                return (if is_over { Outcome::Ended } else { Outcome::RunsOn }, expired);
             }
             if left <= warning - margin && !warned {
                 warned = true;
@@ -241,19 +275,27 @@ impl Watch<'_> {
             }
             match self.signals.next(look.min(left)) {
                 None | Some(libc::SIGCHLD) => {}
-                Some(signal) => self.child.signal(signal),
+                Some(signal) => {
+                    self.child.signal(signal);
+                }
             }
         }
     }
 
-    /// After SIGKILL: a process in uninterruptible sleep may take its time, and the lock goes without it.
-    fn await_end(&self) {
-        for _ in 0..1_000 {
-            if matches!(self.child.state(), State::Ended(_)) {
-                return;
+    /// After SIGKILL: a process in uninterruptible sleep may take its time, and the lock goes without it. False: it has
+    /// taken too much.
+    fn await_end(&self) -> bool {
+        (0..1_000).any(|_| {
+            let has_ended = self.has_ended();
+            if !has_ended {
+                self.signals.next(Duration::from_millis(10));
             }
-            self.signals.next(Duration::from_millis(10));
-        }
+            has_ended
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.child.state(), State::Ended(_))
     }
 }
 

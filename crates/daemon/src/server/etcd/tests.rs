@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tempfile::TempDir;
+use wayside_protocol::memory::Moment;
 
 /// A real one, which ends with its test.
 struct Server {
@@ -273,6 +274,35 @@ fn a_commit_that_is_applied_late_is_refused() {
     assert!(matches!(first.commit(&[(0, vec![9])]), Err(Error::Deposed)));
     assert_eq!(records(&mut first), [(0, vec![2]), (7, vec![7])]);
     first.commit(&[(0, vec![3])]).unwrap();
+}
+
+/// Whoever waits for it renews nothing meanwhile.
+#[test]
+fn a_commit_leaves_of_the_posts_lease_what_it_takes_to_renew_it() {
+    let Some(server) = server() else { return };
+    let mut shard = shard(&server, 1);
+    take_post(&shard);
+    records(&mut shard);
+    assert_eq!(shard.patience_now(), PATIENCE, "it was never told");
+    let renewed = |shard: &Shard, ago: Duration| {
+        let time = Time(clock::now().0 - ago.as_micros() as u64);
+        let inquiry = Inquiry { question: Question::Renew, since: Moment { time, tick: 0 } };
+        shard.heard(&inquiry, Answer::Is(Post::default()));
+        shard.heard(&inquiry, Answer::Done(Post::default()));
+    };
+    let least = shard.lease / LEAST;
+    renewed(&shard, shard.lease - least / 4);
+    assert_eq!(shard.patience_now(), least);
+    // SAFETY: a signal to a process that this test started.
+    assert_eq!(unsafe { libc::kill(server.child.id() as i32, libc::SIGSTOP) }, 0);
+    let begun = Instant::now();
+    assert!(matches!(shard.commit(&[(0, vec![1])]), Err(Error::Silent(_))));
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    let rest = least * 3 / 2;
+    renewed(&shard, shard.lease - rest);
+    assert!(shard.patience_now() <= rest * 3 / 4);
+    renewed(&shard, Duration::ZERO);
+    assert_eq!(shard.patience_now(), PATIENCE, "never more than that");
 }
 
 #[test]

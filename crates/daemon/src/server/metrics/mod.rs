@@ -9,6 +9,7 @@ mod ledger;
 mod tally;
 
 use super::names::Lost;
+use super::relays::Relays;
 use super::status::Facts;
 pub use ledger::{Commits, Ledger};
 use prometheus_client::collector::Collector;
@@ -31,6 +32,7 @@ pub const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=u
 const VERDICTS: [&str; 3] = ["to_sender", "to_node", "to_controller"];
 
 /// What the controller knows at this moment.
+#[derive(Clone, Debug)]
 pub struct Numbers {
     /// Live sessions by the name of their namespace.
     pub sessions: Vec<(String, u64)>,
@@ -42,6 +44,7 @@ pub struct Numbers {
 }
 
 /// Of groups of keys, and of who watches them.
+#[derive(Clone, Debug)]
 pub struct KeyNumbers {
     /// How many groups this switch has each place in.
     pub places: [(&'static str, u64); 5],
@@ -108,6 +111,7 @@ impl Scrape<'_> {
         let mut families = about_the_switch(facts);
         families.extend(about_authentication(facts));
         families.extend(about_packets(facts));
+        families.extend(about_relays(&facts.relays));
         families.push(counter(
             "wayside_controller_backlog_full",
             "Packets that found the controller's queue full; their senders repeat them",
@@ -251,6 +255,27 @@ fn about_packets(facts: &Facts) -> Vec<Family> {
     ];
     families.extend(handed_up);
     families
+}
+
+/// Nothing where there is none.
+fn about_relays(relays: &Relays) -> Vec<Family> {
+    let (mut packets, mut drops, mut connections) = (Vec::new(), Vec::new(), Vec::new());
+    for count in relays.counts() {
+        let of = |label: &'static str, word: &str| vec![("switch", count.place.to.to_string()), (label, word.into())];
+        packets.extend([(of("way", "on"), count.passed_on), (of("way", "back"), count.passed_back)]);
+        drops.extend(count.dropped.map(|(why, dropped)| (of("reason", why), dropped)));
+        connections.push((count.place.to.to_string(), count.connections));
+    }
+    if packets.is_empty() {
+        return Vec::new();
+    }
+    drops.push((vec![("switch", String::new()), ("reason", "stranger".into())], relays.strangers()));
+    vec![
+        Labelled(packets).counter("wayside_relayed", "Packets passed on to another switch, and back from it"),
+        Labelled(drops).counter("wayside_relay_drops", "Packets that were not; no_port: no room for another client"),
+        by("switch", connections).gauge("wayside_relay_connections", "Connections carried to another switch"),
+        gauge("wayside_relay_ports", "Ports of clients whose packets are relayed", relays.ports()),
+    ]
 }
 
 /// Values that differ in one label.
