@@ -17,14 +17,14 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
-  --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: an hour or more
+  --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: over an hour
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --queues [PART]...         measure what the switch's memory, priorities and budgets do, as NetLock's figures 12 to 14
                              (memory, priorities, isolation; all three without one), instead: quarter of an hour; or
                              (contention) both engines from one lock for all clients to more locks, by a model; or
                              (fetches) a lock and a row of another host, in one round trip and in two
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
-                             eight minutes
+                             a quarter of an hour
   --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
                              instead: a minute
   --brief                    all of it but 10 million keys, once: what `make bench` does; two minutes
@@ -37,7 +37,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --clients N                so many, in all workloads
   --think US                 hold all of a transaction's locks for so many microseconds besides; given several times, run
                              every workload with each
-  --rounds N                 so often; five times without it
+  --rounds N                 so often, instead of three or five times
   --record                   keep the report as
                              bench/runs/<date>-<commit>-<held|free|recovery|services|keys|queues|calibrated>.json, with its
                              drawings or its page

@@ -1,21 +1,31 @@
-//! Processor time, of this process and of others with all of theirs.
+//! Processor time, of this process and of others with all of theirs; and how many threads those have.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// User and system time that a set of processes has had, and their children that have ended.
-pub(crate) fn of_processes(roots: &[u32]) -> Duration {
+/// What processes have taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// User and system time, that of their children that have ended, too.
+    pub(crate) time: Duration,
+    /// That there are now.
+    pub(crate) threads: u64,
+}
+
+/// Of a set of processes and all that they have started.
+pub(crate) fn of_processes(roots: &[u32]) -> Taken {
     let mut parents = HashMap::new();
-    let mut ticks = HashMap::new();
+    let mut all = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Some((parent, used)) = fs::read_to_string(entry.path().join("stat")).ok().and_then(|stat| read(&stat))
+        let Some((parent, ticks, threads)) =
+            fs::read_to_string(entry.path().join("stat")).ok().and_then(|stat| read(&stat))
         else {
             continue;
         };
         parents.insert(id, parent);
-        ticks.insert(id, used);
+        all.insert(id, (ticks, threads));
     }
     let descends = |mut id: u32| loop {
         if roots.contains(&id) {
@@ -26,18 +36,19 @@ pub(crate) fn of_processes(roots: &[u32]) -> Duration {
             _ => return false,
         }
     };
-    let used: u64 = ticks.iter().filter(|(id, _)| descends(**id)).map(|(_, used)| used).sum();
+    let these = all.iter().filter(|(id, _)| descends(**id)).map(|(_, one)| one);
+    let (ticks, threads) = these.fold((0, 0), |sum: (u64, u64), one| (sum.0 + one.0, sum.1 + one.1));
     // SAFETY: reads a constant of the system.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    Duration::from_millis(used * 1_000 / per_second)
+    Taken { time: Duration::from_millis(ticks * 1_000 / per_second), threads }
 }
 
-/// The parent, and clock ticks in utime, stime, cutime and cstime: fields 4 and 14 to 17 of proc(5), behind a name that
-/// may have spaces and brackets.
-fn read(stat: &str) -> Option<(u32, u64)> {
+/// The parent, clock ticks in utime, stime, cutime and cstime, and threads: fields 4, 14 to 17 and 20 of proc(5),
+/// behind a name that may have spaces and brackets.
+fn read(stat: &str) -> Option<(u32, u64, u64)> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<u64>>()?;
-    Some((fields.get(1)?.parse().ok()?, ticks))
+    Some((fields.get(1)?.parse().ok()?, ticks, fields.get(17)?.parse().ok()?))
 }
 
 /// Of this process alone.
@@ -59,8 +70,24 @@ mod tests {
 
     #[test]
     fn a_line_of_proc_is_read_whatever_the_process_is_called() {
-        let stat = "42 (a) b) (c) S 7 1 1 0 -1 4194304 10 0 0 0 100 20 3 4 20 0 1 0 9 9 9";
-        assert_eq!(read(stat), Some((7, 127)));
+        let stat = "42 (a) b) (c) S 7 1 1 0 -1 4194304 10 0 0 0 100 20 3 4 20 0 5 0 9 9 9";
+        assert_eq!(read(stat), Some((7, 127, 5)));
+    }
+
+    #[test]
+    fn threads_that_there_are_are_counted() {
+        const MANY: u64 = 40;
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let receiver = std::sync::Arc::new(std::sync::Mutex::new(receiver));
+        let wait = |_| {
+            let receiver = receiver.clone();
+            std::thread::spawn(move || receiver.lock().unwrap().recv().is_err())
+        };
+        let waiting: Vec<_> = (0..MANY).map(wait).collect();
+        // Those of other tests come and go meanwhile.
+        assert!(of_processes(&[std::process::id()]).threads > MANY);
+        drop(sender);
+        assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
     }
 
     #[test]
@@ -71,11 +98,13 @@ mod tests {
             .spawn()
             .unwrap();
         let began = std::time::Instant::now();
-        while of_processes(&[child.id()]) < Duration::from_millis(50) {
+        while of_processes(&[child.id()]).time < Duration::from_millis(50) {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", of_processes(&[child.id()]));
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(of_processes(&[]), Duration::ZERO);
+        assert_eq!(of_processes(&[]), Taken::default());
+        // The shell, and what it waits for; or that in its place.
+        assert!((1..=2).contains(&of_processes(&[child.id()]).threads));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(own() > Duration::ZERO);

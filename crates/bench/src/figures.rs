@@ -7,13 +7,16 @@ use crate::report::{Mode, Report, Row};
 const BEGIN: &str = "<!-- figures: written by `wayside-bench --figures` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// Modes that have a column, with their heads.
-const COLUMNS: [(&str, &str); 4] = [
-    ("Userspace switch, spinning, two cores", "userspace, both spin"),
-    ("Userspace switch, sleeping, two cores", "userspace, both sleep"),
-    ("XDP switch, UDP", "XDP, by UDP"),
-    ("XDP switch, AF_XDP", "XDP, by AF_XDP"),
+/// Modes that have a column, with their heads, and by what the switch is reached.
+const COLUMNS: [(&str, &str, &str); 4] = [
+    ("Userspace switch, spinning, two cores", "userspace, both spin", "UDP on loopback"),
+    ("Userspace switch, sleeping, two cores", "userspace, both sleep", "UDP on loopback"),
+    ("XDP switch, UDP", "XDP, by UDP", "UDP over veth"),
+    ("XDP switch, AF_XDP", "XDP, by AF_XDP", "AF_XDP over veth"),
 ];
+/// What every line is of besides.
+const BESIDES: &str =
+    "\nA packet is one lock, but in the lines of 32 locks. Nothing is written to a disk, in Redis neither.\n";
 /// Operations that have a line, with their heads. Of several rows, the fastest: echoes in userspace, Redis' ways.
 const LINES: [(&str, &str); 9] = [
     ("echo", "bare echo, 64 bytes"),
@@ -51,17 +54,28 @@ fn figures(report: &Report, record: &str) -> String {
          [{record}]({record}):\n\n| median, us |",
         machine.command, machine.date, machine.commit, machine.processor, machine.cores, machine.kernel,
     );
-    COLUMNS.iter().for_each(|(_, head)| text += &format!(" {head} |"));
+    COLUMNS.iter().for_each(|(_, head, _)| text += &format!(" {head} |"));
     text += &format!("\n|{}\n", " --- |".repeat(COLUMNS.len() + 1));
+    let endpoints = COLUMNS.map(|(.., endpoint)| endpoint);
+    let cores = COLUMNS.map(|(mode, ..)| cores(report, mode));
+    text += &format!("| endpoint | {} |\n", endpoints.join(" | "));
+    text += &format!("| cores of client and switch | {} |\n", cores.join(" | "));
     for (operation, head) in LINES {
-        let cells = COLUMNS.map(|(mode, _)| cell(report, mode, operation));
+        let cells = COLUMNS.map(|(mode, ..)| cell(report, mode, operation));
         if cells.iter().any(Option::is_some) {
             text += &format!("| {head} |");
             cells.into_iter().for_each(|cell| text += &format!(" {} |", cell.unwrap_or_default()));
             text += "\n";
         }
     }
-    text
+    text + BESIDES
+}
+
+/// Those that client and switch have together while a lock is acquired.
+fn cores(report: &Report, mode: &str) -> String {
+    let rows = report.modes.iter().filter(|one| one.name == mode).flat_map(|one| &one.rows);
+    let mut acquires = rows.filter(|row| row.operation == "acquire");
+    acquires.next().map_or_else(String::new, |row| row.how.cores.to_string())
 }
 
 /// Its median, and how many echoes that is.
@@ -117,6 +131,8 @@ mod tests {
         let text = put_figures(&readme, &report, "bench/runs/one.json").unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n") && !text.contains("old"), "{text}");
         for line in [
+            "| endpoint | UDP on loopback | UDP on loopback | UDP over veth | AF_XDP over veth |",
+            "| cores of client and switch |  |  | 1 |  |",
             "| bare echo, 64 bytes |  |  | 2.0 |  |",
             "| acquire of a free lock |  |  | 2.5 (1.25x) |  |",
             "| acquire, signed |  |  | 3.0 (1.50x) |  |",
@@ -124,7 +140,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        assert!(!text.contains("32 locks"), "what was not measured has no line: {text}");
+        let is_of_32 = |line: &str| line.starts_with("| ") && line.contains("32 locks");
+        assert!(!text.lines().any(is_of_32), "what was not measured has no line: {text}");
         assert_eq!(put_figures(&text, &report, "bench/runs/one.json").unwrap(), text);
         assert!(put_figures("nothing", &report, "").is_err());
     }

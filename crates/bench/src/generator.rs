@@ -189,6 +189,7 @@ mod tests {
             grace: 0,
             lease_end: Default::default(),
             lifeline: 0,
+            signed: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a figure depends on besides the code: set here, and written down.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::mem;
@@ -72,6 +73,26 @@ pub(crate) struct Machine {
     pub(crate) date: String,
     /// What Redis calls itself; empty without it.
     pub(crate) redis: String,
+    /// Of the whole machine; empty in records of before 2026-11-24, as the next two are.
+    #[serde(default)]
+    pub(crate) memory: String,
+    /// What this program was built by.
+    #[serde(default)]
+    pub(crate) rustc: String,
+    /// And how: features, and whether it was optimized.
+    #[serde(default)]
+    pub(crate) build: String,
+}
+
+/// How this program was built.
+fn build() -> String {
+    let features = match (cfg!(feature = "xdp"), cfg!(feature = "peers")) {
+        (true, true) => "xdp and peers",
+        (true, false) => "xdp",
+        (false, true) => "peers",
+        (false, false) => "no features",
+    };
+    format!("{features}, {}", if cfg!(debug_assertions) { "with debug assertions" } else { "optimized" })
 }
 
 impl Machine {
@@ -98,8 +119,38 @@ impl Machine {
                 .nth(2)
                 .and_then(|word| word.strip_prefix("v="))
                 .map_or_else(String::new, |version| format!("Redis {version}")),
+            memory: memory(&read("/proc/meminfo")),
+            rustc: env!("WAYSIDE_RUSTC").into(),
+            build: build(),
         }
     }
+
+    /// That of a record of any kind; None: it is none.
+    pub(crate) fn of_record(record: &str) -> Option<Machine> {
+        let value: serde_json::Value = serde_json::from_str(record).ok()?;
+        Machine::deserialize(&value["machine"]).ok()
+    }
+
+    /// What there was besides processors; nothing of an old record.
+    pub(crate) fn besides(&self) -> String {
+        let Machine { memory, rustc, build, .. } = self;
+        if memory.is_empty() { String::new() } else { format!("; {memory} of memory; {rustc}, {build}") }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { processor, cores, kernel, commit, date, load_before, .. } = self;
+        let besides = self.besides();
+        write!(f, "{processor}, {cores} cores; Linux {kernel}{besides}; commit {commit}, {date}; ")?;
+        write!(f, "load {load_before} before")
+    }
+}
+
+/// Of the first line of `/proc/meminfo`: `MemTotal:  8137844 kB`.
+fn memory(meminfo: &str) -> String {
+    let total = meminfo.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
+    total.map_or_else(String::new, |kib| format!("{:.1} GiB", kib / f64::from(1 << 20)))
 }
 
 /// Processes that ran or wanted to, on average of the last minute.
@@ -114,4 +165,31 @@ fn command_line() -> String {
         *program = program.rsplit('/').next().unwrap_or_default().into();
     }
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_the_kernels_own_line() {
+        assert_eq!(memory("MemTotal:        8137844 kB\nMemFree: 1 kB\n"), "7.8 GiB");
+        assert_eq!(memory(""), "");
+    }
+
+    #[test]
+    fn a_machine_says_what_it_was_built_by_and_one_of_before_is_still_read() {
+        let machine = Machine::look();
+        let record = |machine: &serde_json::Value| serde_json::json!({ "machine": machine }).to_string();
+        let mut json = serde_json::to_value(&machine).unwrap();
+        let again = Machine::of_record(&record(&json)).unwrap();
+        assert_eq!(again.to_string(), machine.to_string());
+        assert!(again.to_string().contains("GiB of memory; rustc 1."), "{again}");
+        for later in ["memory", "rustc", "build"] {
+            json.as_object_mut().unwrap().remove(later).unwrap();
+        }
+        let before = Machine::of_record(&record(&json)).unwrap();
+        assert!(before.to_string().contains(&machine.kernel) && !before.to_string().contains("rustc"), "{before}");
+        assert!(Machine::of_record("{}").is_none() && Machine::of_record("nothing").is_none());
+    }
 }

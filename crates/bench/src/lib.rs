@@ -22,6 +22,7 @@
 //! * `growth/` is a sixth: what time and memory depend on, without a kernel; `fit.rs`: by which power.
 //! * `calibrated/` measures nothing: papers' figures by a model of what everything costs, in virtual time.
 //! * `servers.rs`: other projects' servers as processes of this one; `cost.rs`: the processor time of processes.
+//!   `kept.rs`: records in `bench/runs`.
 //!
 //! A figure without its peer in the same run means nothing: on virtual machines the same code takes 6 or 60 us,
 //! depending on how the host wakes a processor.
@@ -45,6 +46,7 @@ mod hook;
 mod hook_rounds;
 #[cfg(feature = "xdp")]
 mod isolation;
+mod kept;
 mod keys;
 mod knobs;
 mod phases;
@@ -71,6 +73,7 @@ pub use figures::put_figures;
 pub use growth::{Growth, GrowthOptions, put_growth, run_growth};
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};
+pub use kept::{newest_headlines, newest_keys};
 pub use keys::{Keys, KeysOptions, put_keys, run_keys};
 pub use queues::{PARTS, Queues, QueuesOptions, put_queues, run_queues};
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};

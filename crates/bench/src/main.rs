@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use wayside_bench::{
-    Calibrated, CalibratedOptions, Contest, ContestOptions, Growth, GrowthOptions, Keys, KeysOptions, Options, Packets,
-    Queues, QueuesOptions, Recovery, RecoveryOptions, Report, Wishes,
+    Calibrated, CalibratedOptions, Contest, ContestOptions, Growth, GrowthOptions, Keys, KeysOptions, Options, Queues,
+    QueuesOptions, Records, Recovery, RecoveryOptions, Report, Wishes,
 };
 
 /// Counts every thread's allocations apart: what a session's background thread needs now and then falls into what
@@ -130,7 +130,12 @@ fn contest(arguments: &Arguments) -> Result<(), String> {
         let stem = stem(contest.commit(), "services")?;
         keep(&stem.with_extension("json"), &(contest.to_json() + "\n"))?;
         keep(&stem.with_extension("csv"), &contest.to_csv())?;
-        keep(&stem.with_extension("html"), &wayside_bench::page(&contest.into()))?;
+        let mut records = Records::from(contest);
+        // What the papers report belongs beside it; a record that is not of this version is left out.
+        if let Some(headlines) = wayside_bench::newest_headlines() {
+            let _ = records.add(&headlines);
+        }
+        keep(&stem.with_extension("html"), &wayside_bench::page(&records))?;
     }
     Ok(())
 }
@@ -177,7 +182,7 @@ fn queues(arguments: &Arguments) -> Result<(), String> {
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
     options.ids.clone_from(&arguments.which);
-    options.packets = newest_keys();
+    options.packets = wayside_bench::newest_keys();
     if let Some(requests) = arguments.requests {
         // As many times fewer with other costs as without the argument.
         options.varied = options.varied * requests / options.requests;
@@ -190,20 +195,6 @@ fn calibrated(arguments: &Arguments) -> Result<(), String> {
         keep(&stem.with_extension("json"), &(calibrated.to_json() + "\n"))?;
     }
     Ok(())
-}
-
-/// The newest record of keys that was kept here, if there is one of this version.
-fn newest_keys() -> Option<Packets> {
-    let kept = std::fs::read_dir("bench/runs").into_iter().flatten().flatten();
-    let mut records: Vec<PathBuf> = kept.map(|entry| entry.path()).collect();
-    records.retain(|path| path.to_string_lossy().ends_with("-keys.json"));
-    // Their names begin with the day.
-    records.sort_unstable();
-    let read = |path: &PathBuf| {
-        let keys = Keys::from_json(&std::fs::read_to_string(path).ok()?).ok()?;
-        Some(Packets { record: path.display().to_string(), keys })
-    };
-    records.iter().rev().find_map(read)
 }
 
 fn growth(arguments: &Arguments) -> Result<(), String> {

@@ -31,6 +31,8 @@ pub(crate) struct Times {
     pub(crate) measured: Duration,
     pub(crate) client_cpu: Duration,
     pub(crate) server_cpu: Duration,
+    /// Of the servers, once all clients were connected and at work.
+    pub(crate) server_threads: u64,
 }
 
 /// How long a run is to take.
@@ -101,7 +103,8 @@ impl Phases {
         Times {
             measured: counted.elapsed(),
             client_cpu: cost::own() - before.0,
-            server_cpu: cost::of_processes(servers).saturating_sub(before.1),
+            server_cpu: cost::of_processes(servers).time.saturating_sub(before.1.time),
+            server_threads: before.1.threads,
         }
     }
 

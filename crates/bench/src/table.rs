@@ -13,7 +13,7 @@ impl fmt::Display for Report {
         let barred = || self.modes.iter().flat_map(|mode| &mode.ratios).filter(|ratio| ratio.bar.is_some());
         let met = barred().filter(|ratio| ratio.bar.is_some_and(|bar| bar.is_met_by(ratio.of_medians))).count();
         writeln!(f, "{met} of {} ratios with a bar meet it.\n", barred().count())?;
-        let Machine { processor, cores, kernel, commit, load_before, command, date, redis } = &self.machine;
+        let Machine { processor, cores, kernel, commit, load_before, command, date, redis, .. } = &self.machine;
         let place = if self.pinned {
             "clients on core 0, servers on core 1 (2 cores) or 0 (1 core)"
         } else {
@@ -25,8 +25,9 @@ impl fmt::Display for Report {
         paragraph(
             f,
             &format!(
-                "Machine: {processor}, {cores} cores, Linux {kernel}{redis}, load {load_before} before; commit \
+                "Machine: {processor}, {cores} cores, Linux {kernel}{redis}{}, load {load_before} before; commit \
                  {commit}, {date}, {:.0} s, by `{command}`.",
+                self.machine.besides(),
                 self.seconds
             ),
         )?;

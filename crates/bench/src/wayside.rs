@@ -108,17 +108,7 @@ impl Daemon {
     #[cfg(feature = "xdp")]
     pub(crate) fn let_join(&self, binary: &Path, place: impl FnOnce(&mut Command)) -> Result<PathBuf, Error> {
         let credentials = self.directory.join("credentials");
-        let said = |mut command: Command| {
-            let output = command.output().map_err(|error| format!("wayside node does not start: {error}"))?;
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-            if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-        };
-        let mut token = Command::new(binary);
-        token.env_remove("WAYSIDE_CONFIG").args(["node", "token", "--state-dir"]).arg(self.directory.join("state"));
-        let mut join = Command::new(binary);
-        join.args(["node", "join", &said(token)?, "--credentials"]).arg(&credentials);
-        place(&mut join);
-        said(join)?;
+        join(binary, &self.directory.join("state"), &credentials, place)?;
         Ok(credentials)
     }
 
@@ -135,6 +125,28 @@ impl Daemon {
         // SAFETY: a child that has not been waited for keeps its id.
         unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
     }
+}
+
+/// Lets a host join the switch that has its state there, which runs commands as `place` has it, and keeps its
+/// credentials in a directory.
+#[cfg(feature = "xdp")]
+pub(crate) fn join(
+    binary: &Path,
+    state: &Path,
+    credentials: &Path,
+    place: impl FnOnce(&mut Command),
+) -> Result<(), Error> {
+    let said = |mut command: Command| {
+        let output = command.output().map_err(|error| format!("wayside node does not start: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    };
+    let mut token = Command::new(binary);
+    token.env_remove("WAYSIDE_CONFIG").args(["node", "token", "--state-dir"]).arg(state);
+    let mut join = Command::new(binary);
+    join.args(["node", "join", &said(token)?, "--credentials"]).arg(credentials);
+    place(&mut join);
+    said(join).map(drop)
 }
 
 impl Drop for Daemon {

@@ -20,6 +20,13 @@ pub enum Place {
     Nic(usize),
 }
 
+impl Place {
+    /// Where a client goes on with an answer, if not here: half of the cores only receive, and hand over.
+    pub fn hands_to(self, client: usize) -> Option<usize> {
+        (self != Place::Core(client)).then_some(client)
+    }
+}
+
 /// What a core does.
 #[derive(Debug)]
 pub enum Job<M> {

@@ -82,14 +82,16 @@ pub struct Run {
     /// Transactions ask for all their locks at once, as NetLock's clients do by its artifact. Two whose packets arrive
     /// between each other's may wait in a circle.
     pub at_once: bool,
-    /// After the hot spot has moved; NetLock knows of the time before.
-    pub moved: bool,
+    /// How much later than it is the workload takes it to be, in nanoseconds; NetLock knows of the time before.
+    pub later: u64,
     /// The trace before it, with requests of another seed: locks' popularity is known then, not the requests to come.
     pub traced: bool,
     /// The switch fails.
     pub outage: Option<Outage>,
     /// Virtual nanoseconds that are measured, after a quarter as many; 0: as many as the lab's requests take.
     pub lasts: u64,
+    /// Requests that are measured at least, however few the lab's runs have: what takes long to come to rest.
+    pub least: u64,
 }
 
 impl Run {
@@ -103,10 +105,11 @@ impl Run {
             execution: 0,
             sorted: false,
             at_once: false,
-            moved: false,
+            later: 0,
             traced: false,
             outage: None,
             lasts: 0,
+            least: 0,
         }
     }
 }
@@ -163,8 +166,6 @@ const MOST_LOCKS: usize = 16;
 pub const SLOTS: u32 = 1_680_000;
 /// A trace has so many times the requests of a run.
 const TRACE: u64 = 4;
-/// FissLock's hot spot moves after 300 ms: some time later.
-const MOVED: u64 = 400_000_000;
 /// Virtual time of a run at most: slow peers do less in it.
 const MOST: u64 = 400_000_000;
 
@@ -183,6 +184,16 @@ impl Lab {
         Ok(built)
     }
 
+    /// Locks that a workload has.
+    pub fn locks(&mut self, workload: &'static str) -> Result<u64, Error> {
+        Ok(self.workload(workload)?.locks())
+    }
+
+    /// What a run measures, about.
+    fn requests_of(&self, what: Run) -> u64 {
+        (self.requests * if what.traced { TRACE } else { 1 }).max(what.least)
+    }
+
     /// What comes of it, once.
     pub fn run(&mut self, what: Run) -> Result<Rc<Outcome>, Error> {
         if let Some(known) = self.known.get(&what) {
@@ -197,7 +208,7 @@ impl Lab {
 
     /// What a run by a lock server alone shows of each lock: NetLock traces its workload before.
     fn demand(&mut self, what: Run) -> Result<Rc<Outcome>, Error> {
-        self.run(Run { peer: Peer::SrvLock, moved: false, traced: true, outage: None, lasts: 0, ..what })
+        self.run(Run { peer: Peer::SrvLock, later: 0, traced: true, outage: None, lasts: 0, ..what })
     }
 
     fn play(&mut self, what: Run, workload: &dyn Workload) -> Result<Outcome, Error> {
@@ -218,7 +229,7 @@ impl Lab {
             } else {
                 ABORT
             }),
-            later: if what.moved { MOVED } else { 0 },
+            later: what.later,
             sorted: what.sorted,
             lanes,
             client: match testbed {
@@ -226,7 +237,7 @@ impl Lab {
                 Testbed::NetLock(..) | Testbed::Tenants => Cost::NetLockClient,
             },
             transactions: match what.lasts {
-                0 => (self.requests as f64 / locks_of_one) as u64 * if what.traced { TRACE } else { 1 },
+                0 => (self.requests_of(what) as f64 / locks_of_one) as u64,
                 _ => u64::MAX,
             },
             most: if what.lasts == 0 { MOST } else { what.lasts },
@@ -330,4 +341,36 @@ fn choose(demand: &HashMap<u64, (u32, u32)>, mut cells: u32, queues: usize, amon
         chosen.push((lock, given));
     }
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that takes long to come to rest is as long in the sensitivity as it is in the table.
+    #[test]
+    fn a_run_is_as_long_as_it_has_to_be_and_a_trace_longer_than_most() {
+        let run = Run::of(Testbed::FissLock, Peer::SrvLock, "read-mostly-uniform", 16);
+        for (requests, least, traced, expected) in
+            [(8, 0, false, 8), (8, 20, false, 20), (30, 20, false, 30), (8, 0, true, 8 * TRACE), (8, 90, true, 90)]
+        {
+            let lab = Lab::new(Costs::of_sources(), requests, 1);
+            assert_eq!(lab.requests_of(Run { least, traced, ..run }), expected);
+        }
+        let mut lab = Lab::new(Costs::of_sources(), 200, 1);
+        let few = lab.run(run).unwrap();
+        let many = lab.run(Run { least: 4_000, ..run }).unwrap();
+        assert!(many.transactions >= 4_000 && few.transactions < 400, "{} and {}", few.transactions, many.transactions);
+    }
+
+    #[test]
+    fn what_transactions_take_is_told_of_each_kind() {
+        let mut lab = Lab::new(Costs::of_sources(), 6_000, 1);
+        let outcome = lab.run(Run::of(Testbed::FissLock, Peer::SrvLock, "tpcc", 16)).unwrap();
+        let all: u64 = outcome.of_kinds.values().map(|took| took.len()).sum();
+        assert!(all == outcome.latencies.len() && all > 100, "{all}");
+        // Fifteen locks and more, four and three: one after the other.
+        let median = |kind| outcome.of_kinds[kind].value_at_quantile(0.5);
+        assert!(median("new order") > 2 * median("payment") && median("payment") > median("order status"));
+    }
 }

@@ -1,9 +1,10 @@
-//! The headlines in the report: their table, how far ours are from the papers', and what they depend on as a heat map.
+//! The headlines in the report: their table, how far ours are from the papers' and why, what they depend on as a heat
+//! map, and the constants with their sources.
 
 use std::fmt::Write;
 
-use super::report::{Calibrated, Cell, Row, digits, shown, spread, with_unit};
-use crate::contest::{escaped, wide};
+use super::report::{Calibrated, Cell, Row, digits, shown, spread};
+use crate::contest::{escaped, figures, wide};
 use crate::drawing::{Axes, BOTTOM, TOP, WIDTH, drawing, line, mark, text};
 
 /// Of the names, left of a panel.
@@ -27,15 +28,39 @@ impl Calibrated {
         let mut html = format!(
             "<p>NetLock's, FissLock's and NetChain's headline figures, and what their designs give by a model of what \
              everything costs, in virtual time. {} seeds, about {whole} requests a run ({varied} with other costs); \
-             commit {}, by <code>{}</code>. Why ours differ, and each constant with its source: docs/headlines.md of that \
-             commit.</p>\n",
+             commit {}, by <code>{}</code>. Drawn: the paper has a drawing of it, without a number. How the model is \
+             made: docs/headlines.md of that commit.</p>\n",
             self.seeds,
             escaped(&self.machine.commit),
             escaped(&self.machine.command),
         );
-        let parts = [Some(self.headlines()), Some(self.distances()), self.heat_map()];
+        let parts = [Some(self.headlines()), Some(self.distances()), self.heat_map(), Some(self.sources())];
         parts.iter().flatten().for_each(|part| html += &wide(part));
-        html
+        html + &self.differences()
+    }
+
+    /// Each constant, with where its value is from.
+    fn sources(&self) -> String {
+        let mut html = String::from("<table><tr><th>constant</th><th>ns</th><th>source</th></tr>\n");
+        for constant in &self.constants {
+            let _ = writeln!(
+                html,
+                "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                escaped(&constant.name),
+                constant.nanoseconds,
+                escaped(&constant.source)
+            );
+        }
+        html + "</table>\n"
+    }
+
+    /// Why ours differ.
+    fn differences(&self) -> String {
+        let mut html = String::from("<h3>Why they differ</h3>\n<ul>\n");
+        for (why, ids) in self.reasons() {
+            let _ = writeln!(html, "<li><b>{}</b>: {}</li>", escaped(&ids.join(", ")), escaped(&without_links(why)));
+        }
+        html + "</ul>\n"
     }
 
     fn headlines(&self) -> String {
@@ -45,14 +70,13 @@ impl Calibrated {
             let _ =
                 writeln!(html, "<tr class=\"best\"><td>{id}</td><td>{what}</td><td></td><td></td><td>{how}</td></tr>");
             for cell in &row.figures {
-                let paper = cell.paper.map_or_else(String::new, |paper| with_unit(paper, &cell.unit));
                 let ours = shown(&cell.ours, &cell.unit);
                 let _ = writeln!(
                     html,
                     "<tr><td></td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td></td></tr>",
                     escaped(&cell.name),
-                    escaped(&paper),
-                    escaped(&ours)
+                    figures(&cell.papers()),
+                    figures(&ours)
                 );
             }
         }
@@ -93,7 +117,7 @@ impl Calibrated {
     /// Each figure with each constant halved, and doubled, over what it is without: red is more, blue is less. None: it
     /// was not looked for.
     fn heat_map(&self) -> Option<String> {
-        let lines = self.lines(|cell| cell.paper.is_some() && !cell.varied.is_empty());
+        let lines = self.lines(|cell| cell.is_papers() && !cell.varied.is_empty());
         let mut constants: Vec<&str> = Vec::new();
         for one in lines.iter().flat_map(|(_, cell)| &cell.varied) {
             if !constants.contains(&one.constant.as_str()) {
@@ -144,6 +168,20 @@ impl Calibrated {
     }
 }
 
+/// A link of the page in Markdown, `[name](address)`, as its name alone.
+fn without_links(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, name, after)) = rest.split_once('[').and_then(|(before, link)| {
+        let (name, address) = link.split_once("](")?;
+        Some((before, name, address.split_once(')')?.1))
+    }) {
+        plain = plain + before + name;
+        rest = after;
+    }
+    plain + rest
+}
+
 fn named(row: &Row, cell: &Cell) -> String {
     let name: String = cell.name.chars().take(44).collect();
     format!("{} {name}", row.id)
@@ -166,6 +204,12 @@ fn heat(ratio: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_is_its_name() {
+        assert_eq!(without_links("see [one](../one), [two](two)."), "see one, two.");
+        assert_eq!(without_links("from [0, 1] on"), "from [0, 1] on");
+    }
 
     #[test]
     fn more_is_red_less_is_blue_and_what_means_nothing_is_grey() {

@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Packets;
 use super::costs::sources;
-use super::headlines::{Figure, Headline, How};
+use super::headlines::{Figure, Headline, How, Look, Paper};
 use crate::Error;
 use crate::contest::{Better, Compared};
 use crate::figures::put_between;
-use crate::keys::Keys;
 use crate::knobs::Machine;
 use crate::recovery::summary::Spread;
 
@@ -31,9 +30,9 @@ pub struct Calibrated {
 /// A constant of the model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Constant {
-    name: String,
-    nanoseconds: u64,
-    source: String,
+    pub(super) name: String,
+    pub(super) nanoseconds: u64,
+    pub(super) source: String,
 }
 
 pub(super) fn constants() -> Vec<Constant> {
@@ -53,10 +52,11 @@ pub(super) struct Row {
     /// `simulated`, `computed` or `on packets`; nothing, of which records have more: on packets, too.
     how: String,
     pub(super) figures: Vec<Cell>,
-    why: String,
+    pub(super) why: String,
 }
 
 const ON_PACKETS: &str = "on packets";
+const COMPUTED: &str = "computed";
 
 impl Row {
     /// How it came about, for people.
@@ -70,6 +70,12 @@ impl Row {
 pub(super) struct Cell {
     pub(super) name: String,
     pub(super) paper: Option<f64>,
+    /// The other end, where the paper has a range. Earlier records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paper_to: Option<f64>,
+    /// The paper has a drawing of it, and no number. Earlier records do not tell.
+    #[serde(default, skip_serializing_if = "is_not")]
+    drawn: bool,
     /// Of every seed.
     pub(super) ours: Vec<f64>,
     pub(super) unit: String,
@@ -87,6 +93,10 @@ pub(super) struct Varied {
     pub(super) double: f64,
 }
 
+fn is_not(drawn: &bool) -> bool {
+    !drawn
+}
+
 /// Figure `index` of every seed.
 fn of_seeds(seeds: &[Vec<Figure>], index: usize) -> Vec<f64> {
     seeds.iter().map(|figures| figures[index].ours).collect()
@@ -99,17 +109,10 @@ pub(super) fn spread(values: &[f64]) -> Spread {
 impl Row {
     /// `seeds`: of each, the figures.
     pub(super) fn new(headline: &Headline, seeds: &[Vec<Figure>]) -> Row {
-        let cell = |(index, figure): (usize, &Figure)| Cell {
-            name: figure.name.clone(),
-            paper: figure.paper,
-            ours: of_seeds(seeds, index),
-            unit: figure.unit.into(),
-            short: Vec::new(),
-            varied: Vec::new(),
-        };
+        let cell = |(index, figure): (usize, &Figure)| Cell::of(figure, of_seeds(seeds, index));
         let how = match headline.how {
             How::Simulated(_) => "simulated",
-            How::Computed(_) => "computed",
+            How::Computed(_) | How::ComputedAndOnPackets(..) => COMPUTED,
             How::OnPackets(_) => ON_PACKETS,
         };
         Row {
@@ -121,12 +124,17 @@ impl Row {
         }
     }
 
-    /// Of a record, which is named; without one it has no figures.
-    pub(super) fn on_packets(headline: &Headline, packets: Option<&Packets>, look: fn(&Keys) -> Vec<Figure>) -> Row {
-        let figures = packets.map(|packets| look(&packets.keys));
-        let row = Row::new(headline, figures.as_slice());
-        let of = packets.map_or_else(String::new, |packets| format!(" The record: [{0}](../{0}).", packets.record));
-        Row { why: row.why + &of, ..row }
+    /// What a record of packets has of it; the record is named.
+    pub(super) fn add_packets(&mut self, packets: &Packets, look: Look) {
+        let figures = look(&packets.keys);
+        if figures.is_empty() {
+            return;
+        }
+        self.figures.extend(figures.iter().map(|figure| Cell::of(figure, vec![figure.ours])));
+        self.why += &format!(" On packets: [{0}](../{0}).", packets.record);
+        if self.how == COMPUTED {
+            self.how = format!("{COMPUTED}, and {ON_PACKETS}");
+        }
     }
 
     /// What runs with other costs are to be compared with: of each seed, the figures.
@@ -145,6 +153,39 @@ impl Row {
 }
 
 impl Cell {
+    fn of(figure: &Figure, ours: Vec<f64>) -> Cell {
+        let (paper, paper_to) = match figure.paper {
+            Paper::Number(number) => (Some(number), None),
+            Paper::Range(from, to) => (Some(from), Some(to)),
+            Paper::Nothing | Paper::Drawn => (None, None),
+        };
+        Cell {
+            name: figure.name.clone(),
+            paper,
+            paper_to,
+            drawn: figure.paper == Paper::Drawn,
+            ours,
+            unit: figure.unit.into(),
+            short: Vec::new(),
+            varied: Vec::new(),
+        }
+    }
+
+    /// Whether the paper has it, in whichever way: then it is told what it depends on.
+    pub(super) fn is_papers(&self) -> bool {
+        self.paper.is_some() || self.drawn
+    }
+
+    /// As the paper has it.
+    pub(super) fn papers(&self) -> String {
+        match (self.paper, self.paper_to) {
+            (Some(from), Some(to)) => format!("{} to {}", digits(from), with_unit(to, &self.unit)),
+            (Some(number), None) => with_unit(number, &self.unit),
+            (None, _) if self.drawn => "drawn".into(),
+            (None, _) => String::new(),
+        }
+    }
+
     /// Median, and least to most of all seeds.
     fn shown(&self) -> String {
         shown(&self.ours, &self.unit)
@@ -190,8 +231,7 @@ impl fmt::Display for Calibrated {
         for row in &self.rows {
             writeln!(f, "{:<4}{} ({})", row.id, row.what, row.how())?;
             for cell in &row.figures {
-                let paper = cell.paper.map_or_else(|| "-".into(), |paper| with_unit(paper, &cell.unit));
-                writeln!(f, "      {:<52} paper {paper:>11}   ours {}", cell.name, cell.shown())?;
+                writeln!(f, "      {:<52} paper {:>11}   ours {}", cell.name, cell.papers(), cell.shown())?;
             }
         }
         writeln!(f, "{:.0} s; about {} requests a run, {} seeds", self.seconds, self.requests[0], self.seeds)
@@ -242,15 +282,14 @@ impl Calibrated {
         for row in &self.rows {
             let _ = writeln!(text, "| **{}** | **{}** | | | {} |", row.id, row.what, row.how());
             for cell in &row.figures {
-                let paper = cell.paper.map_or_else(String::new, |paper| with_unit(paper, &cell.unit));
-                let _ = writeln!(text, "| | {} | {paper} | {} | |", cell.name, cell.shown());
+                let _ = writeln!(text, "| | {} | {} | {} | |", cell.name, cell.papers(), cell.shown());
             }
         }
         text
     }
 
     /// What is to be said of each, once for those of which the same is to be said.
-    fn reasons(&self) -> String {
+    pub(super) fn reasons(&self) -> Vec<(&str, Vec<&str>)> {
         let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
         for row in &self.rows {
             match said.iter_mut().find(|(why, _)| *why == row.why) {
@@ -258,15 +297,15 @@ impl Calibrated {
                 None => said.push((&row.why, vec![&row.id])),
             }
         }
-        said.iter().map(|(why, ids)| format!("* **{}**: {why}\n", ids.join(", "))).collect()
+        said
     }
 
-    /// Figures of which a paper has a number, with each constant halved and doubled, beside runs as short as those.
+    /// Figures that a paper has, with each constant halved and doubled, beside runs as short as those.
     fn sensitivity(&self) -> String {
         let mut text =
             String::from("| id | figure | as short | constant: halved, doubled |\n| --- | --- | --- | --- |\n");
         for row in &self.rows {
-            for cell in row.figures.iter().filter(|cell| cell.paper.is_some() && !cell.varied.is_empty()) {
+            for cell in row.figures.iter().filter(|cell| cell.is_papers() && !cell.varied.is_empty()) {
                 let one = |one: &Varied| format!("{}: {}, {}", one.constant, digits(one.half), digits(one.double));
                 let varied: Vec<String> = cell.matters().map(one).collect();
                 let varied = if varied.is_empty() { "none".into() } else { varied.join("; ") };
@@ -291,21 +330,25 @@ impl Calibrated {
 /// # Errors
 /// If it has no place for them.
 pub fn put_calibrated(page: &str, record: &Calibrated, name: &str) -> Result<String, Error> {
-    let Machine { command, date, commit, .. } = &record.machine;
+    let Machine { command, date, commit, processor, cores, .. } = &record.machine;
     let [base, varied] = record.requests;
+    let reasons: String =
+        record.reasons().iter().map(|(why, ids)| format!("* **{}**: {why}\n", ids.join(", "))).collect();
     let figures = format!(
-        "`{command}`, {date}, commit {commit}, {} seeds, about {base} requests a run ({varied} with other costs), {:.0} s \
-         in all:\n\
-         [{name}](../{name}). Medians of the seeds, and in brackets the least and the most.\n\n{}\n\
-         ## Why they differ\n\n{}\n## What they depend on\n\n\
-         Each constant halved and doubled, in runs of {varied} requests; *as short* is what such runs give with the \
-         constants as they are.\nA constant is named where the figure with it is further by a twentieth than that of any \
-         seed without it.\n\n{}\n\
-         ## The constants\n\n{}",
+        "`{command}`, {date}, commit {commit}, {} seeds, about {base} requests a run ({varied} with other costs), {:.0} s in \
+         all on\n{processor}, {cores} cores, on which no figure depends: [{name}](../{name}).\nMedians of the seeds, and in \
+         brackets the least and the most; *drawn*: the paper has a drawing of it, without a number.\n\n{}\n\
+         ## Why they differ\n\n*Beside*: in the table above, among the same headline's figures. *Below*: in the next \
+         one.\n\n{}\n## What they depend on\n\n\
+         Each constant halved and doubled, in shorter runs; *as short* is what such runs give with the constants as \
+         they are.\nA constant is named where the figure with it is further by a twentieth than that of any seed \
+         without it.\n\n{}\n## The constants\n\n\
+         *Published* by whom is named; *set by* a figure of the papers themselves, which is no prediction then; or \
+         *assumed*.\n\n{}",
         record.seeds,
         record.seconds,
         record.table(),
-        record.reasons(),
+        reasons,
         record.sensitivity(),
         record.constants(),
     );
@@ -322,6 +365,8 @@ mod tests {
         let cell = Cell {
             name: "one".into(),
             paper: Some(1.0),
+            paper_to: None,
+            drawn: false,
             ours: vec![5.0, 7.0, 6.0],
             unit: "x".into(),
             short: vec![2.0, 2.4, 2.2],
@@ -330,5 +375,18 @@ mod tests {
         let names: Vec<&str> = cell.matters().map(|one| one.constant.as_str()).collect();
         assert_eq!(names, ["far"]);
         assert_eq!(cell.shown(), "6.00x (5.00 to 7.00)");
+    }
+
+    #[test]
+    fn what_a_paper_has_is_a_number_a_range_a_drawing_or_nothing() {
+        let papers =
+            |paper| Cell::of(&crate::calibrated::headlines::figure("one", paper, 1.0, "M/s"), vec![1.0]).papers();
+        assert_eq!(papers(Paper::Number(4.58)), "4.58 M/s");
+        assert_eq!(papers(Paper::Range(3.44, 4.58)), "3.44 to 4.58 M/s");
+        assert_eq!((papers(Paper::Drawn), papers(Paper::Nothing)), ("drawn".into(), String::new()));
+        // As earlier records have it.
+        let old = r#"{"name":"one","paper":2.0,"ours":[1.0],"unit":"x","short":[],"varied":[]}"#;
+        let cell: Cell = serde_json::from_str(old).unwrap();
+        assert!(cell.papers() == "2.00x" && cell.is_papers());
     }
 }

@@ -64,6 +64,8 @@ pub struct Outcome {
     pub grants: Histogram<u64>,
     /// From a transaction's first request to its last lock given back, tries that were given up included.
     pub latencies: Histogram<u64>,
+    /// The same of each kind of transaction.
+    pub of_kinds: HashMap<&'static str, Histogram<u64>>,
     /// What the engine has counted: shares.
     pub notes: Vec<(&'static str, f64)>,
     /// Most of what any core has worked, of all the time.
@@ -193,6 +195,7 @@ pub fn run<E: Engine>(
         aborts: 0,
         grants: histogram(),
         latencies: histogram(),
+        of_kinds: HashMap::new(),
         notes: Vec::new(),
         busiest: 0.0,
         demand: HashMap::new(),
@@ -478,7 +481,10 @@ impl<E: Engine> World<'_, E> {
         }
         self.outcome.transactions += 1;
         if self.measuring {
-            self.outcome.latencies.saturating_record((self.fabric.now - one.begun).max(1));
+            let took = (self.fabric.now - one.begun).max(1);
+            self.outcome.latencies.saturating_record(took);
+            let of_kind = self.outcome.of_kinds.entry(one.transaction.kind).or_insert_with(histogram);
+            of_kind.saturating_record(took);
         }
         one.tries += 1;
         self.begin(client);

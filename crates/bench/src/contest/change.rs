@@ -1,4 +1,5 @@
-//! Two records side by side: what changed, and whether that is more than the rounds of one record differ by.
+//! Two records side by side: what changed, and whether that is more than the rounds of one record differ by; and what
+//! else is not the same, so that the change may be of that.
 
 use super::record::{Contest, Run};
 use crate::Error;
@@ -10,7 +11,7 @@ use crate::queues::Queues;
 use crate::recovery::Recovery;
 use crate::recovery::summary::{Spread, short};
 use crate::report::Report;
-use serde::Deserialize;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// One thing that was measured.
@@ -35,7 +36,11 @@ pub(crate) enum Better {
 /// # Errors
 /// If they are of different kinds, or have nothing in common.
 pub fn compare(before: &str, after: &str) -> Result<String, Error> {
-    let mut text = format!("before: {}\nafter:  {}\n\n", origin(before), origin(after));
+    let mut text = format!("before: {}\nafter:  {}\n", origin(before), origin(after));
+    for difference in differences(before, after) {
+        let _ = writeln!(text, "NOT THE SAME: {difference}");
+    }
+    text.push('\n');
     let (before, after) = (figures(before)?, figures(after)?);
     let pairs = before.iter().filter_map(|one| Some((one, after.iter().find(|other| other.name == one.name)?)));
     let rows: Vec<Row> = pairs.filter_map(|(one, other)| Row::of(one, other)).collect();
@@ -67,13 +72,79 @@ const ONCE: &str = "measured once";
 
 /// What a record was measured with.
 fn origin(record: &str) -> String {
-    let value: serde_json::Value = serde_json::from_str(record).unwrap_or_default();
-    match Machine::deserialize(&value["machine"]) {
-        Ok(Machine { commit, date, command, processor, cores, .. }) => {
+    match Machine::of_record(record) {
+        Some(Machine { commit, date, command, processor, cores, .. }) => {
             format!("{commit}, {date}, `{command}`, {processor}, {cores} cores")
         }
-        Err(_) => "nobody knows of what".into(),
+        None => "nobody knows of what".into(),
     }
+}
+
+/// Loads of a machine that differ by more than this are not the same: half a processor's work.
+const LOAD: f64 = 0.5;
+/// What says of a record, whichever kind it is, how much was measured of what. `seconds` is not among it: mostly that
+/// is how long it came to take.
+const MEASURED: [&str; 13] = [
+    "rounds",
+    "measured_ms",
+    "requests",
+    "seeds",
+    "seed",
+    "nodes",
+    "clients",
+    "workload",
+    "place",
+    "keys",
+    "value_bytes",
+    "pinned",
+    "cpu_dma_latency_held",
+];
+
+/// Whatever else than the code may have changed a figure: the machine, what it did besides, how long was measured.
+fn differences(before: &str, after: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    if let (Some(one), Some(other)) = (Machine::of_record(before), Machine::of_record(after)) {
+        let cores = |machine: &Machine| machine.cores.to_string();
+        let pairs = [
+            ("processor", one.processor.clone(), other.processor.clone()),
+            ("cores", cores(&one), cores(&other)),
+            ("memory", one.memory.clone(), other.memory.clone()),
+            ("kernel", one.kernel.clone(), other.kernel.clone()),
+            ("compiler", one.rustc.clone(), other.rustc.clone()),
+            ("build", one.build.clone(), other.build.clone()),
+        ];
+        // An old record does not say all of it.
+        let differ = pairs.into_iter().filter(|(_, one, other)| !one.is_empty() && !other.is_empty() && one != other);
+        all.extend(differ.map(|(what, one, other)| format!("{what}: {one} before, {other} after")));
+        let loads = [&one, &other].map(|machine| machine.load_before.parse::<f64>());
+        if let [Ok(one), Ok(other)] = loads
+            && (one - other).abs() > LOAD
+        {
+            all.push(format!("load when it began: {one} before, {other} after"));
+        }
+    }
+    let read = |record: &str| serde_json::from_str::<Value>(record).unwrap_or_default();
+    let (one, other) = (read(before), read(after));
+    for what in MEASURED {
+        let (one, other) = (&one[what], &other[what]);
+        if !one.is_null() && !other.is_null() && one != other {
+            all.push(format!("{what}: {one} before, {other} after"));
+        }
+    }
+    let (one, other) = (measured_ms(&one), measured_ms(&other));
+    if !one.is_empty() && !other.is_empty() && one != other {
+        all.push(format!("measured ms of a run: {one:?} before, {other:?} after"));
+    }
+    all
+}
+
+/// Of a record of services, of all its workloads, each time once.
+fn measured_ms(record: &Value) -> Vec<u64> {
+    let played = record["played"].as_array().into_iter().flatten();
+    let mut all: Vec<u64> = played.filter_map(|played| played["measured_ms"].as_u64()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 struct Row {
@@ -101,7 +172,8 @@ impl Row {
             name: before.name.clone(),
             before: shown(one),
             after: shown(other),
-            percent: 100.0 * (other.median / one.median - 1.0),
+            // Nothing is aborted before, and nothing after: no change.
+            percent: if one == other { 0.0 } else { 100.0 * (other.median / one.median - 1.0) },
             verdict,
         })
     }
@@ -137,10 +209,14 @@ fn figures(record: &str) -> Result<Vec<Compared>, Error> {
 
 fn of_contest(contest: &Contest) -> Vec<Compared> {
     type Look = (&'static str, Better, fn(&Run) -> Option<f64>);
-    let looks: [Look; 4] = [
+    let looks: [Look; 8] = [
         ("locks/s", Better::More, Run::grants_a_second),
+        ("transactions/s", Better::More, Run::transactions_a_second),
         ("grant p50, us", Better::Less, |run| run.grant_us(0.5)),
         ("grant p99, us", Better::Less, |run| run.grant_us(0.99)),
+        ("transaction p50, us", Better::Less, |run| run.transaction_us(0.5)),
+        ("transaction p99, us", Better::Less, |run| run.transaction_us(0.99)),
+        ("aborted, %", Better::Less, |run| run.aborted().map(|part| 100.0 * part)),
         ("CPU us/lock", Better::Less, Run::cpu_us),
     ];
     let mut figures = Vec::new();
@@ -148,6 +224,10 @@ fn of_contest(contest: &Contest) -> Vec<Compared> {
         for service in &contest.services {
             let runs: Vec<&Run> = contest.runs_of(index, &service.name).filter(|run| run.counts()).collect();
             for (what, better, look) in looks {
+                // Where nothing is ever aborted there is nothing to compare.
+                if what.starts_with("aborted") && played.abort_ms.is_none() {
+                    continue;
+                }
                 let values = runs.iter().filter_map(|run| look(run)).collect();
                 figures.push(Compared {
                     name: format!("{}: {}: {what}", played.title(), service.name),
@@ -210,11 +290,53 @@ mod tests {
     }
 
     #[test]
+    fn transactions_and_what_was_aborted_are_compared() {
+        let before = record(&[("redis", &[100.0, 110.0])]);
+        let mut after = before.clone();
+        after.runs.iter_mut().for_each(|run| {
+            run.transactions /= 2;
+            run.aborts *= 50;
+            run.transaction_us.iter_mut().for_each(|us| *us *= 3.0);
+        });
+        let text = compare(&before.to_json(), &after.to_json()).unwrap();
+        for what in ["transactions/s", "transaction p50, us", "transaction p99, us", "aborted, %"] {
+            let line = text.lines().find(|line| line.contains(&format!("redis: {what}"))).unwrap();
+            assert!(line.ends_with("worse"), "{line}");
+        }
+        let mut never = before.clone();
+        never.played[0].abort_ms = None;
+        let text = compare(&never.to_json(), &never.to_json()).unwrap();
+        assert!(!text.contains("aborted") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn whatever_else_than_the_code_was_not_the_same_is_told() {
+        let before = record(&[("redis", &[100.0, 110.0])]);
+        let same = compare(&before.to_json(), &before.to_json()).unwrap();
+        assert!(!same.contains("NOT THE SAME"), "{same}");
+        let mut after = before.clone();
+        let load: f64 = after.machine.load_before.parse().unwrap();
+        after.machine.load_before = (load + 3.0).to_string();
+        (after.machine.kernel, after.machine.rustc) = ("other".into(), "rustc 1.0.0".into());
+        (after.rounds, after.played[0].measured_ms) = (9, 77);
+        let text = compare(&before.to_json(), &after.to_json()).unwrap();
+        let told =
+            ["kernel: ", "compiler: ", "load when it began: ", "rounds: 1 before, 9 after", "[1000] before, [77]"];
+        for what in told {
+            let is_told = text.lines().any(|line| line.starts_with("NOT THE SAME: ") && line.contains(what));
+            assert!(is_told, "{what}\n{text}");
+        }
+        // Whoever did not say it is not another one.
+        after.machine = Machine { rustc: String::new(), ..before.machine.clone() };
+        assert!(!compare(&before.to_json(), &after.to_json()).unwrap().contains("compiler"));
+    }
+
+    #[test]
     fn one_round_tells_nothing_of_the_next() {
         let (before, after) = (record(&[("redis", &[100.0])]), record(&[("redis", &[50.0, 55.0])]));
         let text = compare(&before.to_json(), &after.to_json()).unwrap();
         assert!(text.lines().any(|line| line.contains("redis: locks/s") && line.ends_with(ONCE)), "{text}");
-        assert!(text.contains("0 of 4 changed") && text.contains("Of 4 nobody knows"), "{text}");
+        assert!(text.contains("0 of 8 changed") && text.contains("Of 8 nobody knows"), "{text}");
         let same = compare(&before.to_json(), &before.to_json()).unwrap();
         assert!(same.lines().any(|line| line.contains("redis: locks/s") && line.ends_with(WITHIN)), "{same}");
     }

@@ -1,4 +1,5 @@
-//! Charts of a record: how long grants take, as cumulative distributions; throughput, as bars and over time.
+//! Charts of a record: how long grants and transactions take, as cumulative distributions; throughput, as bars and over
+//! time. `heat.rs` has all workloads at once.
 
 use super::record::{BIN_MS, Contest, QUANTILES, Run};
 use crate::drawing::{Axes, BOTTOM, LEFT, PANEL, TOP, WIDTH, drawing, line, polyline, step, text};
@@ -44,34 +45,45 @@ impl Contest {
         services.filter(|(_, name)| self.runs_of(played, name).any(Run::counts)).collect()
     }
 
-    /// A quantile of the grants: the median of the rounds.
-    fn grant_us(&self, played: usize, service: &str, quantile: f64) -> Option<f64> {
-        self.spread(played, service, |run| run.grant_us(quantile)).map(|spread| spread.median)
+    /// Which part of the grants took at most so long.
+    pub(super) fn grants(&self, played: usize) -> Option<String> {
+        self.distribution(played, ("Time from request to grant", "part of the grants"), Run::grant_us)
     }
 
-    /// Which part of the grants took at most so long.
-    pub(super) fn distribution(&self, played: usize) -> String {
-        let services = self.those_that_count(played);
-        let of = |name, quantile| self.grant_us(played, name, quantile).unwrap_or(1.0);
-        let least = services.iter().map(|(_, name)| of(name, 0.01)).fold(f64::MAX, f64::min);
-        let most = services.iter().map(|(_, name)| of(name, 0.999)).fold(0.0, f64::max);
+    /// The same of transactions, with their attempts that were aborted.
+    pub(super) fn transactions(&self, played: usize) -> Option<String> {
+        let title = "Time from a transaction's first request to its last release";
+        self.distribution(played, (title, "part of the transactions"), Run::transaction_us)
+    }
+
+    /// Of each quantile the median of the rounds. None: of no service there is one.
+    fn distribution(
+        &self,
+        played: usize,
+        (title, of): (&str, &str),
+        look: fn(&Run, f64) -> Option<f64>,
+    ) -> Option<String> {
+        let at = |name: &str, quantile| self.spread(played, name, |run| look(run, quantile)).map(|one| one.median);
+        let mut services = self.those_that_count(played);
+        services.retain(|(_, name)| at(name, 0.5).is_some());
+        let ends = |quantile| services.iter().filter_map(|(_, name)| at(name, quantile)).collect::<Vec<f64>>();
+        let (least, most) = (ends(0.01).into_iter().reduce(f64::min)?, ends(0.999).into_iter().reduce(f64::max)?);
         let ticks = decades(least, most);
         let bottom = bottom(1.3 * PANEL, services.len());
         let place = [LEFT, WIDTH - LEGEND, TOP, bottom];
         let ends = (ticks[0], ticks[ticks.len() - 1]);
         let axes = Axes { place, x: ends, y: (0.0, 1.0), logarithmic: [true, false] };
         let mut body = String::new();
-        let title = "Time from request to grant";
-        axes.draw(&mut body, title, ("microseconds", &ticks), ("part of the grants", &[0.0, 0.25, 0.5, 0.75, 1.0]));
+        axes.draw(&mut body, title, ("microseconds", &ticks), (of, &[0.0, 0.25, 0.5, 0.75, 1.0]));
         for (row, (index, name)) in services.iter().enumerate() {
-            let points = QUANTILES
-                .iter()
-                .filter(|quantile| **quantile <= 0.999)
-                .map(|&quantile| axes.at(of(name, quantile).clamp(ends.0, ends.1), quantile));
-            polyline(&mut body, &points.collect::<Vec<_>>(), colour(*index), dashes(*index));
+            let points = QUANTILES.iter().filter(|quantile| **quantile <= 0.999);
+            let points = points
+                .filter_map(|&quantile| Some(axes.at(at(name, quantile)?.clamp(ends.0, ends.1), quantile)))
+                .collect::<Vec<_>>();
+            polyline(&mut body, &points, colour(*index), dashes(*index));
             legend(&mut body, row, *index, name);
         }
-        drawing(bottom + BOTTOM, &body)
+        Some(drawing(bottom + BOTTOM, &body))
     }
 
     /// Locks a second: the median, and from the least to the most of the rounds.
@@ -82,7 +94,7 @@ impl Contest {
             .filter_map(|(index, name)| Some((*index, *name, self.spread(played, name, Run::grants_a_second)?)))
             .collect();
         let most = rates.iter().map(|rate| rate.2.most).fold(1.0, f64::max);
-        let least = rates.iter().map(|rate| rate.2.least).fold(f64::MAX, f64::min);
+        let least = rates.iter().map(|rate| rate.2.least).reduce(f64::min).unwrap_or(1.0);
         let ticks = decades(least.max(1.0), most);
         let bottom = TOP + ROW * rates.len() as f64;
         let place = [LEGEND, WIDTH - 90.0, TOP, bottom];
@@ -168,7 +180,7 @@ mod tests {
     fn many_services_are_told_apart_and_all_are_in_the_legend() {
         let names: Vec<String> = (0..20).map(|number| format!("service-{number}")).collect();
         let services: Vec<(&str, &[f64])> = names.iter().map(|name| (name.as_str(), &[100.0][..])).collect();
-        let svg = record(&services).distribution(0);
+        let svg = record(&services).grants(0).unwrap();
         let height: f64 =
             svg.split("height=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().parse().unwrap();
         assert!(height > TOP + LINE * 20.0, "{height}");
@@ -183,12 +195,18 @@ mod tests {
     fn who_has_no_run_that_counts_is_not_drawn() {
         let mut contest = record(&[("redis", &[100.0, 200.0]), ("etcd", &[9_000.0])]);
         contest.runs[2].overlaps = 1;
-        for svg in [contest.distribution(0), contest.throughput(0)] {
+        for svg in [contest.grants(0).unwrap(), contest.transactions(0).unwrap(), contest.throughput(0)] {
             assert!(svg.contains(">redis<") && !svg.contains(">etcd<"), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
         assert!(contest.timeline(0).is_none());
+        let mut none = contest.clone();
+        none.runs.clear();
+        assert!(none.grants(0).is_none() && !none.throughput(0).contains("NaN"), "{}", none.throughput(0));
         contest.runs[0].timeline = vec![100, 200];
         assert!(contest.timeline(0).unwrap().contains("polyline"));
+        // Runs so short that no transaction ended.
+        contest.runs.iter_mut().for_each(|run| run.transaction_us.clear());
+        assert!(contest.transactions(0).is_none() && contest.grants(0).is_some());
     }
 }

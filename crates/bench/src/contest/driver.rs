@@ -132,7 +132,8 @@ pub(crate) fn drive<S: LockService>(
             phases.connected().await;
             let place = Place { node, service, teller, tally: &tally };
             let clients = (0..node.clients).map(|client| run_client(&shared, &place, client));
-            try_join_all(clients).await.map(drop)
+            try_join_all(clients).await?;
+            place.service.end().await
         });
         tally.into_inner()
     });
@@ -201,6 +202,7 @@ async fn run_client<S: LockService>(shared: &Shared<'_, '_>, place: &Place<'_, S
             if has_all {
                 break;
             }
+            service.forget(client).await?;
             if shared.phases.counts() {
                 tally.borrow_mut().aborts += 1;
             }
@@ -304,6 +306,7 @@ mod tests {
     use crate::workloads::named;
     use std::collections::HashMap;
     use std::rc::Rc;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
     /// A lock service of this process: right, or one that lets in everybody one time in so many.
@@ -464,6 +467,72 @@ mod tests {
             u128::from(many.transactions.len()) > 2 * most
         };
         assert!((0..20).any(is_seen), "forty clients make no more than one");
+    }
+
+    /// The lock of a node that has come to its end is somebody else's then, and so is that of a client that gave up.
+    #[test]
+    fn who_gives_up_forgets_and_every_nodes_service_ends_after_its_last_release() {
+        static FORGOT: AtomicU64 = AtomicU64::new(0);
+        static ENDED: AtomicU64 = AtomicU64::new(0);
+
+        struct Watched(Rc<Local>, RefCell<Vec<&'static str>>);
+
+        impl LockService for Watched {
+            type Held = Held;
+
+            async fn acquire(
+                &self,
+                client: usize,
+                lock: u64,
+                mode: Mode,
+                until: Instant,
+            ) -> Result<Grant<Held>, Refusal> {
+                self.0.acquire(client, lock, mode, until).await
+            }
+
+            async fn release(&self, client: usize, held: Held) -> Result<(), Error> {
+                self.1.borrow_mut().push("release");
+                self.0.release(client, held).await
+            }
+
+            async fn forget(&self, _: usize) -> Result<(), Error> {
+                FORGOT.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+
+            async fn end(&self) -> Result<(), Error> {
+                assert_eq!(self.1.borrow().last(), Some(&"release"));
+                ENDED.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+
+        let named = named("tpcc-high").unwrap();
+        let workload = named.build();
+        let course = Course {
+            workload: &*workload,
+            execution: named.execution,
+            think: Duration::ZERO,
+            bank: None,
+            abort: named.abort,
+            is_sorted: false,
+            nodes: 2,
+            clients: 80,
+            seed: 1,
+            warm_up: Duration::from_millis(20),
+            measured: Duration::from_millis(200),
+        };
+        let local = || Rc::new(Local { locks: RefCell::default(), grants: RefCell::default(), slips: None });
+        for runs in 1..50 {
+            let aborts =
+                drive(&course, &[], |_| {}, async |_| Ok(Watched(local(), RefCell::default()))).unwrap().aborts;
+            assert_eq!(ENDED.load(Ordering::Relaxed), 2 * runs);
+            assert!(FORGOT.load(Ordering::Relaxed) >= aborts, "{aborts}");
+            if aborts > 0 {
+                return;
+            }
+        }
+        panic!("nobody gave up in fifty runs");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! * `driver.rs` runs a workload over a service (`service.rs`), `witness.rs` checks it meanwhile, `cost.rs` reads what
 //!   processors it took. `bank.rs`: data that locks guard, in a real Redis, which tell at the end whether they did.
 //! * `peers/`: the services, each a real server.
-//! * This file: rounds. `record.rs`: what comes out; `table.rs` shows it to people, `page.rs` and `chart.rs` make the
-//!   report, `change.rs` compares two records.
+//! * This file: rounds. `record.rs`: what comes out; `table.rs` shows it to people; `page.rs`, `chart.rs` and `heat.rs`
+//!   make the report, `change.rs` compares two records.
 //!
 //! In a round every service runs a workload once, for a second or two, with new clients; the round after begins with
 //! the next service. Their servers stay up all the time, and have nothing to do while others are measured.
@@ -15,6 +15,7 @@ pub(crate) mod bank;
 mod change;
 mod chart;
 pub(crate) mod driver;
+mod heat;
 mod page;
 pub(crate) mod peers;
 mod record;
@@ -25,12 +26,14 @@ mod witness;
 pub use change::compare;
 pub(crate) use change::{Better, Compared};
 pub use page::{Records, page};
-pub(crate) use page::{escaped, wide};
+pub(crate) use page::{escaped, figures, wide};
 pub use peers::{About, names as service_names};
 pub use record::{Contest, Played, Run};
 pub(crate) use record::{QUANTILES, quantiles_us};
 pub use table::put_contest;
 
+use crate::calibrated::CalibratedOptions;
+use crate::kept::newest_keys;
 use crate::knobs::{self, Machine};
 use crate::workloads::{self, Named, Workload};
 use crate::{Error, workloads::named};
@@ -56,6 +59,8 @@ pub struct ContestOptions {
     pub measured: Duration,
     /// Sessions, or connections, with a thread each.
     pub nodes: usize,
+    /// What the papers report, by the model, for whoever wants both on a page. None: of what is measured alone.
+    pub papers: Option<CalibratedOptions>,
 }
 
 /// A workload, and how it is run.
@@ -77,7 +82,8 @@ impl Game {
     }
 }
 
-/// What is to be otherwise than [`ContestOptions::whole`] or [`ContestOptions::short`] have it.
+/// What is to be otherwise than [`ContestOptions::whole`] or [`ContestOptions::short`] have it. Some workloads or
+/// services alone are measured without the papers' headlines.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// These workloads instead, locks in order; empty: as they are.
@@ -96,36 +102,51 @@ pub struct Wishes {
 const CLIENTS: usize = 160;
 
 impl ContestOptions {
-    /// Every service, five rounds: an hour or more ([`ContestOptions::expected`]).
+    /// Every service, three rounds: an hour and a quarter ([`ContestOptions::expected`]).
     #[must_use]
     pub fn whole(wayside: PathBuf) -> ContestOptions {
         let workloads = [
+            // FissLock 7.3.
             "update-heavy-uniform",
             "update-heavy-zipf",
+            "read-mostly-uniform",
             "read-mostly-zipf",
+            "read-only-uniform",
+            "read-only-zipf",
+            // NetLock 6.2, by contention.
+            "shared",
+            "exclusive-55k",
+            "exclusive-4k",
             "exclusive-500",
+            // FissLock 7.5.
             "hot-spot",
+            // FissLock's two, and NetLock's.
             "tatp",
-            "tpcc-low",
-            "tpcc-high",
+            "tpcc",
+            "tpcc-rows-low",
+            "tpcc-rows-high",
+            // Others' transactions.
             "smallbank",
+            "ycsb-t-0.80",
             "ycsb-t-0.99",
             "banking-redis",
         ];
         // One client of each node first: what a lock takes where nobody waits for a processor.
         let mut games = vec![Game::sorted("update-heavy-uniform", 2)];
         games.extend(workloads.map(|workload| Game::sorted(workload, CLIENTS)));
-        games.extend(["tatp", "tpcc-low"].map(|workload| Game { aborts: true, ..Game::sorted(workload, CLIENTS) }));
+        games.push(Game { aborts: true, ..Game::sorted("tpcc-rows-high", CLIENTS) });
         let measured = Duration::from_millis(1_500);
-        ContestOptions { wayside, games, services: Vec::new(), rounds: 5, measured, nodes: 2 }
+        let papers = Some(papers(6_000, 1_500));
+        ContestOptions { wayside, games, services: Vec::new(), rounds: 3, measured, nodes: 2, papers }
     }
 
-    /// Few clients, three workloads, once: a minute, most of it for servers to start.
+    /// Few clients, three workloads, once: some minutes, most of them for servers to start.
     #[must_use]
     pub fn short(wayside: PathBuf) -> ContestOptions {
         let games = ["update-heavy-zipf", "tpcc-high", "banking-redis-1k"].map(|workload| Game::sorted(workload, 16));
         let measured = Duration::from_millis(400);
-        ContestOptions { wayside, games: games.into(), services: Vec::new(), rounds: 1, measured, nodes: 2 }
+        let papers = Some(papers(500, 0));
+        ContestOptions { wayside, games: games.into(), services: Vec::new(), rounds: 1, measured, nodes: 2, papers }
     }
 
     /// The same, as somebody wishes.
@@ -144,6 +165,10 @@ impl ContestOptions {
         }
         self.rounds = wishes.rounds.unwrap_or(self.rounds);
         self.services.clone_from(&wishes.services);
+        // Whoever asks for some of it is not to wait for what has none of that.
+        if !wishes.workloads.is_empty() || !wishes.services.is_empty() {
+            self.papers = None;
+        }
         self
     }
 
@@ -169,7 +194,8 @@ impl ContestOptions {
         let services = if self.services.is_empty() { peers::names().count() } else { self.services.len() };
         let (games, rounds) = (self.games.len(), self.rounds);
         let time = approximate(self.expected());
-        format!("{games} workloads, {services} services, {rounds} rounds: {time} if all of them are installed.")
+        let papers = if self.papers.is_some() { " The papers' headlines, by a model, come then." } else { "" };
+        format!("{games} workloads, {services} services, {rounds} rounds: {time} if all of them are installed.{papers}")
     }
 
     fn warm_up(&self) -> Duration {
@@ -177,10 +203,15 @@ impl ContestOptions {
     }
 }
 
+/// Shorter runs than a record's, of one seed: some digits fewer, in some minutes.
+fn papers(requests: u64, varied: u64) -> CalibratedOptions {
+    CalibratedOptions { ids: Vec::new(), requests, varied, seeds: 1, packets: newest_keys() }
+}
+
 /// What a server takes to start, on average, and a run besides what it is told: for connections, and for what is still
 /// under way at its end. On two processors.
 const START_OF_ONE: Duration = Duration::from_millis(1_500);
-const BESIDE: Duration = Duration::from_millis(400);
+const BESIDE: Duration = Duration::from_millis(750);
 /// Of an account.
 const COUNT_OF_ONE: Duration = Duration::from_micros(2);
 
@@ -345,11 +376,15 @@ impl Drop for Progress {
 mod tests {
     use super::*;
 
+    /// Services of a build that has all.
+    const WITH_PEERS: u32 = 21;
+
     #[test]
     fn wishes_change_what_they_name_and_nothing_else() {
         let whole = || ContestOptions::whole("wayside".into());
         let same = whole().with(&Wishes::default());
         assert_eq!((same.games.len(), same.rounds, same.services.len()), (whole().games.len(), whole().rounds, 0));
+        assert!(same.papers.is_some(), "a page is of both, unless somebody wants some of it");
         let thinks = [0, 5].map(Duration::from_micros);
         let wishes = Wishes {
             workloads: vec!["tatp".into(), "tpcc-low".into()],
@@ -362,9 +397,36 @@ mod tests {
         let games: Vec<_> = some.games.iter().map(|game| (game.workload.as_str(), game.clients, game.think)).collect();
         let [none, five] = thinks;
         assert_eq!(games, [("tatp", 7, none), ("tatp", 7, five), ("tpcc-low", 7, none), ("tpcc-low", 7, five)]);
-        assert_eq!((some.rounds, some.services.len()), (2, 1));
+        assert_eq!((some.rounds, some.services.len(), some.papers.is_none()), (2, 1, true));
         let (long, short) = (whole().expected(), some.expected());
         assert!(short >= (some.measured + some.warm_up()) * 8 && short < long, "{short:?} of {long:?}");
+    }
+
+    #[test]
+    fn the_whole_has_every_papers_benchmarks_as_they_have_them_and_takes_an_hour_and_a_quarter() {
+        let whole = ContestOptions::whole("wayside".into());
+        let is_run = |name: &str| whole.games.iter().any(|game| game.workload == name);
+        for kind in ["update-heavy", "read-mostly", "read-only"] {
+            assert!(is_run(&format!("{kind}-uniform")) && is_run(&format!("{kind}-zipf")), "{kind}");
+        }
+        for name in ["shared", "tpcc", "tpcc-rows-low", "tpcc-rows-high", "smallbank", "ycsb-t-0.80", "ycsb-t-0.99"] {
+            assert!(is_run(name), "{name}");
+        }
+        assert!(whole.games.iter().filter(|game| game.workload.starts_with("exclusive-")).count() > 2, "contention");
+        // With all services: those that are not built in would have their share.
+        let built = peers::names().count() as u32;
+        let all = whole.expected() * WITH_PEERS / built;
+        assert!(all > Duration::from_secs(60 * 60) && all < Duration::from_secs(85 * 60), "{all:?}");
+    }
+
+    /// A curve's points are workloads of their own: how far locks, or the objects under each, can go.
+    #[test]
+    fn lock_scale_and_granularity_can_be_asked_for_by_name() {
+        let curve = ["scale-2m", "scale-5m", "scale-10m", "scale-100m", "granularity-1k", "granularity-1m-zipf"];
+        let wishes = Wishes { workloads: curve.map(str::to_owned).into(), ..Wishes::default() };
+        let options = ContestOptions::short("wayside".into()).with(&wishes);
+        let locks: Vec<u64> = options.games.iter().map(|game| named(&game.workload).unwrap().build().locks()).collect();
+        assert_eq!(locks, [2_000_000, 5_000_000, 10_000_000, 100_000_000, 1_000, 1_000_000]);
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub struct Run {
     pub(super) client_cpu_s: f64,
     /// Of the servers'.
     pub(super) server_cpu_s: f64,
+    /// That those had while clients were at work; None in records of before 2026-11-24, and of a run that failed.
+    #[serde(default)]
+    pub(super) server_threads: Option<u64>,
     /// Grants that overlapped another one that excludes them, and tokens that did not rise.
     pub overlaps: u64,
     pub(super) stale_tokens: u64,
@@ -121,6 +124,7 @@ impl Run {
             timeline: Vec::new(),
             client_cpu_s: 0.0,
             server_cpu_s: 0.0,
+            server_threads: None,
             overlaps: 0,
             stale_tokens: 0,
             missing_money: None,
@@ -138,6 +142,7 @@ impl Run {
                 timeline: outcome.timeline,
                 client_cpu_s: outcome.times.client_cpu.as_secs_f64(),
                 server_cpu_s: outcome.times.server_cpu.as_secs_f64(),
+                server_threads: Some(outcome.times.server_threads),
                 overlaps: outcome.overlaps,
                 stale_tokens: outcome.stale_tokens,
                 missing_money: outcome.missing_money,
@@ -150,6 +155,12 @@ impl Run {
     pub(super) fn counts(&self) -> bool {
         let keeps = self.overlaps == 0 && self.stale_tokens == 0 && self.missing_money.unwrap_or(0) == 0;
         self.failed.is_none() && self.grants > 0 && keeps
+    }
+
+    /// Whether the service worked, and granted nothing in the time after which all transactions were aborted: it is too
+    /// slow for that, and broke nothing.
+    pub(super) fn is_too_slow(&self) -> bool {
+        self.failed.is_none() && self.grants == 0 && self.aborts > 0
     }
 
     pub(super) fn grants_a_second(&self) -> Option<f64> {
@@ -235,6 +246,7 @@ impl Contest {
                     Some(format!("{where_}: {missing} of the accounts' money are missing"))
                 }
                 Run { failed: Some(why), .. } => Some(format!("{where_}: {why}")),
+                run if run.is_too_slow() => None,
                 Run { grants: 0, .. } => Some(format!("{where_}: nothing was granted")),
                 _ => None,
             }
@@ -271,18 +283,21 @@ impl Contest {
         &self.machine.commit
     }
 
-    /// A line for each run, for other programs.
+    /// A line for each run, for other programs: with what it was run under, so that no line needs another one.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
-            "workload,clients,abort_ms,think_us,service,round,load,seconds,grants_per_s,transactions_per_s,aborted,grant_p50_us,\
-             grant_p90_us,grant_p99_us,grant_p999_us,transaction_p50_us,transaction_p99_us,client_cpu_s,server_cpu_s,\
-             overlaps,stale_tokens,missing_money,failed\n",
+            "workload,clients,abort_ms,think_us,service,endpoint,cores,server_threads,members,batching,durability,modes,\
+             round,load,seconds,grants_per_s,transactions_per_s,aborted,grant_p50_us,grant_p90_us,grant_p99_us,\
+             grant_p999_us,transaction_p50_us,transaction_p99_us,client_cpu_s,server_cpu_s,overlaps,stale_tokens,\
+             missing_money,failed\n",
         );
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
+        let whole = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
         for run in &self.runs {
             let played = &self.played[run.played];
-            let abort = played.abort_ms.map_or_else(String::new, |ms| ms.to_string());
+            let service = self.services.iter().find(|service| service.name == run.service);
+            let of_service = |look: fn(&About) -> &str| quoted(service.map_or("", look));
             let figures = [
                 run.grants_a_second().filter(|_| run.seconds > 0.0),
                 run.transactions_a_second().filter(|_| run.seconds > 0.0),
@@ -296,24 +311,37 @@ impl Contest {
                 Some(run.client_cpu_s),
                 Some(run.server_cpu_s),
             ];
-            let figures = figures.map(number).join(",");
-            let failed = run.failed.as_deref().unwrap_or_default().replace(['"', '\n'], " ");
-            let missing = run.missing_money.map_or_else(String::new, |missing| missing.to_string());
-            text += &format!(
-                "{},{},{abort},{},{},{},{},{:.3},{figures},{},{},{missing},\"{failed}\"\n",
-                played.workload,
-                played.clients,
-                played.think_us,
-                run.service,
-                run.round + 1,
-                run.load,
-                run.seconds,
-                run.overlaps,
-                run.stale_tokens
-            );
+            let cells = [
+                played.workload.clone(),
+                played.clients.to_string(),
+                whole(played.abort_ms),
+                played.think_us.to_string(),
+                run.service.clone(),
+                of_service(|one| &one.endpoint),
+                self.machine.cores.to_string(),
+                whole(run.server_threads),
+                whole(service.map(|one| one.members.into())),
+                of_service(|one| &one.batching),
+                of_service(|one| &one.durability),
+                of_service(|one| &one.modes),
+                (run.round + 1).to_string(),
+                run.load.clone(),
+                format!("{:.3}", run.seconds),
+                figures.map(number).join(","),
+                run.overlaps.to_string(),
+                run.stale_tokens.to_string(),
+                run.missing_money.map_or_else(String::new, |missing| missing.to_string()),
+                quoted(run.failed.as_deref().unwrap_or_default()),
+            ];
+            text += &(cells.join(",") + "\n");
         }
         text
     }
+}
+
+/// A cell with whatever is in it; its own quotes and ends of lines are blanks.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace(['"', '\n'], " "))
 }
 
 #[cfg(test)]
@@ -341,9 +369,9 @@ pub(super) mod tests {
                 name: (*name).into(),
                 version: "Some 1".into(),
                 client: "a <client>".into(),
-                endpoint: "TCP".into(),
+                endpoint: "TCP, on loopback".into(),
                 members: 1,
-                durability: "none".into(),
+                durability: "none: all is in memory".into(),
                 batching: "none".into(),
                 modes: "all".into(),
             });
@@ -354,7 +382,7 @@ pub(super) mod tests {
                 (run.grants, run.transactions, run.aborts) = ((2e6 / us) as u64, (1e6 / us) as u64, 5);
                 run.grant_us = QUANTILES.map(|quantile| (us * (0.5 + quantile) * 10.0).round() / 10.0).to_vec();
                 run.transaction_us = run.grant_us.clone();
-                (run.client_cpu_s, run.server_cpu_s) = (1.0, 0.5);
+                (run.client_cpu_s, run.server_cpu_s, run.server_threads) = (1.0, 0.5, Some(7));
                 contest.runs.push(run);
             }
         }
@@ -377,17 +405,62 @@ pub(super) mod tests {
         contest.runs[0].overlaps = 1;
         contest.runs[1].stale_tokens = 1;
         contest.runs[2].failed = Some("gone".into());
-        contest.runs[3].grants = 0;
+        (contest.runs[3].grants, contest.runs[3].aborts) = (0, 0);
         contest.runs[4].missing_money = Some(-7);
         contest.runs[5].missing_money = Some(0);
         assert_eq!(contest.broken().count(), 5);
         assert_eq!(contest.runs.iter().filter(|run| run.counts()).count(), 1);
+        // Who takes longer than the time-out has granted nothing, and broken nothing.
+        contest.runs[3].aborts = 7;
+        assert_eq!((contest.broken().count(), contest.runs[3].counts()), (4, false));
+    }
+
+    /// Cells of a line: commas within quotes are no ends.
+    fn cells(line: &str) -> Vec<String> {
+        let (mut cells, mut is_quoted) = (vec![String::new()], false);
+        for letter in line.chars() {
+            match letter {
+                '"' => is_quoted = !is_quoted,
+                ',' if !is_quoted => cells.push(String::new()),
+                _ => cells.last_mut().unwrap().push(letter),
+            }
+        }
+        cells
     }
 
     #[test]
-    fn every_line_of_the_csv_has_every_column() {
+    fn every_line_of_the_csv_has_every_column_and_what_its_service_is() {
         let contest = record(&[("redis", &[100.0, 110.0])]);
-        let columns: Vec<usize> = contest.to_csv().lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [23; 3]);
+        let csv = contest.to_csv();
+        let lines: Vec<Vec<String>> = csv.lines().map(cells).collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() == lines[0].len()), "{csv}");
+        let of = |line: &[String], head: &str| line[lines[0].iter().position(|one| one == head).unwrap()].clone();
+        let cores = contest.machine.cores.to_string();
+        for line in &lines[1..] {
+            for (head, value) in [
+                ("endpoint", "TCP, on loopback"),
+                ("cores", cores.as_str()),
+                ("server_threads", "7"),
+                ("members", "1"),
+                ("batching", "none"),
+                ("durability", "none: all is in memory"),
+                ("missing_money", ""),
+                ("failed", ""),
+            ] {
+                assert_eq!(of(line, head), value, "{head}: {csv}");
+            }
+        }
+        assert_eq!((of(&lines[1], "round"), of(&lines[2], "round")), ("1".into(), "2".into()));
+        assert_eq!(of(&lines[1], "grants_per_s"), "10000.000");
+    }
+
+    /// Records of before a field was known are read, and their tables made.
+    #[test]
+    fn a_record_of_before_threads_were_counted_is_read() {
+        let contest = record(&[("redis", &[100.0])]);
+        let json = contest.to_json().replace("\"server_threads\":7,", "");
+        assert!(!json.contains("server_threads"), "{json}");
+        let before = Contest::from_json(&json).unwrap();
+        assert!(before.runs[0].server_threads.is_none() && before.to_csv().lines().count() == 2);
     }
 }

@@ -36,6 +36,17 @@ pub(crate) trait LockService {
 
     /// Gives a lock back; done when the service's own library says so.
     async fn release(&self, client: usize, held: Self::Held) -> Result<(), Error>;
+
+    /// A client that has waited in vain, and has given back all that it had, makes sure that nothing is left of it.
+    async fn forget(&self, _client: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// All of the node's clients have given back what they had: waits for what goes on in the background, since the
+    /// node's thread ends then, and other nodes' clients still wait for these locks.
+    async fn end(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Refusal {

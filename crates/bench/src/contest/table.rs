@@ -5,6 +5,7 @@ use super::record::{Contest, Played, Run};
 use crate::Error;
 use crate::figures::put_between;
 use crate::recovery::summary::{Spread, short, thousands};
+use crate::workloads::named;
 use std::fmt;
 
 /// What is looked at of a run, with its head.
@@ -33,8 +34,10 @@ impl Played {
         format!("{}, {} clients{think}{order}", self.workload, self.clients)
     }
 
-    /// What it is, and how this differs from the paper.
+    /// What it is, and how this differs from the paper: in the catalogue's words, where it still has it, since those of
+    /// a record may have been mended. A name's trace stays what it is.
     pub(super) fn conditions(&self) -> String {
+        let about = named(&self.workload).map_or(self.about.as_str(), |named| named.about);
         let order = if self.is_sorted { "locks in order" } else { "locks in the program's order" };
         let execution = match self.execution_us {
             0 => String::new(),
@@ -42,14 +45,42 @@ impl Played {
         };
         let locks = thousands(self.locks);
         let data = self.data.as_ref().map_or_else(String::new, |data| format!("; {data}, counted after each run"));
-        format!(
-            "{}: {locks} locks{data}; {order}{execution}; clients in the paper: {}",
-            self.about, self.clients_of_paper
-        )
+        format!("{about}: {locks} locks{data}; {order}{execution}; clients in the paper: {}", self.clients_of_paper)
     }
 }
 
 impl Contest {
+    /// What stands in the place of cells where no run counts.
+    pub(super) fn no_cells(&self, played: usize, service: &str) -> &'static str {
+        let mut runs = self.runs_of(played, service).peekable();
+        let are_too_slow = runs.peek().is_some() && runs.all(Run::is_too_slow);
+        if are_too_slow { "nothing granted before the time-out" } else { "failed" }
+    }
+}
+
+/// Heads of what stands in every row beside its figures, since no figure means anything without it.
+pub(super) const UNDER: [&str; 4] = ["endpoint", "cores", "batching", "durable"];
+
+/// What a service's words begin with: the gist of them, as they are written.
+fn gist(words: &str) -> &str {
+    words.split([',', ';', ':']).next().unwrap_or_default()
+}
+
+impl Contest {
+    /// A service's cells in [`UNDER`]; the whole of it is in the table of services.
+    pub(super) fn under(&self, service: &About) -> [String; 4] {
+        let [endpoint, batching, durability] =
+            [&service.endpoint, &service.batching, &service.durability].map(|words| gist(words).to_owned());
+        [endpoint, format!("{} shared", self.machine.cores), batching, durability]
+    }
+
+    /// Threads of a service's servers, at most; what is not known is not shown.
+    fn threads(&self, service: &str) -> String {
+        let of = self.runs.iter().filter(|run| run.service == service);
+        let most = of.filter_map(|run| run.server_threads).max();
+        most.map_or_else(String::new, |threads| format!("; {threads} server threads"))
+    }
+
     /// A service's cells in [`COLUMNS`], and what was aborted; None: it has no run that counts.
     pub(super) fn cells(&self, played: usize, service: &str) -> Option<Vec<String>> {
         if !self.runs_of(played, service).any(Run::counts) {
@@ -76,13 +107,16 @@ impl Contest {
 
     fn table(&self, played: usize) -> String {
         let heads = self.heads(played);
-        let mut text = format!("| {} | {} |\n", self.played[played].title(), heads.join(" | "));
-        text += &format!("|{}\n", " --- |".repeat(heads.len() + 1));
+        let mut text = format!("| {} | {} | {} |\n", self.played[played].title(), UNDER.join(" | "), heads.join(" | "));
+        text += &format!("|{}\n", " --- |".repeat(1 + UNDER.len() + heads.len()));
         for service in &self.services {
-            let name = &service.name;
+            let (name, under) = (&service.name, self.under(service).join(" | "));
             match self.cells(played, name) {
-                Some(cells) => text += &format!("| {name} | {} |\n", cells.join(" | ")),
-                None => text += &format!("| {name} | failed |{}\n", " |".repeat(heads.len() - 1)),
+                Some(cells) => text += &format!("| {name} | {under} | {} |\n", cells.join(" | ")),
+                None => {
+                    let why = self.no_cells(played, name);
+                    text += &format!("| {name} | {under} | {why} |{}\n", " |".repeat(heads.len() - 1));
+                }
             }
         }
         text + "\n"
@@ -101,7 +135,7 @@ impl Contest {
 
     /// What a reader has to know of a service.
     pub(super) fn of_service(&self, one: &About) -> [String; 9] {
-        let cores = format!("{}, shared with clients and all others", self.machine.cores);
+        let cores = format!("{}, shared with clients and all others{}", self.machine.cores, self.threads(&one.name));
         let words = [&one.name, &one.version, &one.client, &one.endpoint, &cores].map(String::clone);
         let [name, version, client, endpoint, cores] = words;
         let [durability, batching, modes] = [&one.durability, &one.batching, &one.modes].map(String::clone);
@@ -112,11 +146,12 @@ impl Contest {
     pub(super) fn circumstances(&self) -> String {
         let machine = &self.machine;
         format!(
-            "{}, {} cores that clients and servers share, nothing bound to a core; Linux {}; commit {}, {}; load {} \
+            "{}, {} cores that clients and servers share, nothing bound to a core; Linux {}{}; commit {}, {}; load {} \
              before and {} after; {} rounds, {:.0} s in all; seed {}, {} nodes with a thread each",
             machine.processor,
             machine.cores,
             machine.kernel,
+            machine.besides(),
             machine.commit,
             machine.date,
             machine.load_before,
@@ -159,7 +194,13 @@ pub fn put_contest(page: &str, contest: &Contest, record: &str) -> Result<String
 
 impl fmt::Display for Contest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}.\nMedian (least to most) of the rounds.\n", self.circumstances())?;
+        writeln!(f, "{}.", self.circumstances())?;
+        for service in &self.services {
+            let [endpoint, _, batching, durability] = self.under(service);
+            let threads = self.threads(&service.name);
+            writeln!(f, "  {}: {endpoint}; batching: {batching}; durable: {durability}{threads}", service.name)?;
+        }
+        writeln!(f, "Median (least to most) of the rounds.\n")?;
         for (index, played) in self.played.iter().enumerate() {
             writeln!(f, "{}\n  {}", played.title(), played.conditions())?;
             let heads = self.heads(index);
@@ -171,7 +212,7 @@ impl fmt::Display for Contest {
                 write!(f, "  {:<name$}", service.name)?;
                 match self.cells(index, &service.name) {
                     Some(cells) => cells.iter().try_for_each(|cell| write!(f, " {cell:>23}"))?,
-                    None => write!(f, " failed")?,
+                    None => write!(f, " {}", self.no_cells(index, &service.name))?,
                 }
                 writeln!(f)?;
             }
@@ -193,11 +234,31 @@ mod tests {
         let page =
             format!("{}{}", "<!-- figures: written by `wayside-bench --figures` -->\n", "<!-- end of figures -->\n");
         let text = super::put_contest(&page, &contest, "bench/runs/one.json").unwrap();
-        assert!(text.contains("| redis | 9090 (5000 to 10 k) | 110 (100 to 200) | 164 (149 to 298) |"), "{text}");
-        assert!(
-            text.contains("| etcd | failed |") && text.contains("BROKEN: tatp, etcd, round 1: no answer."),
-            "{text}"
-        );
-        assert!(contest.to_string().contains("tatp, 2 clients, aborted after 10 ms"));
+        let under = format!("| TCP | {} shared | none | none |", contest.machine.cores);
+        let figures = "9090 (5000 to 10 k) | 110 (100 to 200) | 164 (149 to 298) |";
+        assert!(text.contains(&format!("| redis {under} {figures}")), "{text}");
+        assert!(text.contains(&format!("| etcd {under} failed |")), "{text}");
+        assert!(text.contains("BROKEN: tatp, etcd, round 1: no answer."), "{text}");
+        // The whole of it is in the table of services, with what was counted.
+        assert!(text.contains("shared with clients and all others; 7 server threads | 1 | none: all is in memory |"));
+        // Too slow for the time-out is not broken.
+        let mut slow = contest.clone();
+        (slow.runs[3].failed, slow.runs[3].grants) = (None, 0);
+        assert!(slow.to_string().contains("nothing granted before the time-out") && slow.broken().count() == 0);
+        let columns: Vec<usize> =
+            text.lines().filter(|line| line.starts_with("| redis |")).map(|line| line.matches(" |").count()).collect();
+        assert_eq!(columns, [9, 12], "services, and figures with what was aborted");
+        let shown = contest.to_string();
+        assert!(shown.contains("tatp, 2 clients, aborted after 10 ms"));
+        assert!(shown.contains("  redis: TCP; batching: none; durable: none; 7 server threads\n"), "{shown}");
+    }
+
+    #[test]
+    fn what_a_workload_is_is_said_as_the_catalogue_has_it_now() {
+        let mut contest = record(&[("redis", &[100.0])]);
+        (contest.played[0].workload, contest.played[0].about) = ("tpcc-low".into(), "as in NetLock 6.3".into());
+        assert!(contest.played[0].conditions().contains("no paper's"), "{}", contest.played[0].conditions());
+        contest.played[0].workload = "one that is no more".into();
+        assert!(contest.played[0].conditions().starts_with("as in NetLock 6.3: "));
     }
 }

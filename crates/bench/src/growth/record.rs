@@ -60,18 +60,76 @@ impl Curve {
         self.points.iter().filter_map(|point| Some((point.size as f64, point.memory()?))).collect()
     }
 
-    /// In words: the powers of the size by which time and memory grow.
+    /// By which powers time grows, of the medians and of each round alone.
+    fn time_power(&self, points: fn(&[Place]) -> &[Place]) -> Option<Power> {
+        let rounds = self.points.iter().map(|point| point.nanos.len()).min().unwrap_or(0);
+        let round = |round: usize| -> Vec<(f64, f64)> {
+            self.points.iter().map(|point| (point.size as f64, point.nanos[round])).collect()
+        };
+        let each = (0..rounds).filter_map(|index| exponent(points(&round(index)))).collect();
+        Power::of(points(&self.times()), each)
+    }
+
+    /// In words: the powers of the size by which time and memory grow, over all sizes and over the largest.
     fn powers(&self) -> String {
-        let said =
-            |points: &[(f64, f64)]| exponent(points).map_or_else(|| "none".into(), |power| format!("{power:.2}"));
-        format!("time {}, memory {}", said(&self.times()), said(&self.memories()))
+        let said = |power: Option<Power>| power.map_or_else(|| "none".into(), |power| power.to_string());
+        let (all, last) = (self.time_power(|points| points), self.time_power(tail));
+        let memories = self.memories();
+        let [whole, end] = [&memories[..], tail(&memories)].map(|points| Power::of(points, Vec::new()));
+        format!(
+            "time, largest sizes: {}; all: {}; memory, largest sizes: {}; all: {}",
+            said(last),
+            said(all),
+            said(end),
+            said(whole)
+        )
+    }
+}
+
+/// A size, and what it takes.
+type Place = (f64, f64);
+
+/// The largest sizes: the last decade, and three of them at least.
+fn tail(points: &[Place]) -> &[Place] {
+    let most = points.last().map_or(0.0, |point| point.0);
+    let of_decade = points.iter().filter(|point| point.0 * 10.0 >= most * 0.999).count();
+    &points[points.len().saturating_sub(of_decade.max(3))..]
+}
+
+/// A fitted power, and how well it fits: one line through what bends, or through what differs from round to round, says
+/// little.
+struct Power {
+    of_medians: f64,
+    /// Of each round alone; of one that was counted once there are none.
+    of_rounds: Option<Spread>,
+    /// The factor by which the worst of the points is off the line.
+    off: f64,
+}
+
+impl Power {
+    fn of(points: &[(f64, f64)], of_rounds: Vec<f64>) -> Option<Power> {
+        let of_medians = exponent(points)?;
+        let aside = |&(size, value): &(f64, f64)| value.ln() - of_medians * size.ln();
+        let middle = points.iter().map(aside).sum::<f64>() / points.len() as f64;
+        let off = points.iter().map(|point| (aside(point) - middle).abs()).fold(0.0, f64::max).exp();
+        Some(Power { of_medians, of_rounds: Spread::of(of_rounds), off })
+    }
+}
+
+impl fmt::Display for Power {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.of_medians)?;
+        if let Some(Spread { least, most, .. }) = self.of_rounds {
+            write!(f, " (rounds {least:.2} to {most:.2})")?;
+        }
+        if self.off >= 1.05 { write!(f, ", off by {:.1}x", self.off) } else { Ok(()) }
     }
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for curve in &self.curves {
-            writeln!(f, "{}: {}; grows by the power {}", curve.of, curve.operation, curve.powers())?;
+            writeln!(f, "{}: {}; grows by powers:\n    {}", curve.of, curve.operation, curve.powers())?;
             for point in &curve.points {
                 let Spread { least, median, most } = point.time();
                 let bytes = point.bytes.map_or_else(String::new, |bytes| format!("{bytes:>14.0} bytes"));
@@ -142,7 +200,7 @@ impl Growth {
         };
         let (x, y) = (decades(&mut all().map(|point| point.0)), decades(&mut all().map(|point| point.1)));
         let ends = |ticks: &[f64]| (ticks[0], ticks[ticks.len() - 1]);
-        let place = [LEFT, WIDTH - RIGHT - 260.0, top, top + 1.2 * PANEL];
+        let place = [LEFT, WIDTH - RIGHT - 320.0, top, top + 1.2 * PANEL];
         let axes = Axes { place, x: ends(&x), y: ends(&y), logarithmic: [true; 2] };
         axes.draw(body, title, ("how many", &x), (unit, &y));
         for (index, (curve, points)) in self.curves.iter().zip(&curves).enumerate() {
@@ -153,15 +211,17 @@ impl Growth {
             let at = (place[1] + 24.0, top + 16.0 + 24.0 * index as f64);
             line(body, (at.0 - 10.0, at.1), (at.0 + 10.0, at.1), colour, "stroke-width=\"1.5\"");
             mark(body, at, kind, colour);
-            let power = exponent(points).map_or_else(|| "none".into(), |power| format!("power {power:.2}"));
-            text(body, (at.0 + 18.0, at.1 + 4.0), "start", "normal", &format!("{}: {power}", curve.of));
+            let said =
+                |points: &[(f64, f64)]| exponent(points).map_or_else(|| "none".into(), |power| format!("{power:.2}"));
+            let powers = format!("{}: power {}, all {}", curve.of, said(tail(points)), said(points));
+            text(body, (at.0 + 18.0, at.1 + 4.0), "start", "normal", &powers);
         }
     }
 
     fn table(&self) -> String {
         let mut text = String::from("| how many | ns | bytes | bytes for each |\n| --- | --- | --- | --- |\n");
         for curve in &self.curves {
-            text += &format!("| **{}**: {} | {} | | |\n", curve.of, curve.operation, curve.powers());
+            text += &format!("| **{}**: {} | *{}* | | |\n", curve.of, curve.operation, curve.powers());
             for point in &curve.points {
                 let Spread { least, median, most } = point.time();
                 let bytes = point.bytes.unwrap_or(0.0);
@@ -182,13 +242,60 @@ impl Growth {
 /// # Errors
 /// If it has no place for them.
 pub fn put_growth(page: &str, growth: &Growth, record: &str) -> Result<String, Error> {
-    let Machine { command, date, commit, processor, .. } = &growth.machine;
+    let Machine { command, date, commit, processor, cores, kernel, load_before, .. } = &growth.machine;
     let drawn = record.replace(".json", ".svg");
     let figures = format!(
-        "`{command}`, {date}, commit {commit}: {processor}; medians of {} rounds, and in brackets the least and the most: \
-         [{record}](../{record}).\n\n![time and memory](../{drawn})\n\n{}",
+        "`{command}`, {date}, commit {commit}: {processor}, {cores} cores, Linux {kernel}, load {load_before} before; medians \
+         of {} rounds, and in brackets the least and the most: [{record}](../{record}).\n\n\
+         ![time and memory](../{drawn})\n\n{}",
         growth.rounds,
         growth.table()
     );
     put_between(page, &figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u64, [f64; 2])]) -> Curve {
+        let point = |&(size, nanos): &(u64, [f64; 2])| Point { size, nanos: nanos.to_vec(), bytes: Some(size as f64) };
+        Curve { of: "locks".into(), operation: "one".into(), points: points.iter().map(point).collect() }
+    }
+
+    /// What falls where little is there and grows where much is has no one power: the end is told apart from the whole.
+    #[test]
+    fn the_largest_sizes_have_a_power_of_their_own() {
+        let bent = curve(&[
+            (1, [900.0, 900.0]),
+            (10, [300.0, 300.0]),
+            (100, [100.0, 100.0]),
+            (1_000, [1_000.0, 1_000.0]),
+            (10_000, [10_000.0, 10_000.0]),
+        ]);
+        let last = bent.time_power(tail).unwrap();
+        assert_eq!(last.to_string(), "1.00 (rounds 1.00 to 1.00)");
+        let all = bent.time_power(|points| points).unwrap();
+        assert!(all.of_medians < 0.5 && all.off > 3.0, "{all}");
+        assert!(bent.powers().starts_with("time, largest sizes: 1.00") && bent.powers().ends_with("all: 1.00"));
+    }
+
+    #[test]
+    fn a_power_says_how_far_rounds_are_apart_and_its_points_off() {
+        let noisy = curve(&[(1, [100.0, 100.0]), (10, [100.0, 1_000.0]), (100, [100.0, 10_000.0])]);
+        let power = noisy.time_power(|points| points).unwrap();
+        let Spread { least, most, .. } = power.of_rounds.unwrap();
+        assert!(least.abs() < 1e-9 && (most - 1.0).abs() < 1e-9, "{power}");
+        assert!(power.to_string().contains("rounds ") && power.to_string().contains("off by"), "{power}");
+    }
+
+    /// The last decade where sizes lie close, three sizes where they lie far from each other.
+    #[test]
+    fn a_tail_is_a_decade_and_three_sizes_at_least() {
+        let points = |sizes: &[f64]| sizes.iter().map(|&size| (size, 1.0)).collect::<Vec<_>>();
+        let firsts = |sizes: &[f64]| tail(&points(sizes)).first().map(|point| point.0);
+        assert_eq!(firsts(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0]), Some(64.0));
+        assert_eq!(firsts(&[1.0, 10.0, 100.0, 1_000.0]), Some(10.0));
+        assert_eq!((firsts(&[1.0, 10.0]), firsts(&[])), (Some(1.0), None));
+    }
 }

@@ -170,6 +170,11 @@ impl Keys {
         self.timelines.iter().filter_map(Timeline::failover)
     }
 
+    /// What was measured at the hook, against echoes.
+    pub(crate) fn at_hook(&self) -> &[Mode] {
+        &self.modes
+    }
+
     /// What was measured.
     pub fn commit(&self) -> &str {
         &self.machine.commit
@@ -349,11 +354,14 @@ impl Keys {
     }
 
     fn body(&self) -> String {
-        let mut text = "| store | servers | by | version | client | what outlives crashes | reads |\n".to_owned();
-        text += &format!("|{}\n", " --- |".repeat(7));
+        let heads = "store | servers | by | cores | version | client | batching | what outlives crashes | reads";
+        let mut text = format!("| {heads} |\n|{}\n", " --- |".repeat(9));
         for store in &self.stores {
+            let cores = format!("{}, shared with clients and all others", self.machine.cores);
+            // An old record does not say it.
+            let batching = if store.batching.is_empty() { "?" } else { &store.batching };
             text += &format!(
-                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                "| {} | {} | {} | {cores} | {} | {} | {batching} | {} | {} |\n",
                 store.name, store.members, store.endpoint, store.version, store.client, store.durability, store.reads
             );
         }
@@ -456,6 +464,7 @@ mod tests {
                 members: 3,
                 durability: String::new(),
                 reads: String::new(),
+                batching: "none".into(),
             });
         }
         for (round, ours, theirs) in [(0, 10.0, 100.0), (1, 20.0, 100.0), (2, 10.0, 400.0)] {
@@ -465,6 +474,15 @@ mod tests {
             keys.runs.push(run("etcd-3", Does::Read, 64, round, theirs, 3_000));
         }
         let text = keys.to_string();
+        let cores = keys.machine.cores;
+        let row = |store: &str, batching: &str| {
+            format!("| {store} | 3 |  | {cores}, shared with clients and all others |  |  | {batching} |")
+        };
+        assert!(text.contains(&row("wayside-hook-3", "none")) && text.contains(&row("etcd-3", "none")), "{text}");
+        let mut before: serde_json::Value = serde_json::from_str(&keys.to_json()).unwrap();
+        before["stores"][0].as_object_mut().unwrap().remove("batching").unwrap();
+        let before = Keys::from_json(&before.to_string()).unwrap().to_string();
+        assert!(before.contains(&row("wayside-hook-3", "?")), "of before batching was told: {before}");
         assert!(text.contains("| etcd-3 / wayside-hook-3 | 10 (5.0 to 40) | ? | 30 | ? |"), "{text}");
         assert!(text.contains("| wayside-hook-3 | 45 k (45 k to 45 k) | 10 (10 to 20) | 9.0 |"), "{text}");
         keys.runs.push(Run { failed: Some("no answer".into()), ..run("etcd-3", Does::Write, 1, 0, 0.0, 0) });

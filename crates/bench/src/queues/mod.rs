@@ -47,6 +47,9 @@ pub struct QueuesOptions {
     pub cells: Vec<u32>,
     /// For how long locks are held besides.
     pub thinks: Vec<Duration>,
+    /// For how long a plan learns before a run counts, and a second more for each `CELLS_A_SECOND` cells: a plan is
+    /// made once a second, and follows what it measures within some of them.
+    pub learning: Duration,
     /// How long a run is measured.
     pub measured: Duration,
     /// The same of tenants with priorities: the second one joins in the middle.
@@ -65,8 +68,25 @@ impl QueuesOptions {
             clients: 32,
             cells: vec![64, 256, 1_024, 4_096],
             thinks: [0, 1, 5, 20].map(Duration::from_millis).into(),
+            learning: Duration::from_secs(4),
             measured: Duration::from_secs(2),
             tenants: Duration::from_secs(4),
+        }
+    }
+
+    /// All parts but the model's, as little as shows that they work: some seconds.
+    #[must_use]
+    pub fn least(wayside: PathBuf) -> QueuesOptions {
+        QueuesOptions {
+            parts: ["memory", "priorities", "isolation", FETCHES].map(str::to_owned).into(),
+            workload: "tpcc-high".into(),
+            clients: 8,
+            cells: vec![256],
+            thinks: vec![Duration::ZERO],
+            learning: Duration::from_secs(2),
+            measured: Duration::from_millis(400),
+            tenants: Duration::from_millis(800),
+            ..QueuesOptions::short(wayside)
         }
     }
 
@@ -96,9 +116,7 @@ const SEED: u64 = 1;
 const NODES: usize = 2;
 /// Cells of one queue, at most.
 const CELLS_OF_ONE: u32 = 16;
-/// A plan is made once a second, and follows what it measures within some of them; the lock server tells of 256 locks
-/// at a time, each of which needs two cells or more.
-const LEARNING: Duration = Duration::from_secs(4);
+/// The lock server tells of 256 locks at a time, each of which needs two cells or more.
 const CELLS_A_SECOND: u32 = 400;
 /// Of runs without a plan.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -131,8 +149,8 @@ impl Memory {
         format!("engine = \"queue\"\n{}", if plan == "none" { "" } else { &own })
     }
 
-    fn warm_up(self) -> Duration {
-        if self.plan == "none" { WARM_UP } else { LEARNING + Duration::from_secs((self.cells / CELLS_A_SECOND).into()) }
+    fn warm_up(self, learning: Duration) -> Duration {
+        if self.plan == "none" { WARM_UP } else { learning + Duration::from_secs((self.cells / CELLS_A_SECOND).into()) }
     }
 }
 
@@ -264,7 +282,7 @@ impl Bench<'_> {
             nodes: NODES,
             clients: self.options.clients,
             seed: SEED,
-            warm_up: memory.warm_up(),
+            warm_up: memory.warm_up(self.options.learning),
             measured: self.options.measured,
         };
         self.drive(&memory.settings(), &[DEFAULT], &course, |_| Tenant::ANY)

@@ -9,7 +9,7 @@ use crate::contest::{Better, Compared, QUANTILES, quantiles_us};
 use crate::figures::put_between;
 use crate::knobs::{Machine, load};
 use crate::recovery::summary::{Spread, short};
-use crate::workloads::Named;
+use crate::workloads::{Named, named};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -331,12 +331,13 @@ impl Queues {
 
     /// Figure 13, and 14 (b).
     fn allocations(&self) -> String {
+        // A record's own words may have been mended since.
+        let about = named(&self.workload).map_or(self.about.as_str(), |named| named.about);
         let mut text = format!(
-            "{}, {} clients: {}; no think time.\n\n| cells | knapsack, locks/s | at the switch | random, locks/s | \
+            "{}, {} clients: {about}; no think time.\n\n| cells | knapsack, locks/s | at the switch | random, locks/s | \
              at the switch | knapsack / random | grant p50, us | p99 | random: p50 | p99 |\n|{}\n",
             self.workload,
             self.clients,
-            self.about,
             " --- |".repeat(10)
         );
         let none = self.spread("none", 0, 0, MemoryRun::rate).map(rate);
@@ -476,7 +477,6 @@ impl fmt::Display for Queues {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::workloads::named;
 
     fn memory_run(plan: &'static str, cells: u32, round: u32, grants: u64) -> MemoryRun {
         let memory = Memory { plan, cells, think: Duration::ZERO };

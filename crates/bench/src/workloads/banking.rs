@@ -51,6 +51,32 @@ mod tests {
     use crate::workloads::statistics::fits;
 
     #[test]
+    fn accounts_are_all_alike_and_money_goes_to_any_other_one() {
+        let banking = Banking { accounts: 1_000_000 };
+        let mut generator = banking.generator(1, 1);
+        let mut operation = Transaction::empty();
+        let [mut balances, mut from, mut to, mut distances] = [[0u64; 100]; 4];
+        for _ in 0..300_000 {
+            generator.next(Duration::ZERO, &mut operation);
+            let class = |account: u64| account as usize / 10_000;
+            match &operation.requests[..] {
+                [one] => balances[class(one.lock)] += 1,
+                [one, other] => {
+                    assert_ne!(one.lock, other.lock);
+                    from[class(one.lock)] += 1;
+                    to[class(other.lock)] += 1;
+                    distances[class((other.lock + banking.accounts - one.lock) % banking.accounts)] += 1;
+                }
+                more => panic!("{more:?}"),
+            }
+        }
+        for counts in [balances, from, to, distances] {
+            assert!(fits(&counts, &[1.0; 100]), "{counts:?}");
+        }
+        assert!(!fits(&balances, &std::array::from_fn::<f64, 100, _>(|class| 1.0 + class as f64 / 1_000.0)));
+    }
+
+    #[test]
     fn nine_of_ten_operations_look_at_one_account_and_the_others_change_two() {
         let banking = Banking { accounts: 1_000_000 };
         let mut generator = banking.generator(1, 1);

@@ -6,7 +6,7 @@ use super::hot_spot::HotSpot;
 use super::micro::{Micro, Popularity};
 use super::smallbank::SmallBank;
 use super::tatp::Tatp;
-use super::tpcc::{Grain, Tpcc};
+use super::tpcc::{Grain, Programs, Tpcc};
 use super::ycsb::YcsbT;
 use std::time::Duration;
 
@@ -108,6 +108,7 @@ pub fn all() -> Vec<Named> {
         micro("read-mostly-zipf", "a tenth writes of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 10),
         micro("read-only-uniform", "reads of 1 M locks, uniform; FissLock 7.3", MILLION, uniform, 0),
         micro("read-only-zipf", "reads of 1 M locks, Zipf 0.90; FissLock 7.3", MILLION, zipf, 0),
+        micro("shared", "shared locks alone: 55,000; NetLock 6.2", 55_000, uniform, 0),
         micro("exclusive-55k", "exclusive locks without contention: 55,000; NetLock 6.2", 55_000, uniform, 100),
         micro("exclusive-10k", "exclusive locks, 10,000; NetLock 6.2", 10_000, uniform, 100),
         micro("exclusive-8k", "exclusive locks under some contention: 8,000; NetLock 6.2", 8_000, uniform, 100),
@@ -137,12 +138,37 @@ pub fn all() -> Vec<Named> {
             ..single("tatp", "TATP's seven transactions, 100,000 subscribers; FissLock 7.4", Kind::Tatp(100_000))
         },
         tpcc("tpcc", "TPC-C's five transactions, 8 nodes of 1,200 warehouses; FissLock 7.4", 1_200, 1_200, STANDARD, 1),
-        tpcc("tpcc-low", "TPC-C, 8 nodes of 10 warehouses: low contention as in NetLock 6.3", 1_200, 10, STANDARD, 1),
-        tpcc("tpcc-high", "TPC-C, 8 nodes of 1 warehouse: high contention as in NetLock 6.3", 1_200, 1, STANDARD, 1),
+        // Of no paper: FissLock's nodes, locks, work and clients, with NetLock's warehouses, which FissLock has not.
+        tpcc(
+            "tpcc-low",
+            "a mix: FissLock's TPC-C with NetLock's 10 warehouses a node; no paper's",
+            1_200,
+            10,
+            STANDARD,
+            1,
+        ),
+        tpcc(
+            "tpcc-high",
+            "a mix: FissLock's TPC-C with NetLock's 1 warehouse a node; no paper's",
+            1_200,
+            1,
+            STANDARD,
+            1,
+        ),
         rows("tpcc-rows-low", "TPC-C with a lock for each row, 10 nodes of 10 warehouses; NetLock 6.3", 10, 10),
         rows("tpcc-rows-high", "TPC-C with a lock for each row, 10 nodes of 1 warehouse; NetLock 6.3", 10, 1),
         rows("tpcc-rows-low-6", "TPC-C with a lock for each row, 6 nodes of 10 warehouses; NetLock 6.3", 6, 10),
         rows("tpcc-rows-high-6", "TPC-C with a lock for each row, 6 nodes of 1 warehouse; NetLock 6.3", 6, 1),
+        standard(
+            "tpcc-standard-low",
+            "TPC-C with its own programs, a lock for each row, 10 nodes of 10 warehouses; no paper's",
+            10,
+        ),
+        standard(
+            "tpcc-standard-high",
+            "TPC-C with its own programs, a lock for each row, 10 nodes of 1 warehouse; no paper's",
+            1,
+        ),
         tpcc(
             "tpcc-remote-24",
             "new orders with remote items, 8 x 24 warehouses; SwitchTx 5.1",
@@ -197,15 +223,24 @@ fn tpcc(
     mix: [u32; 5],
     remote_lines: u32,
 ) -> Named {
-    let kind = Kind::Tpcc(Tpcc { nodes: 8, warehouses_of_node, mix, remote_lines, grain: Grain::RANGES });
+    let (grain, programs) = (Grain::RANGES, Programs::Short);
+    let kind = Kind::Tpcc(Tpcc { nodes: 8, warehouses_of_node, mix, remote_lines, grain, programs });
     Named { clients, execution: Duration::from_micros(10), abort: Some(ABORT), ..single(name, about, kind) }
 }
 
 /// NetLock's: transactions have no work of their own, and what takes longer than 2 ms is aborted by its artifact.
 fn rows(name: &'static str, about: &'static str, nodes: u64, warehouses_of_node: u64) -> Named {
-    let tpcc = Tpcc { nodes, warehouses_of_node, mix: STANDARD, remote_lines: 1, grain: Grain::ROWS };
+    let (grain, programs) = (Grain::ROWS, Programs::Short);
+    let tpcc = Tpcc { nodes, warehouses_of_node, mix: STANDARD, remote_lines: 1, grain, programs };
     let abort = Some(Duration::from_millis(2));
     Named { clients: 16 * nodes as usize, abort, ..single(name, about, Kind::Tpcc(tpcc)) }
+}
+
+/// NetLock's warehouses with the standard's own programs, some of which take hundreds of locks: aborted by no time-out.
+fn standard(name: &'static str, about: &'static str, warehouses_of_node: u64) -> Named {
+    let (grain, programs) = (Grain::ROWS, Programs::Standard);
+    let tpcc = Tpcc { nodes: 10, warehouses_of_node, mix: STANDARD, remote_lines: 1, grain, programs };
+    Named { clients: 160, ..single(name, about, Kind::Tpcc(tpcc)) }
 }
 
 fn smallbank(name: &'static str, about: &'static str, accounts: u64) -> Named {
@@ -218,4 +253,38 @@ fn banking(name: &'static str, about: &'static str, accounts: u64, has_accounts:
 
 fn ycsb(name: &'static str, about: &'static str, exponent: f64) -> Named {
     Named { clients: 384, ..single(name, about, Kind::YcsbT(YcsbT { records: MILLION, exponent })) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::Transaction;
+    use wayside_client::Mode;
+
+    #[test]
+    fn netlocks_micro_benchmark_has_shared_locks_as_many_as_exclusive_ones() {
+        let [shared, exclusive] = ["shared", "exclusive-55k"].map(|name| named(name).unwrap().build());
+        assert_eq!(shared.locks(), exclusive.locks());
+        for (workload, mode) in [(shared, Mode::Shared), (exclusive, Mode::Exclusive)] {
+            let mut generator = workload.generator(1, 0);
+            let mut transaction = Transaction::empty();
+            for _ in 0..1_000 {
+                generator.next(Duration::ZERO, &mut transaction);
+                assert!(transaction.requests.iter().all(|request| request.mode == mode), "{transaction:?}");
+            }
+        }
+    }
+
+    /// A name says a paper's section only if it is that paper's.
+    #[test]
+    fn what_is_of_no_paper_says_so_and_what_is_of_one_is_as_it_has_it() {
+        for name in ["tpcc-low", "tpcc-high"] {
+            let about = named(name).unwrap().about;
+            assert!(about.contains("no paper's") && !about.contains("6.3"), "{about}");
+        }
+        let locks = |name: &str| named(name).unwrap().build().locks();
+        assert_eq!(locks("tpcc"), 8 * 1_200 * 121, "FissLock 7.4");
+        assert_eq!((locks("tpcc-low"), locks("tpcc-high")), (8 * 10 * 121, 8 * 121));
+        assert_eq!((locks("tpcc-rows-low"), locks("tpcc-rows-high")), (100 * 250_011, 10 * 250_011), "NetLock 6.3");
+    }
 }

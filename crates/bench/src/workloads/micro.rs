@@ -3,7 +3,8 @@
 //! FissLock 7.1 and 7.3: one million locks; half, a tenth or none of the requests are exclusive; uniform, or by Zipf's
 //! law with exponent 0.90. Lock 0 is the most wanted one, lock 1 the next: ranks are not scattered. 7.6: the same with
 //! more locks. 7.7: ten million objects that are spread evenly over fewer locks, object modulo locks.
-//! NetLock 6.2: exclusive locks, 55,000 or as few as 500; shared ones.
+//! NetLock 6.2: shared locks; exclusive ones, 55,000 or as few as 500. Of how many shared ones it says nothing: here of
+//! 55,000, too.
 //!
 //! Zipf's law is sampled exactly, by rejection (`rand_distr`); FissLock's traces use YCSB's approximation of it.
 

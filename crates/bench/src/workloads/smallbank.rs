@@ -110,6 +110,32 @@ mod tests {
         assert!(fits(&places, &[1.0; 40]), "{places:?}");
     }
 
+    /// Both accounts of a payment are hot, or both are any; the second one is another one, any of those.
+    #[test]
+    fn the_second_account_is_any_other_one_of_as_hot_ones() {
+        let bank = SmallBank { accounts: 1_000_000 };
+        let mut generator = bank.generator(1, 0);
+        let mut transaction = Transaction::empty();
+        let (mut hot, mut places, mut distances) = ([0u64; 4], [0u64; 40], [0u64; 40]);
+        for _ in 0..400_000 {
+            generator.next(Duration::ZERO, &mut transaction);
+            let (one, other) = match (transaction.kind, &transaction.requests[..]) {
+                ("payment", [one, other]) | ("amalgamate", [_, one, other]) => (one.lock / 2, other.lock / 2),
+                _ => continue,
+            };
+            assert_ne!(one, other, "{transaction:?}");
+            hot[2 * usize::from(one < 40_000) + usize::from(other < 40_000)] += 1;
+            if one < 40_000 && other < 40_000 {
+                places[other as usize / 1_000] += 1;
+                distances[((other + 40_000 - one) % 40_000) as usize / 1_000] += 1;
+            }
+        }
+        let by_chance = |one: f64, other: f64| 0.1 * one * other;
+        let shares = [by_chance(0.96, 0.96), by_chance(0.96, 0.04), by_chance(0.04, 0.96), 0.9 + by_chance(0.04, 0.04)];
+        assert!(fits(&hot, &shares), "{hot:?}");
+        assert!(fits(&places, &[1.0; 40]) && fits(&distances, &[1.0; 40]), "{places:?} {distances:?}");
+    }
+
     #[test]
     fn whoever_only_reads_asks_for_shared_locks() {
         let bank = SmallBank { accounts: 1_000 };

@@ -290,6 +290,65 @@ mod tests {
         assert!(!fits(&few, &vec![1.0; few.len()]));
     }
 
+    /// With each number of 17 bits its subscriber's rows, and how often it is drawn.
+    fn weighed(tatp: &Tatp, mut look: impl FnMut(&Rows, f64)) {
+        for (bits, pairs) in pairs().into_iter().enumerate() {
+            look(&tatp.rows[bits % SUBSCRIBERS as usize], pairs);
+        }
+    }
+
+    /// Whoever deletes a call forwarding draws its facility's type and its hour evenly, and finds those facilities that
+    /// there are; whoever reads access data draws until there is some.
+    #[test]
+    fn types_and_hours_are_even_among_the_rows_that_there_are() {
+        let tatp = Tatp::new(SUBSCRIBERS);
+        let (mut of_rows, mut of_access) = ([0.0; 12], [0.0; 4]);
+        weighed(&tatp, |rows, weight| {
+            for kind in 0..4u8 {
+                let place = usize::from(kind);
+                if rows.facility(kind).is_some() {
+                    of_rows[3 * place..][..3].iter_mut().for_each(|share| *share += weight);
+                }
+                if rows.access(kind).is_some() {
+                    of_access[place] += weight;
+                }
+            }
+        });
+        let (mut rows, mut access) = ([0; 12], [0; 4]);
+        each(1_000_000, |transaction| match (transaction.kind, &transaction.requests[..]) {
+            ("delete call forwarding", [subscriber, row]) => {
+                let is_it = |place: &u8| tatp.forwarding(subscriber.lock, place / 3, place % 3) == row.lock;
+                rows[usize::from((0..12).find(is_it).expect("a row of that subscriber"))] += 1;
+            }
+            ("get access data", [row]) => {
+                let subscriber = tatp.rows.partition_point(|rows| rows.first_access <= row.lock) - 1;
+                let is_it = |kind: &u8| tatp.rows[subscriber].access(*kind) == Some(row.lock);
+                access[usize::from((0..4).find(is_it).expect("a row of that subscriber"))] += 1;
+            }
+            _ => {}
+        });
+        assert!(fits(&rows, &of_rows) && fits(&access, &of_access), "{rows:?} {access:?}");
+        let mut skewed = of_rows;
+        skewed.iter_mut().step_by(3).for_each(|share| *share *= 1.2);
+        assert!(!fits(&rows, &skewed), "{rows:?}");
+    }
+
+    #[test]
+    fn the_hash_spreads_call_forwarding_evenly_and_keeps_a_subscribers_rows_apart() {
+        let tatp = Tatp::new(SUBSCRIBERS);
+        let (first, count) = tatp.forwarding;
+        let mut counts = [0; 800];
+        for subscriber in 0..SUBSCRIBERS {
+            let mut locks: Vec<u64> = (0..12).map(|row| tatp.forwarding(subscriber, row / 3, row % 3)).collect();
+            locks.iter().for_each(|lock| counts[((lock - first) * 800 / count) as usize] += 1);
+            locks.sort_unstable();
+            locks.dedup();
+            assert_eq!(locks.len(), 12, "subscriber {subscriber}");
+        }
+        // 1.2 million rows: 1,500 each.
+        assert!(counts.iter().all(|rows| (1_450..=1_550).contains(rows)), "{counts:?}");
+    }
+
     #[test]
     fn transactions_take_the_locks_of_their_tables() {
         let tatp = Tatp::new(SUBSCRIBERS);

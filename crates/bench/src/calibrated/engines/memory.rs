@@ -5,9 +5,8 @@
 //!   are through holds; a fetch-and-add to `next` gives back. Who waits looks again after 20 us for each exclusive one
 //!   ahead. Counters have no end here, so there is no reset.
 //! * DrTM (Wei et al., SOSP 2015): a compare-and-swap writes an owner, or the end of a lease that readers share and
-//!   never
-//!   give back: who writes waits until it is over. Who is refused tries again, blindly. Whose lease ends before its
-//!   transaction does cannot commit, and begins again.
+//!   never give back: who writes waits until it is over. Who is refused tries again, blindly. Whose lease ends
+//!   before its transaction does cannot commit, and begins again.
 
 use std::collections::HashMap;
 
@@ -21,15 +20,16 @@ use crate::calibrated::costs::Cost;
 use crate::calibrated::fabric::{Fabric, Place};
 use crate::workloads::Request;
 
-/// Where clients are, and where words are.
+/// Where clients are, where their answers come in, and where words are.
 struct Wires {
     cores: Vec<usize>,
+    receivers: Vec<usize>,
     hosts: Vec<usize>,
 }
 
 impl Wires {
     fn new(bed: &Bed) -> Wires {
-        Wires { cores: bed.clients.clone(), hosts: bed.manager_hosts() }
+        Wires { cores: bed.clients.clone(), receivers: bed.receivers.clone(), hosts: bed.manager_hosts() }
     }
 
     fn host(&self, lock: u64) -> usize {
@@ -142,19 +142,25 @@ impl Engine for Dslr {
     }
 
     fn on_message(&mut self, fabric: &mut Fabric<DslrMessage>, at: Place, message: DslrMessage) {
+        if let DslrMessage::Drawn(number, _) | DslrMessage::Seen(number, _) = message
+            && let Some(client) = self.tickets.get(&number).map(|ticket| ticket.client)
+            && let Some(core) = at.hands_to(self.wires.cores[client])
+        {
+            return fabric.hand(core, message);
+        }
         match message {
             DslrMessage::Draw(number, wanted) => {
                 let word = self.words.entry(wanted.lock).or_default();
                 let drawn = *word;
                 word.max[counter(wanted.mode)] += 1;
                 let client = self.tickets[&number].client;
-                fabric.send(at, Place::Core(self.wires.cores[client]), DslrMessage::Drawn(number, drawn));
+                fabric.send(at, Place::Core(self.wires.receivers[client]), DslrMessage::Drawn(number, drawn));
             }
             DslrMessage::Leave(held) => self.words.entry(held.lock).or_default().next[counter(held.mode)] += 1,
             DslrMessage::Look(client, number) => {
                 let lock = self.tickets[&number].wanted.lock;
                 let seen = DslrMessage::Seen(number, self.words[&lock]);
-                fabric.send(at, Place::Core(self.wires.cores[client]), seen);
+                fabric.send(at, Place::Core(self.wires.receivers[client]), seen);
             }
             DslrMessage::Drawn(number, drawn) => {
                 self.tickets.get_mut(&number).expect("it has just been drawn").drawn = drawn;
@@ -323,6 +329,11 @@ impl Engine for Drtm {
     }
 
     fn on_message(&mut self, fabric: &mut Fabric<DrtmMessage>, at: Place, message: DrtmMessage) {
+        if let DrtmMessage::Swapped { client, .. } = message
+            && let Some(core) = at.hands_to(self.wires.cores[client])
+        {
+            return fabric.hand(core, message);
+        }
         match message {
             DrtmMessage::Swap { client, ask, lock, expected, new } => {
                 let word = self.words.entry(lock).or_default();
@@ -331,7 +342,7 @@ impl Engine for Drtm {
                     *word = new;
                 }
                 let swapped = DrtmMessage::Swapped { client, ask, expected, new, was };
-                fabric.send(at, Place::Core(self.wires.cores[client]), swapped);
+                fabric.send(at, Place::Core(self.wires.receivers[client]), swapped);
             }
             DrtmMessage::Swapped { client, ask, expected, new, was } => {
                 self.on_swapped(fabric, (client, ask), expected, new, was);

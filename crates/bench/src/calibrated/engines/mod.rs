@@ -127,3 +127,59 @@ impl Bed {
         (0..self.hosts.len()).filter(|&host| !self.managers[host].is_empty()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrated::costs::{Cost, Costs};
+    use crate::calibrated::fabric::{Event, Job};
+    use wayside_client::Mode;
+
+    /// When the only client there is has its lock, and at which core.
+    fn granted<E: Engine>(bed: &Bed, mut engine: E) -> (u64, Option<usize>) {
+        let mut fabric = Fabric::new(Costs::of_sources(), &bed.hosts);
+        engine.acquire(&mut fabric, 0, Request { lock: 1, mode: Mode::Exclusive });
+        while let Some(event) = fabric.next() {
+            fabric.outside();
+            match event {
+                Event::AtSwitch(message) => engine.on_message(&mut fabric, Place::Switch, message),
+                Event::AtCore(core, nanos, job) => fabric.at_core(core, nanos, job),
+                Event::AtNic(host, nanos, message) => fabric.at_nic(host, nanos, message),
+                Event::NicDone(host, message) => engine.on_message(&mut fabric, Place::Nic(host), message),
+                Event::Free(core) => fabric.free(core),
+                Event::Done(core) => {
+                    if let Some(Job::Message(message)) = fabric.take(core) {
+                        engine.on_message(&mut fabric, Place::Core(core), message);
+                    }
+                    if let Some((_, at)) = fabric.grants.pop_front() {
+                        return (fabric.now, at);
+                    }
+                    fabric.finish(core);
+                }
+                Event::Timer(..) | Event::Alarm(..) => panic!("nobody waits for anything"),
+            }
+        }
+        panic!("it is never granted");
+    }
+
+    /// A client's cores are one half that sends and one that receives, whichever service it uses: an answer is received
+    /// by the latter and handed to the former.
+    #[test]
+    fn every_services_answers_come_in_at_the_cores_that_receive() {
+        let bed = Bed::new(&[1], 1, 0, &[1]);
+        assert_ne!(bed.clients[0], bed.receivers[0]);
+        let costs = Costs::of_sources();
+        let of = |cost| costs.get(cost);
+        // To a NIC and back: a packet leaves and one comes in.
+        let way = 2 * (2 * of(Cost::Hop) + of(Cost::Pipeline)) + 2 * of(Cost::Packet);
+        let by_memory = (way + of(Cost::Atomic) + of(Cost::Handover), Some(bed.clients[0]));
+        assert_eq!(granted(&bed, Dslr::new(&bed)), by_memory);
+        assert_eq!(granted(&bed, Drtm::new(&bed, 1)), by_memory);
+        // To a core and back: it receives one and sends one, besides.
+        let by_redis = way + 2 * of(Cost::Packet) + of(Cost::Command) + of(Cost::Handover);
+        assert_eq!(granted(&bed, Redlock::new(&bed, 1)), (by_redis, Some(bed.clients[0])));
+        // Of these the receiving core itself tells the world, which charges for the hand-over.
+        assert_eq!(granted(&bed, TestAndSet::new(&bed, 1)).1, Some(bed.receivers[0]));
+        assert_eq!(granted(&bed, Managers::new(&bed, 8)).1, Some(bed.receivers[0]));
+    }
+}

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Allocation, Config, Controller, Namespace, Record, Room, Store};
+use wayside_protocol::controller::{Allocation, Config, Controller, LONGEST_LEASE, Namespace, Record, Room, Store};
 use wayside_switch::Switch;
 use wayside_wire::{Engine, Policy};
 
@@ -86,6 +86,7 @@ impl Office {
             allocation: Allocation::Fixed,
             room: Room::default(),
             lease: outage.lease,
+            longest_lease: LONGEST_LEASE,
         };
         let config = Config { namespaces: vec![namespace], ..Config::default() };
         Office { outage, core, due: u64::MAX, config, disk: Disk::default(), controller: None }

@@ -26,6 +26,7 @@ pub enum Message {
 /// See the module's documentation.
 pub struct Redlock {
     cores: Vec<usize>,
+    receivers: Vec<usize>,
     redis: usize,
     owners: HashMap<u64, (usize, u64)>,
     /// Of each client: its latest request's number, and the lock that it waits for.
@@ -45,6 +46,7 @@ impl Redlock {
             asks: vec![0; bed.clients.len()],
             wants: vec![None; bed.clients.len()],
             cores: bed.clients.clone(),
+            receivers: bed.receivers.clone(),
             owners: HashMap::new(),
             held: HashMap::new(),
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -84,18 +86,23 @@ impl Engine for Redlock {
     }
 
     fn on_message(&mut self, fabric: &mut Fabric<Message>, at: Place, message: Message) {
+        if let Message::Answer(client, ..) = message
+            && let Some(core) = at.hands_to(self.cores[client])
+        {
+            return fabric.hand(core, message);
+        }
         match message {
             Message::Set(client, ask, lock) => {
                 fabric.work(fabric.costs.get(Cost::Command));
                 let is_its = *self.owners.entry(lock).or_insert((client, ask)) == (client, ask);
-                fabric.send(at, Place::Core(self.cores[client]), Message::Answer(client, ask, is_its));
+                fabric.send(at, Place::Core(self.receivers[client]), Message::Answer(client, ask, is_its));
             }
             Message::Delete(client, ask, lock) => {
                 fabric.work(fabric.costs.get(Cost::Command));
                 if self.owners.get(&lock) == Some(&(client, ask)) {
                     self.owners.remove(&lock);
                 }
-                fabric.send(at, Place::Core(self.cores[client]), Message::Deleted);
+                fabric.send(at, Place::Core(self.receivers[client]), Message::Deleted);
             }
             Message::Again(client, ask) => {
                 if let Some(lock) = self.wants[client].filter(|_| ask == self.asks[client]) {

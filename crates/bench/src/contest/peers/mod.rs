@@ -77,6 +77,7 @@ const ALL: &[(&str, Start)] = &[
     ("wayside-userspace-server", wayside::userspace_server),
     ("wayside-userspace-parlock", wayside::userspace_parlock),
     ("wayside-hook", wayside::hook),
+    ("wayside-hook-signed", wayside::hook_signed),
     ("wayside-hook-threads", wayside::hook_threads),
     ("wayside-hook-undriven", wayside::hook_undriven),
     ("wayside-hook-queues", wayside::hook_queues),

@@ -25,7 +25,8 @@ const UNLOCK: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.ca
 /// Redis' favour: few locks are held for longer.
 const RETRY_MS: [u64; 2] = [1, 3];
 const MODES: &str = "exclusive only, shared requests are made exclusive; no queue, asks again after 1 to 3 ms";
-const BATCHING: &str = "none; a node's commands share a connection, and go out together when they are ready together";
+const BATCHING: &str =
+    "by connection: a node's commands share one, and go out together when they are ready together; a command a lock";
 
 /// What it calls itself; None where it is not installed.
 pub(in super::super) fn installed() -> Option<String> {

@@ -9,7 +9,7 @@ use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
 use crate::recovery::switches::{Process, Switch, without_settings};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +38,9 @@ enum Variety {
     Server,
     /// Clients are tasks, and every lock is with one of several lock servers.
     Parlock,
+    /// Clients are tasks of hosts that have enrolled, and every packet is signed: the product's default.
+    #[cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "measured at the hook alone"))]
+    Signed,
 }
 
 /// Of a run whose locks are queues, before it counts: a plan follows what is asked for within some seconds.
@@ -49,7 +52,7 @@ const PARTS: usize = 2;
 impl Variety {
     fn lock_servers(self) -> usize {
         match self {
-            Variety::Tasks | Variety::Undriven | Variety::Threads => 0,
+            Variety::Tasks | Variety::Undriven | Variety::Threads | Variety::Signed => 0,
             Variety::Queues | Variety::Server => 1,
             Variety::Parlock => PARTS,
         }
@@ -58,7 +61,7 @@ impl Variety {
     /// Of its namespace.
     fn settings(self) -> String {
         match self {
-            Variety::Tasks | Variety::Undriven | Variety::Threads => format!("slots = {SLOTS}"),
+            Variety::Tasks | Variety::Undriven | Variety::Threads | Variety::Signed => format!("slots = {SLOTS}"),
             Variety::Queues => "engine = \"queue\"\nplan = \"knapsack\"\nroom = 65536\ncells = 256".into(),
             // None is popular: the switch sends all of them on.
             Variety::Server => "engine = \"queue\"".into(),
@@ -75,7 +78,8 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
         Variety::Threads => "none: a packet for each request, a system call for each packet",
         Variety::Undriven => "none: a packet for each request; answers are taken together",
         _ => {
-            "a packet for each request; those of a node's tasks go out, and come in, together when they are ready together"
+            "by system call: those of a node's tasks go out, and come in, together when they are ready together; a packet \
+             for each request"
         }
     };
     let rebuilt = "none: locks are rebuilt from their holders; epochs and sessions on disk";
@@ -91,11 +95,18 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
         Variety::Queues => ("-queues", tasks, queues, ends),
         Variety::Server => ("-server", tasks, server, ends),
         Variety::Parlock => ("-parlock", tasks, parlock.as_str(), ends),
+        Variety::Signed => ("-signed", tasks, "", rebuilt),
+    };
+    let signs = match variety {
+        Variety::Signed => {
+            "authentication on: hosts enrol over mTLS, every packet has a tag that is checked, both ways"
+        }
+        _ => "authentication off: packets are not signed",
     };
     About {
         name: format!("{name}{kind}"),
         version: format!("Wayside {}", env!("CARGO_PKG_VERSION")),
-        client: client.into(),
+        client: format!("{client}; {signs}"),
         endpoint: format!("{endpoint}{behind}"),
         members: 1,
         durability: durability.into(),
@@ -104,8 +115,12 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
     }
 }
 
-fn connect(endpoint: &str) -> Result<Session, Error> {
-    let session = Session::builder().keep(0).endpoint(endpoint).namespace("default").wait(Wait::Block).lease(LEASE);
+/// `credentials`: of a switch that this host has joined.
+fn connect(endpoint: &str, credentials: Option<&Path>) -> Result<Session, Error> {
+    let mut session = Session::builder().keep(0).endpoint(endpoint).namespace("default").wait(Wait::Block).lease(LEASE);
+    if let Some(directory) = credentials {
+        session = session.credentials(directory);
+    }
     session.patience(Duration::from_secs(10)).connect().map_err(|error| error.to_string())
 }
 
@@ -131,7 +146,7 @@ fn await_parts(endpoint: &str, parts: usize) -> Result<(), Error> {
     if parts == 0 {
         return Ok(());
     }
-    let session = connect(endpoint)?;
+    let session = connect(endpoint, None)?;
     for part in 0..parts as u16 {
         let name = (0..).find(|&name: &u64| Part::of_name(name, parts as u16).number == part).expect("a name of it");
         let guard = request(&session, name, Mode::Exclusive, Instant::now() + PARTED).acquire();
@@ -140,33 +155,48 @@ fn await_parts(endpoint: &str, parts: usize) -> Result<(), Error> {
     Ok(())
 }
 
+/// Where its switch is, and what each node needs for it.
+struct Way<'w> {
+    endpoint: &'w str,
+    /// Of each node, where packets are signed.
+    credentials: &'w [PathBuf],
+}
+
+impl Way<'_> {
+    fn connect(&self, node: usize) -> Result<Session, Error> {
+        connect(self.endpoint, self.credentials.get(node).map(PathBuf::as_path))
+    }
+}
+
 /// Runs it; `servers`: processes of the service; `enter` brings the calling thread to a node's place.
 fn run(
     variety: Variety,
-    endpoint: &str,
+    way: &Way<'_>,
     course: &Course<'_>,
     servers: &[u32],
     enter: impl Fn(usize) + Sync,
 ) -> Result<Outcome, Error> {
     match variety {
-        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server | Variety::Parlock => drive(
-            course,
-            servers,
-            |node| enter(node.index),
-            async |_| {
-                let session = connect(endpoint)?;
-                if variety != Variety::Undriven {
-                    tokio::spawn(session.driver());
-                }
-                Ok(Tasks { session })
-            },
-        ),
+        Variety::Tasks | Variety::Undriven | Variety::Queues | Variety::Server | Variety::Parlock | Variety::Signed => {
+            drive(
+                course,
+                servers,
+                |node| enter(node.index),
+                async |node: Node| {
+                    let session = way.connect(node.index)?;
+                    if variety != Variety::Undriven {
+                        tokio::spawn(session.driver());
+                    }
+                    Ok(Tasks { session })
+                },
+            )
+        }
         Variety::Threads => {
             let at_place = |node: usize| {
                 thread::scope(|scope| {
                     let connected = scope.spawn(|| {
                         enter(node);
-                        connect(endpoint)
+                        way.connect(node)
                     });
                     connected.join().unwrap_or_else(|_| Err("a node's thread panicked".into()))
                 })
@@ -288,7 +318,8 @@ impl Contestant for Userspace {
 
     fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
         let servers: Vec<u32> = self.switch.id().into_iter().chain(self.lock_servers.iter().map(Process::id)).collect();
-        run(self.variety, &self.switch.address.to_string(), course, &servers, |_| {})
+        let way = Way { endpoint: &self.switch.address.to_string(), credentials: &[] };
+        run(self.variety, &way, course, &servers, |_| {})
     }
 }
 
@@ -299,29 +330,40 @@ pub(super) fn hook(_: &Conditions<'_>) -> Result<Entry, Error> {
 
 #[cfg(not(feature = "xdp"))]
 pub(super) use {
-    hook as hook_parlock, hook as hook_queues, hook as hook_server, hook as hook_threads, hook as hook_undriven,
+    hook as hook_parlock, hook as hook_queues, hook as hook_server, hook as hook_signed, hook as hook_threads,
+    hook as hook_undriven,
 };
 
 #[cfg(feature = "xdp")]
-pub(super) use at_hook::{hook, hook_parlock, hook_queues, hook_server, hook_threads, hook_undriven};
+pub(super) use at_hook::{hook, hook_parlock, hook_queues, hook_server, hook_signed, hook_threads, hook_undriven};
 
 #[cfg(feature = "xdp")]
 mod at_hook {
     use super::{
-        About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, about, await_parts, lock_server, run,
+        About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, Way, about, await_parts, lock_server,
+        run,
     };
     use crate::recovery::switches::{Directory, Process, await_that, without_settings};
+    use crate::wayside::join;
     use std::fs;
     use std::io::{BufRead, BufReader};
     use std::iter::once;
+    use std::path::PathBuf;
     use std::process::{Command, Stdio};
     use std::time::Duration;
     use wayside_hosts::{Host, Program};
 
     const PATIENCE: Duration = Duration::from_secs(5);
     /// A switch's pins are named by where it listens: those that run at once need a port each.
-    const SWITCH: [&str; 6] =
-        ["10.78.0.1:7620", "10.78.0.1:7630", "10.78.0.1:7640", "10.78.0.1:7650", "10.78.0.1:7660", "10.78.0.1:7670"];
+    const SWITCH: [&str; 7] = [
+        "10.78.0.1:7620",
+        "10.78.0.1:7630",
+        "10.78.0.1:7640",
+        "10.78.0.1:7650",
+        "10.78.0.1:7660",
+        "10.78.0.1:7670",
+        "10.78.0.1:7680",
+    ];
     const ADMIN: &str = "10.78.0.1:7601";
 
     /// A host for the switch, one for each node and one for each lock server, joined by veth. On veth the switch's
@@ -332,6 +374,8 @@ mod at_hook {
         lock_servers: Vec<Process>,
         process: Process,
         nodes: Vec<Host>,
+        /// Of each of them, where packets are signed.
+        credentials: Vec<PathBuf>,
         _passes: Vec<Program>,
         _switch: Host,
         _directory: Directory,
@@ -372,6 +416,10 @@ mod at_hook {
         at_hook(conditions, Variety::Parlock)
     }
 
+    pub(in super::super) fn hook_signed(conditions: &Conditions<'_>) -> Result<Entry, Error> {
+        at_hook(conditions, Variety::Signed)
+    }
+
     fn at_hook(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, Error> {
         if let Some(why) = wayside_hosts::missing() {
             return Ok(Entry::LeftOut(why));
@@ -391,7 +439,8 @@ mod at_hook {
         let address = SWITCH[variety as usize];
         let interfaces: Vec<String> = (0..nodes.len()).map(|index| format!("port{index}")).collect();
         let mut command = Command::new(conditions.wayside);
-        command.args(["--log", "error", "switch", "--mode", "native", "--authentication", "off"]);
+        let signs = if variety == Variety::Signed { "on" } else { "off" };
+        command.args(["--log", "error", "switch", "--mode", "native", "--authentication", signs]);
         command.args(["--listen", address, "--admin-listen", ADMIN, "--interfaces", &interfaces.join(",")]);
         command.arg("--config").arg(at("switch.toml")).arg("--state-dir").arg(at("state"));
         command.arg("--control-socket").arg(at("control.sock"));
@@ -409,12 +458,22 @@ mod at_hook {
         let serve = |host: &Host| lock_server(conditions.wayside, address, |command| host.enter(command));
         let lock_servers = hosts.iter().map(serve).collect::<Result<Vec<_>, _>>()?;
         nodes[0].within(|| await_parts(address, lock_servers.len()))?;
+        let mut credentials = Vec::new();
+        for (index, node) in nodes[..conditions.nodes].iter().enumerate().filter(|_| variety == Variety::Signed) {
+            let own = at(&format!("credentials{index}"));
+            let place = |command: &mut Command| {
+                node.enter(without_settings(command));
+            };
+            join(conditions.wayside, &at("state"), &own, place)?;
+            credentials.push(own);
+        }
         Ok(Entry::Runs(Box::new(AtHook {
             about,
             variety,
             lock_servers,
             process,
             nodes,
+            credentials,
             _passes: passes,
             _switch: switch,
             _directory: directory,
@@ -444,7 +503,8 @@ mod at_hook {
 
         fn run(&self, course: &Course<'_>) -> Result<Outcome, Error> {
             let servers: Vec<u32> = once(self.process.id()).chain(self.lock_servers.iter().map(Process::id)).collect();
-            run(self.variety, SWITCH[self.variety as usize], course, &servers, |node| {
+            let way = Way { endpoint: SWITCH[self.variety as usize], credentials: &self.credentials };
+            run(self.variety, &way, course, &servers, |node| {
                 self.nodes[node].move_here().expect("whoever made a host may enter it");
             })
         }

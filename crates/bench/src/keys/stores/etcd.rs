@@ -44,6 +44,7 @@ pub(super) fn start(is_durable: bool) -> Result<Entry, Error> {
         members: MEMBERS as u32,
         durability: durability.into(),
         reads: "linearizable".into(),
+        batching: "by the server: it writes what is ready together; none by clients".into(),
     };
     Ok(Entry::Runs(Box::new(Etcd { about, members: Server::start_all(commands)? })))
 }

@@ -30,6 +30,9 @@ pub(super) struct About {
     pub(super) durability: String,
     /// What a read may tell.
     pub(super) reads: String,
+    /// What goes together; empty in records of before 2026-11-24.
+    #[serde(default)]
+    pub(super) batching: String,
 }
 
 /// A store that runs.

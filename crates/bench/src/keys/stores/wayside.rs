@@ -29,6 +29,9 @@ pub(super) fn about(name: String, endpoint: &str, switches: usize) -> About {
         members: switches as u32,
         durability: durability.into(),
         reads: "linearizable".into(),
+        batching: "by system call: those of a thread's tasks go out, and come in, together when they are ready \
+                   together; a packet for each request; none of one client"
+            .into(),
     }
 }
 
