@@ -56,6 +56,8 @@ pub struct Seat {
     pub timer: Option<u64>,
     /// What another processor of the switch has in hand.
     pub in_hand: Option<InHand>,
+    /// The next request is to be in hand when it stops, to hand over.
+    pub awaits_last: bool,
 }
 
 /// A controller and, where there are several switches, its part of the post.
@@ -71,6 +73,8 @@ pub struct InHand {
     pub step: u32,
     /// Its sender dies then.
     pub doomed: bool,
+    /// The switch is to stop first: nobody else comes in between.
+    pub last: bool,
     /// When its decision began, by the switch's clock.
     pub begun: Time,
 }
@@ -108,6 +112,7 @@ impl Seat {
             inbox: Vec::new(),
             timer: None,
             in_hand: None,
+            awaits_last: false,
         }
     }
 

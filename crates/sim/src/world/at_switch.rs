@@ -6,7 +6,7 @@ use wayside_wire::{BODY, DropReason, Entry, Header, kind, service};
 
 use super::{Happening, Phase, World};
 use crate::decisions::Asked;
-
+use crate::dice::Dice;
 use crate::network::Flight;
 use crate::schedule::Kind;
 use crate::seat::InHand;
@@ -28,7 +28,7 @@ impl World {
             return self.seats[seat].inbox.push(flight);
         }
         self.flood(&flight);
-        if let Some(first) = self.seats[seat].in_hand.take() {
+        if let Some(first) = self.seats[seat].in_hand.take_if(|first| !first.last) {
             // Two in one slot are what matters; others now and then.
             if slot_of(&first.flight.packet) == slot_of(&flight.packet) || first.number.is_multiple_of(4) {
                 return self.decide_while(seat, first, |world| world.decide(flight));
@@ -36,20 +36,28 @@ impl World {
             self.seats[seat].in_hand = Some(first);
             return self.decide(flight);
         }
-        if slot_of(&flight.packet).is_some()
-            && let Some(mut dice) = self.schedule.happens(self.now, Kind::Overlap)
-        {
-            self.fault(Kind::Overlap);
-            let number = dice.any();
-            let step = dice.below(TURNS) as u32;
-            let doomed = dice.percent(5) && self.mix.lifelines && self.phase == Phase::Safety;
-            let most = 2 * self.mix.delay + self.mix.jitter + 50;
-            self.plan(self.now + 1 + dice.below(most), Happening::Decide(seat, number));
-            let begun = self.seats[seat].clock.at(self.now);
-            self.seats[seat].in_hand = Some(InHand { number, flight, step, doomed, begun });
-            return;
+        if self.seats[seat].in_hand.is_some() || slot_of(&flight.packet).is_none() {
+            return self.decide(flight);
         }
-        self.decide(flight);
+        let last = acquire_of(&flight.packet).is_some() && std::mem::take(&mut self.seats[seat].awaits_last);
+        let dice = if last { Some(self.hand_over_dice()) } else { self.schedule.happens(self.now, Kind::Overlap) };
+        match dice {
+            Some(dice) => self.take_in_hand(flight, dice, last),
+            None => self.decide(flight),
+        }
+    }
+
+    /// The decision on a packet begins, and ends a little later.
+    fn take_in_hand(&mut self, flight: Flight, mut dice: Dice, last: bool) {
+        self.fault(Kind::Overlap);
+        let (seat, number) = (flight.seat, dice.any());
+        // What a stop comes in between has changed nothing yet.
+        let step = if last { 0 } else { dice.below(TURNS) as u32 };
+        let doomed = dice.percent(5) && self.mix.lifelines && self.phase == Phase::Safety;
+        let most = 2 * self.mix.delay + self.mix.jitter + 50;
+        self.plan(self.now + 1 + dice.below(most), Happening::Decide(seat, number));
+        let begun = self.seats[seat].clock.at(self.now);
+        self.seats[seat].in_hand = Some(InHand { number, flight, step, doomed, last, begun });
     }
 
     /// Sometimes many copies of a request arrive before it, from who has a budget.

@@ -85,6 +85,7 @@ impl World {
         let own = usize::from(acting == to);
         if self.seats[acting].generation != hand_over.generations[own] || self.seats[acting].office.is_none() {
             // Its daemon has died: the connection is closed.
+            self.seats[from].awaits_last = false;
             if acting == to {
                 self.plan_hand_over(LOOK, HandOver { stage: Stage::Refused, ..hand_over });
             }
@@ -93,16 +94,24 @@ impl World {
         let time = self.seats[acting].clock.at(self.now);
         match std::mem::replace(&mut hand_over.stage, Stage::Refused) {
             Stage::Prepared(looks) => {
+                let last = self.seats[from].in_hand.as_ref().is_some_and(|held| held.last);
                 let Some(office) = &mut self.seats[from].office else { return };
                 if !office.is_prepared(time) {
                     let stage = if looks > 0 { Stage::Prepared(looks - 1) } else { Stage::Refused };
                     return self.plan_hand_over(LOOK, HandOver { stage, ..hand_over });
                 }
+                if !last && looks > LOOKS / 2 {
+                    // Rather while a request is being decided: who stops then has to see it through.
+                    self.seats[from].awaits_last = true;
+                    let (stage, after) = (Stage::Prepared(looks - 1), self.hand_over_dice().magnitude(1, 200));
+                    return self.plan_hand_over(after, HandOver { stage, ..hand_over });
+                }
                 let stops = office.stop(time);
+                self.seats[from].awaits_last = false;
                 self.note(Lane::Seat(from), |_| format!("the switch stops, to hand over: {stops}"));
                 self.settle_controller(from);
                 // Workers end at once, mostly.
-                let after = self.hand_over_dice().magnitude(1, 2_000);
+                let after = self.hand_over_dice().magnitude(1, if last { 50 } else { 2_000 });
                 let stage = if stops { Stage::Stopped } else { Stage::Refused };
                 self.plan_hand_over(after, HandOver { stage, ..hand_over });
             }
@@ -172,7 +181,7 @@ impl World {
         self.plan_hand_over(after, HandOver { stage: Stage::Arrives(messages), ..hand_over });
     }
 
-    fn hand_over_dice(&mut self) -> Dice {
+    pub(super) fn hand_over_dice(&mut self) -> Dice {
         self.starts += 1;
         Dice::of(self.seed, &[HAND_OVERS, self.starts])
     }

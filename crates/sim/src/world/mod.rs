@@ -401,7 +401,7 @@ impl World {
             return;
         }
         // The other processor has read a word by now, and will swap it.
-        let in_hand = place.in_hand.take();
+        let in_hand = place.in_hand.take_if(|held| !held.last);
         let tick = |world: &mut World| {
             if let Some(office) = &mut world.seats[seat].office {
                 office.on_tick(now);
