@@ -53,6 +53,7 @@ mod phases;
 mod queues;
 mod recovery;
 mod redis;
+mod relayed;
 mod report;
 mod samples;
 #[cfg(feature = "peers")]

@@ -9,7 +9,7 @@ use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::ways::Contender;
 use crate::wayside::{Contestant, Daemon, IN_USERSPACE};
-use crate::{Error, Waiting, handover};
+use crate::{Error, Waiting, handover, relayed};
 use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Session, Transport};
@@ -76,10 +76,15 @@ pub(crate) fn measure(
     let hand_overs = hand_overs.row(&How { waits: Waiting::Blocking.name().into(), ..field.how.clone() });
     field.daemon.pause();
     let engines = engines(waiting, core, options, &field.how, how_long / 10);
+    // Who relays could not work beside one that spins on its core.
+    let relayed = match waiting {
+        Waiting::Blocking => relayed::measure(&options.wayside, core, &field.how, how_long / 10),
+        Waiting::Spinning => Ok(Default::default()),
+    };
     field.daemon.resume();
-    let (rows, ratios) = engines?;
-    let mut mode = field.mode(name, hand_overs.into_iter().chain(rows));
-    mode.ratios.extend(ratios);
+    let ((rows, ratios), (relayed_rows, relayed_ratios)) = (engines?, relayed?);
+    let mut mode = field.mode(name, hand_overs.into_iter().chain(rows).chain(relayed_rows));
+    mode.ratios.extend(ratios.into_iter().chain(relayed_ratios));
     Ok(mode)
 }
 
