@@ -31,7 +31,7 @@ pub fn gives_the_same_trace(options: &Options, seeds: Range<u64>) {
 pub fn notices<'r>(rules: impl IntoIterator<Item = &'r wayside_sim::mutants::Rule>, seeds: u64) {
     let mut missed = Vec::new();
     for rule in rules {
-        match wayside_sim::mutants::caught(&rule.broken(), seeds) {
+        match wayside_sim::mutants::noticed(*rule, seeds) {
             Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
             None => missed.push(rule),
         }
