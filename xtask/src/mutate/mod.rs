@@ -28,6 +28,7 @@ pub const USAGE: &str = "\
          --commit COMMIT     mutate this one [default: the last]
          --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: the core without it
          --list              print the mutants, with what became of each
+         --keep              put what became of them into xtask/outcomes-*.txt, for others to go on from
          --report            print what a full run found, as docs/mutation.md has it";
 
 /// What was asked for.
@@ -37,6 +38,7 @@ pub struct Wish {
     again: bool,
     quick: bool,
     list: bool,
+    keep: bool,
     report: bool,
     part: (usize, usize),
     /// Of the simulator, as it takes them.
@@ -53,6 +55,7 @@ impl Wish {
             again: false,
             quick: false,
             list: false,
+            keep: false,
             report: false,
             part: (0, 1),
             seeds: "0..300".to_string(),
@@ -68,6 +71,7 @@ impl Wish {
                 }
                 "--quick" => wish.quick = true,
                 "--list" => wish.list = true,
+                "--keep" => wish.keep = true,
                 "--report" => wish.report = true,
                 "--part" => {
                     let part = words.next().and_then(|part| part.split_once('/'));
@@ -110,12 +114,16 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let reasons = Reasons::read(&root.join("xtask/survivors.toml"))?;
     let place = place(root).join(what);
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let mut ledger = Ledger::open(&place.join("outcomes.tsv"))?;
+    let kept = root.join(format!("xtask/outcomes-{what}.txt"));
+    let mut ledger = Ledger::open(&place.join("outcomes.tsv"), &kept)?;
     let mutants = match *what {
         "core" => core::run(root, &place, &wish, &mut ledger)?,
         "machines" => machines::run(root, &place, &wish, &mut ledger)?,
         _ => return Err(format!("mutate what: core or machines, not {what}")),
     };
+    if wish.keep {
+        ledger.keep(&mutants, &kept)?;
+    }
     let meant: Vec<&Mutant> = mutants.iter().filter(|mutant| wish.speaks_of(mutant)).collect();
     if wish.list {
         for mutant in &meant {
