@@ -175,8 +175,8 @@ pub const SECOND_LINES: &[Rule] = &[
     Rule::Machine(Mutant::TakeLate),
 ];
 
-/// Those that take long, and a seed that has noticed each: a search that begins with it is over sooner, as long as seeds
-/// give the histories that they gave then. Otherwise it goes on with all.
+/// Those that take long, and a seed that has noticed each: a search that begins with it is over sooner, as long as
+/// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
     (Rule::Core(CoreMutant::AnyAgent), 22_443),
     (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
