@@ -29,10 +29,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use wayside_wire::SlotState;
+use wayside_wire::{Engine, SlotState};
 
 /// What is said below, in this layout. A switch that knows another is no successor.
-pub const LAYOUT: u8 = 2;
+pub const LAYOUT: u8 = 3;
 
 /// Kinds of messages.
 const OPENING: u8 = 1;
@@ -55,7 +55,7 @@ const CLOSING_BYTES: usize = 16;
 pub enum Unfit {
     /// It serves, or begins to, or stands by for nobody.
     Serves,
-    /// Its namespaces have other slots, or its packets are signed and the other's are not.
+    /// Its namespaces have other slots or another engine, or its packets are signed and the other's are not.
     Unlike,
     /// Not all that was sent has come, or in another order.
     Torn,
@@ -89,21 +89,34 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What a memory is like; both ends must agree.
+/// What a memory is like, and who decides by it; both ends must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Namespaces and their slots.
-    pub namespaces: Vec<(u16, u32)>,
+    /// In the order of the configuration.
+    pub namespaces: Vec<NamespaceShape>,
     /// Whether packets are signed.
     pub signed: bool,
+}
+
+/// A namespace's part of a [`Shape`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceShape {
+    /// Of the namespace.
+    pub id: u16,
+    /// How many it has.
+    pub slots: u32,
+    /// Slots that are held by one engine are nothing to another one, which would grant the same names from its queues:
+    /// a census tells nodes of the change, and who goes on without one does not (S1).
+    pub engine: Engine,
 }
 
 impl Shape {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![LAYOUT, self.signed.into()];
-        for (namespace, slots) in &self.namespaces {
-            bytes.extend(namespace.to_be_bytes());
-            bytes.extend(slots.to_be_bytes());
+        for namespace in &self.namespaces {
+            bytes.extend(namespace.id.to_be_bytes());
+            bytes.extend(namespace.slots.to_be_bytes());
+            bytes.push(namespace.engine as u8);
         }
         bytes
     }
@@ -154,7 +167,7 @@ pub struct Copying {
 impl Copying {
     /// Nothing has gone. `revision`: of the post now.
     pub(super) fn new(shape: Shape, revision: u64, now: Time) -> Copying {
-        let sent = shape.namespaces.iter().map(|(_, slots)| vec![[0; 2]; *slots as usize]).collect();
+        let sent = shape.namespaces.iter().map(|namespace| vec![[0; 2]; namespace.slots as usize]).collect();
         Copying { shape, sent, head: Head { revision, begun: now, number: 1 }, held_alone: false }
     }
 
@@ -169,10 +182,10 @@ impl Copying {
     pub fn send<M: SwitchMemory>(&mut self, memory: &M, mut out: impl FnMut(Vec<u8>)) {
         let mut message = self.head.message(SLOTS);
         let mut block = [[0; 2]; BLOCK];
-        for ((namespace, slots), sent) in self.shape.namespaces.iter().zip(&mut self.sent) {
-            for (from, sent) in (0..*slots).step_by(BLOCK).zip(sent.chunks_mut(BLOCK)) {
+        for (&NamespaceShape { id, slots, .. }, sent) in self.shape.namespaces.iter().zip(&mut self.sent) {
+            for (from, sent) in (0..slots).step_by(BLOCK).zip(sent.chunks_mut(BLOCK)) {
                 let now = &mut block[..sent.len()];
-                memory.read_slots(*namespace, from, now);
+                memory.read_slots(id, from, now);
                 if self.held_alone {
                     let unheld = |words: &&mut [u64; 2]| SlotWord::unpack(words[0]).state == SlotState::Unheld;
                     now.iter_mut().filter(unheld).for_each(|words| *words = [0; 2]);
@@ -183,7 +196,7 @@ impl Copying {
                 let differs = |index: &usize| now[*index] != sent[*index];
                 let first = (0..now.len()).find(differs).unwrap_or(0);
                 let end = (0..now.len()).rfind(differs).map_or(0, |last| last + 1);
-                message.extend(namespace.to_be_bytes());
+                message.extend(id.to_be_bytes());
                 message.extend((from + first as u32).to_be_bytes());
                 message.extend(((end - first) as u16).to_be_bytes());
                 now[first..end].iter().flatten().for_each(|word| message.extend(word.to_be_bytes()));
@@ -341,13 +354,13 @@ fn clear<M: SwitchMemory>(memory: &M, shape: &Shape) {
         return;
     }
     let mut block = [[0; 2]; BLOCK];
-    for &(namespace, slots) in &shape.namespaces {
+    for &NamespaceShape { id, slots, .. } in &shape.namespaces {
         for from in (0..slots).step_by(BLOCK) {
             let now = &mut block[..BLOCK.min((slots - from) as usize)];
-            memory.read_slots(namespace, from, now);
+            memory.read_slots(id, from, now);
             if now.iter().any(|words| *words != [0; 2]) {
                 now.fill([0; 2]);
-                memory.write_slots(namespace, from, now);
+                memory.write_slots(id, from, now);
             }
         }
     }
@@ -361,7 +374,7 @@ fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8], mark: &mut
         let namespace = u16::from_be_bytes(fields.take());
         let from = u32::from_be_bytes(fields.take());
         let count = usize::from(u16::from_be_bytes(fields.take()));
-        let (_, slots) = *shape.namespaces.iter().find(|(known, _)| *known == namespace)?;
+        let slots = shape.namespaces.iter().find(|known| known.id == namespace)?.slots;
         let fits = (1..=BLOCK).contains(&count) && u64::from(from) + count as u64 <= u64::from(slots);
         let (run, rest) = rest.split_at_checked(16 * count).filter(|_| fits)?;
         for (words, bytes) in words.iter_mut().zip(run.chunks_exact(16)) {
@@ -383,7 +396,11 @@ mod tests {
     use alloc::rc::Rc;
 
     fn shape() -> Shape {
-        Shape { namespaces: vec![(1, 64)], signed: false }
+        of_engine(Engine::Fission)
+    }
+
+    fn of_engine(engine: Engine) -> Shape {
+        Shape { namespaces: vec![NamespaceShape { id: 1, slots: 64, engine }], signed: false }
     }
 
     fn held(slot: u32, memory: &Rc<Memory>, tenure: u32) {
@@ -438,8 +455,10 @@ mod tests {
             messages.remove(lost);
             assert_eq!(carry(&to, &messages), Err(Unfit::Torn), "without message {lost}");
         }
-        let opening = Copying::new(Shape { signed: true, ..shape() }, 3, Time(1)).opening();
-        assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
+        for unlike in [Shape { signed: true, ..shape() }, of_engine(Engine::Queue)] {
+            let opening = Copying::new(unlike, 3, Time(1)).opening();
+            assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
+        }
         let late = Head { revision: 3, begun: Time(1), number: u64::MAX };
         let opening = [late.message(OPENING), shape().encode()].concat();
         assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Torn)), "it is the first");

@@ -51,7 +51,9 @@ use wayside_wire::{
 
 pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
-pub use hand_over::{Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, Obstacle, Shape, Unfit};
+pub use hand_over::{
+    Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, NamespaceShape, Obstacle, Shape, Unfit,
+};
 pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
 pub use seat::Seat;

@@ -10,9 +10,9 @@
 //! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that
 //!   very revision. Otherwise it is overwritten too.
 
-use super::hand_over::{Came, Copying, Handed, Obstacle, Reception, Shape, Unfit};
+use super::hand_over::{Came, Copying, Handed, NamespaceShape, Obstacle, Reception, Shape, Unfit};
 use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
-use super::{Config, Controller, Notice, Store, StoreError};
+use super::{Config, Controller, Namespace, Notice, Store, StoreError};
 use crate::memory::SwitchMemory;
 use crate::{Mutant, Time};
 use alloc::collections::{BTreeSet, VecDeque};
@@ -255,9 +255,10 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 
     fn shape(&self) -> Option<Shape> {
         let config = &self.shared.as_ref()?.config;
-        let slots = |id| (id, self.memory.slot_count(id));
-        let namespaces = config.namespaces.iter().map(|namespace| slots(namespace.id)).collect();
-        Some(Shape { namespaces, signed: config.root.is_some() })
+        let shape = |&Namespace { id, engine, .. }: &Namespace| {
+            NamespaceShape { id, slots: self.memory.slot_count(id), engine }
+        };
+        Some(Shape { namespaces: config.namespaces.iter().map(shape).collect(), signed: config.root.is_some() })
     }
 
     /// What happened since the last call.
@@ -386,6 +387,17 @@ mod tests {
             core::iter::from_fn(|| second.controller(Time(8))?.transmit()).map(|(_, it)| it).collect();
         let [turn] = &told[..] else { panic!("{told:?}") };
         assert_eq!((Header::read(turn).unwrap().kind, Heartbeat::read(turn, BODY).sequence), (kind::fabric::TURN, 2));
+    }
+
+    /// It would grant from its queues what nodes still hold by slots, since nobody would ask them.
+    #[test]
+    fn a_successor_whose_locks_are_by_another_engine_takes_nothing() {
+        let [(mut first, _), (mut second, _)] = two();
+        second.shared.as_mut().expect("a standby").config.namespaces[0].engine = wayside_wire::Engine::Queue;
+        let look = second.ask(Time(3)).expect("at once");
+        second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
+        let copying = first.prepare(Time(4)).expect("nothing is in its way");
+        assert_eq!(second.receive(Time(7), &copying.opening()), Err(Unfit::Unlike));
     }
 
     #[test]
