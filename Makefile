@@ -17,10 +17,12 @@ demo: ## a switch and four hosts move money under locks while things break
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
-bench: ## locks and keys beside bare echoes and, where they are, Redis, etcd and ZooKeeper; 4 minutes (ALL=1: 15)
+bench: ## locks and keys beside bare echoes and peers, recovery, the simulator's speed; 6 minutes (ALL=1: half an hour)
 	@features="$$(scripts/xdp.sh wayside-bench) $$(scripts/peers.sh wayside-bench)" && \
 		run="cargo run --release --quiet -p wayside-bench $$features --" && \
-		$$run && $$run --keys $(if $(ALL),,--brief)
+		$$run && $$run --keys $(if $(ALL),,--brief) && $$run --recovery $(if $(ALL),,--short)
+	@echo 'The simulator, on one processor:' && \
+		cargo run --profile simulation --quiet -p wayside-sim -- --seeds 0..500 --jobs 1 | sed -n 1,4p
 
 lint: ## formatting, clippy, generated files, scripts
 	@scripts/lint.sh
