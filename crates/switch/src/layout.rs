@@ -235,6 +235,7 @@ pub(crate) struct Globals {
 
 /// `struct ws_switch`: the memory as one call of the core sees it.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub(crate) struct View {
     pub(crate) slots: *const Slot,
     pub(crate) regions: *const Region,
@@ -267,6 +268,11 @@ pub(crate) struct View {
     pub(crate) cell_count: u32,
     pub(crate) name_count: u32,
 }
+
+// SAFETY: it is addresses of tables of atomics, and numbers. Whoever follows one answers for that.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
 
 /// `struct ws_verdict`.
 #[repr(C)]

@@ -445,9 +445,8 @@ impl Queues {
 impl Switch {
     /// With memory for the queue service.
     #[must_use]
-    pub fn with_queues(mut self, config: QueueConfig) -> Switch {
-        self.queues = Queues::new(config);
-        self
+    pub fn with_queues(self, config: QueueConfig) -> Switch {
+        Switch::of(self.memory, self.store, Queues::new(config), self.counters)
     }
 
     /// How many parts a namespace's names are divided into; 0: none has had a lock server in this memory.

@@ -278,9 +278,8 @@ impl Switch {
 
     /// With a store for the chain service.
     #[must_use]
-    pub fn with_store(mut self, config: StoreConfig) -> Switch {
-        self.store = Store::new(config);
-        self
+    pub fn with_store(self, config: StoreConfig) -> Switch {
+        Switch::of(self.memory, Store::new(config), self.queues, self.counters)
     }
 }
 

@@ -411,36 +411,35 @@ fn lanes() -> u32 {
 fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
     let (config, store, queues) = (options.config, options.store, options.queues);
     let counters = handle(object, "counters")?;
-    Ok(Switch {
-        memory: Memory::over(
-            map(object, "slots", config.slots as usize)?,
-            map(object, "regions", REGIONS)?,
-            map(object, "nodes", NODES)?,
-            map(object, "keys", NODES)?,
-            map(object, "globals", 1)?,
-            map(object, "ways", NODES)?,
-            config.max_handle,
-        )
-        .with_ticks(ticks(object)?),
-        store: Store::over(
-            store,
-            map(object, "groups", GROUPS)?,
-            map(object, "buckets", store.buckets() as usize)?,
-            map(object, "items", store.items() as usize)?,
-            map(object, "lanes", store.lanes() as usize)?,
-            map(object, "journal", RECORDS)?,
-            map(object, "store", 1)?,
-        ),
-        queues: Queues::over(
-            queues,
-            map(object, "queues", queues.entries() as usize)?,
-            map(object, "cells", queues.cells() as usize)?,
-            map(object, "names", queues.buckets() as usize)?,
-            map(object, "servers", REGIONS)?,
-            map(object, "directory", 1)?,
-        ),
-        counters: Counters::map(counters.as_fd(), lanes() as usize)?,
-    })
+    let memory = Memory::over(
+        map(object, "slots", config.slots as usize)?,
+        map(object, "regions", REGIONS)?,
+        map(object, "nodes", NODES)?,
+        map(object, "keys", NODES)?,
+        map(object, "globals", 1)?,
+        map(object, "ways", NODES)?,
+        config.max_handle,
+    )
+    .with_ticks(ticks(object)?);
+    let store = Store::over(
+        store,
+        map(object, "groups", GROUPS)?,
+        map(object, "buckets", store.buckets() as usize)?,
+        map(object, "items", store.items() as usize)?,
+        map(object, "lanes", store.lanes() as usize)?,
+        map(object, "journal", RECORDS)?,
+        map(object, "store", 1)?,
+    );
+    let queues = Queues::over(
+        queues,
+        map(object, "queues", queues.entries() as usize)?,
+        map(object, "cells", queues.cells() as usize)?,
+        map(object, "names", queues.buckets() as usize)?,
+        map(object, "servers", REGIONS)?,
+        map(object, "directory", 1)?,
+    );
+    let counters = Counters::map(counters.as_fd(), lanes() as usize)?;
+    Ok(Switch::of(memory, store, queues, counters))
 }
 
 /// The clock that the program goes by.
