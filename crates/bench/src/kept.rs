@@ -1,21 +1,50 @@
-//! Records that are kept in a checkout, in `bench/runs`: their names begin with the day, and end with their kind.
+//! Records that are kept in a checkout, in `bench/runs`: their names begin with the day, and end with their kind. Of
+//! what was measured on packets the newest ones are compiled in, for a program that runs elsewhere.
 
-use crate::calibrated::Packets;
+use crate::Error;
+use crate::calibrated::{Kept, Packets};
 use crate::keys::Keys;
+use crate::queues::Queues;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Below where a command is run.
 const PLACE: &str = "bench/runs";
 
-/// The newest record of keys that was kept here, if there is one of this version.
-#[must_use]
-pub fn newest_keys() -> Option<Packets> {
-    let read = |path: &PathBuf| {
-        let keys = Keys::from_json(&std::fs::read_to_string(path).ok()?).ok()?;
-        Some(Packets { record: path.display().to_string(), keys })
+/// Name and text of a record in [`PLACE`].
+macro_rules! compiled_in {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../bench/runs/", $name)))
     };
-    of_kind(Path::new(PLACE), "keys").iter().find_map(read)
+}
+
+/// The newest of their kinds.
+const KEYS: (&str, &str) = compiled_in!("2026-11-23-c9d2d17-keys.json");
+const QUEUES: (&str, &str) = compiled_in!("2026-11-23-5e0700e-queues.json");
+
+/// The newest records that were kept here of what was measured on packets; of a kind of which there is none of this
+/// version, the one of this program's own commit.
+#[must_use]
+pub fn newest_packets() -> Packets {
+    let place = Path::new(PLACE);
+    Packets {
+        keys: newest(place, "keys", Keys::from_json, KEYS),
+        queues: newest(place, "queues", Queues::from_json, QUEUES),
+    }
+}
+
+fn newest<T>(
+    place: &Path,
+    kind: &str,
+    parse: fn(&str) -> Result<T, Error>,
+    (name, text): (&str, &str),
+) -> Option<Kept<T>> {
+    let read = |path: &PathBuf| {
+        let content = parse(&std::fs::read_to_string(path).ok()?).ok()?;
+        Some(Kept { record: path.display().to_string(), content })
+    };
+    let own = || Some(Kept { record: format!("{PLACE}/{name}"), content: parse(text).ok()? });
+    of_kind(place, kind).iter().find_map(read).or_else(own)
 }
 
 /// The text of the newest one of the papers' headlines, whatever version it is of.
@@ -65,12 +94,47 @@ mod tests {
         assert!(of_kind(Path::new("/nowhere"), "keys").is_empty());
     }
 
+    /// Where records are kept, seen from where tests run.
+    const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/runs");
+
+    fn day(name: &str) -> String {
+        name.chars().take(DAY).collect()
+    }
+
+    /// By their days: which of one day is newer a clone of the repository does not tell.
+    #[test]
+    fn what_is_compiled_in_is_the_newest_that_is_kept() {
+        for (constant, kind, (name, _)) in [("KEYS", "keys", KEYS), ("QUEUES", "queues", QUEUES)] {
+            let records = of_kind(Path::new(KEPT), kind);
+            let newest = records[0].file_name().unwrap().to_str().unwrap();
+            let change = format!("write {newest} in the place of {name} at `{constant}` in crates/bench/src/kept.rs");
+            assert_eq!(day(name), day(newest), "{change}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_kept_the_own_records_are_taken_and_otherwise_what_is_kept() {
+        let of = |place: &Path| {
+            let keys = newest(place, "keys", Keys::from_json, KEYS).unwrap().record;
+            (keys, newest(place, "queues", Queues::from_json, QUEUES).unwrap().record)
+        };
+        let own = (format!("{PLACE}/{}", KEYS.0), format!("{PLACE}/{}", QUEUES.0));
+        assert_eq!(of(Path::new("/nowhere")), own);
+        let directory = Directory::new().unwrap();
+        // One that can be read, and one that is of no version.
+        let kept = directory.path().join("2026-11-22-f00-keys.json");
+        std::fs::write(&kept, KEYS.1).unwrap();
+        std::fs::write(directory.path().join("2026-11-22-f00-queues.json"), "{}").unwrap();
+        assert_eq!(of(directory.path()), (kept.display().to_string(), own.1));
+    }
+
     #[test]
     fn what_is_kept_is_of_its_kind() {
-        let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/runs"));
+        let place = Path::new(KEPT);
         type IsIt = fn(&str) -> bool;
-        let kinds: [(&str, IsIt); 2] = [
+        let kinds: [(&str, IsIt); 3] = [
             ("keys", |text| Keys::from_json(text).is_ok()),
+            ("queues", |text| Queues::from_json(text).is_ok()),
             ("calibrated", |text| Calibrated::from_json(text).is_ok()),
         ];
         for (kind, is_it) in kinds {

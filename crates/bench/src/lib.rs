@@ -64,7 +64,7 @@ mod ways;
 mod wayside;
 pub mod workloads;
 
-pub use calibrated::{Calibrated, CalibratedOptions, Packets, put_calibrated, run_calibrated};
+pub use calibrated::{Calibrated, CalibratedOptions, Kept, Packets, put_calibrated, run_calibrated};
 pub use compare::{Options, run};
 pub use contest::{
     About, Contest, ContestOptions, Game, Played, Records, Run, Wishes, compare, page, put_contest, run_contest,
@@ -74,7 +74,7 @@ pub use figures::put_figures;
 pub use growth::{Growth, GrowthOptions, put_growth, run_growth};
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};
-pub use kept::{newest_headlines, newest_keys};
+pub use kept::{newest_headlines, newest_packets};
 pub use keys::{Keys, KeysOptions, put_keys, run_keys};
 pub use queues::{PARTS, Queues, QueuesOptions, put_queues, run_queues};
 pub use recovery::{Fault, Recovery, RecoveryOptions, Timeline, Trial, hold, put_recovery, run_recovery};

@@ -182,7 +182,7 @@ fn queues(arguments: &Arguments) -> Result<(), String> {
 fn calibrated(arguments: &Arguments) -> Result<(), String> {
     let mut options = if arguments.short { CalibratedOptions::short() } else { CalibratedOptions::whole() };
     options.ids.clone_from(&arguments.which);
-    options.packets = wayside_bench::newest_keys();
+    options.packets = wayside_bench::newest_packets();
     if let Some(requests) = arguments.requests {
         // As many times fewer with other costs as without the argument.
         options.varied = options.varied * requests / options.requests;

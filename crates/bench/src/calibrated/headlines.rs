@@ -6,9 +6,10 @@
 use super::costs::Cost;
 use super::lab::Lab;
 use super::reasons::*;
-use super::{fisslock, netchain, netlock};
+use super::{Packets, fisslock, netchain, netlock};
 use crate::Error;
 use crate::keys::Keys;
+use crate::queues::Queues;
 
 /// What a paper has of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,17 +36,33 @@ pub struct Figure {
 }
 
 pub type Measure = fn(&mut Lab) -> Result<Vec<Figure>, Error>;
-pub type Look = fn(&Keys) -> Vec<Figure>;
+
+/// What a headline takes out of a record of what was measured on packets.
+#[derive(Clone, Copy)]
+pub enum Look {
+    /// Of keys and chains.
+    Keys(fn(&Keys) -> Vec<Figure>),
+    /// Of queues, priorities and budgets.
+    Queues(fn(&Queues) -> Vec<Figure>),
+}
+
+impl Look {
+    /// The figures, and where their record is kept; None: there is no such record.
+    pub fn at(self, packets: &Packets) -> Option<(&str, Vec<Figure>)> {
+        match self {
+            Look::Keys(of) => packets.keys.as_ref().map(|kept| (kept.record.as_str(), of(&kept.content))),
+            Look::Queues(of) => packets.queues.as_ref().map(|kept| (kept.record.as_str(), of(&kept.content))),
+        }
+    }
+}
 
 /// How a headline's figures come about.
 #[derive(Clone, Copy)]
 pub enum How {
-    /// By the model.
-    Simulated(Measure),
-    /// By arithmetic with the model's constants.
-    Computed(Measure),
-    /// By that arithmetic, and besides on packets, by a record of keys and chains.
-    ComputedAndOnPackets(Measure, Look),
+    /// By the model, and what it does not have on packets.
+    Simulated(Measure, Option<Look>),
+    /// By arithmetic with the model's constants; and besides on packets.
+    Computed(Measure, Option<Look>),
     /// On packets alone.
     OnPackets(Look),
 }
@@ -53,7 +70,7 @@ pub enum How {
 impl How {
     pub fn measure(self) -> Option<Measure> {
         match self {
-            How::Simulated(measure) | How::Computed(measure) | How::ComputedAndOnPackets(measure, _) => Some(measure),
+            How::Simulated(measure, _) | How::Computed(measure, _) => Some(measure),
             How::OnPackets(_) => None,
         }
     }
@@ -61,8 +78,8 @@ impl How {
     /// What it takes out of a record of packets.
     pub fn look(self) -> Option<Look> {
         match self {
-            How::OnPackets(look) | How::ComputedAndOnPackets(_, look) => Some(look),
-            How::Simulated(_) | How::Computed(_) => None,
+            How::OnPackets(look) => Some(look),
+            How::Simulated(_, look) | How::Computed(_, look) => look,
         }
     }
 }
@@ -144,10 +161,12 @@ pub fn figure(name: impl Into<String>, paper: Paper, ours: f64, unit: &'static s
 
 /// All of NetLock, FissLock and NetChain, in their order.
 pub fn all() -> Vec<Headline> {
-    let simulated =
-        |id, what, measure: Measure, varied, why| Headline { id, what, how: How::Simulated(measure), why, varied };
+    let simulated = |id, what, measure: Measure, varied, why| {
+        let how = How::Simulated(measure, None);
+        Headline { id, what, how, why, varied }
+    };
     let computed = |id, what, measure: Measure, look: Option<Look>, varied, why| {
-        let how = look.map_or(How::Computed(measure), |look| How::ComputedAndOnPackets(measure, look));
+        let how = How::Computed(measure, look);
         Headline { id, what, how, why, varied }
     };
     vec![
@@ -165,7 +184,13 @@ pub fn all() -> Vec<Headline> {
         ),
         simulated("N7", "requests, knapsack over random allocation, 3,000 cells", netlock::n7, NETLOCK_ALONE, WHY_N7),
         simulated("N8", "requests against cells and think time", netlock::n8, NETLOCK_ALONE, WHY_N8),
-        simulated("N9", "isolation of two tenants, seven machines and three", netlock::n9, TENANTS, WHY_N9),
+        Headline {
+            id: "N9",
+            what: "service differentiation by priorities; isolation of two tenants, seven machines and three",
+            how: How::Simulated(netlock::n9, Some(Look::Queues(netlock::n9_on_packets))),
+            why: WHY_N9,
+            varied: TENANTS,
+        },
         simulated("N10", "switch failure and reactivation", netlock::n10, REACTIVATION, WHY_N10),
         simulated(
             "F1",
@@ -194,7 +219,7 @@ pub fn all() -> Vec<Headline> {
             "C1",
             "queries of 4 clients, and at most, over ZooKeeper's",
             netchain::c1,
-            Some(netchain::c1_on_packets),
+            Some(Look::Keys(netchain::c1_on_packets)),
             NETCHAIN,
             WHY_C1,
         ),
@@ -202,7 +227,7 @@ pub fn all() -> Vec<Headline> {
             "C2",
             "latency of a read and of a write, beside ZooKeeper's",
             netchain::c2,
-            Some(netchain::c2_on_packets),
+            Some(Look::Keys(netchain::c2_on_packets)),
             NETCHAIN,
             WHY_C2,
         ),
@@ -210,14 +235,14 @@ pub fn all() -> Vec<Headline> {
             "C3",
             "queries of 4 clients against the sizes of values and of the store",
             netchain::c3,
-            Some(netchain::c3_on_packets),
+            Some(Look::Keys(netchain::c3_on_packets)),
             NETCHAIN,
             WHY_C3,
         ),
         Headline {
             id: "C4",
             what: "failover and recovery with 1 and 100 virtual groups",
-            how: How::OnPackets(netchain::c4),
+            how: How::OnPackets(Look::Keys(netchain::c4)),
             why: WHY_C4,
             varied: &[],
         },

@@ -43,6 +43,7 @@ use report::Row;
 use crate::Error;
 use crate::keys::Keys;
 use crate::knobs::Machine;
+use crate::queues::Queues;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -55,30 +56,39 @@ pub struct CalibratedOptions {
     pub varied: u64,
     /// Each figure so often, with other requests and other pauses.
     pub seeds: u64,
-    /// What the model does not have. None: such headlines have no figures.
-    pub packets: Option<Packets>,
+    /// What the model does not have.
+    pub packets: Packets,
 }
 
-/// A record of what was measured on packets.
-#[derive(Clone, Debug)]
+/// Records of what was measured on packets. Where there is none, what is taken out of it has no figures.
+#[derive(Clone, Debug, Default)]
 pub struct Packets {
-    /// Where it is kept.
+    /// Of keys and chains.
+    pub keys: Option<Kept<Keys>>,
+    /// Of queues, priorities and budgets.
+    pub queues: Option<Kept<Queues>>,
+}
+
+/// A record that is kept.
+#[derive(Clone, Debug)]
+pub struct Kept<T> {
+    /// Where.
     pub record: String,
     /// What is in it.
-    pub keys: Keys,
+    pub content: T,
 }
 
 impl CalibratedOptions {
     /// Everything, in a quarter of an hour on two cores.
     #[must_use]
     pub fn whole() -> CalibratedOptions {
-        CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3, packets: None }
+        CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3, packets: Packets::default() }
     }
 
     /// Figures alone, once, and of shorter runs.
     #[must_use]
     pub fn short() -> CalibratedOptions {
-        CalibratedOptions { ids: Vec::new(), requests: 10_000, varied: 0, seeds: 1, packets: None }
+        CalibratedOptions { ids: Vec::new(), requests: 10_000, varied: 0, seeds: 1, packets: Packets::default() }
     }
 }
 
@@ -163,8 +173,8 @@ pub fn run_calibrated(options: &CalibratedOptions) -> Result<Calibrated, Error> 
                 row.vary(name, &half[0], &double[0]);
             }
         }
-        if let Some((look, packets)) = headline.how.look().zip(options.packets.as_ref()) {
-            row.add_packets(packets, look);
+        if let Some(look) = headline.how.look() {
+            row.add_packets(&options.packets, look);
         }
         row
     });
@@ -226,7 +236,13 @@ mod tests {
 
     fn some(ids: &[&str], requests: u64, varied: u64, seeds: u64) -> Result<Calibrated, Error> {
         let ids = ids.iter().map(|&id| id.to_owned()).collect();
-        run_calibrated(&CalibratedOptions { ids, requests, varied, seeds, packets: None })
+        run_calibrated(&CalibratedOptions { ids, requests, varied, seeds, packets: Packets::default() })
+    }
+
+    /// A record of keys, by its text.
+    fn of_keys(record: &str, keys: &serde_json::Value) -> Packets {
+        let content = Keys::from_json(&keys.to_string()).unwrap();
+        Packets { keys: Some(Kept { record: record.into(), content }), ..Packets::default() }
     }
 
     #[test]
@@ -269,8 +285,7 @@ mod tests {
             "seconds": 1.0, "stores": [], "runs": [], "failures": [], "notes": [],
             "timelines": [timeline(1, &[8, 8, 0, 0, 9, 0, 0, 0, 9]), timeline(100, &[8, 8, 0, 0, 9, 0, 1, 1, 9])],
         });
-        let keys = Keys::from_json(&keys.to_string()).unwrap();
-        let packets = Some(Packets { record: record.into(), keys });
+        let packets = of_keys(record, &keys);
         let options = CalibratedOptions { ids: vec!["C4".into()], packets, ..CalibratedOptions::short() };
         let of = run_calibrated(&options).unwrap();
         let away =
@@ -312,7 +327,7 @@ mod tests {
                 mode("values of several lengths", &[row("read of 0 bytes", 8.0), row("read of 128 bytes", 9.0)]),
             ],
         });
-        let packets = Some(Packets { record: "one.json".into(), keys: Keys::from_json(&keys.to_string()).unwrap() });
+        let packets = of_keys("one.json", &keys);
         let ids = ["C1", "C2", "C3"].map(String::from).to_vec();
         let options = CalibratedOptions { ids, packets, varied: 100, ..CalibratedOptions::short() };
         let of = run_calibrated(&options).unwrap();
@@ -329,6 +344,44 @@ mod tests {
                 assert_eq!(cell.varied.is_empty(), cell.name.starts_with("on packets"), "{}", cell.name);
             }
         }
+    }
+
+    /// Service differentiation is of priorities, which are not in the model, and isolation is of the model.
+    #[test]
+    fn tenants_are_told_apart_on_packets_and_kept_apart_by_the_model() {
+        let record = "bench/runs/one.json";
+        // Of ten bins the second tenant is there in the last five, of which the last four count.
+        let run = |engine: &str, round: u32, differ: bool, [first, second]: [u32; 2]| {
+            let there = vec![first; 10];
+            let joined: Vec<u32> = (0..10).map(|bin| if bin < 5 { 0 } else { second }).collect();
+            json!({ "engine": engine, "differ": differ, "round": round, "timelines": [there, joined],
+                    "overlaps": 0, "stale_tokens": 0, "failed": null })
+        };
+        let mut broken = run("lock server", 0, true, [1, 9]);
+        broken["overlaps"] = json!(1);
+        let queues = json!({
+            "machine": Machine::look(), "load_after": "", "place": "", "rounds": 3, "seconds": 1.0, "workload": "",
+            "about": "", "clients": 1, "memory": [], "isolation": [], "notes": [],
+            "priorities": [
+                run("fission", 0, false, [8, 8]), run("fission", 0, true, [8, 24]), run("fission", 1, true, [8, 16]),
+                run("fission", 2, true, [8, 8]), run("lock server", 0, false, [8, 4]), broken,
+            ],
+        });
+        let kept = Kept { record: record.into(), content: Queues::from_json(&queues.to_string()).unwrap() };
+        let packets = Packets { queues: Some(kept), ..Packets::default() };
+        let options = CalibratedOptions { ids: vec!["N9".into()], requests: 1, packets, ..CalibratedOptions::short() };
+        let of = run_calibrated(&options).unwrap();
+        let found = |priorities: &str, engine: &str| {
+            of.ours("N9", &format!("on packets, priorities {priorities}: second tenant over first, {engine}"))
+        };
+        assert_eq!((found("alike", "fission"), found("0 and 7", "fission")), (Some(1.0), Some(2.0)), "{of}");
+        assert_eq!(found("alike", "lock server"), Some(0.5), "{of}");
+        assert_eq!(found("0 and 7", "lock server"), None, "a run in which two held at once does not count: {of}");
+        assert!(of.ours("N9", "first tenant over second, without budgets").is_some(), "{of}");
+        let row = &of.rows[0];
+        assert_eq!(row.how(), "simulated, and on packets");
+        assert!(row.figures.iter().all(|cell| !cell.name.starts_with("on packets") || cell.papers() == "drawn"));
+        assert!(row.why.ends_with(&format!("On packets: [{record}](../{record}).")), "{}", row.why);
     }
 
     #[test]
@@ -399,6 +452,7 @@ mod tests {
         let bounded = record.ours("N9", "first tenant over second, each with half as its budget").unwrap();
         // Seven machines to three; then nearly the same, though not for lack of asking.
         assert!((2.0..2.7).contains(&free) && (0.95..1.35).contains(&bounded), "{record}");
+        assert_eq!(record.rows[0].how(), "simulated", "there is no record of priorities: {record}");
     }
 
     #[test]

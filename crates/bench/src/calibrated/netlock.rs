@@ -1,5 +1,5 @@
 //! NetLock's headlines (N1 to N10): its transactions beside those of remote memory and of NetChain's locks, its
-//! switch's memory, tenants, and a switch that is away.
+//! switch's memory, tenants, whose priorities are measured on packets, and a switch that is away.
 
 use super::costs::Cost;
 use super::engines::Outage;
@@ -7,6 +7,7 @@ use super::headlines::{Figure, Paper, figure, x};
 use super::lab::{CELLS, FIRST_TENANT, Lab, MACHINES, Peer, Run, Testbed};
 use super::world::Outcome;
 use crate::Error;
+use crate::queues::Queues;
 
 /// NetLock as it is in 6.3: the artifact's cells.
 const NETLOCK_PEER: Peer = Peer::NetLock { cells: CELLS, queues: 55_000, random: false };
@@ -211,6 +212,15 @@ pub fn n9(lab: &mut Lab) -> Result<Vec<Figure>, Error> {
         figure("second tenant with budgets, over without", Paper::Drawn, freed / second, "x"),
         figure("both with budgets, over without", Paper::Drawn, all, "x"),
     ])
+}
+
+/// Service differentiation: figure 12 (a), which is drawn.
+pub fn n9_on_packets(queues: &Queues) -> Vec<Figure> {
+    let each = |(engine, priorities, ratio): (&str, &str, f64)| {
+        let name = format!("on packets, priorities {priorities}: second tenant over first, {engine}");
+        figure(name, Paper::Drawn, ratio, "x")
+    };
+    queues.second_over_first().into_iter().map(each).collect()
 }
 
 /// A millisecond of a timeline, in virtual nanoseconds.

@@ -68,16 +68,16 @@ pub const WHY_N8: &str = "\
     (beside) ours falls to two fifths and is still far above; and that the switch has few cells can't make it so \
     alone, since what overflows goes on at a server that does 5 M/s: the line of 500 cells.";
 pub const WHY_N9: &str = "\
-    isolation alone (figure 12 b); service differentiation (12 a) needs priorities, which queues in the switch have \
-    not and the lock server and fission have: it is on packets, in docs/queue.md under \"On packets\", where a \
-    tenant of a higher priority has twice the grants of one of the lowest, since whoever waits is overtaken 8 times \
-    at most, and both have the same without priorities, as in the paper. All locks are at the lock servers here, \
-    whose cores both tenants share and whose speed limits both; there are 40 clients, on a quarter of the cores, \
-    since such a run has to be long, and locks are NetLock's 55,000 without contention. Tenants of ours are \
-    namespaces, whose locks are apart, where NetLock's share theirs; what is equal is what the budget cuts. The \
-    paper has no number: similar is taken for 1. The second tenant cannot use all of its half, since its three \
-    machines' clients wait for their own cores by then; and who is refused asks again after 5 ms at the earliest, so \
-    that some of the servers' time is nobody's.";
+    two figures of the paper. Service differentiation (12 a) needs priorities, which queues in the switch have not \
+    and the lock server and fission have: so it is not in the model, and is measured on packets (beside; docs/queue.md \
+    has the rates). Both tenants have the same without priorities, as in the paper; with them the one of the highest \
+    has twice the grants of the one of the lowest, and not nearly all, since whoever waits is overtaken 8 times at \
+    most. Isolation (12 b) is simulated. All locks are at the lock servers there, whose cores both tenants share and \
+    whose speed limits both; there are 40 clients, on a quarter of the cores, since such a run has to be long, and \
+    locks are NetLock's 55,000 without contention. Tenants of ours are namespaces, whose locks are apart, where \
+    NetLock's share theirs; what is equal is what the budget cuts. The paper has no number: similar is taken for 1. \
+    The second tenant cannot use all of its half, since its three machines' clients wait for their own cores by then; \
+    and who is refused asks again after 5 ms at the earliest, so that some of the servers' time is nobody's.";
 pub const WHY_N10: &str = "\
     other settings than in N1 to N8: 20 clients, which take one lock after the other and give up after 10 ms, so \
     that what is under way when the switch stops is few and known. the paper's switch is away for seconds, and so \

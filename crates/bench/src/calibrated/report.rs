@@ -49,14 +49,14 @@ pub(super) fn constants() -> Vec<Constant> {
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) what: String,
-    /// `simulated`, `computed` or `on packets`; nothing, of which records have more: on packets, too.
+    /// `simulated` or `computed`, either of them `and on packets`; or that alone; nothing, as earlier records have it:
+    /// on packets, too.
     how: String,
     pub(super) figures: Vec<Cell>,
     pub(super) why: String,
 }
 
 const ON_PACKETS: &str = "on packets";
-const COMPUTED: &str = "computed";
 
 impl Row {
     /// How it came about, for people.
@@ -111,8 +111,8 @@ impl Row {
     pub(super) fn new(headline: &Headline, seeds: &[Vec<Figure>]) -> Row {
         let cell = |(index, figure): (usize, &Figure)| Cell::of(figure, of_seeds(seeds, index));
         let how = match headline.how {
-            How::Simulated(_) => "simulated",
-            How::Computed(_) | How::ComputedAndOnPackets(..) => COMPUTED,
+            How::Simulated(..) => "simulated",
+            How::Computed(..) => "computed",
             How::OnPackets(_) => ON_PACKETS,
         };
         Row {
@@ -124,16 +124,13 @@ impl Row {
         }
     }
 
-    /// What a record of packets has of it; the record is named.
+    /// What a record of packets has of it, if there is such a record; it is named.
     pub(super) fn add_packets(&mut self, packets: &Packets, look: Look) {
-        let figures = look(&packets.keys);
-        if figures.is_empty() {
-            return;
-        }
+        let Some((record, figures)) = look.at(packets).filter(|(_, figures)| !figures.is_empty()) else { return };
         self.figures.extend(figures.iter().map(|figure| Cell::of(figure, vec![figure.ours])));
-        self.why += &format!(" On packets: [{0}](../{0}).", packets.record);
-        if self.how == COMPUTED {
-            self.how = format!("{COMPUTED}, and {ON_PACKETS}");
+        self.why += &format!(" On packets: [{record}](../{record}).");
+        if self.how != ON_PACKETS {
+            self.how += &format!(", and {ON_PACKETS}");
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) use record::{QUANTILES, quantiles_us};
 pub use table::put_contest;
 
 use crate::calibrated::CalibratedOptions;
-use crate::kept::newest_keys;
+use crate::kept::newest_packets;
 use crate::knobs::{self, Machine};
 use crate::workloads::{self, Named, Workload};
 use crate::{Error, workloads::named};
@@ -205,7 +205,7 @@ impl ContestOptions {
 
 /// Shorter runs than a record's, of one seed: some digits fewer, in some minutes.
 fn papers(requests: u64, varied: u64) -> CalibratedOptions {
-    CalibratedOptions { ids: Vec::new(), requests, varied, seeds: 1, packets: newest_keys() }
+    CalibratedOptions { ids: Vec::new(), requests, varied, seeds: 1, packets: newest_packets() }
 }
 
 /// What a server takes to start, on average, and a run besides what it is told: for connections, and for what is still

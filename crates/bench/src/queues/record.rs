@@ -155,6 +155,25 @@ impl TenantRun {
         let part = &bins[at(from)..at(to)];
         part.iter().map(|&count| f64::from(count)).sum::<f64>() * 1e3 / (part.len() as f64 * BIN_MS)
     }
+
+    /// Grants of the tenant that joins over the other one's, once both are there.
+    fn second_over_first(&self) -> f64 {
+        let (from, to) = TOGETHER;
+        self.rate(1, from, to) / self.rate(0, from, to)
+    }
+}
+
+/// Who kept the tenants' locks.
+fn engines(runs: &[TenantRun]) -> Vec<&str> {
+    let mut engines: Vec<&str> = runs.iter().map(|run| run.engine.as_str()).collect();
+    engines.sort_unstable();
+    engines.dedup();
+    engines
+}
+
+/// Those of this kind that count.
+fn counting<'r>(runs: &'r [TenantRun], engine: &str, differ: bool) -> Vec<&'r TenantRun> {
+    runs.iter().filter(|run| run.engine == engine && run.differ == differ && run.counts()).collect()
 }
 
 fn apart<T>(outcome: Result<T, Error>) -> (Option<T>, Option<Error>) {
@@ -186,6 +205,8 @@ fn or_failed(cell: Option<String>) -> String {
 /// The beginning of the middle: whoever joins then is not there in the first half, and is in the last third.
 const ALONE: (f64, f64) = (0.0, 0.45);
 const TOGETHER: (f64, f64) = (0.6, 1.0);
+/// Of the first tenant and the second one, in runs in which they do not differ and in those in which they do.
+const PRIORITIES: [&str; 2] = ["alike", "0 and 7"];
 
 impl Queues {
     pub(super) fn new(machine: Machine, options: &QueuesOptions, workload: &Named, place: &str) -> Queues {
@@ -267,6 +288,22 @@ impl Queues {
         look: impl Fn(&MemoryRun) -> f64,
     ) -> Option<Spread> {
         Spread::of(self.runs(plan, cells, think_ms).map(look).collect())
+    }
+
+    /// Figure 12 (a): engine, priorities, and the second tenant's grants over the first's: the median of the rounds.
+    pub(crate) fn second_over_first(&self) -> Vec<(&str, &'static str, f64)> {
+        let of = |engine, differ| {
+            let runs = counting(&self.priorities, engine, differ);
+            Spread::of(runs.iter().map(|run| run.second_over_first()).collect()).map(|spread| spread.median)
+        };
+        let mut ratios = Vec::new();
+        for engine in engines(&self.priorities) {
+            for (differ, priorities) in [false, true].into_iter().zip(PRIORITIES) {
+                let ratio = of(engine, differ).filter(|ratio| ratio.is_finite());
+                ratios.extend(ratio.map(|ratio| (engine, priorities, ratio)));
+            }
+        }
+        ratios
     }
 
     /// One plan against another in the same round, without thinking.
@@ -389,16 +426,10 @@ impl Queues {
         differ: [&str; 2],
         cells: impl Fn(&[&TenantRun]) -> Vec<Option<String>>,
     ) -> String {
-        let mut engines: Vec<&str> = runs.iter().map(|run| run.engine.as_str()).collect();
-        engines.dedup();
-        engines.sort_unstable();
-        engines.dedup();
         let mut text = format!("| {} |\n|{}\n", heads.join(" | "), " --- |".repeat(heads.len()));
-        for engine in engines {
+        for engine in engines(runs) {
             for (is, name) in [false, true].into_iter().zip(differ) {
-                let is_it = |run: &&TenantRun| run.engine == engine && run.differ == is && run.counts();
-                let these: Vec<&TenantRun> = runs.iter().filter(is_it).collect();
-                let cells: Vec<String> = cells(&these).into_iter().map(or_failed).collect();
+                let cells: Vec<String> = cells(&counting(runs, engine, is)).into_iter().map(or_failed).collect();
                 text += &format!("| {engine} | {name} | {} |\n", cells.join(" | "));
             }
         }
@@ -412,11 +443,10 @@ impl Queues {
         let priorities = self.tenants(
             &self.priorities,
             &["engine", "priorities", "first alone, locks/s", "first, with the second", "second", "second / first"],
-            ["alike", "0 and 7"],
+            PRIORITIES,
             |runs| {
                 let of = |tenant, (from, to)| spread(runs, &|run| run.rate(tenant, from, to)).map(rate);
-                let (from, to) = TOGETHER;
-                let ratio = spread(runs, &|run| run.rate(1, from, to) / run.rate(0, from, to)).map(times);
+                let ratio = spread(runs, &TenantRun::second_over_first).map(times);
                 vec![of(0, ALONE), of(0, TOGETHER), of(1, TOGETHER), ratio]
             },
         );
