@@ -10,6 +10,8 @@ mod changes;
 mod namespaces;
 #[path = "config/relays.rs"]
 mod relays;
+#[path = "config/sharing.rs"]
+mod sharing;
 
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -24,6 +26,7 @@ use wayside_wire::PORT;
 pub use namespaces::Namespace;
 use namespaces::NamespaceSettings;
 pub use relays::Relay;
+pub use sharing::Sharing;
 
 /// Data ports from 1 to 65,534: the admin port is the next one by default.
 const DEFAULT_LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
@@ -54,15 +57,6 @@ const SHORTEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3);
 const LONGEST_CERTIFICATE_LIFETIME: Duration = Duration::from_secs(3652 * 24 * 3600);
 
 const DEFAULT_SHARD: &str = "main";
-/// A quarter of it must be enough for etcd to write (10 ms on a slow disk); the time without a switch after it died.
-const DEFAULT_SERVING_LEASE: Duration = Duration::from_millis(300);
-const DEFAULT_CHAIN_LENGTH: usize = 3;
-const SHORTEST_SERVING_LEASE: Duration = Duration::from_millis(100);
-const LONGEST_SERVING_LEASE: Duration = Duration::from_secs(60);
-
-/// Renewals are 13 writes a second: without compaction they would fill etcd's 2 GiB within days.
-const DEFAULT_HISTORY: Duration = Duration::from_secs(3600);
-const LONGEST_HISTORY: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The kernel's limits.
 const LONGEST_PATH: usize = libc::PATH_MAX as usize - 1;
@@ -200,6 +194,11 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_ETCD_KEY", value_name = "FILE")]
     etcd_key: Option<PathBuf>,
 
+    /// Address and TCP port where a switch with standbys takes what another one hands over when it ends [default: that
+    /// of --listen, the same number]
+    #[arg(long, env = "WAYSIDE_HAND_OVER_LISTEN", value_name = "ADDR:PORT")]
+    hand_over_listen: Option<String>,
+
     #[arg(skip)]
     #[serde(rename = "namespace")]
     namespaces: Option<Vec<NamespaceSettings>>,
@@ -299,22 +298,6 @@ fn value_of<T: Copy>(words: &[(&'static str, T)], written: &str) -> Result<T, St
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("must be {}", words.join(", "))
     })
-}
-
-/// How a switch shares its shard with standbys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sharing {
-    pub etcd: Vec<String>,
-    pub shard: String,
-    pub serving_lease: Duration,
-    /// Switches of a chain, as far as there are so many.
-    pub chain_length: usize,
-    /// Zero: for ever.
-    pub history: Duration,
-    /// Files, where the connection is secure.
-    pub ca: Option<PathBuf>,
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
 }
 
 /// What the daemon runs with. Every value is possible.
@@ -498,7 +481,9 @@ impl Layers<'_> {
             }
             joins => joins.is_some_and(|(joins, _)| *joins),
         };
-        let relays = self.relays(listen, admin_listen, enrol_listen)?;
+        let sharing = self.sharing(lease, &[("admin_listen", Some(admin_listen)), ("enrol_listen", enrol_listen)])?;
+        let hand_over = sharing.as_ref().and_then(|sharing| sharing.hand_over_listen);
+        let relays = self.relays(listen, &[Some(admin_listen), enrol_listen, hand_over])?;
         Ok(Config {
             listen,
             admin_listen,
@@ -518,7 +503,7 @@ impl Layers<'_> {
             deadlocks,
             deadlock_period,
             namespaces: self.namespaces(lease)?,
-            sharing: self.sharing(lease)?,
+            sharing,
             division,
             joins,
             relays,
@@ -611,44 +596,6 @@ impl Layers<'_> {
         let own =
             place.ok_or_else(|| self.wrong("shard", &own, own_flag, &format!("is not one of shards = {listed}")))?;
         Ok(Some(Division { shards, own }))
-    }
-
-    fn sharing(&self, lease: Duration) -> Result<Option<Sharing>, Failure> {
-        let Some((etcd, _)) = self.pick(|s| s.etcd.as_ref()).filter(|(etcd, _)| !etcd.is_empty()) else {
-            return Ok(None);
-        };
-        let (shard, _) = self.shard()?;
-        let serving_lease = match self.pick(|s| s.serving_lease.as_ref()) {
-            Some((text, flag)) => {
-                self.duration("serving_lease", text, flag, SHORTEST_SERVING_LEASE, LONGEST_SERVING_LEASE)?
-            }
-            None => DEFAULT_SERVING_LEASE,
-        };
-        if serving_lease > lease / 2 {
-            let flag = self.flags.serving_lease.is_some();
-            let rule = format!(
-                "must be at most half of lease = {}: no heartbeat is acknowledged until a standby serves, and sessions would end",
-                Shown(lease)
-            );
-            return Err(self.wrong("serving_lease", &Shown(serving_lease), flag, &rule));
-        }
-        let history = match self.pick(|s| s.etcd_history.as_ref()) {
-            Some((text, flag)) => self.duration("etcd_history", text, flag, Duration::ZERO, LONGEST_HISTORY)?,
-            None => DEFAULT_HISTORY,
-        };
-        let chain_length = match self.pick(|s| s.chain_length.as_ref()) {
-            Some((&count, flag)) => {
-                self.number("chain_length", count, flag, 1, wayside_wire::limits::MAX_CHAIN as i64)? as usize
-            }
-            None => DEFAULT_CHAIN_LENGTH,
-        };
-        let certificate = self.path("etcd_certificate", |s| s.etcd_certificate.as_ref(), LONGEST_PATH)?;
-        let key = self.path("etcd_key", |s| s.etcd_key.as_ref(), LONGEST_PATH)?;
-        if certificate.is_some() != key.is_some() {
-            return Err(Failure::usage("etcd_certificate and etcd_key go together: one is missing"));
-        }
-        let ca = self.path("etcd_ca", |s| s.etcd_ca.as_ref(), LONGEST_PATH)?;
-        Ok(Some(Sharing { etcd: etcd.clone(), shard, serving_lease, chain_length, history, ca, certificate, key }))
     }
 
     fn number(&self, key: &str, value: i64, flag: bool, least: i64, most: i64) -> Result<i64, Failure> {
@@ -835,6 +782,10 @@ mod tests {
             ("authentication = 'yes'", "w.toml: authentication = yes must be auto, on, off"),
             ("authentication = 'on'\nadmin_listen = '127.0.0.1:65535'", "leaves no port for enrol_listen"),
             ("enrol_listen = '0.0.0.0:1'", "must name one address"),
+            (
+                "etcd = ['http://e']\nhand_over_listen = '0.0.0.0:1'",
+                "hand_over_listen = 0.0.0.0:1 must name one address",
+            ),
             ("key_lifetime = '1ms'", "w.toml: key_lifetime = 1ms must be 100 ms to 86400 s"),
             ("certificate_lifetime = '1s'", "certificate_lifetime = 1s must be 3 s to 315532800 s"),
             ("collect_after = '2 days'", "collect_after = 2 days must be 1 s to 86400 s"),

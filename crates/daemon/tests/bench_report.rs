@@ -77,10 +77,23 @@ fn every_service_that_is_there_keeps_its_promise_and_is_in_the_report() {
     let is_of_priorities = |cell: &Value| cell["name"].as_str().unwrap().starts_with("on packets, priorities");
     assert!(n9["figures"].as_array().unwrap().iter().any(is_of_priorities), "{n9}");
 
+    // The page alone has every run and every figure, and the record what each service was started with.
+    let papers_csv = read("wayside-report-papers.csv");
+    for line in csv.lines().chain(papers_csv.lines()) {
+        let line = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+        assert!(page.contains(&format!("\n{line}\n")), "{line}");
+    }
+    for service in record["services"].as_array().unwrap() {
+        let settings = service["settings"].as_str().unwrap();
+        let is_ours = service["name"].as_str().unwrap().starts_with("wayside");
+        assert!(!settings.is_empty() && (!is_ours || settings.contains("--authentication o")), "{service}");
+    }
+
     let both = ["report", "wayside-report.json", "wayside-report-papers.json", "--out", "again.html"];
     let again = bench(&both, directory.path());
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert_eq!((read("again.html"), read("again.csv")), (page, csv), "the same from the record");
+    assert_eq!(read("again-papers.csv"), papers_csv, "of the headlines, too");
 
     let same = bench(&["compare", "wayside-report.json", "wayside-report.json"], directory.path());
     assert!(same.status.success(), "{}", text(&same.stderr));

@@ -5,7 +5,7 @@ mod support;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
@@ -42,6 +42,12 @@ impl Pair {
 
     fn lock(&self, arguments: &[&str]) -> Ended {
         end(self.command(&[&["lock"], arguments].concat()))
+    }
+
+    /// That of a lock which is given back at once.
+    fn token(&self) -> u64 {
+        let ended = self.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
+        ended.stdout.trim().parse().unwrap_or_else(|_| panic!("{ended:?}"))
     }
 
     /// Holds a lock until `until` is there; its first line is the token, its last one `done`.
@@ -191,13 +197,39 @@ fn a_switch_with_queues_hands_nothing_over() {
     let config = directory.path().join("queue.toml");
     fs::write(&config, "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['jobs']\n").unwrap();
     let Some(mut pair) = Pair::or_skip(&["--config", config.to_str().unwrap()]) else { return };
-    let token = |pair: &Pair| {
-        let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
-        ended.stdout.trim().parse::<u64>().unwrap_or_else(|_| panic!("{ended:?}"))
-    };
-    let first = token(&pair);
+    let first = pair.token();
     assert_eq!(pair.first.interrupt().code(), Some(0));
-    assert_eq!(epoch_of(token(&pair)), epoch_of(first) + 1);
+    assert_eq!(epoch_of(pair.token()), epoch_of(first) + 1);
+}
+
+/// Whether somebody at this port begins as one who takes a hand-over does, with a nonce.
+fn takes_hand_overs(address: &str) -> bool {
+    TcpStream::connect(address).is_ok_and(|mut stream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.read_exact(&mut [0; 16]).is_ok()
+    })
+}
+
+/// So that a firewall can be told of it. Where somebody else has it, hand-overs find another one by etcd.
+#[test]
+fn hand_overs_come_to_a_port_that_can_be_named() {
+    let Some(etcd) = Etcd::or_skip("where hand-overs come to") else { return };
+    let at = |port: u16| format!("127.0.0.1:{port}");
+    let (port, other) = (three_ports(52_000), three_ports(55_000));
+    let flags = ["--etcd", &etcd.url, "--lease", "60s"];
+    let first = Daemon::start_at(&at(port), &[&flags[..], &["--hand-over-listen", &at(port + 2)]].concat());
+    eventually("the first serves", || role(&first) == "serving");
+    eventually("hand-overs come where it was told", || takes_hand_overs(&at(port + 2)));
+    let has = TcpListener::bind(at(other)).unwrap();
+    let second = Daemon::start_at(&at(other), &flags);
+    eventually("the second stands by", || role(&second) == first.address.to_string());
+    let mut pair = Pair { first, second, etcd };
+    let before = pair.token();
+    assert_eq!(pair.first.interrupt().code(), Some(0));
+    assert_eq!(epoch_of(pair.token()), epoch_of(before), "it came to the second all the same");
+    drop(has);
+    pair.first.restart_with(&["--etcd", &pair.etcd.url, "--lease", "60s"]);
+    eventually("by default it has the switch's number", || takes_hand_overs(&at(port)));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::etcd::Etcd;
+use support::frames::{SERVICE_VLAN, Tap, VLAN, udp_frame};
 use support::world::{SWITCH, World};
 use support::{Ending, PATIENCE, Running, end, eventually, wayside};
 use tempfile::TempDir;
@@ -527,6 +528,45 @@ fn other_traffic_passes() {
             });
         });
     }
+}
+
+/// What is addressed to the switch, but tagged or with options, passes as it is, whatever is in it. The daemon decides
+/// on what its socket gets of it. No kernel needs VLANs for that: these are bytes.
+#[test]
+fn tagged_frames_and_options_pass_byte_for_byte() {
+    const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
+    const CLIENT: [u8; 4] = [10, 78, 0, 2];
+    const ADDRESS: [u8; 4] = [10, 78, 0, 1];
+    let Some(world) = World::or_skip(1) else { return };
+    let (_daemon, _) = world.daemon("native");
+    let [client, _] = &world.clients;
+    let mut node = RawNode::enrol(client);
+    let port = node.socket.local_addr().unwrap().port();
+    let (sender, receiver) = (Tap::on(client, "eth0"), Tap::on(&world.switch, "port0"));
+    let ends = [(STRANGER, CLIENT, port), (receiver.mac, ADDRESS, wayside_wire::PORT)];
+    let long: Vec<u8> = (0..1_300u32).map(|index| (index * 7) as u8).collect();
+    let granted = world.count("granted");
+    // Priorities are in a tag's upper bits.
+    let all_tags: [&[[u16; 2]]; 4] = [&[], &[[VLAN, 77]], &[[VLAN, 7 << 13 | 77]], &[[SERVICE_VLAN, 77], [VLAN, 78]]];
+    // None, one that does nothing in a word of them, a router's alert, as many as there may be.
+    let all_options: [&[u8]; 4] = [&[], &[1; 4], &[0x94, 4, 0, 0], &[1; 40]];
+    let mut slot = 0;
+    for tags in all_tags {
+        for options in all_options.into_iter().filter(|options| !tags.is_empty() || !options.is_empty()) {
+            slot += 1;
+            let acquire = node.acquire(slot, entry_flag::EXCLUSIVE);
+            for payload in [&acquire, &long] {
+                let frame = udp_frame(ends, tags, options, payload);
+                sender.send(&frame);
+                assert_eq!(receiver.receive_from(STRANGER), frame, "tags {tags:x?}, options {options:x?}");
+            }
+            if tags.is_empty() {
+                let (header, entry) = header_of(&receive(&node.socket));
+                assert_eq!((header.kind, entry.slot), (kind::lock::GRANT, slot), "options {options:x?}");
+            }
+        }
+    }
+    assert_eq!(world.count("granted"), granted + 3, "those with options alone, by the daemon");
 }
 
 /// What a switch at the hook can't have is said, and something else taken where that is allowed.

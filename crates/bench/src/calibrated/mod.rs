@@ -7,11 +7,12 @@
 //! * `lab.rs`: a run. `rebuild.rs`: one without a workload, after a switch's end. `rivals.rs`: both engines under
 //!   contention, for `queues/`.
 //! * `headlines.rs`: which figures there are; `netlock.rs`, `fisslock.rs`, `netchain.rs`: what each is made of.
-//!   `reasons.rs`: why ours differs. `report.rs`: what comes out; `page.rs`: in the report.
+//!   `reasons.rs`: why ours differs. `report.rs`: what comes out; `page.rs`: in the report; `csv.rs`: for programs.
 //!
 //! A figure is a ratio of two models, and no better than they are: docs/headlines.md has what each depends on.
 
 mod costs;
+mod csv;
 mod engines;
 mod fabric;
 mod fisslock;

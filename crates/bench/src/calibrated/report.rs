@@ -72,7 +72,7 @@ pub(super) struct Cell {
     pub(super) paper: Option<f64>,
     /// The other end, where the paper has a range. Earlier records have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    paper_to: Option<f64>,
+    pub(super) paper_to: Option<f64>,
     /// The paper has a drawing of it, and no number. Earlier records do not tell.
     #[serde(default, skip_serializing_if = "is_not")]
     drawn: bool,

@@ -29,7 +29,7 @@ pub use page::{Records, page};
 pub(crate) use page::{escaped, figures, wide};
 pub use peers::{About, names as service_names};
 pub use record::{Contest, Played, Run};
-pub(crate) use record::{QUANTILES, quantiles_us};
+pub(crate) use record::{QUANTILES, quantiles_us, quoted};
 pub use table::put_contest;
 
 use crate::calibrated::CalibratedOptions;

@@ -162,6 +162,18 @@ impl From<Contest> for Records {
     }
 }
 
+impl Records {
+    /// Every figure of the papers' headlines, for other programs, with one head for all records; None: there is no
+    /// such record.
+    #[must_use]
+    pub fn papers_to_csv(&self) -> Option<String> {
+        let (first, others) = self.calibrated.split_first()?;
+        let lines =
+            |one: &Calibrated| one.to_csv().split_once('\n').map_or_else(String::new, |(_, lines)| lines.into());
+        Some(first.to_csv() + &others.iter().map(lines).collect::<String>())
+    }
+}
+
 /// A part of the page: what it is called, where a link leads, what is in it.
 struct Section {
     title: String,
@@ -183,11 +195,13 @@ impl Records {
         for (index, contest) in self.contests.iter().enumerate() {
             let mut body = String::new();
             contest.write(&mut body, index);
+            body += &raw(EVERY_RUN, &contest.to_csv());
             // It says itself what it was measured under.
             add(SERVICES, "", body);
         }
         for calibrated in &self.calibrated {
-            add(HEADLINES, &calibrated.to_json(), calibrated.to_html());
+            let body = calibrated.to_html() + &raw(EVERY_FIGURE, &calibrated.to_csv());
+            add(HEADLINES, &calibrated.to_json(), body);
         }
         for report in &self.reports {
             add("Against a bare echo", &report.to_json(), shown(report));
@@ -214,6 +228,14 @@ impl Records {
 
 const SERVICES: &str = "Beside what people use today";
 const HEADLINES: &str = "Beside what the papers report";
+
+const EVERY_RUN: &str = "Raw data: every run";
+const EVERY_FIGURE: &str = "Raw data: every figure";
+
+/// What all the rest of a section is made of, for whoever opens it.
+fn raw(title: &str, csv: &str) -> String {
+    format!("<details>\n<summary>{title}</summary>\n<pre>\n{}</pre>\n</details>\n", escaped(csv))
+}
 
 /// As on a terminal.
 fn shown(record: &impl std::fmt::Display) -> String {
@@ -304,8 +326,18 @@ impl Contest {
     }
 
     fn services_as_html(&self) -> String {
-        let heads =
-            ["service", "version", "client", "endpoint", "cores", "members", "durable", "batching", "modes, waiting"];
+        let heads = [
+            "service",
+            "version",
+            "client",
+            "endpoint",
+            "cores",
+            "members",
+            "durable",
+            "batching",
+            "modes, waiting",
+            "settings",
+        ];
         let cells = |one| self.of_service(one).map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
         let rows = self.services.iter().map(|one| format!("<tr>{}</tr>\n", cells(one)));
         let heads = heads.map(|head| format!("<th>{head}</th>")).concat();
@@ -337,6 +369,7 @@ impl Contest {
 mod tests {
     use super::super::record::tests::record;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_page_needs_nothing_else_and_what_is_in_it_is_escaped() {
@@ -373,7 +406,7 @@ mod tests {
         contest.played.push(contest.played[0].clone());
         let machine = contest.machine.to_string();
         let mut records = Records::from(contest);
-        let calibrated = serde_json::json!({
+        let calibrated = json!({
             "machine": records.contests[0].machine, "requests": [1, 0], "seeds": 1, "seconds": 1.0, "constants": [],
             "rows": [],
         });
@@ -386,6 +419,38 @@ mod tests {
         }
         let section = html.split("<h2 id=\"s1\">").nth(1).unwrap();
         assert!(section.contains(&escaped(&machine)), "of every kind the machine is shown: {section}");
+    }
+
+    /// Whoever has the page alone has every run, and what each service was started with.
+    #[test]
+    fn a_page_has_its_raw_data_and_its_inputs() {
+        let contest = record(&[("redis", &[100.0, 200.0]), ("etcd", &[9_000.0])]);
+        let csv = contest.to_csv();
+        let figure =
+            |name: &str| json!({ "name": name, "paper": 2.0, "ours": [3.0], "unit": "x", "short": [], "varied": [] });
+        let figures = [figure("<a>"), figure("b")];
+        let calibrated = json!({
+            "machine": contest.machine, "requests": [1, 0], "seeds": 1, "seconds": 1.0, "constants": [],
+            "rows": [{ "id": "N1", "what": "", "how": "simulated", "why": "", "figures": figures }],
+        });
+        let mut records = Records::from(contest);
+        assert!(records.papers_to_csv().is_none());
+        for _ in 0..2 {
+            records.add(&calibrated.to_string()).unwrap();
+        }
+        let html = page(&records);
+        let (services, papers) = html.split_once("<h2 id=\"s1\">").unwrap();
+        assert!(services.contains(EVERY_RUN) && papers.contains(EVERY_FIGURE), "{html}");
+        assert_eq!((csv.lines().count(), html.matches("<details>").count()), (4, 3));
+        for line in csv.lines() {
+            assert!(services.contains(&format!("\n{}\n", escaped(line))), "{line}\n{html}");
+        }
+        let of_papers = records.papers_to_csv().unwrap();
+        assert_eq!(of_papers.lines().count(), 1 + 2 * 2, "one head: {of_papers}");
+        for line in of_papers.lines() {
+            assert!(papers.contains(&format!("\n{}\n", escaped(line))), "{line}\n{html}");
+        }
+        assert_eq!(services.matches("<td>--port &lt;1&gt; --save &quot;&quot;</td>").count(), 2, "{html}");
     }
 
     #[test]

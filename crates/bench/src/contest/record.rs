@@ -340,7 +340,7 @@ impl Contest {
 }
 
 /// A cell with whatever is in it; its own quotes and ends of lines are blanks.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace(['"', '\n'], " "))
 }
 
@@ -374,6 +374,7 @@ pub(super) mod tests {
                 durability: "none: all is in memory".into(),
                 batching: "none".into(),
                 modes: "all".into(),
+                settings: "--port <1> --save \"\"".into(),
             });
             for (round, us) in (0..).zip(*rounds) {
                 let mut run = Run::of(0, name, round, "1.0".into(), Err(String::new()));
@@ -395,6 +396,7 @@ pub(super) mod tests {
         let read = Contest::from_json(&contest.to_json()).unwrap();
         assert_eq!((read.to_json(), read.to_csv()), (contest.to_json(), contest.to_csv()));
         assert_eq!(read.runs.len(), 3);
+        assert_eq!(read.services, contest.services, "with what each was started with");
         assert_eq!(contest.to_json().lines().filter(|line| line.contains("\"round\":")).count(), 3, "a line each");
     }
 
@@ -455,6 +457,15 @@ pub(super) mod tests {
     }
 
     /// Records of before a field was known are read, and their tables made.
+    #[test]
+    fn a_record_of_before_settings_were_kept_is_read() {
+        let contest = record(&[("redis", &[100.0])]);
+        let mut json: serde_json::Value = serde_json::from_str(&contest.to_json()).unwrap();
+        assert!(json["services"][0].as_object_mut().unwrap().remove("settings").is_some(), "{json}");
+        let before = Contest::from_json(&json.to_string()).unwrap();
+        assert_eq!(before.services[0].settings, "");
+    }
+
     #[test]
     fn a_record_of_before_threads_were_counted_is_read() {
         let contest = record(&[("redis", &[100.0])]);

@@ -124,8 +124,9 @@ impl Contest {
 
     fn services_table(&self) -> String {
         let mut text = String::from(
-            "| service | version | client | endpoint | cores | members | durable | batching | modes and waiting |\n\
-             | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+            "| service | version | client | endpoint | cores | members | durable | batching | modes and waiting \
+             | settings |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         );
         for one in &self.services {
             text += &format!("| {} |\n", self.of_service(one).join(" | "));
@@ -134,12 +135,13 @@ impl Contest {
     }
 
     /// What a reader has to know of a service.
-    pub(super) fn of_service(&self, one: &About) -> [String; 9] {
+    pub(super) fn of_service(&self, one: &About) -> [String; 10] {
         let cores = format!("{}, shared with clients and all others{}", self.machine.cores, self.threads(&one.name));
         let words = [&one.name, &one.version, &one.client, &one.endpoint, &cores].map(String::clone);
         let [name, version, client, endpoint, cores] = words;
-        let [durability, batching, modes] = [&one.durability, &one.batching, &one.modes].map(String::clone);
-        [name, version, client, endpoint, cores, one.members.to_string(), durability, batching, modes]
+        let words = [&one.durability, &one.batching, &one.modes, &one.settings].map(String::clone);
+        let [durability, batching, modes, settings] = words;
+        [name, version, client, endpoint, cores, one.members.to_string(), durability, batching, modes, settings]
     }
 
     /// Under what it was measured, in a sentence.
@@ -247,7 +249,7 @@ mod tests {
         assert!(slow.to_string().contains("nothing granted before the time-out") && slow.broken().count() == 0);
         let columns: Vec<usize> =
             text.lines().filter(|line| line.starts_with("| redis |")).map(|line| line.matches(" |").count()).collect();
-        assert_eq!(columns, [9, 12], "services, and figures with what was aborted");
+        assert_eq!(columns, [10, 12], "services, and figures with what was aborted");
         let shown = contest.to_string();
         assert!(shown.contains("tatp, 2 clients, aborted after 10 ms"));
         assert!(shown.contains("  redis: TCP; batching: none; durable: none; 7 server threads\n"), "{shown}");

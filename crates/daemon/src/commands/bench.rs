@@ -87,24 +87,32 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
         Some(Ok(papers)) => {
             say(&papers.to_string());
             let json = papers.to_json() + "\n";
-            write(&papers_beside(&args.out), &json)?;
+            write(&papers_beside(&args.out, "json"), &json)?;
             records.add(&json).expect("a record that was just made is of this version");
         }
         // What was measured is worth its page without them.
         Some(Err(why)) => broken.push(format!("the papers' headlines: {why}")),
         None => {}
     }
-    write(&args.out, &wayside_bench::page(&records))?;
+    write_page(&args.out, &records)?;
     match broken.into_iter().next() {
         None => Ok(()),
         Some(why) => Err(Failure::unavailable(why)),
     }
 }
 
-/// Where the record of the papers' headlines is kept: `report.html` has `report-papers.json`.
-fn papers_beside(page: &Path) -> PathBuf {
+/// Where the record of the papers' headlines is kept: `report.html` has `report-papers.json`, and `.csv`.
+fn papers_beside(page: &Path, extension: &str) -> PathBuf {
     let stem = page.file_stem().unwrap_or_default().to_string_lossy();
-    page.with_file_name(format!("{stem}-papers.json"))
+    page.with_file_name(format!("{stem}-papers.{extension}"))
+}
+
+/// The page, and beside it the figures of the papers' headlines that are on it.
+fn write_page(page: &Path, records: &Records) -> Result<(), Failure> {
+    if let Some(csv) = records.papers_to_csv() {
+        write(&papers_beside(page, "csv"), &csv)?;
+    }
+    write(page, &wayside_bench::page(records))
 }
 
 fn from_records(args: &ReportArgs) -> Result<(), Failure> {
@@ -120,7 +128,7 @@ fn from_records(args: &ReportArgs) -> Result<(), Failure> {
         let all = first.to_csv() + &others.iter().map(runs).collect::<String>();
         write(&args.out.with_extension("csv"), &all)?;
     }
-    write(&args.out, &wayside_bench::page(&records))
+    write_page(&args.out, &records)
 }
 
 /// `wayside bench compare`.
@@ -155,7 +163,8 @@ mod tests {
 
     #[test]
     fn both_records_of_a_page_lie_beside_it() {
-        assert_eq!(papers_beside(Path::new("somewhere/report.html")), Path::new("somewhere/report-papers.json"));
-        assert_eq!(papers_beside(Path::new("report")), Path::new("report-papers.json"));
+        let beside = papers_beside(Path::new("somewhere/report.html"), "json");
+        assert_eq!(beside, Path::new("somewhere/report-papers.json"));
+        assert_eq!(papers_beside(Path::new("report"), "csv"), Path::new("report-papers.csv"));
     }
 }

@@ -86,7 +86,10 @@ fn detach(_: &Config) -> Result<String, Failure> {
 /// What a configuration asks of this host. Whether the ports are free is not asked: a switch may run with it already.
 fn check_host(config: &Config) -> Result<(), Failure> {
     let addresses = [("listen", config.listen), ("admin_listen", config.admin_listen)];
-    for (key, address) in addresses.into_iter().chain(config.enrol_listen.map(|address| ("enrol_listen", address))) {
+    let hand_over = config.sharing.as_ref().and_then(|sharing| sharing.hand_over_listen);
+    let others = [("enrol_listen", config.enrol_listen), ("hand_over_listen", hand_over)];
+    let others = others.into_iter().filter_map(|(key, address)| Some((key, address?)));
+    for (key, address) in addresses.into_iter().chain(others) {
         UdpSocket::bind((*address.ip(), 0)).map_err(|error| {
             Failure::usage(format!(
                 "{key} = {address}: {} is not an address of this host ({error}); choose one that `ip -4 address` lists",
@@ -110,6 +113,10 @@ fn shown(config: &Config) -> String {
     text.push_str(&format!("deadlocks {}, deadlock_period {}\n", config.deadlocks, Shown(config.deadlock_period)));
     if let Some(division) = &config.division {
         text.push_str(&format!("shard {}\n", Division::recorded(Some(division))));
+    }
+    if let Some(sharing) = &config.sharing {
+        let hand_over_listen = sharing.hand_over_listen.unwrap_or(*listen);
+        text.push_str(&format!("etcd {}, hand_over_listen {hand_over_listen}\n", sharing.etcd.join(",")));
     }
     text.push_str(&match config.enrol_listen {
         Some(address) => {

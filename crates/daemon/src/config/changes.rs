@@ -50,7 +50,7 @@ impl Config {
             // Every other one is called as it is written.
             let written = match field {
                 "authentication_reason" => "authentication",
-                "sharing" => "what is said about etcd or the chains",
+                "sharing" => "what is said about etcd, the chains or hand-overs",
                 "division" => "shards",
                 "joins" => "shard_joins",
                 field => field,

@@ -54,19 +54,14 @@ impl FromStr for Relay {
 }
 
 impl Layers<'_> {
-    /// Where none of their ports is another's.
-    pub(super) fn relays(
-        &self,
-        listen: SocketAddrV4,
-        admin: SocketAddrV4,
-        enrol: Option<SocketAddrV4>,
-    ) -> Result<Vec<Relay>, Failure> {
+    /// Where none of their ports is another's. `others`: what else the daemon listens at.
+    pub(super) fn relays(&self, listen: SocketAddrV4, others: &[Option<SocketAddrV4>]) -> Result<Vec<Relay>, Failure> {
         let Some((written, flag)) = self.pick(|s: &Settings| s.relays.as_ref()) else { return Ok(Vec::new()) };
         let wrong = |what: &str, rule: &str| self.wrong("relays", &what, flag, rule);
         let mut relays: Vec<Relay> = Vec::new();
         for text in written {
             let relay: Relay = text.parse().map_err(|rule: String| wrong(text, &rule))?;
-            let own = [Some(listen), Some(admin), enrol].into_iter().flatten();
+            let own = others.iter().flatten().chain([&listen]);
             let mut taken = own.filter(|own| own.ip() == listen.ip()).map(|own| own.port());
             if taken.any(|port| relay.ports().contains(&port)) {
                 return Err(wrong(

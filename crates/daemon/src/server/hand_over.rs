@@ -20,7 +20,8 @@ use super::Server;
 use super::controller::Inbox;
 use super::etcd::Shard;
 use ring::hmac;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io::ErrorKind;
+use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -112,12 +113,14 @@ impl Line {
     }
 }
 
-/// Takes what other switches of the shard hand over, one after the other. For ever. `number`: this switch's own.
-pub async fn take_part(shard: Shard, number: u16, own: SocketAddrV4, secret: Option<Secret>, inbox: Inbox) {
-    let (listener, address) = match listen(*own.ip()).await {
+/// Takes what other switches of the shard hand over, one after the other. For ever. `number`: this switch's own; `at`:
+/// where they are to come, if that can be had.
+pub async fn take_part(shard: Shard, number: u16, at: SocketAddrV4, secret: Option<Secret>, inbox: Inbox) {
+    let (listener, address) = match listen(at).await {
         Ok(listening) => listening,
-        Err(error) => return tracing::warn!(%error, "nothing can be handed over to this switch"),
+        Err(error) => return tracing::warn!(%error, %at, "nothing can be handed over to this switch"),
     };
+    tracing::info!(%address, "hand-overs of other switches come here");
     shard.note_successor(number, address);
     loop {
         let Ok((stream, from)) = listener.accept().await else {
@@ -190,11 +193,18 @@ fn nonce() -> Result<[u8; NONCE_BYTES], String> {
     Ok(nonce)
 }
 
-/// Where a standby listens.
-async fn listen(ip: Ipv4Addr) -> std::io::Result<(TcpListener, SocketAddrV4)> {
-    let listener = TcpListener::bind((ip, 0)).await?;
+/// A listener, and where it is: at another port of that address if this one can't be had. The others are told which by
+/// etcd; a firewall may let them through to the one that it knows only.
+async fn listen(at: SocketAddrV4) -> std::io::Result<(TcpListener, SocketAddrV4)> {
+    let listener = match TcpListener::bind(at).await {
+        Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
+            tracing::warn!(%error, %at, "hand-overs can't come here and come to another port; see hand_over_listen");
+            TcpListener::bind((*at.ip(), 0)).await?
+        }
+        bound => bound?,
+    };
     let port = listener.local_addr()?.port();
-    Ok((listener, SocketAddrV4::new(ip, port)))
+    Ok((listener, SocketAddrV4::new(*at.ip(), port)))
 }
 
 impl Server {
@@ -252,9 +262,13 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    /// Whichever port the kernel chooses.
+    const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
     async fn pair(secrets: [Option<Secret>; 2]) -> (Line, Line) {
-        let (listener, address) = listen(Ipv4Addr::LOCALHOST).await.unwrap();
+        let (listener, address) = listen(ANY).await.unwrap();
         let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
         let nonces = [[1; NONCE_BYTES], [2; NONCE_BYTES]];
         (Line::new(one.unwrap(), secrets[0], nonces), Line::new(other.unwrap().0, secrets[1], nonces))
@@ -267,6 +281,17 @@ mod tests {
         drop(other);
         let _ = sent.await;
         came
+    }
+
+    #[tokio::test]
+    async fn a_port_that_somebody_has_is_replaced_by_another_one() {
+        let (has, at) = listen(ANY).await.unwrap();
+        let (_other, elsewhere) = listen(at).await.unwrap();
+        assert_eq!(elsewhere.ip(), at.ip());
+        assert_ne!(elsewhere.port(), at.port());
+        drop(has);
+        let (_again, there) = listen(at).await.unwrap();
+        assert_eq!(there, at);
     }
 
     #[tokio::test]

@@ -236,7 +236,8 @@ impl Server {
                 let lease = sharing.serving_lease.as_micros() as u64;
                 let number = shard.enlist()?;
                 let root = config.enrol_listen.map(|_| shard.fabric_secret(random_bytes()?)).transpose()?;
-                sharing_with = Some((shard.clone(), root, number));
+                let hand_over_listen = sharing.hand_over_listen.unwrap_or(listen);
+                sharing_with = Some((shard.clone(), root, number, hand_over_listen));
                 joining = Some(chains::Joining {
                     number,
                     root,
@@ -324,8 +325,8 @@ impl Server {
         if control_divides {
             accepting.push(tokio::spawn(divisions::tell_nodes(told)));
         }
-        let sharing = sharing_with.map(|(shard, root, number)| {
-            accepting.push(tokio::spawn(hand_over::take_part(shard.clone(), number, listen, root, inbox.clone())));
+        let sharing = sharing_with.map(|(shard, root, number, at)| {
+            accepting.push(tokio::spawn(hand_over::take_part(shard.clone(), number, at, root, inbox.clone())));
             (shard, root)
         });
         if let Some((door, listener, _)) = door {

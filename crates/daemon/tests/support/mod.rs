@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod etcd;
+#[cfg(feature = "xdp")]
+pub mod frames;
 pub mod shards;
 #[cfg(feature = "xdp")]
 pub mod world;

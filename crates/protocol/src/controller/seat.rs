@@ -255,8 +255,10 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 
     fn shape(&self) -> Option<Shape> {
         let config = &self.shared.as_ref()?.config;
-        let shape = |&Namespace { id, engine, .. }: &Namespace| {
-            NamespaceShape { id, slots: self.memory.slot_count(id), engine }
+        let shape = |&Namespace { id, engine, .. }: &Namespace| NamespaceShape {
+            id,
+            slots: self.memory.slot_count(id),
+            engine,
         };
         Some(Shape { namespaces: config.namespaces.iter().map(shape).collect(), signed: config.root.is_some() })
     }

@@ -8,7 +8,7 @@
 //! tell it, but the revision at which it saw that nobody is before: after the release of the one before, whose own was
 //! earlier still, so that it rises as well.
 
-use super::{About, Conditions, Contestant, Entry};
+use super::{About, Conditions, Contestant, Entry, command_line};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
@@ -73,6 +73,7 @@ fn launch(name: &str, way: Way, is_durable: bool) -> Result<Option<Etcd>, Error>
     // Runs write millions of keys, each with its history.
     command.args(["--quota-backend-bytes", "8589934592"]);
     command.arg("--initial-cluster").arg(format!("default={peers}"));
+    let line = command_line(&command);
     let server = Server::start(command, address, directory)?;
     let ways = match way {
         Way::Concurrency => "as Go's clientv3/concurrency: transaction with a lease, watch; release waited for",
@@ -95,6 +96,7 @@ fn launch(name: &str, way: Way, is_durable: bool) -> Result<Option<Etcd>, Error>
         durability: durability.into(),
         batching: "by the server: it writes what is ready together; none by clients".into(),
         modes: "exclusive only, shared requests are made exclusive; queued by revision".into(),
+        settings: format!("{line}; a client's lease {LEASE_S} s"),
     };
     Ok(Some(Etcd { about, server, way }))
 }

@@ -18,7 +18,13 @@ pub(crate) use wayside::{granted, lock_server, settle};
 use super::driver::{Course, Outcome};
 use crate::Error;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "peers")]
+use std::ffi::OsStr;
+#[cfg(feature = "peers")]
+use std::iter::once;
 use std::path::Path;
+#[cfg(feature = "peers")]
+use std::process::Command;
 use std::time::Duration;
 
 /// What a reader has to know of a service before its figures are compared with another's.
@@ -40,6 +46,31 @@ pub struct About {
     pub batching: String,
     /// Whether shared requests are shared, and how a client waits.
     pub modes: String,
+    /// What its servers were started with, and for how long its clients' locks outlive them; records of before
+    /// 2026-11-25 have none.
+    #[serde(default)]
+    pub settings: String,
+}
+
+/// A command line for people. Of a path only its last part is shown: the rest is a directory of this run, which is gone
+/// when this is read.
+fn line_of<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
+    let shown = |word: W| match word.as_ref() {
+        "" => String::from("\"\""),
+        word => match word.split_once('/') {
+            Some((before, path)) if before.is_empty() || before.ends_with('=') => {
+                format!("{before}{}", path.rsplit('/').next().unwrap_or(path))
+            }
+            _ => word.to_owned(),
+        },
+    };
+    words.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// With what it starts a server.
+#[cfg(feature = "peers")]
+fn command_line(command: &Command) -> String {
+    line_of(once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy))
 }
 
 /// A service that runs.
@@ -117,4 +148,26 @@ pub(super) fn warm_up(name: &str, usual: Duration) -> Duration {
 pub(super) fn start(name: &str, conditions: &Conditions<'_>) -> Result<Entry, Error> {
     let (_, start) = ALL.iter().find(|(known, _)| *known == name).ok_or_else(|| format!("no service {name:?}"))?;
     start(conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line_of;
+
+    #[test]
+    fn a_command_line_is_shown_without_the_directories_of_its_run() {
+        let words = [
+            "/usr/bin/etcd",
+            "--data-dir",
+            "/tmp/one-7/etcd",
+            "--url",
+            "http://127.0.0.1:1",
+            "default=http://127.0.0.1:2",
+            "dataDir=/tmp/one-7/data",
+            "--save",
+            "",
+        ];
+        let line = "etcd --data-dir etcd --url http://127.0.0.1:1 default=http://127.0.0.1:2 dataDir=data --save \"\"";
+        assert_eq!(line_of(words), line);
+    }
 }

@@ -1,7 +1,7 @@
 //! PostgreSQL's advisory locks, of a session: `pg_advisory_lock` and its shared form. A connection for each client,
 //! since a lock is its connection's.
 
-use super::{About, Conditions, Contestant, Entry};
+use super::{About, Conditions, Contestant, Entry, command_line};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
@@ -49,6 +49,7 @@ pub(super) fn advisory(conditions: &Conditions<'_>) -> Result<Entry, Error> {
     command.args(["-c", "listen_addresses=127.0.0.1", "-p", &address.port().to_string()]);
     // Those of the run before may not have ended yet.
     command.args(["-c", &format!("max_connections={}", 2 * conditions.clients + 20)]);
+    let settings = format!("{}; {}", command_line(&initdb), command_line(&command));
     let server = Server::start(command, address, directory)?;
     let said = version(programs.join("postgres"), &["--version"]).unwrap_or_default();
     // `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
@@ -62,6 +63,7 @@ pub(super) fn advisory(conditions: &Conditions<'_>) -> Result<Entry, Error> {
         durability: "none: advisory locks are in memory alone".into(),
         batching: "none".into(),
         modes: "shared and exclusive; queued, deadlocks are found after 1 s".into(),
+        settings,
     };
     Ok(Entry::Runs(Box::new(Postgres { about, server })))
 }

@@ -3,7 +3,7 @@
 //!
 //! There is no queue: whoever finds a lock held asks again after a random pause. There are no shared locks.
 
-use super::{About, Conditions, Contestant, Entry};
+use super::{About, Conditions, Contestant, Entry, command_line};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
@@ -41,10 +41,14 @@ pub(in super::super) const MISSING: &str = "redis-server is not installed";
 /// One that keeps nothing on disk, with these settings besides.
 pub(in super::super) fn begin(settings: &[&str]) -> Result<Server, Error> {
     let (address, directory) = (free_address()?, directory(false)?);
+    Server::start(command(address.port(), settings), address, directory)
+}
+
+fn command(port: u16, settings: &[&str]) -> Command {
     let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     command.args(["--save", "", "--appendonly", "no"]).args(settings);
-    Server::start(command, address, directory)
+    command
 }
 
 fn start(count: usize) -> Result<Option<(Vec<Server>, String)>, Error> {
@@ -53,16 +57,19 @@ fn start(count: usize) -> Result<Option<(Vec<Server>, String)>, Error> {
     Ok(Some((servers, version)))
 }
 
-fn about(name: &str, version: String, client: &str, members: usize) -> About {
+fn about(name: &str, version: String, client: &str, servers: &[Server]) -> About {
+    let lines = servers.iter().map(|server| command_line(&command(server.address.port(), &[])));
+    let lines = lines.collect::<Vec<_>>().join("; ");
     About {
         name: name.into(),
         version,
         client: client.into(),
         endpoint: "TCP on loopback".into(),
-        members: members as u32,
+        members: servers.len() as u32,
         durability: "none: no persistence".into(),
         batching: BATCHING.into(),
         modes: MODES.into(),
+        settings: format!("{lines}; a lock's lease {LEASE:?}"),
     }
 }
 
@@ -74,8 +81,9 @@ fn missing() -> Entry {
 pub(super) fn single(_: &Conditions<'_>) -> Result<Entry, Error> {
     let Some((mut servers, version)) = start(1)? else { return Ok(missing()) };
     let client = "redis 1 (redis-rs), async; release by script, waited for";
+    let about = about("redis", version, client, &servers);
     let server = servers.remove(0);
-    Ok(Entry::Runs(Box::new(Single { about: about("redis", version, client, 1), server })))
+    Ok(Entry::Runs(Box::new(Single { about, server })))
 }
 
 struct Single {
@@ -173,7 +181,7 @@ pub(super) fn redlock_of_three(_: &Conditions<'_>) -> Result<Entry, Error> {
 fn redlock(name: &str, count: usize) -> Result<Entry, Error> {
     let Some((servers, version)) = start(count)? else { return Ok(missing()) };
     let client = "rslock 0.10 (RedLock), async; release by script, waited for";
-    Ok(Entry::Runs(Box::new(RedLock { about: about(name, version, client, count), servers })))
+    Ok(Entry::Runs(Box::new(RedLock { about: about(name, version, client, &servers), servers })))
 }
 
 struct RedLock {

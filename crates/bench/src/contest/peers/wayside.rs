@@ -3,11 +3,12 @@
 //! agents; or they are queues, the most asked for in the switch by a plan (NetLock) and the rest with one lock server
 //! behind it; or all with that lock server (SrvLock), or with several that have a part each (ParLock).
 
-use super::{About, Conditions, Contestant, Entry};
+use super::{About, Conditions, Contestant, Entry, line_of};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
 use crate::recovery::switches::{Process, Switch, without_settings};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -70,7 +71,20 @@ impl Variety {
     }
 }
 
-fn about(name: &str, endpoint: &str, variety: Variety) -> About {
+/// What a service was started with: its namespace as the switch's file has it, each of its processes as the kernel has
+/// it, since others put a part of that together, and for how long clients' locks outlive them.
+fn started_with(variety: Variety, processes: impl Iterator<Item = u32>) -> Result<String, Error> {
+    let mut parts = vec![format!("namespace: {}", variety.settings().replace('\n', ", "))];
+    for id in processes {
+        let file = format!("/proc/{id}/cmdline");
+        let line = fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
+        parts.push(line_of(String::from_utf8_lossy(&line).trim_end_matches('\0').split('\0')));
+    }
+    parts.push(format!("a session's lease {LEASE:?}"));
+    Ok(parts.join("; "))
+}
+
+fn about(name: &str, endpoint: &str, variety: Variety, settings: String) -> About {
     let tasks = "wayside-client, async, with a driver on Tokio; release is sent, not waited for";
     let undriven = "wayside-client, async; release is sent, not waited for";
     let threads = "wayside-client, blocking, a thread for each client; release is not waited for";
@@ -112,6 +126,7 @@ fn about(name: &str, endpoint: &str, variety: Variety) -> About {
         durability: durability.into(),
         batching: batching.into(),
         modes: "shared and exclusive; queued, first come first served".into(),
+        settings,
     }
 }
 
@@ -307,7 +322,8 @@ fn in_userspace(conditions: &Conditions<'_>, variety: Variety) -> Result<Entry, 
     let serve = |_| lock_server(conditions.wayside, &address, |_| {});
     let lock_servers = (0..variety.lock_servers()).map(serve).collect::<Result<Vec<_>, _>>()?;
     await_parts(&address, lock_servers.len())?;
-    let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", variety);
+    let settings = started_with(variety, switch.id().into_iter().chain(lock_servers.iter().map(Process::id)))?;
+    let about = about("wayside-userspace", "UDP on loopback, a switch in userspace, one thread", variety, settings);
     Ok(Entry::Runs(Box::new(Userspace { about, variety, lock_servers, switch })))
 }
 
@@ -341,7 +357,7 @@ pub(super) use at_hook::{hook, hook_parlock, hook_queues, hook_server, hook_sign
 mod at_hook {
     use super::{
         About, Conditions, Contestant, Course, Entry, Error, Outcome, Variety, Way, about, await_parts, lock_server,
-        run,
+        run, started_with,
     };
     use crate::recovery::switches::{Directory, Process, await_that, without_settings};
     use crate::wayside::join;
@@ -453,11 +469,12 @@ mod at_hook {
             return Err(format!("the switch did not say where it is, but {said:?}"));
         }
         let endpoint = "UDP over veth between namespaces, a switch at the XDP hook (native)";
-        let about = about("wayside-hook", endpoint, variety);
         let hosts = &nodes[conditions.nodes..];
         let serve = |host: &Host| lock_server(conditions.wayside, address, |command| host.enter(command));
         let lock_servers = hosts.iter().map(serve).collect::<Result<Vec<_>, _>>()?;
         nodes[0].within(|| await_parts(address, lock_servers.len()))?;
+        let settings = started_with(variety, once(process.id()).chain(lock_servers.iter().map(Process::id)))?;
+        let about = about("wayside-hook", endpoint, variety, settings);
         let mut credentials = Vec::new();
         for (index, node) in nodes[..conditions.nodes].iter().enumerate().filter(|_| variety == Variety::Signed) {
             let own = at(&format!("credentials{index}"));

@@ -8,7 +8,7 @@
 //! library deletes none of these, since it forgets the lock's own node before the name (zookeeper-client 0.11). Of
 //! other names it does, by the session that made them.
 
-use super::{About, Conditions, Contestant, Entry};
+use super::{About, Conditions, Contestant, Entry, command_line, line_of};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
@@ -58,11 +58,12 @@ fn launch(name: &str, is_durable: bool) -> Result<Option<ZooKeeper>, Error> {
         data.display(),
         address.port()
     );
-    fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+    fs::write(&config, &text).map_err(|error| format!("{}: {error}", config.display()))?;
     let mut command = Command::new("java");
     command.args(["-Xms256m", "-Xmx1g", "-Dzookeeper.root.logger=ERROR,CONSOLE"]);
     command.arg(format!("-Dzookeeper.forceSync={forced}"));
     command.arg("-cp").arg(jar).arg("org.apache.zookeeper.server.ZooKeeperServerMain").arg(&config);
+    let (line, file) = (command_line(&command), line_of(text.lines()));
     let server = Server::start(command, address, directory)?;
     let durability = if is_durable {
         "every grant and release, by fsync before the answer"
@@ -78,6 +79,7 @@ fn launch(name: &str, is_durable: bool) -> Result<Option<ZooKeeper>, Error> {
         durability: durability.into(),
         batching: "by the server: it writes what is ready together; none by clients".into(),
         modes: "exclusive only, shared requests are made exclusive; queued by sequence".into(),
+        settings: format!("{line}; zoo.cfg: {file}; a session's time-out {SESSION:?}"),
     };
     Ok(Some(ZooKeeper { about, server }))
 }

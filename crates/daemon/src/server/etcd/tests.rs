@@ -70,6 +70,7 @@ fn shard_at(url: &str, process: u64) -> Shard {
         serving_lease: Duration::from_secs(5),
         chain_length: 3,
         history: Duration::ZERO,
+        hand_over_listen: None,
         ca: None,
         certificate: None,
         key: None,
