@@ -436,18 +436,22 @@ WS_INLINE enum ws_action ws_retenure_applied(struct ws_turn *turn, const struct 
 	return ws_tell_retenured(turn, w0, WS_HEADER_FLAG_APPLIED);
 }
 
-/* RETENURE: the one conditional change, by the slot's agent. */
+/* RETENURE: the one conditional change, by the slot's agent.
+ *
+ * A transfer that was refused as DEAD must never be applied: its agent goes on in the same tenure. So a late copy of it
+ * may not take the next session of that handle for the heir. Looked at once: whoever dies after that is found when the
+ * slot is won. */
 WS_INLINE enum ws_action ws_on_retenure(struct ws_turn *turn)
 {
 	struct ws_slot *slot = turn->slot;
 	struct ws_change change = ws_read_change(turn);
 	struct ws_node *heir = ws_node_at(turn->sw, change.agent);
 	int transfers = !change.is_claim && change.state != WS_SLOT_STATE_UNHELD && change.agent != turn->source;
+	int is_dead = transfers && !ws_asker_lives(heir, ws_entry_request(turn->entry));
 
 	if (!ws_is_possible(&change, turn->source))
 		return ws_drop(turn, WS_DROP_REASON_BAD_STATE);
-	if (transfers && ws_is_live(ws_word_load(&heir->word)) &&
-	    heir->namespace != ws_header_namespace(turn->header))
+	if (transfers && !is_dead && heir->namespace != ws_header_namespace(turn->header))
 		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
 	for (int try = 0; try < WS_MAX_TRIES; try++) {
 		ws_u64 w0 = ws_word_load(&slot->w0);
@@ -464,7 +468,7 @@ WS_INLINE enum ws_action ws_on_retenure(struct ws_turn *turn)
 			ws_count(turn->sw, WS_COUNTER_retenure_refused);
 			return ws_tell_retenured(turn, w0, WS_HEADER_FLAG_REFUSED);
 		}
-		if (transfers && !ws_node_lives(turn->sw, change.agent)) {
+		if (is_dead) {
 			ws_count(turn->sw, WS_COUNTER_retenure_refused);
 			return ws_tell_retenured(turn, w0, WS_HEADER_FLAG_REFUSED | WS_HEADER_FLAG_DEAD);
 		}

@@ -74,6 +74,14 @@ WS_INLINE int ws_node_lives(struct ws_switch *sw, ws_u16 handle)
 	return ws_is_live(ws_word_load(&ws_node_at(sw, handle)->word));
 }
 
+/* Whether the session that made a request lives. A handle is given again: its next session is another one. */
+WS_INLINE int ws_asker_lives(struct ws_node *node, ws_u64 request)
+{
+	const unsigned int counter_bits = 40; /* of a request id, below those of its session */
+
+	return ws_is_live(ws_word_load(&node->word)) && !((request ^ node->incarnation << counter_bits) >> counter_bits);
+}
+
 /* Delivers to a node's agent port (0) or to the port of one of its threads. */
 WS_INLINE enum ws_action ws_to_node(struct ws_turn *turn, ws_u16 handle, ws_u16 port)
 {

@@ -104,7 +104,8 @@ fn change(
         _ => (SlotState::Managed, me, true),
     };
     let bits = SlotBits { state, transferred: false, tryable: random.below(2) == 0, joins };
-    let entry = Entry { slot, tenure, holder: agent, slot_bits: bits.to_u16(), ..Entry::default() };
+    let request = request(agent, 1);
+    let entry = Entry { slot, tenure, holder: agent, request, slot_bits: bits.to_u16(), ..Entry::default() };
     let mut packet = lock_packet(kind::lock::RETENURE, me, &[entry]);
     if claims {
         packet[6..8].copy_from_slice(&header_flag::CLAIM.to_be_bytes());

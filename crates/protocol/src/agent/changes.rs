@@ -108,7 +108,7 @@ impl Agent {
         self.learn_state(bits);
         if let Change::Transfer(to) = pending.change {
             if dead {
-                self.queue.retain(|p| p.holder != to.holder);
+                self.queue.retain(|p| !p.is_of_session(&to));
             } else {
                 self.queue.push_front(to);
             }

@@ -1,6 +1,6 @@
 //! Who takes part in a slot, and what an agent has at hand while it works.
 
-use crate::agency::Dead;
+use crate::agency::{COUNTER_BITS, Dead};
 use crate::kept::Kept;
 use crate::line::{Order, Rank, Ranked};
 use crate::node::NodeConfig;
@@ -69,6 +69,11 @@ impl Party {
 
     pub fn is(&self, holder: Handle, request: u64) -> bool {
         self.request == request && self.holder == holder
+    }
+
+    /// Whether both are of one session: a handle is given again.
+    pub fn is_of_session(&self, other: &Party) -> bool {
+        self.holder == other.holder && self.request >> COUNTER_BITS == other.request >> COUNTER_BITS
     }
 }
 

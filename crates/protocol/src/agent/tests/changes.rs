@@ -131,6 +131,16 @@ fn a_transfer_to_a_dead_node_drops_all_that_it_waits_for() {
     assert_eq!((said.kind, said.holders()), (kind::lock::RETENURE, [3].to_vec()));
 }
 
+/// A handle is given again: who asks with it now is somebody else, and keeps its place.
+#[test]
+fn a_transfer_to_a_dead_session_drops_none_of_the_next_with_that_handle() {
+    let next = party(2, 1 << 40 | 20, NAME, EXCLUSIVE);
+    let (mut scene, _) = transferring(&[party(2, 20, NAME, EXCLUSIVE), party(2, 21, NAME, SHARED), next]);
+    scene.answer(header_flag::REFUSED | header_flag::DEAD, STAMP, bits(SlotState::Managed, 0), ME);
+    let said = scene.one();
+    assert_eq!((said.kind, said.entries[0].request, said.entries.len()), (kind::lock::RETENURE, next.request, 1));
+}
+
 /// Either refusal comes from the switch, which looks at who is agent: so it is confirmed.
 #[test]
 fn a_refusal_confirms_an_adopted_agent() {
