@@ -81,9 +81,9 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
-    let Switch { memory, store, queues, counters } = switch;
+    let Switch { memory, store, queues, counters, tables: _ } = switch;
     let Store { groups, buckets, items, lanes, journal, own, books: _ } = store;
-    Switch { memory, store: Store::over(CONFIG, groups, buckets, items, lanes, journal, own), queues, counters }
+    Switch::of(memory, Store::over(CONFIG, groups, buckets, items, lanes, journal, own), queues, counters)
 }
 
 fn word(switch: &Switch) -> u64 {
