@@ -16,8 +16,10 @@
 //!
 //! Invariants: a slot is at most at one census (`at`), and FROZEN as long as it is. A freeze raises the tenure to F,
 //! which is the census's stamp; the heir is agent at F + 1. So a later freeze (F + 1 or more) covers an heir that
-//! took office before its controller died. All slots are recovered only while the switch does not serve, under a
-//! fresh epoch; their heirs are agents at tenure 1 of it.
+//! took office before its controller died. What a session has reported is forgotten when it ends: who is given its
+//! handle while the census goes on would be told to adopt what it knows nothing of. All slots are recovered only while
+//! the switch does not serve, under a fresh epoch; their heirs are agents at tenure 1 of it. No handle is given again
+//! meanwhile, as nothing is swept.
 
 use super::pages::{Pages, window};
 use super::rebuild::Rebuilt;
@@ -74,7 +76,7 @@ pub(super) enum Scope {
 pub(super) struct Frozen {
     /// The tenure that each was frozen at.
     tenures: BTreeMap<u32, u32>,
-    /// What nodes have reported of these, and how much each.
+    /// What nodes that live have reported of these, and how much each.
     found: Vec<Entry>,
     reported: BTreeMap<Handle, usize>,
 }
@@ -94,6 +96,17 @@ pub(super) struct Heir {
     /// Per slot one entry for the agency, then its holds.
     pub entries: Vec<Entry>,
     pub pages: Pages,
+}
+
+impl Frozen {
+    /// What these have reported makes nobody an heir.
+    fn forget(&mut self, dead: &[Handle]) {
+        let count = self.reported.len();
+        dead.iter().for_each(|handle| drop(self.reported.remove(handle)));
+        if self.reported.len() < count {
+            self.found.retain(|entry| self.reported.contains_key(&entry.holder));
+        }
+    }
 }
 
 impl Heir {
@@ -363,9 +376,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
-    /// These nodes are dead: nobody waits for their reports; what they were to inherit is orphaned.
+    /// These nodes are dead: nobody waits for their reports, or goes by them; what they were to inherit is orphaned.
     pub(super) fn recover_without(&mut self, now: Time, dead: &[Handle]) {
         for census in self.recovery.censuses.values_mut() {
+            if let Scope::Slots(frozen) = &mut census.scope {
+                frozen.forget(dead);
+            }
             for handle in dead {
                 census.asked.remove(handle);
                 let Some(heir) = census.heirs.remove(handle) else { continue };
@@ -436,7 +452,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             if entry.flags & entry_flag::HELD != 0 {
                 let is_meant = self.is_alive(&entry) && !self.config.is_broken(Mutant::ForgetHolds);
                 books.holds.extend(is_meant.then_some(entry));
-            } else if entry.flags & entry_flag::AGENCY != 0 && self.sessions.is_live(entry.holder) {
+            } else if entry.flags & entry_flag::AGENCY != 0 {
                 books.agent = books.agent.max(Some((entry.tenure, entry.holder)));
             }
         }

@@ -129,6 +129,56 @@ fn what_was_agent_when_it_reported_and_died_since_inherits_nothing() {
     assert_eq!(bench.slot(9).agent, 2);
 }
 
+/// Its node knows nothing of that census, and may be of another namespace: it would be waited for in vain.
+#[test]
+fn who_is_given_the_handle_of_one_that_has_reported_inherits_nothing() {
+    let mut bench = Bench::with(Config { quarantine: config().poll_period, ..config() });
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.hold(9, 3, 5);
+    bench.controller.closed(Time(bench.now), 3);
+    bench.pass(config().poll_period);
+    let about = Entry { request: Bench::id_of(&bench.sent(lock::CENSUS).pop().expect("asked")), ..agency(9, 0) };
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, agency(9, 5), held(9, 1)]);
+    bench.controller.closed(Time(bench.now), 1);
+    for dead in [1, 3] {
+        bench.fabric(2, fabric::DOWN_ACK, dead, dead.into());
+    }
+    // Node 2 takes so long to report that others begin.
+    bench.live(&[2], 10 * config().poll_period);
+    let begun = [4, 5].map(|nonce| bench.enrol(nonce).expect("answered").0.destination);
+    assert_eq!(begun, [1, 3]);
+    assert_eq!(bench.controller.recovery.reported_by(1), 0, "the former one's");
+    bench.sent(0);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!((adopted(&mut bench).0, bench.slot(9)), (vec![], SlotWord::unheld(7)));
+}
+
+/// What it held is waited for until it has been swept, which takes a switch that serves.
+#[test]
+fn no_handle_is_given_again_while_all_slots_are_asked_about() {
+    let mut bench = Bench::with(Config { quarantine: config().poll_period, ..config() });
+    for nonce in 1..=3 {
+        bench.enrol(nonce);
+    }
+    bench.restart_switch();
+    let about = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, agency(9, 5)]);
+    bench.controller.closed(Time(bench.now), 1);
+    for node in [2, 3] {
+        bench.fabric(node, fabric::DOWN_ACK, 1, 1);
+    }
+    bench.live(&[2, 3], 10 * config().poll_period);
+    assert_eq!(bench.enrol(4).expect("answered").1.reason, Refusal::Full as u8);
+    for node in [2, 3] {
+        bench.lock(node, lock::REPORT, LAST, 0, &[about]);
+    }
+    assert_eq!((adopted(&mut bench).0, bench.memory.serving()), (vec![], true));
+    bench.live(&[2, 3], 10 * config().poll_period);
+    assert_eq!(bench.enrol(4).expect("answered").0.destination, 1);
+}
+
 /// Neighbours are mostly of one session, and are not all asked after.
 #[test]
 fn of_the_holds_of_a_node_those_of_its_earlier_process_are_nobodys() {
