@@ -102,7 +102,7 @@ impl Frozen {
     /// What these have reported makes nobody an heir.
     fn forget(&mut self, dead: &[Handle]) {
         let count = self.reported.len();
-        dead.iter().for_each(|handle| drop(self.reported.remove(handle)));
+        self.reported.retain(|handle, _| !dead.contains(handle));
         if self.reported.len() < count {
             self.found.retain(|entry| self.reported.contains_key(&entry.holder));
         }
