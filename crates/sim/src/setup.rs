@@ -146,8 +146,8 @@ impl Setup {
         let aged = mix.tenures_left > 0;
         let max_handle =
             if few_handles { (hosts as u64 + dice.between(1, 4)) as u16 } else { 512.max(hosts as u16 * 4) };
-        // Each restart takes an epoch, and some worlds restart every 16 ms for half a minute: of too few epochs none would
-        // be left, and no switch would serve any more, whoever is left alone then.
+        // Each restart takes an epoch, and some worlds restart every 16 ms for half a minute: of too few epochs none
+        // would be left, and no switch would serve any more, whoever is left alone then.
         let records = Counters {
             epoch: limits::MAX_EPOCH - dice.between(20_000, 40_000) as u32,
             starts: u32::MAX - 1_000_000,
