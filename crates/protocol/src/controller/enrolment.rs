@@ -2,12 +2,13 @@
 //! signed the same goes over a secure connection, with the secret that the session's keys come from.
 
 use super::division::{Division, Step};
-use super::store::{SessionRecord, Stage};
+use super::store::{Record, SessionRecord, Stage};
 use super::{Controller, Counters, Notice, Store};
 use crate::line::{OVERTAKEN_MOST, patience_to_byte};
 use crate::memory::SwitchMemory;
 use crate::seal::Enrolment;
 use crate::{Handle, Mutant, Time};
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
     Enrol, Enrolled, FabricKind, Header, Policy, Refusal, VERSION, header_flag, kind, mix, service, text,
@@ -92,9 +93,18 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             admission,
         };
         let counters = Counters { incarnation, handle, ..self.counters };
-        if !self.commit(&[counters.encode(), record.encode(handle)]) {
+        // A store that says that it failed may have written all the same. So the number is used up, for whoever comes
+        // next would have the same one, and if it is the same node again the same secret; and what may have been
+        // written goes with the next session that is.
+        self.counters.incarnation = incarnation;
+        self.in_doubt.insert(handle);
+        let doubted = self.in_doubt.iter().filter(|&&doubted| doubted != handle);
+        let former = doubted.filter_map(|&doubted| Some(self.sessions.get(doubted)?.record.encode(doubted)));
+        let batch: Vec<Record> = [counters.encode(), record.encode(handle)].into_iter().chain(former).collect();
+        if !self.commit(&batch) {
             return Err(Refusal::Recovering);
         }
+        self.in_doubt.clear();
         self.counters = counters;
         self.sessions.insert(handle, record);
         self.sessions.saw(now, handle, 0);
@@ -187,12 +197,13 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.config.namespaces.len() > 1 && self.sessions.taken_in(now, namespace, &self.config) >= share
     }
 
-    /// Round robin, so that a handle rests as long as possible.
+    /// Round robin, so that a handle rests as long as possible; but first those of which the store may have a session
+    /// that never began, which is overwritten so.
     fn free_handle(&self, now: Time) -> Option<Handle> {
         let count = self.memory.max_handle();
         let free = |handle: &Handle| self.sessions.is_free(now, *handle, &self.config);
         let latest = self.counters.handle.min(count);
-        (latest + 1..=count).chain(1..=latest).find(free)
+        self.in_doubt.iter().copied().chain(latest + 1..=count).chain(1..=latest).find(free)
     }
 }
 
@@ -203,7 +214,6 @@ mod tests {
     use super::*;
     use alloc::rc::Rc;
     use alloc::string::ToString;
-    use alloc::vec::Vec;
     use core::net::Ipv4Addr;
     use wayside_wire::padded;
 

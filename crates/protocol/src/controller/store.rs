@@ -1,7 +1,8 @@
 //! What the controller must not forget: a few numbers and one record per handle.
 //!
 //! A batch is durable before anything that follows from it leaves the controller: an epoch before a packet carries
-//! it, an incarnation before its ENROLLED. So neither can be given twice, whatever dies when.
+//! it, an incarnation before its ENROLLED. So neither can be given twice, whatever dies when. A batch that failed may
+//! be durable nevertheless: the incarnation in it is used up.
 
 use crate::seal::Secret;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ pub trait Store {
     type Error: fmt::Display;
     /// Every record written so far, the latest value of each key, in any order.
     fn load(&mut self) -> Result<Vec<Record>, Self::Error>;
-    /// Writes all of these records or none; durable when it returns.
+    /// Writes all of these records or none; durable when it returns. Who is told that it failed does not know which.
     fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error>;
 }
 

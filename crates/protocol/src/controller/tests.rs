@@ -7,6 +7,7 @@ mod checks;
 mod comings;
 mod deaths;
 mod divisions;
+mod doubts;
 mod epochs;
 mod lives;
 mod parts;
@@ -187,6 +188,8 @@ impl SwitchMemory for Rc<Memory> {
 pub(super) struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
     pub(super) full: Rc<Cell<bool>>,
+    /// Writes all, and says that it failed.
+    fails_late: Rc<Cell<bool>>,
     /// More records than that are too many for it at once.
     most: Rc<Cell<Option<usize>>>,
     commits: Rc<Cell<usize>>,
@@ -206,7 +209,7 @@ impl Store for Disk {
         }
         self.commits.set(self.commits.get() + 1);
         self.records.borrow_mut().extend(batch.iter().cloned());
-        Ok(())
+        if self.fails_late.get() { Err("no answer in time") } else { Ok(()) }
     }
 }
 
