@@ -134,7 +134,8 @@ impl Setup {
         let condition = |dice: &mut Dice, kind, percent| dice.percent(percent) && schedule.allows(kind);
         // Where nothing is signed, what a handle's former session was sent is believed by the next one: there handles
         // rest longer than packets live.
-        let ages = authenticated || mix.rates.iter().all(|(kind, _)| *kind != Kind::Replayed);
+        let is_old = |kind: Kind| matches!(kind, Kind::Late | Kind::Replayed);
+        let ages = authenticated || !mix.rates.iter().any(|(kind, _)| is_old(*kind));
         // Each epoch ends sessions that hold queues: with few handles nobody would have one.
         let epochs = has_queues && mix.rates.iter().any(|(kind, _)| *kind == Kind::Switch);
         let few_handles = condition(&mut dice, Kind::Handles, 40) && ages && scale.is_none() && !epochs;
@@ -344,3 +345,27 @@ const LULL: u64 = 32;
 const SHARDS: u64 = 37;
 const KEPT: u64 = 41;
 const HANDS: u64 = 47;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Filter;
+
+    /// Who is granted something by a late packet of an earlier session is told of no death, and waited for (L1).
+    #[test]
+    fn where_nothing_is_signed_handles_rest_longer_than_packets_live() {
+        let (mut rest_long, mut rest_shortly) = (0, 0);
+        for seed in (0..1_000).map(|half| 2 * half) {
+            let setup = Setup::draw(seed, &Options::default(), &Schedule::new(seed, Filter::default()));
+            let is_old = |kind: Kind| kind == Kind::Late || kind == Kind::Replayed;
+            let is_short = setup.config.quarantine < Config::default().quarantine;
+            assert!(!setup.authenticated);
+            if setup.mix.rates.iter().any(|(kind, _)| is_old(*kind)) {
+                assert!(!is_short, "seed {seed}");
+                rest_long += 1;
+            }
+            rest_shortly += usize::from(is_short);
+        }
+        assert!(rest_long > 100 && rest_shortly > 50, "{rest_long}, {rest_shortly}");
+    }
+}
