@@ -77,9 +77,8 @@ WS_INLINE int ws_node_lives(struct ws_switch *sw, ws_u16 handle)
 /* Whether the session that made a request lives. A handle is given again: its next session is another one. */
 WS_INLINE int ws_asker_lives(struct ws_node *node, ws_u64 request)
 {
-	const unsigned int counter_bits = 40; /* of a request id, below those of its session */
-
-	return ws_is_live(ws_word_load(&node->word)) && !((request ^ node->incarnation << counter_bits) >> counter_bits);
+	return ws_is_live(ws_word_load(&node->word)) &&
+	       ws_request_id_with_incarnation(request, node->incarnation) == request;
 }
 
 /* Delivers to a node's agent port (0) or to the port of one of its threads. */

@@ -584,7 +584,7 @@ pub struct ReportArgs {
     pub records: Vec<PathBuf>,
 
     /// Where the page is written, and beside it the same as .csv and, if it was measured, .json; and, unless only some
-    /// workloads or services are, the papers' headlines as -papers.json
+    /// workloads or services are, the papers' headlines as -papers.csv and -papers.json
     #[arg(long, value_name = "FILE", default_value = "wayside-report.html")]
     pub out: PathBuf,
 

@@ -190,7 +190,7 @@ impl Agency {
 }
 
 /// Bits of a request id below those that name its session, and how many those are.
-pub const COUNTER_BITS: u32 = 40;
+const COUNTER_BITS: u32 = 40;
 const INCARNATION_BITS: u32 = 64 - COUNTER_BITS;
 
 /// Sessions that are over: of every handle the latest, and with it those before. Whatever speaks for them is ignored: a

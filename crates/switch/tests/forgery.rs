@@ -339,7 +339,8 @@ impl World<'_> {
         let heir: u16 = if heirs.is_empty() || random.once_in(3) { word.agent } else { random.pick(&heirs) };
         let joins = word.joins.saturating_sub(random.once_in(6).into());
         let bits = SlotBits { state, transferred: false, tryable: random.once_in(2), joins };
-        let entry = Entry { request: 5, tenure: word.tenure, slot_bits: bits.to_u16(), ..about(slot, heir) };
+        let entry =
+            Entry { request: request(heir, 5), tenure: word.tenure, slot_bits: bits.to_u16(), ..about(slot, heir) };
         let flags = if !word.transferred && random.once_in(8) { header_flag::CLAIM } else { 0 };
         self.say(random, word.agent, lock_packet(kind::lock::RETENURE, flags, word.agent, 0, &[entry]));
     }

@@ -80,7 +80,7 @@ pub struct Kept<T> {
 }
 
 impl CalibratedOptions {
-    /// Everything, in a quarter of an hour on two cores.
+    /// Everything, in nine minutes on two cores.
     #[must_use]
     pub fn whole() -> CalibratedOptions {
         CalibratedOptions { ids: Vec::new(), requests: 60_000, varied: 8_000, seeds: 3, packets: Packets::default() }

@@ -163,15 +163,24 @@ impl From<Contest> for Records {
 }
 
 impl Records {
-    /// Every figure of the papers' headlines, for other programs, with one head for all records; None: there is no
-    /// such record.
+    /// Every run beside lock services, for other programs; None: there is no such record.
+    #[must_use]
+    pub fn runs_to_csv(&self) -> Option<String> {
+        under_one_head(self.contests.iter().map(Contest::to_csv))
+    }
+
+    /// Every figure of the papers' headlines, likewise.
     #[must_use]
     pub fn papers_to_csv(&self) -> Option<String> {
-        let (first, others) = self.calibrated.split_first()?;
-        let lines =
-            |one: &Calibrated| one.to_csv().split_once('\n').map_or_else(String::new, |(_, lines)| lines.into());
-        Some(first.to_csv() + &others.iter().map(lines).collect::<String>())
+        under_one_head(self.calibrated.iter().map(Calibrated::to_csv))
     }
+}
+
+/// Tables with the same head as one.
+fn under_one_head(mut tables: impl Iterator<Item = String>) -> Option<String> {
+    let mut all = tables.next()?;
+    tables.for_each(|table| all += table.split_once('\n').map_or("", |(_, lines)| lines));
+    Some(all)
 }
 
 /// A part of the page: what it is called, where a link leads, what is in it.

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wayside_bench::{Contest, ContestOptions, KeysOptions, Options, Records, RecoveryOptions, Wishes};
+use wayside_bench::{ContestOptions, KeysOptions, Options, Records, RecoveryOptions, Wishes};
 
 /// Shorter, and a median would rest on a handful of rounds.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -80,7 +80,6 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     let contest = wayside_bench::run_contest(&options).map_err(Failure::unavailable)?;
     say(&contest.to_string());
     write(&args.out.with_extension("json"), &(contest.to_json() + "\n"))?;
-    write(&args.out.with_extension("csv"), &contest.to_csv())?;
     let mut broken: Vec<String> = contest.broken().take(1).collect();
     let mut records = Records::from(contest);
     match options.papers.as_ref().map(wayside_bench::run_calibrated) {
@@ -107,8 +106,11 @@ fn papers_beside(page: &Path, extension: &str) -> PathBuf {
     page.with_file_name(format!("{stem}-papers.{extension}"))
 }
 
-/// The page, and beside it the figures of the papers' headlines that are on it.
+/// The page, and beside it the runs and the figures of the papers' headlines that are on it.
 fn write_page(page: &Path, records: &Records) -> Result<(), Failure> {
+    if let Some(csv) = records.runs_to_csv() {
+        write(&page.with_extension("csv"), &csv)?;
+    }
     if let Some(csv) = records.papers_to_csv() {
         write(&papers_beside(page, "csv"), &csv)?;
     }
@@ -120,13 +122,6 @@ fn from_records(args: &ReportArgs) -> Result<(), Failure> {
     for path in &args.records {
         let added = records.add(&read(path)?);
         added.map_err(|_| Failure::usage(format!("{}: no record of this version", path.display())))?;
-    }
-    if let Some((first, others)) = records.contests.split_first() {
-        // One head for all.
-        let runs =
-            |contest: &Contest| contest.to_csv().split_once('\n').map_or_else(String::new, |(_, runs)| runs.into());
-        let all = first.to_csv() + &others.iter().map(runs).collect::<String>();
-        write(&args.out.with_extension("csv"), &all)?;
     }
     write_page(&args.out, &records)
 }

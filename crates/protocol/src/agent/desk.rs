@@ -1,13 +1,13 @@
 //! Who takes part in a slot, and what an agent has at hand while it works.
 
-use crate::agency::{COUNTER_BITS, Dead};
+use crate::agency::Dead;
 use crate::kept::Kept;
 use crate::line::{Order, Rank, Ranked};
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::{Handle, Mode, Port, Time, Token};
 use alloc::collections::VecDeque;
-use wayside_wire::{Entry, Header, entry_flag, service};
+use wayside_wire::{Entry, Header, entry_flag, request_id, service};
 
 /// A request as its agent knows it: holder or waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,8 @@ impl Party {
 
     /// Whether both are of one session: a handle is given again.
     pub fn is_of_session(&self, other: &Party) -> bool {
-        self.holder == other.holder && self.request >> COUNTER_BITS == other.request >> COUNTER_BITS
+        let incarnation = request_id::incarnation;
+        self.holder == other.holder && incarnation(self.request) == incarnation(other.request)
     }
 }
 

@@ -102,7 +102,9 @@ impl Frozen {
     /// What these have reported makes nobody an heir.
     fn forget(&mut self, dead: &[Handle]) {
         let count = self.reported.len();
-        self.reported.retain(|handle, _| !dead.contains(handle));
+        for handle in dead {
+            self.reported.remove(handle);
+        }
         if self.reported.len() < count {
             self.found.retain(|entry| self.reported.contains_key(&entry.holder));
         }
