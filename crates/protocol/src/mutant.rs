@@ -27,6 +27,10 @@ pub enum Mutant {
     ReleaseByHandle,
     /// A release takes whatever its node awaits in the slot out of the queue.
     WaitersByHandle,
+    /// An agent hands its slot over while somebody holds another name of it.
+    TransferUnderOthers,
+    /// An agent frees its slot once nobody holds the name that it was won for, whoever holds another one.
+    FreeUnderOthers,
     /// The agent does not raise its sequence.
     SameSequence,
     /// The node goes on although its lease has ended.

@@ -101,7 +101,8 @@ pub struct Asked {
     /// Of the queue service.
     pub attempt: Attempt,
     entry: Entry,
-    slot: SlotWord,
+    /// Of the lock service: the slot before.
+    pub slot: SlotWord,
     policy: Policy,
     serving: bool,
 }

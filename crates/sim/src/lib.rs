@@ -97,8 +97,8 @@ pub struct Options {
 pub fn run(seed: u64, options: &Options) -> Outcome {
     match options.service {
         ServiceKind::Lock | ServiceKind::Queue => {
-            let world = world::World::new(seed, options.clone());
-            let locks = locks::Locks::new(&world);
+            let mut world = world::World::new(seed, options.clone());
+            let locks = locks::Locks::new(&mut world);
             run::Run::new(world, locks).live()
         }
         ServiceKind::Chain => chain::run(seed, options),

@@ -39,7 +39,7 @@ pub struct Outcome {
     pub operations: u64,
     /// World time that passed, in microseconds.
     pub duration: u64,
-    /// Faults that fired.
+    /// Faults that fired; and for each condition that held, 1.
     pub faults: Counts,
     /// What nodes and applications were told.
     pub outcomes: Counts,
@@ -110,7 +110,7 @@ impl Outcome {
             let faults = shards::FAULTS.iter().filter(|name| !seen(&self.faults, name));
             return faults.chain(shards::OUTCOMES.iter().filter(|name| !seen(&self.outcomes, name))).copied().collect();
         }
-        let is_of_locks = |kind: &&Kind| !kind.is_condition() && !matches!(kind, Kind::Ask | Kind::Move);
+        let is_of_locks = |kind: &&Kind| !matches!(kind, Kind::Ask | Kind::Move);
         let kinds = Kind::ALL.iter().filter(is_of_locks).map(|kind| kind.name());
         let faults = kinds.filter(|name| !seen(&self.faults, name));
         let outcomes = OUTCOMES.iter().copied().filter(|name| !seen(&self.outcomes, name));

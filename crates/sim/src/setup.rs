@@ -237,6 +237,24 @@ impl Setup {
         }
     }
 
+    /// Which conditions hold for a run, but for that which its applications draw.
+    pub fn conditions(&self) -> impl Iterator<Item = (Kind, bool)> + use<> {
+        let few_handles = self.config.quarantine != Config::default().quarantine;
+        let tight = self.node.waiters_most != NodeConfig::new(0).waiters_most;
+        [
+            (Kind::Jitter, self.mix.jitter > 0),
+            (Kind::Standby, self.standby.is_some()),
+            (Kind::Drift, self.mix.drift_ppm > 0),
+            (Kind::Budget, self.namespaces.iter().any(|namespace| namespace.budget.is_some())),
+            (Kind::Queue, self.mix.packet_time > 0),
+            (Kind::Aged, self.records.is_some()),
+            (Kind::Handles, few_handles),
+            (Kind::Tight, tight),
+            (Kind::Shards, self.division.is_some()),
+        ]
+        .into_iter()
+    }
+
     /// What a host's process is told.
     pub fn node(&self, seed: u64, host: usize, namespace: usize) -> NodeConfig {
         let namespace = padded(&name(self.namespaces[namespace].id)).expect("short, and without zeros");

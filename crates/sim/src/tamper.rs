@@ -1,8 +1,8 @@
 //! The core with a condition missing. The core itself is never built that way: a packet is rewritten on its way in so
-//! that the condition holds, which comes to the same.
+//! that the condition holds, which comes to the same; or the slot is, before the decision or after it.
 
 use wayside_protocol::Handle;
-use wayside_protocol::memory::SwitchMemory;
+use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::seal::{Direction, Period};
 use wayside_wire::{Attempt, BODY, Entry, Header, SlotBits, SlotState, check, entry_at, kind, service};
 
@@ -23,6 +23,10 @@ pub enum CoreMutant {
     AnyHops,
     /// A batch goes on behind a slot that is held.
     BatchGoesOn,
+    /// A RELEASE of a slot that nobody holds makes it held, by agent 0.
+    SeizeByRelease,
+    /// An exclusive request leaves its slot OPEN, whose agent is told that it decides alone.
+    StayOpen,
     /// The holder's word is not read again after a slot was won for it.
     NoSecondLook,
     /// It goes on when its serving lease is over.
@@ -103,6 +107,12 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
         CoreMutant::BatchGoesOn if is_lock(&[kind::lock::ACQUIRE]) && header.count > 1 => {
             unheld_first(switch, &header, packet);
         }
+        CoreMutant::SeizeByRelease if is_lock(&[kind::lock::RELEASE]) => {
+            return rewrite_slot(switch, &header, packet, |slot| {
+                let state = if slot.state == SlotState::Unheld { SlotState::Managed } else { slot.state };
+                SlotWord { state, ..slot }
+            });
+        }
         CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::RETENURE]) => {
             change(mutant, switch, &mut header, packet);
         }
@@ -114,6 +124,25 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
         _ => return,
     }
     sign(switch, disk, header.source, Direction::Up, packet);
+}
+
+/// [`CoreMutant::StayOpen`], once the switch has sent a request on that closed its slot: nothing else leaves a slot MANAGED
+/// and an ACQUIRE for its agent, unless it was MANAGED before. `was`: the slot before.
+pub fn reopen(switch: &SharedSwitch, was: SlotWord, packet: &[u8]) {
+    let Ok(header) = check(packet) else { return };
+    if (header.service, header.kind) == (service::LOCK, kind::lock::ACQUIRE) && was.state == SlotState::Open {
+        let closed = SlotWord { state: SlotState::Managed, ..was };
+        rewrite_slot(switch, &header, packet, |slot| if slot == closed { was } else { slot });
+    }
+}
+
+/// Changes the slot that a packet is about.
+fn rewrite_slot(switch: &SharedSwitch, header: &Header, packet: &[u8], change: impl FnOnce(SlotWord) -> SlotWord) {
+    let entry = Entry::read(packet, BODY);
+    if entry.slot < switch.slot_count(header.namespace) {
+        let slot = switch.load_slot(header.namespace, entry.slot);
+        switch.cas_slot(header.namespace, entry.slot, slot, change(slot));
+    }
 }
 
 /// Requests that an agent's node sends back to the switch if it is not the agent.

@@ -3,7 +3,7 @@
 use super::{Agent, Change, Desk, Party, mode_flag};
 use crate::line::Priority;
 use crate::mutant::Mutant;
-use crate::{Handle, Mode, Token};
+use crate::{Mode, Token};
 use core::mem;
 use wayside_wire::{Entry, entry_flag, kind, limits};
 
@@ -33,7 +33,7 @@ impl Agent {
             }
             return self.start(Change::Renew { tryable: self.tryable }, desk);
         }
-        if self.first_takes_over(desk.me) && !self.lends(desk.kept) {
+        if self.first_takes_over(desk) && !self.lends(desk.kept) {
             return self.hand_over(desk);
         }
         self.grant_queue(desk);
@@ -94,11 +94,15 @@ impl Agent {
     }
 
     /// Nobody holds, all wait for one name, the first of them elsewhere: the agency goes there.
-    pub(super) fn first_takes_over(&self, me: Handle) -> bool {
+    pub(super) fn first_takes_over(&self, desk: &Desk) -> bool {
         let Some(first) = self.queue.front() else { return false };
-        first.holder != me
+        let is_idle = match desk.config.is_broken(Mutant::TransferUnderOthers) {
+            false => self.holders.is_empty(),
+            true => self.holders.iter().all(|p| p.name != first.name),
+        };
+        first.holder != desk.me
             && !self.open
-            && self.holders.is_empty()
+            && is_idle
             && self.joins.complete()
             && self.heir_is_complete()
             && self.queue.iter().all(|p| p.name == first.name)
@@ -247,7 +251,9 @@ impl Agent {
         }
         let shared_only = self.holders.iter().all(|p| p.mode == Mode::Shared);
         let saturated = self.open && self.joins.expected == limits::MAX_JOINS;
-        let (idle, stays) = (self.holders.is_empty(), self.stays(desk));
+        let frees_by_name = desk.config.is_broken(Mutant::FreeUnderOthers);
+        let is_idle = |p: &Party| frees_by_name && p.name != self.name;
+        let (idle, stays) = (self.holders.iter().all(is_idle), self.stays(desk));
         // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer.
         if !idle && !(shared_only && (!self.open && !stays || saturated)) {
             return;

@@ -20,6 +20,7 @@ use wayside_protocol::{Booked, Event, Path, RequestId};
 use crate::host::Process;
 use crate::network::Flight;
 use crate::report::Outcome;
+use crate::schedule::Kind;
 use crate::service::Service;
 use crate::world::World;
 use checker::{Checker, Owner, Verdict};
@@ -54,9 +55,13 @@ pub struct Locks {
 
 impl Locks {
     /// What a seed's applications like to do.
-    pub fn new(world: &World) -> Locks {
+    pub fn new(world: &mut World) -> Locks {
+        let habits = Habits::draw(world);
+        if habits.collide {
+            world.fault(Kind::Collision);
+        }
         Locks {
-            habits: Habits::draw(world),
+            habits,
             checker: Checker::default(),
             crews: (0..world.hosts.len()).map(|_| Crew::default()).collect(),
             rows: Rows::default(),

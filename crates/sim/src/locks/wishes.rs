@@ -25,6 +25,8 @@ pub struct Habits {
     pub cancels: u32,
     /// Exclusive holds that become shared.
     pub downgrades: u32,
+    /// Two names of a slot have one hash.
+    pub collide: bool,
     names: Names,
     /// After so long another name is the one that half of the requests are for; 0: never.
     hot_for: u64,
@@ -73,6 +75,7 @@ impl Habits {
             stuck,
             cancels,
             downgrades,
+            collide,
             names,
             hot_for: 0,
             slots,

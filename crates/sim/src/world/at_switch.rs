@@ -178,6 +178,10 @@ impl World {
         let Flight { seat, socket, mut packet, is_tampered, .. } = flight;
         self.decisions.note(asked, &verdict, &packet);
         self.watch_queue(seat, asked);
+        #[cfg(feature = "mutants")]
+        if self.options.core == Some(crate::CoreMutant::StayOpen) && !is_tampered {
+            crate::tamper::reopen(&self.seats[seat].switch, asked.slot, &packet);
+        }
         self.check_refusal(&packet, &verdict);
         if verdict.action == Action::Drop {
             if self.options.chart {
