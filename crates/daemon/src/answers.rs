@@ -396,6 +396,20 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plans {
     pub namespaces: Vec<Plan>,
+    /// Of the others, whose requests nobody counts: locks that somebody awaits now, first those that most await.
+    /// Earlier daemons do not say.
+    #[serde(default)]
+    pub awaited: Vec<AwaitedLock>,
+}
+
+/// A lock and who is at it, as far as processes say that are connected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitedLock {
+    pub name: String,
+    pub name_id: String,
+    pub namespace: String,
+    pub holders: u32,
+    pub waiters: u32,
 }
 
 /// Of one namespace.

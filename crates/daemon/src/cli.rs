@@ -705,7 +705,7 @@ pub struct QueryArgs {
 
 #[derive(Debug, Args)]
 pub struct LocksArgs {
-    /// List instead the locks that are asked for most, where locks are queues
+    /// List instead the locks that are asked for most, where locks are queues; of others those that most await now
     #[arg(long)]
     pub hot: bool,
 

@@ -166,6 +166,21 @@ fn what_is_fixed_stays_and_is_measured_all_the_same() {
     });
 }
 
+/// The other engine's requests nobody counts.
+#[test]
+fn where_locks_are_no_queues_it_is_told_who_waits() {
+    let daemon = Daemon::start(&[]);
+    let world = World { daemon };
+    assert!(world.run(&["locks", "--hot"]).starts_with("no lock is awaited now"));
+    let holder = world.daemon.hold(&["crowded", "--", "sh", "-c", "echo held; exec sleep 600"]);
+    assert_eq!(holder.line(), "held");
+    let _waiters: Vec<Running> = (0..2).map(|_| world.daemon.hold(&["crowded", "--", "true"])).collect();
+    eventually("they wait", || world.daemon.count("crowded", "waiting") == 2);
+    let text = world.run(&["locks", "--hot"]);
+    let columns: Vec<&str> = text.lines().nth(2).expect("a lock").split_whitespace().collect();
+    assert_eq!(columns, ["crowded", "default", "1", "2"], "{text}");
+}
+
 #[test]
 fn a_plan_that_cannot_be_is_told() {
     for (text, wanted) in [

@@ -197,47 +197,155 @@ fn a_configuration_that_cannot_be_is_told() {
     }
 }
 
-/// The same decisions in the kernel: two hosts that want the same locks, and one of them serves those without a queue.
+/// The same decisions in the kernel: hosts that want the same locks, and serve those without a queue.
 #[cfg(feature = "xdp")]
-#[test]
-fn at_the_hook() {
-    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-    use support::world::SWITCH;
+mod hook {
+    use super::{COLD, HOT, NAMESPACE, Running};
+    use crate::support::world::{SWITCH, World};
+    use crate::support::{Ending, PATIENCE, eventually, wayside};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+    use std::thread;
+    use tempfile::TempDir;
+    use wayside_client::Error;
 
-    const ROUNDS: u64 = 300;
-    let Some(world) = support::world::World::or_skip(1) else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let configuration = directory.path().join("wayside.toml");
-    // One process is the lock server of all parts, which the program tells apart.
-    std::fs::write(&configuration, format!("{NAMESPACE}servers = 3\n")).unwrap();
-    let (_daemon, line) = world.daemon_with("native", &["--config", configuration.to_str().unwrap()]);
-    assert!(line.contains("native XDP"), "{line}");
-    let mut command = support::wayside(&["node", "serve-locks", "--endpoint", SWITCH]);
-    world.clients[0].enter(&mut command);
-    let server = Running::start(command);
-    assert!(server.line().starts_with("lock server: node"));
-    eventually("it serves", || world.status()["namespaces"][0]["lock_server"] != 0);
-    let counts: [AtomicU64; 2] = Default::default();
-    std::thread::scope(|scope| {
-        for client in 0..2 {
-            let (world, counts) = (&world, &counts);
-            scope.spawn(move || {
-                let session = world.session(client);
-                let mut latest = [0; 2];
-                for round in 0..ROUNDS {
-                    let at = (round % 2) as usize;
-                    let guard = session.lock([HOT, COLD][at]).acquire().expect("a grant");
-                    assert!(guard.token().0 > latest[at], "tokens rise");
-                    latest[at] = guard.token().0;
-                    // Not one addition: two holders at a time would lose one.
-                    let before = counts[at].load(SeqCst);
-                    std::thread::yield_now();
-                    counts[at].store(before + 1, SeqCst);
-                }
-            });
+    struct Hook {
+        world: World,
+        configuration: TempDir,
+    }
+
+    impl Hook {
+        /// A switch at the hook, its namespace with `more` settings. None, and said, where there can be none.
+        fn or_skip(more: &str) -> Option<(Hook, Running)> {
+            let world = World::or_skip(1)?;
+            let configuration = tempfile::tempdir().unwrap();
+            std::fs::write(configuration.path().join("wayside.toml"), format!("{NAMESPACE}{more}")).unwrap();
+            let hook = Hook { world, configuration };
+            let (daemon, line) = hook.daemon();
+            assert!(line.contains("native XDP"), "{line}");
+            Some((hook, daemon))
         }
-    });
-    assert_eq!(counts.map(AtomicU64::into_inner), [ROUNDS; 2]);
-    assert!(world.count("queue_granted") >= ROUNDS, "the hook grants");
-    assert!(world.count("queue_passed") >= ROUNDS, "and passes on");
+
+        fn daemon(&self) -> (Running, String) {
+            let path = self.configuration.path().join("wayside.toml");
+            self.world.daemon_with("native", &["--config", path.to_str().unwrap()])
+        }
+
+        /// A process of a client's host that offers itself as lock server.
+        fn server(&self, client: usize) -> Running {
+            let mut command = wayside(&["node", "serve-locks", "--endpoint", SWITCH]);
+            self.world.clients[client].enter(&mut command);
+            let server = Running::start(command);
+            assert!(server.line().starts_with("lock server: node"));
+            server
+        }
+
+        /// Handle of the lock server; 0: none.
+        fn serving(&self) -> u64 {
+            self.world.status()["namespaces"][0]["lock_server"].as_u64().unwrap()
+        }
+    }
+
+    /// What only who holds the lock of that name may count.
+    #[derive(Default)]
+    struct Counts([AtomicU64; 2]);
+
+    impl Counts {
+        /// Locks one name after the other, and counts under each, as long as `goes_on` says so for what was done. With
+        /// what was done.
+        fn work(&self, world: &World, client: usize, goes_on: impl Fn(u64) -> bool) -> u64 {
+            let session = world.session(client);
+            let mut latest = [0; 2];
+            let mut done = 0;
+            while goes_on(done) {
+                let at = (done % 2) as usize;
+                let name = [HOT, COLD][at];
+                let guard = match session.lock(name).wait(PATIENCE).acquire() {
+                    Ok(guard) => guard,
+                    // Its session ended while it waited: a daemon that begins anew ends all.
+                    Err(error) if !matches!(error, Error::TimedOut) => continue,
+                    Err(error) => panic!("{name}: {error}"),
+                };
+                assert!(guard.token().0 > latest[at], "tokens rise");
+                latest[at] = guard.token().0;
+                // Not one addition: two holders at a time would lose one.
+                let before = self.0[at].load(SeqCst);
+                thread::yield_now();
+                self.0[at].store(before + 1, SeqCst);
+                // Who is told now that its hold was lost has counted before anybody else was granted.
+                let _ = guard.release();
+                done += 1;
+            }
+            done
+        }
+
+        fn sum(&self) -> u64 {
+            self.0.iter().map(|count| count.load(SeqCst)).sum()
+        }
+
+        /// Both are counted on.
+        fn go_on(&self) {
+            let before = [0, 1].map(|at| self.0[at].load(SeqCst));
+            eventually("both are locked again", || (0..2).all(|at| self.0[at].load(SeqCst) > before[at] + 10));
+        }
+    }
+
+    #[test]
+    fn locks_with_a_queue_and_without_exclude() {
+        const ROUNDS: u64 = 300;
+        // One process is the lock server of all parts, which the program tells apart.
+        let Some((hook, _daemon)) = Hook::or_skip("servers = 3\n") else { return };
+        let _server = hook.server(0);
+        eventually("it serves", || hook.serving() != 0);
+        let counts = Counts::default();
+        thread::scope(|scope| {
+            for client in 0..2 {
+                let (hook, counts) = (&hook, &counts);
+                scope.spawn(move || counts.work(&hook.world, client, |done| done < 2 * ROUNDS));
+            }
+        });
+        assert_eq!(counts.0.map(AtomicU64::into_inner), [2 * ROUNDS; 2]);
+        assert!(hook.world.count("queue_granted") >= ROUNDS, "the hook grants");
+        assert!(hook.world.count("queue_passed") >= ROUNDS, "and passes on");
+    }
+
+    /// By SIGKILL, one after the other, while two hosts ask for both locks: nobody holds beside another, and nobody
+    /// waits for ever. What is held when the daemon is back is lost, since queues begin anew with it.
+    #[test]
+    fn lock_servers_and_the_daemon_may_die_under_load() {
+        let Some((hook, daemon)) = Hook::or_skip("") else { return };
+        let first = hook.server(0);
+        eventually("it serves", || hook.serving() != 0);
+        let second = hook.server(1);
+        let (counts, stop) = (Counts::default(), AtomicBool::new(false));
+        let done: u64 = thread::scope(|scope| {
+            let ending = Ending(&stop);
+            let workers: Vec<_> = (0..4)
+                .map(|worker| {
+                    let (hook, counts, stop) = (&hook, &counts, &stop);
+                    scope.spawn(move || counts.work(&hook.world, worker % 2, |_| !stop.load(SeqCst)))
+                })
+                .collect();
+            counts.go_on();
+            let mut served = hook.serving();
+            let mut dies_and_has_a_successor = |server: Running| {
+                server.signal(libc::SIGKILL);
+                server.wait();
+                eventually("another one serves", || ![0, served].contains(&hook.serving()));
+                served = hook.serving();
+                counts.go_on();
+            };
+            dies_and_has_a_successor(first);
+            let _third = hook.server(0);
+            daemon.signal(libc::SIGKILL);
+            daemon.wait();
+            let before = counts.sum();
+            eventually("switch and lock server need no daemon", || counts.sum() > before + 10);
+            let (_daemon, _) = hook.daemon();
+            counts.go_on();
+            dies_and_has_a_successor(second);
+            drop(ending);
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+        });
+        assert_eq!(counts.sum(), done, "nobody has counted beside another");
+    }
 }

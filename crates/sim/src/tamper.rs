@@ -126,8 +126,8 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
     sign(switch, disk, header.source, Direction::Up, packet);
 }
 
-/// [`CoreMutant::StayOpen`], once the switch has sent a request on that closed its slot: nothing else leaves a slot MANAGED
-/// and an ACQUIRE for its agent, unless it was MANAGED before. `was`: the slot before.
+/// [`CoreMutant::StayOpen`], once the switch has sent a request on that closed its slot: nothing else leaves a slot
+/// MANAGED and an ACQUIRE for its agent, unless it was MANAGED before. `was`: the slot before.
 pub fn reopen(switch: &SharedSwitch, was: SlotWord, packet: &[u8]) {
     let Ok(header) = check(packet) else { return };
     if (header.service, header.kind) == (service::LOCK, kind::lock::ACQUIRE) && was.state == SlotState::Open {

@@ -5,11 +5,13 @@ use super::record::{Contest, Played, Run};
 use crate::drawing::{WIDTH, drawing, text};
 use std::fmt::Write;
 
-/// Left of a map, for services; above it, for workloads, whose names are slanted; right of it, for the last of these.
+/// Left of a map, for services; above it, for its title.
 const NAMES: f64 = 190.0;
-const HEADS: f64 = 150.0;
-const SLANT: f64 = 90.0;
+const TITLE: f64 = 26.0;
 const LINE: f64 = 18.0;
+/// Workloads' names are above it, this slanted, in letters so wide on average: the last one ends right of it.
+const SLANT_DEGREES: f64 = 55.0;
+const LETTER: f64 = 5.2;
 /// Of a column, at most.
 const WIDEST: f64 = 64.0;
 /// Who is so many times worse than the best is white.
@@ -37,19 +39,23 @@ impl Contest {
     }
 
     fn heat_map(&self, &(title, more, look): &Map) -> String {
-        let wide = ((WIDTH - NAMES - SLANT) / self.played.len() as f64).min(WIDEST);
+        let letters = self.played.iter().map(|played| self.head(played).chars().count()).max().unwrap_or(0);
+        let (up, along) = SLANT_DEGREES.to_radians().sin_cos();
+        let [above, beside] = [up, along].map(|part| LETTER * letters as f64 * part);
+        let heads = TITLE + above;
+        let wide = ((WIDTH - NAMES - beside) / self.played.len() as f64).min(WIDEST);
         let mut body = String::new();
         text(&mut body, (10.0, 16.0), "start", "bold", title);
         for (column, played) in self.played.iter().enumerate() {
-            let (x, y) = (NAMES + wide * (column as f64 + 0.6), HEADS - 6.0);
+            let (x, y) = (NAMES + wide * (column as f64 + 0.6), heads - 6.0);
             let head = escaped(&self.head(played));
             let _ = writeln!(
                 body,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-55 {x:.1} {y:.1})\" font-size=\"10\">{head}</text>"
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-{SLANT_DEGREES} {x:.1} {y:.1})\" font-size=\"10\">{head}</text>"
             );
         }
         for (row, service) in self.services.iter().enumerate() {
-            let top = HEADS + LINE * row as f64;
+            let top = heads + LINE * row as f64;
             text(&mut body, (NAMES - 8.0, top + 13.0), "end", "normal", &escaped(&service.name));
         }
         for (column, played) in self.played.iter().enumerate() {
@@ -57,13 +63,13 @@ impl Contest {
             let all = self.services.iter().filter_map(|service| of(&service.name));
             let best = all.reduce(if more { f64::max } else { f64::min });
             for (row, service) in self.services.iter().enumerate() {
-                let (value, place) = (of(&service.name), (NAMES + wide * column as f64, HEADS + LINE * row as f64));
+                let (value, place) = (of(&service.name), (NAMES + wide * column as f64, heads + LINE * row as f64));
                 let said = value.map_or_else(|| self.no_cells(column, &service.name).into(), brief);
                 let title = format!("{}, {}: {said}", played.title(), service.name);
                 cell(&mut body, place, wide, &title, Cell { value, best, more });
             }
         }
-        drawing(HEADS + LINE * self.services.len() as f64 + 12.0, &body)
+        drawing(heads + LINE * self.services.len() as f64 + 12.0, &body)
     }
 
     /// A workload's name, with how it was run if that is not the only way.

@@ -3,7 +3,7 @@
 
 use super::query::tell_each;
 use super::text::{shown, table};
-use crate::answers::{Plan, PlannedLock, Plans, Query, servers_text};
+use crate::answers::{AwaitedLock, Plan, PlannedLock, Plans, Query, servers_text};
 use crate::cli::{Output, QueryArgs};
 use crate::failure::Failure;
 
@@ -23,10 +23,11 @@ pub fn hot(args: &QueryArgs) -> Result<(), Failure> {
         match args.output {
             Output::Json => {
                 let lines = hottest.into_iter().map(|(plan, lock)| as_json(plan, lock));
-                serde_json::json!({ "locks": lines.collect::<Vec<_>>() }).to_string()
+                serde_json::json!({ "locks": lines.collect::<Vec<_>>(), "awaited": plans.awaited }).to_string()
             }
-            Output::Text if plans.namespaces.is_empty() => NONE.into(),
-            Output::Text => hot_text(&hottest),
+            Output::Text if plans.namespaces.is_empty() => awaited_text(&plans.awaited),
+            Output::Text if plans.awaited.is_empty() => hot_text(&hottest),
+            Output::Text => hot_text(&hottest) + &awaited_text(&plans.awaited),
         }
     })
 }
@@ -47,6 +48,31 @@ fn as_json(plan: &Plan, lock: &PlannedLock) -> serde_json::Value {
     })
 }
 
+/// Of namespaces whose requests nobody counts.
+fn awaited_text(awaited: &[AwaitedLock]) -> String {
+    if awaited.is_empty() {
+        return "no lock is awaited now; how often they are asked for is counted where they are queues alone \
+                (docs/queue.md)\n"
+            .into();
+    }
+    let heading = ["NAME", "NAMESPACE", "HOLDERS", "WAITERS"].map(String::from).to_vec();
+    let lines = awaited.iter().take(HOTTEST).map(|lock| {
+        vec![shown(&lock.name), lock.namespace.clone(), lock.holders.to_string(), lock.waiters.to_string()]
+    });
+    let mut text = String::from("awaited now, where nobody counts how often:\n");
+    text.push_str(&table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>()));
+    text.push_str(&and_more(awaited.len()));
+    text
+}
+
+/// That there are more than are listed.
+fn and_more(count: usize) -> String {
+    match count.checked_sub(HOTTEST) {
+        Some(more @ 1..) => format!("and {more} more; `-o json` lists them\n"),
+        _ => String::new(),
+    }
+}
+
 fn hot_text(hottest: &[(&Plan, &PlannedLock)]) -> String {
     if hottest.is_empty() {
         return "no lock was asked for lately\n".into();
@@ -62,9 +88,7 @@ fn hot_text(hottest: &[(&Plan, &PlannedLock)]) -> String {
         ]
     });
     let mut text = table(&std::iter::once(heading).chain(lines).collect::<Vec<_>>());
-    if hottest.len() > HOTTEST {
-        text.push_str(&format!("and {} more; `-o json` lists them\n", hottest.len() - HOTTEST));
-    }
+    text.push_str(&and_more(hottest.len()));
     text
 }
 
@@ -133,7 +157,10 @@ mod tests {
         let locks = vec![lock("hot\n", 1234.5, 4), lock("", 2.0, 0)];
         let namespace = "default".into();
         let (plan, lock_servers) = ("knapsack".into(), vec![5]);
-        Plans { namespaces: vec![Plan { namespace, plan, room: 8, used: 4, lock_server: 5, lock_servers, locks }] }
+        Plans {
+            namespaces: vec![Plan { namespace, plan, room: 8, used: 4, lock_server: 5, lock_servers, locks }],
+            awaited: vec![],
+        }
     }
 
     #[test]
@@ -144,10 +171,27 @@ mod tests {
         assert_eq!(lines[1], "NAME                 PLACE   RATE    AT A TIME  CELLS  RATE/CELL  MOVES      WHY");
         assert_eq!(lines[2], "hot\\n                switch  1234/s  3          4      309/s      -          because");
         assert_eq!(lines[3], "id 000000000000002a  server  2.0/s   3          -      0.5/s      to switch  because");
-        assert_eq!(plans_text(&Plans { namespaces: vec![] }), NONE);
+        assert_eq!(plans_text(&Plans { namespaces: vec![], awaited: vec![] }), NONE);
         let mut of_parts = plans();
         of_parts.namespaces[0].lock_servers = vec![5, 0, 5];
         assert!(plans_text(&of_parts).contains("4 of 8 cells, lock servers of 3 parts: 5 none 5\n"));
+    }
+
+    #[test]
+    fn where_nobody_counts_it_is_told_who_waits() {
+        let lock = |number: u32| AwaitedLock {
+            name: format!("name{number}"),
+            name_id: "000000000000002a".into(),
+            namespace: "default".into(),
+            holders: 1,
+            waiters: number,
+        };
+        let text = awaited_text(&(1..=22).rev().map(lock).collect::<Vec<_>>());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "NAME    NAMESPACE  HOLDERS  WAITERS");
+        assert_eq!(lines[2], "name22  default    1        22");
+        assert_eq!((lines.len(), lines[22]), (23, "and 2 more; `-o json` lists them"));
+        assert!(awaited_text(&[]).starts_with("no lock is awaited now"));
     }
 
     #[test]

@@ -3,10 +3,13 @@
 
 use super::control::Control;
 use super::status::first_of;
-use crate::answers::{Plan, PlannedLock, Plans, Role};
+use crate::answers::{AwaitedLock, Plan, PlannedLock, Plans, Role};
+use crate::config::Namespace;
 use std::collections::HashMap;
+use wayside_client::control::Listed;
 use wayside_protocol::controller::{Allocation, LockView, PlanView};
 use wayside_protocol::memory::Stage;
+use wayside_wire::Engine;
 
 /// Names by namespace and id.
 type Names = HashMap<(String, String), String>;
@@ -17,8 +20,17 @@ pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, Str
         let who = serving.map_or_else(|| "no switch of the shard serves".into(), |at| format!("{at} knows: it serves"));
         return Err(who);
     }
-    let names = names(control, &views).await;
     let facts = control.facts();
+    let namespaces = &facts.config.namespaces;
+    let mut names = configured(namespaces);
+    let count: usize = views.iter().map(|view| view.locks.len()).sum();
+    let counts_none = |name: &str| namespaces.iter().any(|of| of.name == name && of.engine == Engine::Fission);
+    let mut awaited = Vec::new();
+    if count > names.len() || namespaces.iter().any(|namespace| namespace.engine == Engine::Fission) {
+        let listed = listed(control).await;
+        awaited = awaited_of(listed.iter().filter(|(namespace, _)| counts_none(namespace)));
+        names.extend(listed.into_iter().map(|(namespace, entry)| ((namespace, entry.name_id), entry.name)));
+    }
     let plan = |view: &PlanView| {
         let at = facts.numbers.iter().position(|number| *number == view.namespace)?;
         let namespace = &facts.config.namespaces[at];
@@ -34,28 +46,49 @@ pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, Str
             locks,
         })
     };
-    Ok(Plans { namespaces: views.iter().filter_map(plan).collect() })
+    Ok(Plans { namespaces: views.iter().filter_map(plan).collect(), awaited })
 }
 
 fn id(name: u64) -> String {
     format!("{name:016x}")
 }
 
-async fn names(control: &Control, views: &[PlanView]) -> Names {
-    let facts = control.facts();
+/// Those that the configuration has.
+fn configured(namespaces: &[Namespace]) -> Names {
     let mut names = Names::new();
-    for namespace in &facts.config.namespaces {
+    for namespace in namespaces {
         let ids = namespace.queues.iter().zip(namespace.queue_ids());
         names.extend(ids.map(|(name, number)| ((namespace.name.clone(), id(number)), name.clone())));
     }
-    let count: usize = views.iter().map(|view| view.locks.len()).sum();
-    if count > names.len() || names.is_empty() {
-        for (session, listing) in control.listings(None).await {
-            let entries = listing.into_iter().flat_map(|listing| listing.entries);
-            names.extend(entries.map(|entry| ((session.namespace.clone(), entry.name_id), entry.name)));
-        }
-    }
     names
+}
+
+/// What connected processes hold and await, each with its namespace.
+async fn listed(control: &Control) -> Vec<(String, Listed)> {
+    let mut all = Vec::new();
+    for (session, listing) in control.listings(None).await {
+        let entries = listing.into_iter().flat_map(|listing| listing.entries);
+        all.extend(entries.map(|entry| (session.namespace.clone(), entry)));
+    }
+    all
+}
+
+/// The locks that somebody awaits, first those that most await.
+fn awaited_of<'l>(listed: impl Iterator<Item = &'l (String, Listed)>) -> Vec<AwaitedLock> {
+    let mut locks: HashMap<(&str, &str), AwaitedLock> = HashMap::new();
+    for (namespace, Listed { name, name_id, state, .. }) in listed {
+        let lock = locks.entry((namespace, name_id)).or_insert_with(|| AwaitedLock {
+            name: name.clone(),
+            name_id: name_id.clone(),
+            namespace: namespace.clone(),
+            holders: 0,
+            waiters: 0,
+        });
+        *(if state == "held" { &mut lock.holders } else { &mut lock.waiters }) += 1;
+    }
+    let mut awaited: Vec<AwaitedLock> = locks.into_values().filter(|lock| lock.waiters > 0).collect();
+    awaited.sort_by(|one, other| (other.waiters, &one.name).cmp(&(one.waiters, &other.name)));
+    awaited
 }
 
 fn planned(namespace: &str, view: &PlanView, lock: &LockView, names: &Names) -> PlannedLock {
@@ -116,6 +149,21 @@ mod tests {
 
     fn lock(stage: Option<Stage>, cells: u32, planned: Option<u32>) -> LockView {
         LockView { name: 1, stage, rate: 5_000, concurrency: 2, cells, needed: 4, planned, is_ranked: false }
+    }
+
+    #[test]
+    fn awaited_are_those_that_somebody_awaits_and_most_come_first() {
+        let listed = |name: &str, state: &str| {
+            let entry = serde_json::json!({
+                "name": name, "name_id": name, "slot": 1, "mode": "exclusive", "state": state, "since_us": 1, "token": ""
+            });
+            ("default".to_owned(), serde_json::from_value::<Listed>(entry).expect("an entry"))
+        };
+        let states = [("few", "waiting"), ("held", "held"), ("many", "waiting"), ("many", "held"), ("many", "waiting")];
+        let all: Vec<_> = states.iter().map(|(name, state)| listed(name, state)).collect();
+        let counts: Vec<_> =
+            awaited_of(all.iter()).into_iter().map(|lock| (lock.name, lock.holders, lock.waiters)).collect();
+        assert_eq!(counts, [("many".to_owned(), 1, 2), ("few".to_owned(), 0, 1)]);
     }
 
     #[test]
