@@ -238,7 +238,7 @@ impl Setup {
     }
 
     /// Which conditions hold for a run, but for that which its applications draw.
-    pub fn conditions(&self) -> impl Iterator<Item = (Kind, bool)> + use<> {
+    pub fn conditions(&self) -> impl Iterator<Item = Kind> + use<> {
         let few_handles = self.config.quarantine != Config::default().quarantine;
         let tight = self.node.waiters_most != NodeConfig::new(0).waiters_most;
         [
@@ -253,6 +253,7 @@ impl Setup {
             (Kind::Shards, self.division.is_some()),
         ]
         .into_iter()
+        .filter_map(|(kind, holds)| holds.then_some(kind))
     }
 
     /// What a host's process is told.

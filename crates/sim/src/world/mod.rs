@@ -164,8 +164,7 @@ impl World {
             schedule,
             setup,
         };
-        let conditions = world.setup.conditions().filter_map(|(kind, holds)| holds.then_some(kind));
-        conditions.for_each(|kind| world.faults.count(kind.name()));
+        world.setup.conditions().for_each(|kind| world.faults.count(kind.name()));
         let disk = Disk::new(world.setup.records);
         for seat in 0..seats {
             let Setup { namespaces, queues, max_handle, authenticated, .. } = &world.setup;
