@@ -74,8 +74,8 @@ fn a_campaigns_command_outlives_its_parent_at_the_shard_of_the_lock() {
     let start = |shard| Daemon::start(&["--shard", shard, "--shards", "east,west", "--lease", "30s"]);
     let pair = Pair { east: start("east"), west: start("west") };
     let name = names_of(1, 1).remove(0);
-    // In a session of its own: whatever ends the command's group leaves it.
-    let script = "setsid sleep 600 & echo $!; wait";
+    // In a session of its own: whatever ends the command's group leaves it. It says so itself, once it is there.
+    let script = "setsid sh -c 'echo $$; exec sleep 600' & wait";
     let command = ["election", "campaign", name.as_str(), "--value", "x", "--", "sh", "-c", script];
     let campaign = Running::start(pair.command(&command));
     let lives: i32 = campaign.line().parse().expect("a process");
