@@ -11,8 +11,9 @@
 //! * Every use of the node is a [`Engine::visit`]: it takes the lock, and leaves no event and no packet behind.
 //! * What visits publish for those without the lock (`next_timer`, `lease_end`, `incarnation`) is written with the lock
 //!   held.
-//! * At any time somebody drives the timers: each thread in [`Engine::wait`], and the background thread, which sleeps
-//!   no longer than `wakes_at`. Whoever leaves and is not going to wait rings it if something is due before.
+//! * At any time somebody drives the timers: who spins in [`Engine::wait`], and the background thread, which sleeps no
+//!   longer than `wakes_at`. Whoever leaves, or sleeps, rings it if something is due before. Threads that sleep drive
+//!   the timers only if it does not in time: woken by each other's timers, hundreds of them would do nothing else.
 
 use crate::core::{Core, Grants, Phase};
 use crate::driver::Seat;
@@ -50,6 +51,8 @@ const WORKED_ON_AT_ONCE: usize = 32;
 const GIVEN_UP_AT_ONCE: usize = 256;
 /// Looks into the socket between two looks at the clock, 100 to 200 ns each.
 const LOOKS_PER_CLOCK: u64 = 8;
+/// A thread that sleeps looks after timers that are late by so much: the background thread may be looking up names.
+const TIMERS_LATE: Duration = Duration::from_millis(50);
 /// A request id begins with the low bits of its session's incarnation.
 const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
@@ -444,7 +447,8 @@ impl Engine {
     fn sleep(&self, port: &Port, socket: &Socket) {
         port.asleep.store(true, SeqCst);
         if !port.has_news() && !socket.has_arrivals() {
-            let most = clock::until(Time(self.next_timer.load(Relaxed)));
+            self.entrust_timers();
+            let most = clock::until(Time(self.next_timer.load(Relaxed))).saturating_add(TIMERS_LATE);
             let ears = port.ears().map_or(-1, Ears::descriptor);
             let [a, b, c, d, e, f] = port.links();
             let own = [port.alarm.descriptor(), socket.descriptor(), socket.second_descriptor(), ears];

@@ -30,7 +30,6 @@ pub(crate) const AT_ONCE: usize = 16;
 /// Packets that are sent as one: no fewer, for that costs a little by itself.
 const TRAIN_LEAST: usize = 3;
 
-/// Of a control message that says how long a train's packets are.
 /// A UDP socket connected to the switch, never blocking, and an AF_XDP socket besides where a session's threads have
 /// that. Any number of threads may use it at once.
 pub(crate) struct Socket {
@@ -52,10 +51,9 @@ impl Socket {
         Ok(Socket { udp, number, has_no_trains, arrivals: None, flow })
     }
 
-    /// For many packets at a time: what the kernel can, it gives as one.
+    /// For many packets at a time: there is room for them, and what the kernel can, it gives as one.
     pub(crate) fn for_many(self) -> Socket {
-        // An older kernel gives them one by one.
-        let _ = wayside_udp::take_trains(self.udp.as_fd());
+        expect_many(&self.udp);
         Socket { arrivals: Some(Mutex::new(Arrivals::new(AT_ONCE))), ..self }
     }
 
@@ -64,7 +62,7 @@ impl Socket {
     pub(crate) fn reopen(&self, switch: SocketAddrV4) -> io::Result<()> {
         let fresh = connected(switch)?;
         if self.arrivals.is_some() {
-            let _ = wayside_udp::take_trains(fresh.as_fd());
+            expect_many(&fresh);
         }
         // SAFETY: both descriptors are open and owned here; dup3 replaces ours in one step.
         if unsafe { libc::dup3(fresh.as_raw_fd(), self.udp.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
@@ -373,6 +371,12 @@ fn connected(switch: SocketAddrV4) -> io::Result<UdpSocket> {
     udp.connect(switch)?;
     udp.set_nonblocking(true)?;
     Ok(udp)
+}
+
+fn expect_many(udp: &UdpSocket) {
+    wayside_udp::make_room(udp.as_fd());
+    // An older kernel gives them one by one.
+    let _ = wayside_udp::take_trains(udp.as_fd());
 }
 
 fn own_address(udp: &UdpSocket) -> io::Result<SocketAddrV4> {

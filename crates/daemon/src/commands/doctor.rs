@@ -11,7 +11,6 @@ use crate::answers::{Authentication, Query, Status};
 use crate::cli::{EndpointArgs, Output, QueryArgs};
 use crate::failure::{Failure, exit};
 use crate::kernel::release;
-use crate::server::RECEIVE_BUFFER;
 use serde::Serialize;
 use std::fs;
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
@@ -20,6 +19,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 use wayside_client::daemon::{SOCKET_VARIABLE, connect_here, own_control_socket};
 use wayside_client::{Endpoint, Error, Session};
+use wayside_udp::ROOM_BYTES;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// For a session's lifeline, which takes a millisecond where there is one.
@@ -397,14 +397,15 @@ fn receive_buffer() -> Finding {
     let most =
         fs::read_to_string("/proc/sys/net/core/rmem_max").ok().and_then(|text| text.trim().parse::<usize>().ok());
     match most {
-        Some(most) if most < RECEIVE_BUFFER => note(
+        Some(most) if most < ROOM_BYTES => note(
             "receive buffer",
             format!("at most {} KiB a socket", most >> 10),
             format!(
-                "sysctl net.core.rmem_max={RECEIVE_BUFFER}, so that the switch takes bursts without loss (a root daemon does not need it)"
+                "sysctl net.core.rmem_max={ROOM_BYTES}, so that switches, agents and lock servers take bursts without loss \
+                 (those of root do not need it)"
             ),
         ),
-        Some(_) => ok("receive buffer", format!("{} KiB can be had", RECEIVE_BUFFER >> 10)),
+        Some(_) => ok("receive buffer", format!("{} KiB can be had", ROOM_BYTES >> 10)),
         None => note("receive buffer", "limit unknown", "look at net.core.rmem_max"),
     }
 }

@@ -62,7 +62,6 @@ use relays::Relays;
 use reload::Reload;
 pub use reload::Reread;
 use ring::rand::{SecureRandom, SystemRandom};
-pub use sockets::RECEIVE_BUFFER;
 use sockets::{bind_tcp, bind_udp, notify_supervisor, raise_open_files};
 use status::Facts;
 use std::collections::HashSet;

@@ -3,33 +3,17 @@
 use crate::failure::Failure;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Room for 2,000 packets at the kernel's accounting of about 2 KiB each: a burst of 32 from each of 60 nodes.
-pub const RECEIVE_BUFFER: usize = 4 << 20;
-
 /// A socket for packets of many nodes, and its address: port 0 becomes whichever the kernel chose; `flag` moves it
 /// elsewhere.
 pub fn bind_udp(address: SocketAddrV4, flag: &str) -> Result<(Arc<UdpSocket>, SocketAddrV4), Failure> {
     let socket = UdpSocket::bind(address).map_err(|error| unbound("UDP", address, flag, &error))?;
-    let size = RECEIVE_BUFFER as libc::c_int;
-    // Root may go beyond net.core.rmem_max; anybody else gets as much of it as there is.
-    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-        // SAFETY: the option's value is an int that outlives the call.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const size).cast(),
-                size_of::<libc::c_int>() as u32,
-            )
-        };
-    }
+    wayside_udp::make_room(socket.as_fd());
     let listen = local(socket.local_addr())?;
     Ok((Arc::new(socket), listen))
 }
