@@ -373,8 +373,7 @@ impl Engine {
         mut look: impl FnMut(&mut Core, &mut Errands) -> Option<T>,
     ) -> T {
         let (mut buffer, mut behind) = (Buffer::new(), Buffer::new());
-        let spins_until = self.config.wait.spins_until();
-        let mut spins = spins_until > Time(0);
+        let mut spin = self.config.wait.spin(&port.habit);
         let mut looks = 0;
         let reader = Some(port.place);
         let mut look_if_told =
@@ -387,13 +386,14 @@ impl Engine {
                 }
             }
             looks += 1;
-            if !spins {
+            if !spin.is_on() {
                 self.sleep(port, socket);
                 now = clock::now();
             } else if looks % LOOKS_PER_CLOCK == 0 {
                 now = clock::now();
-                spins = now < spins_until;
+                spin.is_on_at(now);
             }
+            let spins = spin.is_on();
             let heard = match spins {
                 false => port.hear(&mut buffer),
                 true if port.has_asked_others() => port.overhear(looks, &mut buffer),

@@ -11,6 +11,7 @@ use crate::errands;
 use crate::fork::Origin;
 use crate::links::{LINKS_MOST, Links, Others};
 use crate::socket::{Alarm, Buffer, Socket};
+use crate::wait::Habit;
 use crate::xsk::Reach;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -42,6 +43,8 @@ pub(crate) struct Port {
     /// Its thread sleeps, or is about to: set first, then `news` is looked at. All four steps are sequentially
     /// consistent, so one of the two sides sees the other.
     pub(crate) asleep: AtomicBool,
+    /// Of how its thread waits.
+    pub(crate) habit: Habit,
     /// A thread uses it now and reads it. Set and cleared by the thread that keeps it, and by no other.
     taken: AtomicBool,
 }
@@ -57,6 +60,7 @@ impl Port {
             alarm: Alarm::new()?,
             news: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            habit: Habit::default(),
             taken: AtomicBool::new(false),
         })
     }

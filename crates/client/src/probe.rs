@@ -4,12 +4,12 @@ use crate::port::Place;
 use crate::session::Connection;
 use crate::socket::{Buffer, RECEIVE_BYTES, Received, Socket, poll};
 use crate::transport::{PortReport, Transport};
+use crate::wait::{Habit, Spin};
 use crate::xsk::Reach;
 use crate::{Error, Session, Wait, clock};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wayside_protocol::Time;
 
 /// An acquire's length.
 const BYTES: usize = 64;
@@ -26,6 +26,7 @@ pub struct Probe {
     socket: Socket,
     echo: SocketAddrV4,
     wait: Wait,
+    habit: Habit,
     sequence: u64,
     tended: Option<Instant>,
 }
@@ -38,7 +39,7 @@ impl Probe {
     pub fn open(transport: &Transport, echo: SocketAddrV4, wait: Wait) -> Result<Probe, Error> {
         let reach = Reach::open(transport)?;
         let socket = Socket::open(echo, reach.as_ref()).map_err(|error| Error::System(error.to_string()))?;
-        Ok(Probe { reach, socket, echo, wait, sequence: 0, tended: None })
+        Ok(Probe { reach, socket, echo, wait, habit: Habit::default(), sequence: 0, tended: None })
     }
 
     /// Keeps the way: takes over from UDP once packets have shown where they come in, and asks for the route once a
@@ -64,7 +65,7 @@ impl Probe {
 
     /// One packet there, and an answer that is `accepted`; any other is ignored. False: it is lost.
     pub fn exchange(&self, packet: &[u8], accepted: impl FnMut(&[u8]) -> bool) -> bool {
-        exchange(&self.socket, self.wait, packet, accepted)
+        exchange(&self.socket, self.wait.spin(&self.habit), packet, accepted)
     }
 
     /// Which way packets go; None: by UDP, as asked for.
@@ -95,7 +96,8 @@ impl Bypass {
     /// One packet there, and an answer that is `accepted`; any other is the session's. False: it is lost.
     pub fn exchange(&self, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
         let engine = &self.connection.engine;
-        exchange(&engine.port(self.place).socket, engine.config.wait, packet, |answer| {
+        let port = engine.port(self.place);
+        exchange(&port.socket, engine.config.wait.spin(&port.habit), packet, |answer| {
             let taken = accepted(answer);
             if !taken {
                 self.hand_in(answer);
@@ -157,23 +159,21 @@ pub fn round_trips(
 }
 
 /// False: it is lost.
-fn exchange(socket: &Socket, wait: Wait, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
-    let spins_until = wait.spins_until();
+fn exchange(socket: &Socket, mut spin: Spin<'_>, packet: &[u8], mut accepted: impl FnMut(&[u8]) -> bool) -> bool {
     let lost_at = clock::after(clock::now(), LOST);
-    let mut spins = spins_until > Time(0);
     let mut buffer = Buffer::new();
     socket.send(packet);
     loop {
-        if !spins && !socket.has_arrivals() {
+        if !spin.is_on() && !socket.has_arrivals() {
             poll([socket.descriptor(), socket.second_descriptor()], clock::until(lost_at));
         }
-        match if spins { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
+        match if spin.is_on() { socket.glance(&mut buffer) } else { socket.receive(&mut buffer) } {
             Received::Packet(answer) if accepted(answer) => return true,
             // Late ones, and errors of those before.
             Received::Packet(_) | Received::Error(_) => {}
             Received::Nothing => {
                 let now = clock::now();
-                spins &= now < spins_until;
+                spin.is_on_at(now);
                 if now >= lost_at {
                     return false;
                 }
