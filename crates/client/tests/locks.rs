@@ -58,6 +58,36 @@ fn waiting_ends_at_its_deadline_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn hundreds_of_threads_that_wait_are_not_woken_by_each_others_timers() {
+    const THREADS: u64 = 200;
+    let switch = TestSwitch::start();
+    let holder = switch.session();
+    let guards: Vec<_> = (0..THREADS).map(|name| holder.lock(name).acquire().unwrap()).collect();
+    let session = switch.builder().wait(Wait::Block).connect().unwrap();
+    let session = &session;
+    let wait_of = |name| {
+        let before = times_asleep();
+        assert_eq!(session.lock(name).wait(Duration::from_secs(1)).acquire().unwrap_err(), Error::TimedOut);
+        times_asleep() - before
+    };
+    let asleep: u64 = thread::scope(|scope| {
+        let waits: Vec<_> = (0..THREADS).map(|name| scope.spawn(move || wait_of(name))).collect();
+        waits.into_iter().map(|wait| wait.join().unwrap()).sum()
+    });
+    drop(guards);
+    // Each sleeps for 50 ms at a time, and after each of the ten answers to what was sent again; its own timers alone
+    // are eight, of which all of them together have 1,600.
+    assert!(asleep < THREADS * 60, "{} times a thread", asleep / THREADS);
+}
+
+/// How often the calling thread has slept.
+fn times_asleep() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[test]
 fn a_waiter_is_served_when_the_holder_lets_go() {
     let switch = TestSwitch::start();
     let (one, other) = (switch.session(), switch.session());
