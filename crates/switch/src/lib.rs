@@ -5,6 +5,7 @@
 //! and changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and
 //! no clock: whoever calls it tells it the time, and sends what it says to where it says.
 
+mod allowance;
 mod clock;
 mod counters;
 mod hash;

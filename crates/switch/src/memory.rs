@@ -11,9 +11,10 @@ use wayside_protocol::memory::{
 };
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
-use wayside_wire::{Header, NodeState, Policy};
+use wayside_wire::{Header, NodeState, Policy, service};
 
 use crate::Switch;
+use crate::allowance::Allowance;
 use crate::clock::Ticks;
 use crate::layout::{Globals, Keys, METER_CLOCK_SHIFT, METER_TICK_SHIFT, NODES, Node, REGIONS, Region, Slot};
 use crate::zeroed::Zeroed;
@@ -101,6 +102,10 @@ pub(crate) struct Memory {
     pub(crate) overs: Zeroed<AtomicU64>,
     /// Sessions that have ended, or made room for others of their handle.
     pub(crate) ends: AtomicU64,
+    /// Of namespaces.
+    allowances: Zeroed<Allowance>,
+    /// Some namespace has, or had, a budget.
+    has_allowances: AtomicBool,
 }
 
 impl Memory {
@@ -118,6 +123,8 @@ impl Memory {
             max_handle: config.max_handle,
             overs: Zeroed::new(NODES),
             ends: AtomicU64::new(0),
+            allowances: Zeroed::new(REGIONS),
+            has_allowances: AtomicBool::new(false),
         }
     }
 
@@ -136,7 +143,23 @@ impl Memory {
         let taken = Mutex::new(regions.iter().map(end).max().unwrap_or(0));
         let (overs, ends) = (Zeroed::new(NODES), AtomicU64::new(0));
         let (used, ways) = (true.into(), Some(ways));
-        Memory { slots, regions, nodes, keys, globals, used, ways, ticks: None, taken, max_handle, overs, ends }
+        let (allowances, has_allowances) = (Zeroed::new(REGIONS), AtomicBool::new(false));
+        Memory {
+            slots,
+            regions,
+            nodes,
+            keys,
+            globals,
+            used,
+            ways,
+            ticks: None,
+            taken,
+            max_handle,
+            overs,
+            ends,
+            allowances,
+            has_allowances,
+        }
     }
 
     /// The same, for a core that goes by this clock.
@@ -246,7 +269,9 @@ impl Switch {
     pub fn set_budget(&self, namespace: u16, budget: Option<Budget>) {
         let region = &self.memory.regions[usize::from(namespace)];
         region.burst.store(0, Release);
+        self.memory.allowances[usize::from(namespace)].set(budget);
         let Some(Budget { rate, burst }) = budget else { return };
+        self.memory.has_allowances.store(true, Release);
         let hertz = self.memory.ticks.as_ref().map_or(0, Ticks::hertz);
         for (meter, units_a_second) in
             [(&region.by_clock, 1_000_000 << METER_CLOCK_SHIFT), (&region.by_tick, hertz << METER_TICK_SHIFT)]
@@ -262,11 +287,35 @@ impl Switch {
         self.memory.regions[usize::from(namespace)].over_budget.load(Acquire)
     }
 
+    /// On whose account it goes what is sent because of this packet, which has not been decided on yet: a namespace that has
+    /// a budget. Keys are on nobody's.
+    #[inline]
+    pub fn account_of(&self, packet: &[u8]) -> Option<u16> {
+        if !self.memory.has_allowances.load(Acquire) {
+            return None;
+        }
+        let header = Header::read(packet).ok()?;
+        if header.service == service::CHAIN { None } else { self.tenant(header.source) }
+    }
+
+    /// Charges a packet that is about to be sent. False: its tenant's nodes have had too much sent, and it is to be lost.
+    #[inline]
+    pub fn may_send(&self, now: Time, namespace: u16) -> bool {
+        let admits = self.memory.allowances[usize::from(namespace)].admits(now);
+        if !admits {
+            self.memory.regions[usize::from(namespace)].over_budget.fetch_add(1, AcqRel);
+        }
+        admits
+    }
+
     /// The namespace of the node that a packet says it is from, if its handle was ever given out. What the switch has
     /// decided on while authentication is on really is from there.
     pub fn tenant_of(&self, packet: &[u8]) -> Option<u16> {
-        let source = Header::read(packet).ok()?.source;
-        let node = &self.memory.nodes[usize::from(source)];
+        self.tenant(Header::read(packet).ok()?.source)
+    }
+
+    fn tenant(&self, handle: u16) -> Option<u16> {
+        let node = &self.memory.nodes[usize::from(handle)];
         (node.agent_port.load(Acquire) != 0).then(|| node.namespace.load(Acquire))
     }
 

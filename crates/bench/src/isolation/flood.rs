@@ -25,7 +25,7 @@ pub(super) const IDLE: usize = usize::MAX;
 pub(super) enum Wish {
     /// A lock that its own session holds, and not to wait for it: the switch answers each, by BUSY.
     Try,
-    /// To give back what nobody holds: the switch answers each, by RELEASED. No budget limits that.
+    /// To give back what nobody holds: the switch answers each, by RELEASED, up to what a budget lets it send.
     Release,
 }
 

@@ -52,7 +52,7 @@ const CONDITIONS: [(&str, usize); 5] = [
     ("B floods a socket that nobody reads", 0),
     ("B floods, with a budget", 1),
     ("B floods, without a budget", 2),
-    ("B floods with releases, which no budget limits", 3),
+    ("B floods with releases, with a budget", 3),
 ];
 
 /// What to measure.

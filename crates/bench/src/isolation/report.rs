@@ -80,10 +80,14 @@ impl Isolation {
         serde_json::to_string(self).expect("string keys, and numbers")
     }
 
-    /// Where a flood within its budget more than doubles another tenant's p99, against one that the switch has nothing
-    /// to do with.
+    /// Where a flood with a budget, of requests or of releases, more than doubles another tenant's p99, against one that the
+    /// switch has nothing to do with.
     pub fn missed(&self) -> Vec<&str> {
-        self.homes.iter().filter(|home| home.ratios()[1].median > BAR).map(|home| home.name.as_str()).collect()
+        let is_missed = |home: &&Home| {
+            let of_nobody = &home.conditions[1];
+            home.ratios()[1].median > BAR || home.conditions[4].ratio(of_nobody).median > BAR
+        };
+        self.homes.iter().filter(is_missed).map(|home| home.name.as_str()).collect()
     }
 }
 
@@ -149,6 +153,7 @@ mod tests {
         assert!(isolation([10.0, 20.0, 39.0, 900.0, 30.0]).missed().is_empty(), "1.95 times that of nobody's flood");
         let missed = isolation([10.0, 20.0, 41.0, 900.0, 30.0]);
         assert_eq!(missed.missed(), ["here"]);
+        assert_eq!(isolation([10.0, 20.0, 39.0, 30.0, 41.0]).missed(), ["here"], "by releases");
         assert!(missed.to_string().contains("Missed: a p99 more than doubled: here"));
     }
 }

@@ -76,7 +76,12 @@ impl Worker {
 
     fn decide(&self, now: Time, batch: &mut Batch, index: usize) {
         let (packet, from) = batch.datagram(index);
+        let account = self.switch.account_of(packet);
         let verdict = self.switch.process(now, packet, from);
+        let sends = matches!(verdict.action, Action::ToSender | Action::ToNode { .. });
+        if sends && account.is_some_and(|account| !self.switch.may_send(now, account)) {
+            return;
+        }
         let to = match verdict.action {
             Action::Drop => return,
             Action::ToSender => Some(from),
@@ -109,7 +114,7 @@ mod tests {
     use std::net::{SocketAddr, SocketAddrV4};
     use wayside_protocol::chain::FELLOWS;
     use wayside_protocol::memory::{NodeEntry, SwitchMemory};
-    use wayside_switch::SwitchConfig;
+    use wayside_switch::{Budget, SwitchConfig};
     use wayside_wire::{Entry, Header, Policy, kind, service};
 
     /// Counts the allocations of each thread.
@@ -219,6 +224,33 @@ mod tests {
         }
         assert_eq!(inbox.overflowed(), 5, "others have places of their own");
         assert_eq!(events.try_iter().flatten().count() as u64, share + 2);
+    }
+
+    #[test]
+    fn a_tenant_that_floods_with_what_no_budget_limits_is_answered_up_to_a_limit() {
+        let (inbox, _events, _fellows) = Inbox::with_channels();
+        let (worker, node) = worker(inbox);
+        worker.switch.set_budget(0, Some(Budget { rate: 1_000, burst: 32 }));
+        let mut batch = Batch::new();
+        let mut answered = |now: Time| -> usize {
+            let mut sent = 0;
+            for name in 0..2_000 {
+                node.send_to(&packet(kind::lock::RELEASE, name), ipv4(&worker.socket)).unwrap();
+                let count = batch.receive(worker.socket.as_fd(), true).unwrap();
+                (0..count).for_each(|index| worker.decide(now, &mut batch, index));
+                sent += batch.send(worker.socket.as_fd()).sent;
+            }
+            sent
+        };
+        // 58,000 packets a second: of 20 ms, and of 32 requests.
+        let at_once = 58_000 / 50 + 8 * 32;
+        let first = answered(Time(1_000_000));
+        assert!(first.abs_diff(at_once) <= 20, "{first}");
+        assert_eq!(worker.switch.over_budget(0), 2_000 - first as u64, "what is lost is counted");
+        let later = answered(Time(1_010_000));
+        assert!(later.abs_diff(580) <= 20, "{later}: of 10 ms");
+        worker.switch.set_budget(0, None);
+        assert_eq!(answered(Time(1_010_000)), 2_000);
     }
 
     /// However many enrolments wait, each of them for etcd: what is behind them would look like a silent switch.
