@@ -23,9 +23,9 @@ pub enum Wait {
     Spin,
     /// Sleeps until the packet comes: no processor time, and a wake-up (about 10 to 50 us on virtual machines) a wait.
     Block,
-    /// Spins for 50 us, in which most undisputed locks are granted, then sleeps. At once where half of the processors
-    /// spin already, for threads of this process, since whoever answers may need the rest; and for the more waits, 63 at
-    /// most, the more of this thread's were longer lately.
+    /// Spins for 50 us, in which most undisputed locks are granted, then sleeps. Sleeps at once where half of the
+    /// processors spin already, for threads of this process, since whoever answers may need the rest; and for the more
+    /// waits, 63 at most, the more of this thread's were longer lately.
     #[default]
     Adaptive,
 }

@@ -287,8 +287,8 @@ impl Switch {
         self.memory.regions[usize::from(namespace)].over_budget.load(Acquire)
     }
 
-    /// On whose account it goes what is sent because of this packet, which has not been decided on yet: a namespace that has
-    /// a budget. Keys are on nobody's.
+    /// The namespace, one with a budget, on whose account it goes what is sent because of this packet, which has not
+    /// been decided on yet. Keys are on nobody's.
     #[inline]
     pub fn account_of(&self, packet: &[u8]) -> Option<u16> {
         if !self.memory.has_allowances.load(Acquire) {
@@ -298,7 +298,8 @@ impl Switch {
         if header.service == service::CHAIN { None } else { self.tenant(header.source) }
     }
 
-    /// Charges a packet that is about to be sent. False: its tenant's nodes have had too much sent, and it is to be lost.
+    /// Charges a packet that is about to be sent. False: its tenant's nodes have had too much sent, and it is to be
+    /// lost.
     #[inline]
     pub fn may_send(&self, now: Time, namespace: u16) -> bool {
         let admits = self.memory.allowances[usize::from(namespace)].admits(now);

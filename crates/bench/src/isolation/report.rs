@@ -80,8 +80,8 @@ impl Isolation {
         serde_json::to_string(self).expect("string keys, and numbers")
     }
 
-    /// Where a flood with a budget, of requests or of releases, more than doubles another tenant's p99, against one that the
-    /// switch has nothing to do with.
+    /// Where a flood with a budget, of requests or of releases, more than doubles another tenant's p99, against one
+    /// that the switch has nothing to do with.
     pub fn missed(&self) -> Vec<&str> {
         let is_missed = |home: &&Home| {
             let of_nobody = &home.conditions[1];
