@@ -552,7 +552,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn serve_if_recovered(&mut self) {
         let rebuilding = self.recovery.censuses.values().any(|census| matches!(census.scope, Scope::All(_)));
         let is_due = (rebuilding || self.recovery.all_due) && !self.config.is_broken(Mutant::HastyServing);
-        if !is_due && !self.memory.serving() && self.memory.epoch() == self.counters.epoch {
+        // Before it has looked at the switch, a controller does not know what is due there: the one before it may have
+        // died over an epoch that it had just begun.
+        if !is_due && !self.memory.serving() && self.is_booted() {
             self.memory.set_serving(true);
             self.patrol.hurry();
             self.notices.push_back(Notice::Serving(self.counters.epoch));

@@ -23,6 +23,21 @@ fn nothing_is_decided_on_in_an_epoch_before_all_have_reported() {
 }
 
 #[test]
+fn a_session_that_ends_lets_no_switch_serve_whose_controller_died_over_its_epoch() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.restart_switch();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, false), "nobody has reported");
+    bench.controller =
+        Controller::new(bench.config.clone(), bench.memory.clone(), bench.disk.clone()).expect("its own store loads");
+    bench.controller.closed(Time(bench.now), 2);
+    assert!(!bench.memory.serving(), "node 1 has not reported");
+    bench.pass(0);
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (3, false));
+}
+
+#[test]
 fn nothing_is_decided_on_while_the_sessions_are_written() {
     let mut bench = Bench::new();
     bench.enrol(1);
