@@ -107,13 +107,19 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.in_doubt.clear();
         self.counters = counters;
         self.sessions.insert(handle, record);
+        self.begin(now, handle);
+        Ok(self.enrolment(handle, &record, shards))
+    }
+
+    /// Tells the switch of a session that is written down.
+    pub(super) fn begin(&mut self, now: Time, handle: Handle) {
+        let Some(record) = self.sessions.get(handle).map(|session| session.record) else { return };
         self.sessions.saw(now, handle, 0);
         self.announce_to(handle, record.namespace);
         // Before its word is LIVE: nothing could be signed for it.
         self.install_keys(now, handle);
         self.memory.set_node(handle, &record.entry());
         self.notices.push_back(Notice::Enrolled(handle));
-        Ok(self.enrolment(handle, &record, shards))
     }
 
     fn lifeline_for(&self, incarnation: u64, nonce: u64) -> u64 {

@@ -411,18 +411,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
                 self.memory.session_over(handle, None);
             }
         }
-        let mut over = vec![];
         for handle in self.sessions.live_handles() {
-            let word = self.memory.node_word(handle);
-            match word.state {
+            let Some(incarnation) = self.sessions.get(handle).map(|session| session.record.incarnation) else { continue };
+            match self.memory.node(handle).filter(|node| node.entry.incarnation == incarnation) {
                 // One that was expired may have been renewed until then.
-                NodeState::Live | NodeState::Expired => self.sessions.saw(now, handle, word.sequence),
-                // Written down, and told nobody.
-                NodeState::Vacant => over.push(handle),
+                Some(node) => self.sessions.saw(now, handle, node.word.sequence),
+                // Written down, and then the controller died: the switch knows none of this handle, or the one before.
+                None => self.begin(now, handle),
             }
         }
         self.mourn_again(now);
-        self.end_sessions(now, &over, Ending::Expired);
     }
 
     /// Durable, at once or as soon as the store works again. For what is true either way: a controller that starts

@@ -132,7 +132,8 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn node(&self, handle: u16) -> Option<NodeMemory> {
         let entry = self.nodes.borrow().get(&handle).copied()?;
-        Some(NodeMemory { entry, word: self.node_word(handle), oldest: 0, rotation: self.rotation(handle) })
+        let word = Some(self.node_word(handle)).filter(|word| word.state != NodeState::Vacant)?;
+        Some(NodeMemory { entry, word, oldest: 0, rotation: self.rotation(handle) })
     }
     fn take_up_node(&self, handle: u16, node: &NodeMemory) {
         self.set_node(handle, &node.entry);

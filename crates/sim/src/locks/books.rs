@@ -4,6 +4,7 @@
 //! Only that slot is looked at, so that this costs a run little. Releases speak of one slot; time alone releases
 //! nothing.
 
+use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::{Booked, Node, RequestId, Stamp, Token};
 use wayside_wire::{Attempt, BODY, Entry, Header, Policy, check, kind, service};
 
@@ -156,6 +157,7 @@ impl Locks {
             return;
         }
         let is_gone = node.books(slot).is_none();
+        let mut superseded = false;
         let mut verdict = Ok(());
         for party in before {
             let stays = after.iter().any(|p| (p.holder, p.request) == (party.holder, party.request));
@@ -163,6 +165,12 @@ impl Locks {
                 continue;
             }
             let Some(process) = process_of(world, party) else { continue };
+            // An adoption may be told so late that another agent has adopted the same meanwhile: this one never acted,
+            // and goes when the switch does not confirm it.
+            if is_gone && named_agent_keeps(world, host, slot, party) {
+                superseded = true;
+                continue;
+            }
             // What its own node has ended just now it hears of in a moment.
             if process == agent && !is_open(node, party.request) {
                 continue;
@@ -173,7 +181,20 @@ impl Locks {
             }
         }
         Self::judge(world, verdict);
+        if superseded {
+            world.count("superseded with holders");
+        }
     }
+}
+
+/// Whether another agent, to which the slot belongs by the switch's word, has this party in its books.
+fn named_agent_keeps(world: &World, host: usize, slot: u32, party: &Booked) -> bool {
+    let switch = &world.seats[world.serving_seat()].switch;
+    let named = switch.load_slot(world.setup.namespaces[world.hosts[host].namespace].id, slot).agent;
+    let agent = world.host_of(named).filter(|&agent| agent != host);
+    let running = agent.and_then(|agent| world.hosts[agent].running.as_ref());
+    let mut kept = running.and_then(|running| running.node.books(slot)).into_iter().flatten();
+    kept.any(|other| (other.holder, other.request) == (party.holder, party.request))
 }
 
 fn read_books(world: &World, host: usize, slot: u32, into: &mut Vec<Booked>) {

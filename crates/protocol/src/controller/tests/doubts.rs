@@ -75,6 +75,19 @@ fn an_incarnation_that_may_have_been_written_is_not_given_again() {
     assert_eq!((other.handle, other.incarnation), (2, 2));
 }
 
+/// The switch may know the session that had the handle before, and its keys: whoever asks again would not be heard.
+#[test]
+fn a_session_that_the_switch_was_never_told_of_begins_with_the_next_controller() {
+    let mut bench = bench();
+    assert_eq!(bench.enrol_in_doubt(4), 2);
+    let known = |bench: &Bench| bench.memory.node(2).map(|node| (node.entry.incarnation, node.word.state));
+    assert_eq!(known(&bench), Some((2, NodeState::Expired)));
+    bench.restart_controller();
+    assert_eq!(known(&bench), Some((4, NodeState::Live)));
+    let enrolment = bench.enrol_securely(4).expect("it is told of it");
+    assert_eq!((enrolment.handle, enrolment.incarnation, bench.memory.rotation(2)), (2, 4, 0));
+}
+
 /// Nor by the same controller: who asks again has other keys than what may be in the store.
 #[test]
 fn no_two_attempts_have_the_same_secret() {

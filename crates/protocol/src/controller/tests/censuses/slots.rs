@@ -231,20 +231,6 @@ fn who_finds_a_slot_at_its_last_tenure_has_the_epoch_raised_at_once() {
     }
 }
 
-/// The end is written down, and its node's word was not there yet when the controller died.
-#[test]
-fn an_end_that_is_found_while_the_epoch_is_raised_has_nothing_decided_on() {
-    let mut bench = Bench::new();
-    bench.enrol(1);
-    bench.enrol(2);
-    bench.memory.words.borrow_mut().remove(&2);
-    bench.memory.slots.borrow_mut().insert(3, SlotWord::unheld(limits::MAX_TENURE));
-    bench.notices();
-    bench.pass(TICK);
-    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (2, false), "node 1 has not reported");
-    assert_eq!(bench.notices(), [Notice::EpochRaised(2), Notice::Ended(2, Ending::Expired)]);
-}
-
 #[test]
 fn who_has_a_long_lease_is_asked_for_as_long_before_it_is_dismissed() {
     let mut bench = Bench::with(Config { shortest_grace: 1_000_000, ..config() });
