@@ -7,14 +7,14 @@ local f = wayside.fields
 local names = {}
 
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
-names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale", [10] = "turn", [11] = "turn_ack" }
+names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale", [10] = "turn", [11] = "turn_ack", [12] = "names" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject" }
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject", [22] = "fetch", [23] = "fetched" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
 names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
-names.engine = { [0] = "fission", [1] = "queue" }
+names.engine = { [0] = "fission", [1] = "queue", [2] = "hybrid" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering", [5] = "shards" }
 names.condition = { [0] = "none", [1] = "version", [2] = "absent", [3] = "word" }
 names.outcome = { [0] = "done", [1] = "unmet", [2] = "missing", [3] = "no_room", [4] = "moved", [5] = "recovering", [6] = "full", [7] = "collision", [8] = "unsure", [9] = "reset" }
@@ -51,7 +51,7 @@ f.lock_kind = ProtoField.uint8("wayside.lock.kind", "Kind", base.DEC, names.lock
 f.queue_kind = ProtoField.uint8("wayside.queue.kind", "Kind", base.DEC, names.queue_kind)
 f.chain_kind = ProtoField.uint8("wayside.chain.kind", "Kind", base.DEC, names.chain_kind)
 
-f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id")
+f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace")
 f.entry_request = ProtoField.uint64("wayside.entry.request", "request", base.HEX, nil, nil, "request id; nonce of a RETENURE; id of a census")
 f.entry_slot = ProtoField.uint32("wayside.entry.slot", "slot", base.DEC, nil, nil, "slot within the namespace")
 f.entry_tenure = ProtoField.uint32("wayside.entry.tenure", "tenure", base.DEC, nil, nil, "tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds")
@@ -88,6 +88,16 @@ f.enrolled_reason = ProtoField.uint8("wayside.enrolled.reason", "reason", base.D
 f.enrolled_version = ProtoField.uint8("wayside.enrolled.version", "version", base.HEX, nil, nil, "version that the switch speaks")
 f.enrolled_patience = ProtoField.uint8("wayside.enrolled.patience", "patience", base.DEC, nil, nil, "1 + how often who waits is overtaken at most; 0: not said, 8")
 f.enrolled_lifeline = ProtoField.uint64("wayside.enrolled.lifeline", "lifeline", base.HEX, nil, nil, "secret that ties the local connection to this session")
+
+f.names_nonce = ProtoField.uint64("wayside.names.nonce", "nonce", base.HEX, nil, nil, "of the ENROL")
+f.names_fingerprint = ProtoField.uint64("wayside.names.fingerprint", "fingerprint", base.DEC, nil, nil, "of all of them")
+f.names_listed = ProtoField.uint16("wayside.names.listed", "listed", base.DEC, nil, nil, "how many there are")
+f.names_reserved = ProtoField.bytes("wayside.names.reserved", "reserved", base.NONE, "zero")
+
+f.listed_first = ProtoField.uint64("wayside.listed.first", "first", base.DEC, nil, nil, "name id")
+f.listed_second = ProtoField.uint64("wayside.listed.second", "second", base.DEC, nil, nil, "name id")
+f.listed_third = ProtoField.uint64("wayside.listed.third", "third", base.DEC, nil, nil, "name id")
+f.listed_fourth = ProtoField.uint64("wayside.listed.fourth", "fourth", base.DEC, nil, nil, "name id")
 
 f.heartbeat_sequence = ProtoField.uint64("wayside.heartbeat.sequence", "sequence", base.DEC, nil, nil, "of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0")
 f.heartbeat_oldest = ProtoField.uint64("wayside.heartbeat.oldest", "oldest", base.DEC, nil, nil, "oldest outstanding request id; of a DOWN: unused")
@@ -323,6 +333,20 @@ function dissect.enrolled(buffer, tree)
   tree:add(f.enrolled_lifeline, buffer(32, 8))
 end
 
+function dissect.names(buffer, tree)
+  tree:add(f.names_nonce, buffer(0, 8))
+  tree:add(f.names_fingerprint, buffer(8, 8))
+  tree:add(f.names_listed, buffer(16, 2))
+  tree:add(f.names_reserved, buffer(18, 46))
+end
+
+function dissect.listed(buffer, tree)
+  tree:add(f.listed_first, buffer(0, 8))
+  tree:add(f.listed_second, buffer(8, 8))
+  tree:add(f.listed_third, buffer(16, 8))
+  tree:add(f.listed_fourth, buffer(24, 8))
+end
+
 function dissect.heartbeat(buffer, tree)
   tree:add(f.heartbeat_sequence, buffer(0, 8))
   tree:add(f.heartbeat_oldest, buffer(8, 8))
@@ -520,6 +544,7 @@ local body_of = {
     [9] = { name = "STALE", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
     [10] = { name = "TURN", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
     [11] = { name = "TURN_ACK", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
+    [12] = { name = "NAMES", bytes = 64, blocks = true, title = "Names", dissect = dissect.names },
   },
   [1] = {
     [1] = { name = "ACQUIRE", bytes = 0, entries = true },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 12                          /* any is accepted */
-#define WS_VERSION 0x1c                      /* major << 4 | minor */
+#define WS_MINOR 13                          /* any is accepted */
+#define WS_VERSION 0x1d                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -71,6 +71,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_HANDLE 65535                  /* nodes at a time */
 #define WS_CONTROLLER_HANDLE 0               /* the controller */
 #define WS_ALL_SLOTS 4294967295u             /* slot of a census of the whole switch */
+#define WS_MAX_LISTED 120                    /* names of a hybrid namespace that have their queue in the switch */
 #define WS_MAX_NAMESPACE_BYTES 24            /* name of a namespace */
 #define WS_MAX_HOST_BYTES 32                 /* host name that a node reports */
 #define WS_MAX_LOCK_NAME_BYTES 1024          /* a lock's name, checked by clients; packets carry its 64-bit id */
@@ -81,6 +82,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_MAX_LANES 16                      /* writes of a node under way at a time */
 #define WS_ENROL_BYTES 80                    /* Body of ENROL. */
 #define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
+#define WS_NAMES_BYTES 64                    /* Which names of a hybrid namespace have their queue in the switch, for as long as its epoch lasts: four in each block. */
+#define WS_LISTED_BYTES 32                   /* A block of NAMES: name ids, which rise. Those behind the last are zero. */
 #define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
 #define WS_OPERATION_BYTES 64                /* What a client asks of the chain of a key. */
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
@@ -112,6 +115,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_FABRIC_STALE 9                    /* switch to node: the header's epoch is the current one */
 #define WS_FABRIC_TURN 10                    /* controller to node: this switch serves, in this turn of the header's epoch */
 #define WS_FABRIC_TURN_ACK 11                /* node to controller */
+#define WS_FABRIC_NAMES 12                   /* controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch */
 
 /* Kinds of the lock service. */
 #define WS_LOCK_ACQUIRE 1                    /* node to switch, switch to agent */
@@ -233,11 +237,12 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 /* Who keeps a namespace's locks. */
 #define WS_ENGINE_FISSION 0                  /* the switch decides, and the node of a holder keeps the books */
 #define WS_ENGINE_QUEUE 1                    /* queues in the switch, and a lock server */
-#define WS_ENGINE_COUNT 2                    /* one more than the highest */
+#define WS_ENGINE_HYBRID 2                   /* queues for the names that are listed, and lock fission for all others */
+#define WS_ENGINE_COUNT 3                    /* one more than the highest */
 
 /* Reason in an ENROLLED with REFUSED. */
 #define WS_REFUSAL_NONE 0                    /* not refused */
-#define WS_REFUSAL_VERSION 1                 /* the switch speaks another major version */
+#define WS_REFUSAL_VERSION 1                 /* the switch speaks another major version, or the namespace needs a later minor one */
 #define WS_REFUSAL_NAMESPACE 2               /* no such namespace */
 #define WS_REFUSAL_FULL 3                    /* no free handle */
 #define WS_REFUSAL_RECOVERING 4              /* the switch is recovering: ask again */
@@ -360,7 +365,7 @@ WS_INLINE ws_u64 ws_header_tag(const void *header) { return ws_load64((const ws_
 WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)header + 24, x); }
 
 /* entry, 32 bytes. One request, grant, hold, waiter or change of a slot. */
-#define WS_ENTRY_NAME_AT 0                   /* name id */
+#define WS_ENTRY_NAME_AT 0                   /* name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace */
 #define WS_ENTRY_REQUEST_AT 8                /* request id; nonce of a RETENURE; id of a census */
 #define WS_ENTRY_SLOT_AT 16                  /* slot within the namespace */
 #define WS_ENTRY_TENURE_AT 20                /* tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds */
@@ -433,6 +438,32 @@ WS_INLINE ws_u8 ws_enrolled_patience(const void *enrolled) { return ws_load8((co
 WS_INLINE void ws_enrolled_set_patience(void *enrolled, ws_u8 x) { ws_store8((ws_u8 *)enrolled + 31, x); }
 WS_INLINE ws_u64 ws_enrolled_lifeline(const void *enrolled) { return ws_load64((const ws_u8 *)enrolled + 32); }
 WS_INLINE void ws_enrolled_set_lifeline(void *enrolled, ws_u64 x) { ws_store64((ws_u8 *)enrolled + 32, x); }
+
+/* names, 64 bytes. Which names of a hybrid namespace have their queue in the switch, for as long as its epoch lasts: four in each block. */
+#define WS_NAMES_NONCE_AT 0                  /* of the ENROL */
+#define WS_NAMES_FINGERPRINT_AT 8            /* of all of them */
+#define WS_NAMES_LISTED_AT 16                /* how many there are */
+#define WS_NAMES_RESERVED_AT 18              /* 46 bytes: zero */
+WS_INLINE ws_u64 ws_names_nonce(const void *names) { return ws_load64((const ws_u8 *)names + 0); }
+WS_INLINE void ws_names_set_nonce(void *names, ws_u64 x) { ws_store64((ws_u8 *)names + 0, x); }
+WS_INLINE ws_u64 ws_names_fingerprint(const void *names) { return ws_load64((const ws_u8 *)names + 8); }
+WS_INLINE void ws_names_set_fingerprint(void *names, ws_u64 x) { ws_store64((ws_u8 *)names + 8, x); }
+WS_INLINE ws_u16 ws_names_listed(const void *names) { return ws_load16((const ws_u8 *)names + 16); }
+WS_INLINE void ws_names_set_listed(void *names, ws_u16 x) { ws_store16((ws_u8 *)names + 16, x); }
+
+/* listed, 32 bytes. A block of NAMES: name ids, which rise. Those behind the last are zero. */
+#define WS_LISTED_FIRST_AT 0                 /* name id */
+#define WS_LISTED_SECOND_AT 8                /* name id */
+#define WS_LISTED_THIRD_AT 16                /* name id */
+#define WS_LISTED_FOURTH_AT 24               /* name id */
+WS_INLINE ws_u64 ws_listed_first(const void *listed) { return ws_load64((const ws_u8 *)listed + 0); }
+WS_INLINE void ws_listed_set_first(void *listed, ws_u64 x) { ws_store64((ws_u8 *)listed + 0, x); }
+WS_INLINE ws_u64 ws_listed_second(const void *listed) { return ws_load64((const ws_u8 *)listed + 8); }
+WS_INLINE void ws_listed_set_second(void *listed, ws_u64 x) { ws_store64((ws_u8 *)listed + 8, x); }
+WS_INLINE ws_u64 ws_listed_third(const void *listed) { return ws_load64((const ws_u8 *)listed + 16); }
+WS_INLINE void ws_listed_set_third(void *listed, ws_u64 x) { ws_store64((ws_u8 *)listed + 16, x); }
+WS_INLINE ws_u64 ws_listed_fourth(const void *listed) { return ws_load64((const ws_u8 *)listed + 24); }
+WS_INLINE void ws_listed_set_fourth(void *listed, ws_u64 x) { ws_store64((ws_u8 *)listed + 24, x); }
 
 /* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
 #define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0 */
@@ -953,6 +984,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_FABRIC_TURN:
 		case WS_FABRIC_TURN_ACK:
 			return WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
+		case WS_FABRIC_NAMES:
+			return WS_HEADER_BYTES + WS_NAMES_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
 		default:
 			return 0;
 		}
@@ -1053,7 +1086,7 @@ WS_INLINE int ws_count_fits(ws_u8 service, ws_u8 kind, ws_u8 count)
 {
 	switch (service) {
 	case WS_SERVICE_FABRIC:
-		return count == 0;
+		return count == 0 || (count <= WS_MAX_BLOCKS && (kind == WS_FABRIC_NAMES));
 	case WS_SERVICE_LOCK:
 		return count >= 1 && count <= WS_MAX_ENTRIES;
 	case WS_SERVICE_QUEUE:
@@ -1081,6 +1114,7 @@ WS_INLINE const char *ws_fabric_kind_name(ws_u8 fabric_kind)
 	case WS_FABRIC_STALE: return "stale";
 	case WS_FABRIC_TURN: return "turn";
 	case WS_FABRIC_TURN_ACK: return "turn_ack";
+	case WS_FABRIC_NAMES: return "names";
 	default: return "unknown";
 	}
 }
@@ -1197,6 +1231,7 @@ WS_INLINE const char *ws_engine_name(ws_u8 engine)
 	switch (engine) {
 	case WS_ENGINE_FISSION: return "fission";
 	case WS_ENGINE_QUEUE: return "queue";
+	case WS_ENGINE_HYBRID: return "hybrid";
 	default: return "unknown";
 	}
 }

@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 12;
+pub const MINOR: u8 = 13;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -90,6 +90,9 @@ pub mod limits {
 
     /// Slot of a census of the whole switch.
     pub const ALL_SLOTS: u32 = 4294967295;
+
+    /// Names of a hybrid namespace that have their queue in the switch.
+    pub const MAX_LISTED: usize = 120;
 
     /// Name of a namespace.
     pub const MAX_NAMESPACE_BYTES: usize = 24;
@@ -213,6 +216,9 @@ pub mod kind {
 
         /// Node to controller.
         pub const TURN_ACK: u8 = 11;
+
+        /// Controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch.
+        pub const NAMES: u8 = 12;
     }
 
     /// Lock fission.
@@ -440,11 +446,13 @@ pub enum FabricKind {
     Turn = 10,
     /// Node to controller.
     TurnAck = 11,
+    /// Controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch.
+    Names = 12,
 }
 
 impl FabricKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [FabricKind; 11] = [
+    pub const ALL: [FabricKind; 12] = [
         FabricKind::Enrol,
         FabricKind::Enrolled,
         FabricKind::Heartbeat,
@@ -456,6 +464,7 @@ impl FabricKind {
         FabricKind::Stale,
         FabricKind::Turn,
         FabricKind::TurnAck,
+        FabricKind::Names,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -472,6 +481,7 @@ impl FabricKind {
             FabricKind::Stale => "stale",
             FabricKind::Turn => "turn",
             FabricKind::TurnAck => "turn_ack",
+            FabricKind::Names => "names",
         }
     }
 }
@@ -492,6 +502,7 @@ impl TryFrom<u8> for FabricKind {
             9 => Ok(FabricKind::Stale),
             10 => Ok(FabricKind::Turn),
             11 => Ok(FabricKind::TurnAck),
+            12 => Ok(FabricKind::Names),
             _ => Err(Unknown(number)),
         }
     }
@@ -900,6 +911,8 @@ pub enum Body {
     Enrol,
     /// One [`Enrolled`](struct@Enrolled).
     Enrolled,
+    /// One [`Names`](struct@Names), and as many blocks as the header counts.
+    Names,
     /// One [`Heartbeat`](struct@Heartbeat).
     Heartbeat,
     /// One [`Operation`](struct@Operation), and as many blocks as the header counts.
@@ -929,6 +942,7 @@ impl Body {
             Body::Entries => count as usize * Entry::BYTES,
             Body::Enrol => Enrol::BYTES,
             Body::Enrolled => Enrolled::BYTES,
+            Body::Names => Names::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Heartbeat => Heartbeat::BYTES,
             Body::Operation => Operation::BYTES + count as usize * limits::BLOCK_BYTES,
             Body::Effect => Effect::BYTES + count as usize * limits::BLOCK_BYTES,
@@ -947,7 +961,8 @@ impl Body {
         let count = count as usize;
         match self {
             Body::Entries => count >= 1 && count <= limits::MAX_ENTRIES,
-            Body::Operation
+            Body::Names
+            | Body::Operation
             | Body::Effect
             | Body::Routes
             | Body::Watch
@@ -966,6 +981,7 @@ impl FabricKind {
         match self {
             FabricKind::Enrol => Body::Enrol,
             FabricKind::Enrolled => Body::Enrolled,
+            FabricKind::Names => Body::Names,
             FabricKind::Heartbeat
             | FabricKind::HeartbeatAck
             | FabricKind::Leave
@@ -1242,17 +1258,20 @@ pub enum Engine {
     Fission = 0,
     /// Queues in the switch, and a lock server.
     Queue = 1,
+    /// Queues for the names that are listed, and lock fission for all others.
+    Hybrid = 2,
 }
 
 impl Engine {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Engine; 2] = [Engine::Fission, Engine::Queue];
+    pub const ALL: [Engine; 3] = [Engine::Fission, Engine::Queue, Engine::Hybrid];
 
     /// Its name in the schema, for people and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Fission => "fission",
             Engine::Queue => "queue",
+            Engine::Hybrid => "hybrid",
         }
     }
 }
@@ -1264,6 +1283,7 @@ impl TryFrom<u8> for Engine {
         match number {
             0 => Ok(Engine::Fission),
             1 => Ok(Engine::Queue),
+            2 => Ok(Engine::Hybrid),
             _ => Err(Unknown(number)),
         }
     }
@@ -1275,7 +1295,7 @@ impl TryFrom<u8> for Engine {
 pub enum Refusal {
     /// Not refused.
     None = 0,
-    /// The switch speaks another major version.
+    /// The switch speaks another major version, or the namespace needs a later minor one.
     Version = 1,
     /// No such namespace.
     Namespace = 2,
@@ -1825,7 +1845,7 @@ impl Header {
 /// One request, grant, hold, waiter or change of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Name id.
+    /// Name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace.
     pub name: u64,
     /// Request id; nonce of a RETENURE; id of a census.
     pub request: u64,
@@ -1988,6 +2008,83 @@ impl Enrolled {
         *array_mut(bytes, 30) = self.version.to_be_bytes();
         *array_mut(bytes, 31) = self.patience.to_be_bytes();
         *array_mut(bytes, 32) = self.lifeline.to_be_bytes();
+    }
+}
+
+/// Which names of a hybrid namespace have their queue in the switch, for as long as its epoch lasts: four in each block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Of the ENROL.
+    pub nonce: u64,
+    /// Of all of them.
+    pub fingerprint: u64,
+    /// How many there are.
+    pub listed: u16,
+}
+
+impl Names {
+    /// Its length.
+    pub const BYTES: usize = 64;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 64] = array(packet, at);
+        Names {
+            nonce: u64::from_be_bytes(*array(bytes, 0)),
+            fingerprint: u64::from_be_bytes(*array(bytes, 8)),
+            listed: u16::from_be_bytes(*array(bytes, 16)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 64] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.nonce.to_be_bytes();
+        *array_mut(bytes, 8) = self.fingerprint.to_be_bytes();
+        *array_mut(bytes, 16) = self.listed.to_be_bytes();
+        *array_mut(bytes, 18) = [0; 46];
+    }
+}
+
+/// A block of NAMES: name ids, which rise. Those behind the last are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// Name id.
+    pub first: u64,
+    /// Name id.
+    pub second: u64,
+    /// Name id.
+    pub third: u64,
+    /// Name id.
+    pub fourth: u64,
+}
+
+impl Listed {
+    /// Its length.
+    pub const BYTES: usize = 32;
+
+    /// Reads it at `at`; `packet` must reach that far, which [`crate::check`] has seen to.
+    #[inline]
+    pub fn read(packet: &[u8], at: usize) -> Self {
+        let bytes: &[u8; 32] = array(packet, at);
+        Listed {
+            first: u64::from_be_bytes(*array(bytes, 0)),
+            second: u64::from_be_bytes(*array(bytes, 8)),
+            third: u64::from_be_bytes(*array(bytes, 16)),
+            fourth: u64::from_be_bytes(*array(bytes, 24)),
+        }
+    }
+
+    /// Writes it at `at`, all of its bytes; reserved ones as zero.
+    #[inline]
+    pub fn write(&self, packet: &mut [u8], at: usize) {
+        let bytes: &mut [u8; 32] = array_mut(packet, at);
+        *array_mut(bytes, 0) = self.first.to_be_bytes();
+        *array_mut(bytes, 8) = self.second.to_be_bytes();
+        *array_mut(bytes, 16) = self.third.to_be_bytes();
+        *array_mut(bytes, 24) = self.fourth.to_be_bytes();
     }
 }
 

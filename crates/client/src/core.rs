@@ -21,7 +21,7 @@ use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
 use wayside_protocol::{Acquire, AcquireError, Event, Mode, Node, Path, Priority, RequestId, SessionInfo, Time, Token};
-use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service, slot_of};
+use wayside_wire::{BODY, Header, Heartbeat, Refusal, kind, service};
 
 /// How far the session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,8 +201,8 @@ impl Core {
         self.node = node;
     }
 
-    /// Begins requests for several names, to be granted in the order of their slots; their list takes the memory of
-    /// `room`.
+    /// Begins requests for several names, to be granted in the order that all nodes have; their list takes the memory
+    /// of `room`.
     pub(crate) fn begin_many(
         &mut self,
         now: Time,
@@ -212,9 +212,9 @@ impl Core {
         answer: Answer,
         room: &mut Vec<Begun>,
     ) -> Result<Vec<Begun>, AcquireError> {
-        let info = self.info().ok_or(AcquireError::NoSession)?;
+        self.info().ok_or(AcquireError::NoSession)?;
         // Not by a function of the name: a division for every comparison.
-        names.iter_mut().for_each(|name| name.slot = slot_of(name.id, info.slots));
+        names.iter_mut().for_each(|name| name.slot = self.node.place_of(name.id));
         names.sort_unstable_by_key(|name| (name.slot, name.id));
         names.dedup_by_key(|name| name.id);
         let (mut wants, mut ids) = (std::mem::take(&mut self.wants), std::mem::take(&mut self.ids));

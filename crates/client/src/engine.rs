@@ -499,7 +499,8 @@ impl Engine {
         use wayside_wire::Refusal;
         match reason {
             Refusal::Version => {
-                format!("it speaks another version than {}: update the older side", wayside_wire::MAJOR)
+                let (major, minor) = (wayside_wire::MAJOR, wayside_wire::MINOR);
+                format!("it speaks another version than {major}.{minor}, or needs a later one: update the older side")
             }
             Refusal::Namespace => format!("it has no namespace {:?}", self.config.namespace),
             Refusal::Full => "all its handles are in use: end some sessions".into(),

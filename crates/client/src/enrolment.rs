@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 use wayside_protocol::seal::{Enrolment, Secret};
-use wayside_protocol::{LONGEST_PATIENCE, OVERTAKEN_MOST};
+use wayside_protocol::{LONGEST_PATIENCE, Names, OVERTAKEN_MOST};
 use wayside_wire::{Engine, Policy};
 
 /// The protocol's name in the handshake: another version of it is told apart before anything is said.
@@ -74,6 +74,10 @@ pub struct Enrol {
     /// As in `wire/messages.toml`. Left out where there is one shard, of which earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_none")]
     pub shards: u32,
+    /// The version of the packets that the node knows, as their header has it. Left out at first, for earlier daemons
+    /// know nothing of it: who is refused for his version asks again with it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub packets: u8,
 }
 
 /// Daemon to host.
@@ -130,6 +134,9 @@ pub struct Enrolled {
     /// earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub engine: u8,
+    /// Of the hybrid engine: ids of the names that have their queue in the switch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<u64>,
     /// Who goes first in the namespace, by the number in `wire/messages.toml`. Left out where nobody does, of which
     /// earlier versions know nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -184,6 +191,7 @@ impl Enrolled {
             namespace: enrolment.namespace,
             slots: enrolment.slots,
             engine: enrolment.engine as u8,
+            names: enrolment.names.iter().collect(),
             // That readers go first is the switch's to know.
             policy: if enrolment.policy == Policy::WritePreferring { enrolment.policy as u8 } else { 0 },
             patience: enrolment.patience,
@@ -199,13 +207,20 @@ impl Enrolled {
     /// For the node; None if it makes no sense.
     #[must_use]
     pub fn enrolment(&self) -> Option<Enrolment> {
+        let engine = Engine::try_from(self.engine).ok()?;
+        let names = Names::new(self.names.iter().copied())?;
+        // Without its list a session would ask for all names at slots.
+        if (engine == Engine::Hybrid) == names.is_empty() {
+            return None;
+        }
         Some(Enrolment {
             handle: self.handle,
             incarnation: self.incarnation,
             epoch: self.epoch,
             namespace: self.namespace,
             slots: self.slots,
-            engine: Engine::try_from(self.engine).ok()?,
+            engine,
+            names,
             lease: self.lease_us,
             grace: self.grace_us,
             lifeline: u64::from_str_radix(&self.lifeline, 16).ok()?,
@@ -330,6 +345,7 @@ mod tests {
             namespace: 1,
             slots: 65_536,
             engine: Engine::Fission,
+            names: Names::default(),
             lease: 2_000_000,
             grace: 28_000,
             lifeline: u64::MAX - 1,
@@ -340,13 +356,22 @@ mod tests {
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
         let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();
-        assert_eq!(enrolled.enrolment(), Some(enrolment));
+        assert_eq!(enrolled.enrolment(), Some(enrolment.clone()));
+        let names = Names::new([7, u64::MAX]).expect("few");
+        let hybrid = Enrolment { engine: Engine::Hybrid, names, ..enrolment.clone() };
+        let told = serde_json::to_string(&Enrolled::of(&hybrid, renewal.clone()).unwrap()).unwrap();
+        let read: Enrolled = serde_json::from_str(&told).unwrap();
+        assert_eq!(read.enrolment(), Some(hybrid));
+        assert_eq!(Enrolled { names: Vec::new(), ..read.clone() }.enrolment(), None, "without its list");
+        assert_eq!(Enrolled { engine: 0, ..read.clone() }.enrolment(), None, "a list of nothing");
+        assert_eq!(Enrolled { names: (0..121).collect(), ..read }.enrolment(), None, "more than there can be");
         for policy in [Policy::Fair, Policy::ReadPreferring] {
-            let enrolled = Enrolled::of(&Enrolment { policy, ..enrolment }, renewal.clone()).unwrap();
+            let enrolled = Enrolled::of(&Enrolment { policy, ..enrolment.clone() }, renewal.clone()).unwrap();
             let told = serde_json::to_string(&enrolled).unwrap();
             assert!(!told.contains("policy"), "a node of before does not know it: {told}");
         }
-        let usual = Enrolled::of(&Enrolment { patience: OVERTAKEN_MOST, ..enrolment }, renewal.clone()).unwrap();
+        let usual =
+            Enrolled::of(&Enrolment { patience: OVERTAKEN_MOST, ..enrolment.clone() }, renewal.clone()).unwrap();
         let told = serde_json::to_string(&usual).unwrap();
         assert!(!told.contains("patience"), "nor this: {told}");
         assert_eq!(serde_json::from_str::<Enrolled>(&told).unwrap().patience, OVERTAKEN_MOST);

@@ -288,5 +288,6 @@ fn question(namespace: &str, node: &NodeConfig, port: u16) -> Enrol {
         host: text(&node.host).unwrap_or("?").into(),
         port,
         shards: node.shards,
+        packets: 0,
     }
 }

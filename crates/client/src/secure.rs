@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wayside_protocol::Time;
 use wayside_protocol::seal::Enrolment;
-use wayside_wire::Refusal;
+use wayside_wire::{Refusal, VERSION};
 
 /// To connect, and for each part of an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,6 +31,14 @@ type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 /// Begins a session; since when its lease runs, what it is, and how it stands with the host's certificate.
 pub(crate) fn enrol(credentials: &Credentials, question: Enrol) -> Result<(Time, Enrolment, Renewal), NotEnrolled> {
+    match ask(credentials, question.clone()) {
+        // The namespace is not for everybody's version; a daemon that says so knows what it is told then.
+        Err(NotEnrolled::Refused(Refusal::Version)) => ask(credentials, Enrol { packets: VERSION, ..question }),
+        other => other,
+    }
+}
+
+fn ask(credentials: &Credentials, question: Enrol) -> Result<(Time, Enrolment, Renewal), NotEnrolled> {
     let failed = |error: Failure| NotEnrolled::Failed(format!("enrolment at {}: {error}", credentials.enrol));
     let mut stream = as_host(credentials).and_then(|config| connect(credentials.enrol, config)).map_err(failed)?;
     let asked = clock::now();

@@ -317,10 +317,11 @@ impl Namespace {
     pub fn engine(&self) -> String {
         let queues = self.in_switch.max(self.queues.len());
         let plan = if matches!(self.plan.as_str(), "" | "fixed") { String::new() } else { format!(" ({})", self.plan) };
-        if self.engine != "queue" {
+        if !matches!(self.engine.as_str(), "queue" | "hybrid") {
             return String::new();
         }
-        format!(", {queues} queues{plan}, {}", servers_text(self.lock_server, &self.lock_servers))
+        let hybrid = if self.engine == "hybrid" { ", hybrid" } else { "" };
+        format!("{hybrid}, {queues} queues{plan}, {}", servers_text(self.lock_server, &self.lock_servers))
     }
 
     /// Its budget, for people.

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use wayside_protocol::Time;
 use wayside_protocol::controller::{
-    Allocation, Config, Controller, LONGEST_LEASE, Namespace, Notice, Record, Room, Store,
+    Allocation, Applicant, Config, Controller, LONGEST_LEASE, Namespace, Notice, Record, Room, Store,
 };
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::{BODY, Engine, Enrolled, Policy, check, kind, limits, padded, service};
+use wayside_wire::{BODY, Engine, Enrolled, Policy, VERSION, check, kind, limits, padded, service};
 
 const SLOTS: u32 = 16;
 const MAX_HANDLE: u16 = 5;
@@ -74,6 +74,7 @@ impl Desk {
                 policy: Policy::Fair,
                 patience: wayside_protocol::OVERTAKEN_MOST,
                 engine: Engine::Fission,
+                names: wayside_protocol::Names::default(),
                 allocation: Allocation::Fixed,
                 room: Room::default(),
                 servers: 1,
@@ -134,7 +135,8 @@ impl Desk {
                     namespace_name: padded("default").expect("it is short"),
                     host: [0; 32],
                 };
-                if let Ok(enrolment) = self.controller.enrol(self.now, from(input), 1, 0, &body) {
+                let who = Applicant { address: from(input), admission: 1, version: VERSION };
+                if let Ok(enrolment) = self.controller.enrol(self.now, who, 0, &body) {
                     self.incarnation = enrolment.incarnation;
                     self.nonces.push(body.nonce);
                 }

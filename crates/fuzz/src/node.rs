@@ -3,7 +3,7 @@
 
 use crate::bytes::{Bytes, Known, packet};
 use wayside_protocol::seal::{Direction, Enrolment, Period, Secret};
-use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Priority, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Mode, Names, Node, NodeConfig, Priority, RequestId, Time};
 use wayside_wire::{BODY, Engine, Enrol, check, kind, limits, service};
 
 const SLOTS: u32 = 8;
@@ -39,7 +39,8 @@ pub fn run(input: &[u8]) {
 }
 
 impl World {
-    /// Bit 0: signed packets. Bit 1: no session yet, so that packets may bring one. Bit 2: hardly any room.
+    /// Bit 0: signed packets. Bit 1: no session yet, so that packets may bring one. Bit 2: hardly any room. Bit 3: some
+    /// names are listed.
     fn new(how: u8) -> World {
         let mut config = NodeConfig::new(1);
         if how & 4 != 0 {
@@ -57,7 +58,8 @@ impl World {
                 epoch: EPOCH,
                 namespace: 1,
                 slots: SLOTS,
-                engine: Engine::Fission,
+                engine: if how & 8 == 0 { Engine::Fission } else { Engine::Hybrid },
+                names: Names::new([1, 3, 8].into_iter().filter(|_| how & 8 != 0)).expect("few"),
                 lease: 10_000_000,
                 grace: 1,
                 lifeline: 5,

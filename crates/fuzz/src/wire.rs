@@ -1,7 +1,7 @@
 //! Bytes of any kind as a packet: whatever `check` passes can be read, and says the same when it is written again.
 
 use wayside_wire::{
-    Attempt, BODY, Body, Copied, Effect, Enrol, Enrolled, Entry, Fetch, Header, Heartbeat, Operation, Placement,
+    Attempt, BODY, Body, Copied, Effect, Enrol, Enrolled, Entry, Fetch, Header, Heartbeat, Names, Operation, Placement,
     Renewal, Routes, SlotBits, Watch, blocks, body_of, check, entries, entry_at, limits, text,
 };
 
@@ -39,6 +39,7 @@ pub fn run(input: &[u8]) {
             body.write(&mut again, BODY);
             assert_eq!(Enrolled::read(&again, BODY), body);
         }
+        Body::Names => Names::read(input, BODY).write(&mut again, BODY),
         Body::Heartbeat => Heartbeat::read(input, BODY).write(&mut again, BODY),
         Body::Operation => Operation::read(input, BODY).write(&mut again, BODY),
         Body::Effect => Effect::read(input, BODY).write(&mut again, BODY),

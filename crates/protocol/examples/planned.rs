@@ -55,6 +55,7 @@ fn measure(queues: u32, ticks: u64) -> (Vec<Duration>, Vec<Duration>) {
         policy: Policy::Fair,
         patience: wayside_protocol::OVERTAKEN_MOST,
         engine: Engine::Queue,
+        names: wayside_protocol::Names::default(),
         allocation: Allocation::Knapsack,
         room: Room { cells: 2 * queues + 1, most: 2, queues },
         servers: 1,

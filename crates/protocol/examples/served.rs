@@ -32,6 +32,7 @@ impl Server {
             namespace: SPACE,
             slots: 1,
             engine: Engine::Queue,
+            names: wayside_protocol::Names::default(),
             lease: u32::MAX,
             grace: 1,
             lifeline: 1,

@@ -122,6 +122,7 @@ impl World {
             namespace: NAMESPACE,
             slots: SLOTS,
             engine: wayside_wire::Engine::Fission,
+            names: wayside_protocol::Names::default(),
             // Longer than the run: nobody answers its heartbeats.
             lease: u32::MAX,
             grace: 0,

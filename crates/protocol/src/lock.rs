@@ -300,6 +300,16 @@ impl Requests {
         Ok(())
     }
 
+    /// The next id, which is nobody's yet.
+    pub fn next_id(&self) -> u64 {
+        self.next
+    }
+
+    /// Those below it have been given to requests of this node that are not here.
+    pub fn skip_to(&mut self, id: u64) {
+        self.next = self.next.max(id);
+    }
+
     /// Remembers to give back a grant that nobody waits for.
     pub fn insert_returning(&mut self, id: u64, request: Request) -> bool {
         if self.strays.len() >= self.most {

@@ -193,6 +193,16 @@ pub enum Mutant {
     AnswerLatest,
     /// Queue: a node asks once: what is lost is lost.
     AskOnce,
+    /// Hybrid: nodes with odd handles ask for a listed name at its slot.
+    AskSlot,
+    /// Hybrid: a node goes on with the list that it has, whichever is the epoch's.
+    AnyNames,
+    /// Hybrid: each machine of a node counts its requests for itself.
+    OwnIds,
+    /// Hybrid: the oldest request that a node tells is that of its slots alone.
+    OldestOfOne,
+    /// Hybrid: of several locks those that are listed are asked for at once, not after those of slots.
+    ManyTogether,
     /// Chain: a new chain is told before who left is known to serve no more.
     HastyFence,
     /// Chain: a joiner becomes the tail with what it copied while the chain worked.

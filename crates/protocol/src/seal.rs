@@ -10,7 +10,7 @@
 //!   later epoch, the first.
 //! * The controller begins a rotation only once the switch has heard the node under the last: nobody is left behind.
 
-use crate::Handle;
+use crate::{Handle, Names};
 use core::fmt;
 use core::hash::Hasher;
 use hmac::{Hmac, KeyInit, Mac};
@@ -232,7 +232,7 @@ impl Sealer {
 }
 
 /// What a node is told of its session by a secure connection, in place of ENROLLED.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enrolment {
     /// Name of the node at the switch.
     pub handle: Handle,
@@ -246,6 +246,8 @@ pub struct Enrolment {
     pub slots: u32,
     /// Who keeps the namespace's locks.
     pub engine: Engine,
+    /// Where the engine is hybrid: the names that have their queue in the switch.
+    pub names: Names,
     /// Who goes first there.
     pub policy: Policy,
     /// How often who waits is overtaken there at most: 0 to [`crate::LONGEST_PATIENCE`].

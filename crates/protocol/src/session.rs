@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 use crate::node::NodeConfig;
 use crate::outbox::Outbox;
 use crate::seal::Enrolment;
-use crate::{Handle, Time};
+use crate::{Handle, Names, Time};
 use wayside_wire::{Engine, Enrolled, FabricKind, Header, Heartbeat, Policy, Refusal, header_flag, kind, service};
 
 /// A session as its owner sees it.
@@ -97,6 +97,10 @@ pub struct Session {
     config: NodeConfig,
     phase: Phase,
     info: Option<SessionInfo>,
+    /// Where the engine is hybrid: which names have their queue in the switch, in all epochs that the session has seen.
+    names: Names,
+    /// What the answer to this attempt will need, and of which epoch that is.
+    told: Option<(u32, Names)>,
     nonce: u64,
     first_sent: Time,
     pause: u64,
@@ -114,6 +118,8 @@ impl Session {
             config,
             phase: Phase::Idle,
             info: None,
+            names: Names::default(),
+            told: None,
             first_sent: Time(0),
             pause: PAUSE_FIRST,
             due: Time(u64::MAX),
@@ -131,6 +137,12 @@ impl Session {
     #[inline]
     pub fn info_at(&self, now: Time) -> Option<&SessionInfo> {
         self.info().filter(|_| !self.lease_is_over(now))
+    }
+
+    /// Where the engine is hybrid: which names have their queue in the switch.
+    #[inline]
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     pub fn is_live(&self) -> bool {
@@ -222,6 +234,22 @@ impl Session {
         Some(Change::Followed(following.pledge))
     }
 
+    /// NAMES: comes before each ENROLLED of a hybrid namespace.
+    pub fn on_names(&mut self, epoch: u32, nonce: u64, names: Option<Names>) {
+        if self.phase == Phase::Enrolling && nonce == self.nonce {
+            self.told = names.map(|names| (epoch, names));
+        }
+    }
+
+    /// The list that a session of this engine and epoch goes by. None: it has not come. Both are asked for again.
+    fn names_of(&self, engine: Engine, epoch: u32) -> Option<Names> {
+        if engine != Engine::Hybrid {
+            return Some(Names::default());
+        }
+        let is_its = |of: u32| of == epoch || self.config.is_broken(Mutant::AnyNames);
+        self.told.as_ref().filter(|(of, _)| is_its(*of)).map(|(_, names)| names.clone())
+    }
+
     pub fn on_enrolled(&mut self, now: Time, header: &Header, body: &Enrolled) -> Option<Change> {
         if self.phase == Phase::Live {
             return self.on_followed(header, body);
@@ -238,13 +266,15 @@ impl Session {
             self.due = Time(u64::MAX);
             return Some(Change::Refused(refusal));
         }
+        let engine = Engine::try_from(u8::try_from(header.position).ok()?).ok()?;
         let enrolment = Enrolment {
+            names: self.names_of(engine, header.epoch)?,
+            engine,
             handle: header.destination,
             incarnation: body.incarnation,
             epoch: header.epoch,
             namespace: header.namespace,
             slots: body.slots,
-            engine: Engine::try_from(u8::try_from(header.position).ok()?).ok()?,
             policy: Policy::try_from(body.policy).unwrap_or(Policy::Fair),
             patience: patience_from_byte(body.patience),
             lease: body.lease_us,
@@ -268,6 +298,8 @@ impl Session {
             return Some(Change::Refused(Refusal::Shards));
         }
         let lease = u64::from(enrolment.lease);
+        self.names = enrolment.names.clone();
+        self.told = None;
         self.info = Some(SessionInfo {
             handle: enrolment.handle,
             incarnation: enrolment.incarnation,
@@ -344,6 +376,7 @@ impl Session {
             self.nonce = wayside_wire::mix(self.nonce.wrapping_add(1));
             self.first_sent = now;
             self.pause = PAUSE_FIRST;
+            self.told = None;
         }
         self.send_question(self.config.shards, out);
         self.back_off(now);

@@ -15,6 +15,7 @@ mod decisions;
 mod dice;
 mod faults;
 mod host;
+mod hybrid;
 mod locks;
 mod mishaps;
 #[cfg(feature = "mutants")]
@@ -68,8 +69,17 @@ pub enum ServiceKind {
     Chain,
     /// Locks whose queues are in the switch, or at lock servers.
     Queue,
+    /// Locks of which some are queues, and all others are not.
+    Hybrid,
     /// Locks of several shards, of which some are added and drained.
     Shards,
+}
+
+impl ServiceKind {
+    /// Whether some locks are queues.
+    pub const fn has_queues(self) -> bool {
+        matches!(self, ServiceKind::Queue | ServiceKind::Hybrid)
+    }
 }
 
 /// How to run a seed.
@@ -96,7 +106,7 @@ pub struct Options {
 /// Runs a seed.
 pub fn run(seed: u64, options: &Options) -> Outcome {
     match options.service {
-        ServiceKind::Lock | ServiceKind::Queue => {
+        ServiceKind::Lock | ServiceKind::Queue | ServiceKind::Hybrid => {
             let mut world = world::World::new(seed, options.clone());
             let locks = locks::Locks::new(&mut world);
             run::Run::new(world, locks).live()

@@ -71,7 +71,12 @@ impl<S: Service> Run<S> {
     fn replace(&mut self, seat: usize, dice: &mut Dice) {
         let world = &mut self.world;
         let space = world.setup.namespaces[dice.below(world.setup.namespaces.len() as u64) as usize].id;
-        let wanted = wanted_queues(dice);
+        let mut wanted = wanted_queues(dice);
+        if !world.setup.lists.is_empty() {
+            // What is not listed nobody looks for there.
+            let listed = world.seats[seat].switch.listed(space);
+            wanted.retain(|(name, _)| listed.has(*name));
+        }
         let now = world.now;
         let place = &mut world.seats[seat];
         let is_stopped = place.stopped_until.is_some();
@@ -169,9 +174,17 @@ impl<S: Service> Run<S> {
         world.note(Lane::Seat(seat), |_| "the switch restarts with an empty memory".to_string());
         world.trace(6, &[]);
         let switch = world.seats[seat].switch.clone();
-        switch.restart(&mut world.counters);
         // One process in the daemon: usually both start again.
-        if dice.percent(70) && world.seats[seat].office.take().is_some() {
+        let both = dice.percent(70) && world.seats[seat].office.take().is_some();
+        if both && !world.setup.lists.is_empty() {
+            let list = &world.setup.lists[dice.below(2) as usize];
+            if *list != world.setup.lists[0] {
+                world.outcomes.count("another list");
+            }
+            switch.relist(list);
+        }
+        switch.restart(&mut world.counters);
+        if both {
             // With their host, whose clock begins anew.
             world.seats[seat].clock = world.new_clock();
             let at = world.now + dice.magnitude(1, 50_000);

@@ -149,6 +149,15 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::AnyCeded),
 ];
 
+/// Of namespaces with both, queues and slots: docs/queue.md, "Fission with queues for the hottest locks".
+pub const HYBRID_RULES: &[Rule] = &[
+    Rule::Machine(Mutant::AskSlot),
+    Rule::Machine(Mutant::AnyNames),
+    Rule::Machine(Mutant::OwnIds),
+    Rule::Machine(Mutant::OldestOfOne),
+    Rule::Machine(Mutant::ManyTogether),
+];
+
 /// Of shards that are added and drained: docs/shards.md's rules.
 pub const SHARD_RULES: &[Rule] = &[
     Rule::Machine(Mutant::AskMoved),
@@ -204,6 +213,8 @@ impl Rule {
             ServiceKind::Chain
         } else if QUEUE_RULES.contains(&self) {
             ServiceKind::Queue
+        } else if HYBRID_RULES.contains(&self) {
+            ServiceKind::Hybrid
         } else if SHARD_RULES.contains(&self) {
             ServiceKind::Shards
         } else {
@@ -260,8 +271,8 @@ const SECOND_SEEDS: u64 = 1_000;
 /// Breaks each rule and prints what came of it. Whether all were noticed, and none of the second lines.
 pub fn table(seeds: u64, some: &[String]) -> bool {
     let is_meant = |rule: &&Rule| some.is_empty() || some.iter().any(|name| rule.name().starts_with(name.as_str()));
-    let rules: Vec<Rule> =
-        RULES.iter().chain(CHAIN_RULES).chain(QUEUE_RULES).chain(SHARD_RULES).filter(is_meant).copied().collect();
+    let lists = [RULES, CHAIN_RULES, QUEUE_RULES, HYBRID_RULES, SHARD_RULES];
+    let rules: Vec<Rule> = lists.into_iter().flatten().filter(is_meant).copied().collect();
     println!("{:<26} {:>13}  invariant that broke", "rule broken", "seeds it took");
     let mut missed = 0;
     for &rule in &rules {

@@ -20,6 +20,7 @@ use wayside_switch::QueueState;
 use wayside_wire::{Attempt, BODY, NodeState, check, kind, limits, queue_flag, service};
 
 use crate::decisions::Asked;
+use crate::host::Host;
 use crate::report::Counts;
 use crate::world::World;
 
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// Whether a hold of a lock server's own lock is in its line still. Of other engines nothing is.
+    /// Whether a hold of a lock server's own lock is in its line still. What is no queue never was.
     pub(crate) fn is_kept_by_server(&self, host: usize, name: u64, request: RequestId, token: Token) -> bool {
         let handle = |host: usize| self.hosts[host].running.as_ref()?.node.session().map(|session| session.handle);
         let (holder, space) = (handle(host), self.hosts[host].namespace);
@@ -201,7 +202,8 @@ impl World {
         let mut line = its.flat_map(|running| running.node.own_line(name));
         let is_it =
             |party: Booked| (party.request, party.token) == (request, Some(token)) && Some(party.holder) == holder;
-        self.setup.first_server == usize::MAX || line.any(is_it)
+        let is_queued = |place: &Host| place.running.as_ref().is_some_and(|running| running.node.is_queued(name));
+        self.setup.first_server == usize::MAX || !is_queued(&self.hosts[host]) || line.any(is_it)
     }
 
     /// Somebody was granted a lock: maybe one of a lock server, while another part's has to wait.

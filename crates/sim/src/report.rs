@@ -8,7 +8,7 @@ use wayside_wire::mix;
 use crate::ServiceKind;
 use crate::decisions::{LINES, UNREACHED_DROPS};
 use crate::schedule::{Kind, Mark};
-use crate::{chain, queues, shards};
+use crate::{chain, hybrid, queues, shards};
 
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ impl Outcome {
             ServiceKind::Lock => "",
             ServiceKind::Chain => "--service chain ",
             ServiceKind::Queue => "--service queue ",
+            ServiceKind::Hybrid => "--service hybrid ",
             ServiceKind::Shards => "--service shards ",
         };
         format!("wayside sim {service}--seed {}", self.seed)
@@ -105,6 +106,9 @@ impl Outcome {
         }
         if self.service == ServiceKind::Queue {
             return queues::missing(&self.faults, &self.outcomes, &self.verdicts);
+        }
+        if self.service == ServiceKind::Hybrid {
+            return hybrid::missing(&self.faults, &self.outcomes, &self.verdicts);
         }
         if self.service == ServiceKind::Shards {
             let faults = shards::FAULTS.iter().filter(|name| !seen(&self.faults, name));

@@ -10,14 +10,14 @@ use wayside_protocol::memory::{
     Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, SlotWord, Step, SwitchMemory,
 };
 use wayside_protocol::seal::Keys;
-use wayside_protocol::{Handle, Time};
+use wayside_protocol::{Handle, Names, Time};
 use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::Policy;
 
 use crate::clock::Clock;
 use crate::network::Flight;
 use crate::report::Counts;
-use crate::setup::SPARE_CELLS;
+use crate::setup::{SPARE_CELLS, names_of};
 
 /// Slots with rules of their own.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ impl Seat {
 #[derive(Clone)]
 pub struct SharedSwitch {
     namespaces: Rc<[Namespace]>,
-    queues: Rc<[(u16, u64, u32)]>,
+    queues: Rc<RefCell<Vec<(u16, u64, u32)>>>,
     max_handle: u16,
     authenticated: bool,
     switch: Rc<RefCell<Rc<Switch>>>,
@@ -163,7 +163,7 @@ impl SharedSwitch {
         let switch = Rc::new(RefCell::new(Rc::new(fresh(namespaces, queues, max_handle, authenticated, spare))));
         SharedSwitch {
             namespaces: namespaces.into(),
-            queues: queues.into(),
+            queues: Rc::new(RefCell::new(queues.to_vec())),
             max_handle,
             authenticated,
             switch,
@@ -182,7 +182,17 @@ impl SharedSwitch {
     pub fn restart(&self, counts: &mut Counts) {
         self.collect(counts);
         *self.switch.borrow_mut() =
-            Rc::new(fresh(&self.namespaces, &self.queues, self.max_handle, self.authenticated, self.spare));
+            Rc::new(fresh(&self.namespaces, &self.queues.borrow(), self.max_handle, self.authenticated, self.spare));
+    }
+
+    /// From the next restart on it has these queues.
+    pub fn relist(&self, queues: &[(u16, u64, u32)]) {
+        *self.queues.borrow_mut() = queues.to_vec();
+    }
+
+    /// Which names of a namespace have a queue when it starts.
+    pub fn listed(&self, namespace: u16) -> Names {
+        names_of(&self.queues.borrow(), namespace).unwrap_or_default()
     }
 
     /// Adds its counters.

@@ -2,7 +2,7 @@
 
 use wayside_protocol::controller::{Allocation, Config, Counters, LONGEST_LEASE, Namespace as Rules, Room};
 use wayside_protocol::seal::Secret;
-use wayside_protocol::{LONGEST_PATIENCE, NodeConfig, OVERTAKEN_MOST, Shards};
+use wayside_protocol::{LONGEST_PATIENCE, Names, NodeConfig, OVERTAKEN_MOST, Shards};
 use wayside_switch::Budget;
 use wayside_wire::{Engine, Policy, limits, padded};
 
@@ -34,6 +34,8 @@ pub struct Setup {
     pub config: Config,
     /// Locks that have their queue in the switch: namespace, name, cells. Hosts of their lock servers are the last.
     pub queues: Vec<(u16, u64, u32)>,
+    /// Of the hybrid engine: what may be listed instead, when a daemon starts anew.
+    pub lists: Vec<Vec<(u16, u64, u32)>>,
     /// Queues of the switch without a name, for locks that move.
     pub spare_queues: u32,
     /// Which locks have one is planned by what is asked for, and that moves.
@@ -93,11 +95,17 @@ impl Setup {
         let mut mix = Mix::draw(&mut dice, lease, authenticated, schedule);
         let mut hosts = scale.map_or(dice.between(2, 7) as usize, |scale| scale.nodes);
         let mut namespaces = namespaces(&mut dice, hosts, scale);
-        let has_queues = options.service == ServiceKind::Queue;
+        let has_queues = options.service.has_queues();
+        let is_hybrid = options.service == ServiceKind::Hybrid;
         let queue_dice = &mut Dice::of(seed, &[QUEUES]);
         // Sometimes all locks are the lock servers' own.
         let has_some = has_queues && !queue_dice.percent(20);
-        let queues = if has_some { queues(queue_dice, &namespaces) } else { Vec::new() };
+        let queues = match (is_hybrid, has_some) {
+            (true, _) => listed(queue_dice, &namespaces),
+            (false, true) => queues(queue_dice, &namespaces),
+            (false, false) => Vec::new(),
+        };
+        let lists = lists(&mut Dice::of(seed, &[LISTS]), is_hybrid, &namespaces, &queues);
         let calm = has_queues && queue_dice.percent(15);
         if calm {
             // Q5 has them served as they come, writers too.
@@ -106,7 +114,11 @@ impl Setup {
         let spare_queues = if has_queues { queue_dice.between(1, 6) as u32 } else { 0 };
         let first_server = if has_queues { hosts } else { usize::MAX };
         if has_queues {
+            let chosen = mix.chosen;
             mix.for_queues(queue_dice, lease, calm);
+            if is_hybrid && !calm && queue_dice.percent(50) {
+                mix.chosen = chosen;
+            }
             hosts += namespaces.len() * queue_dice.between(1, 2) as usize;
         }
         let part_dice = &mut Dice::of(seed, &[PARTS]);
@@ -115,7 +127,7 @@ impl Setup {
             hosts += namespaces.len() * part_dice.below(3) as usize;
         }
         let plan_dice = &mut Dice::of(seed, &[PLANS]);
-        let planned = has_queues && scale.is_none() && plan_dice.percent(40);
+        let planned = has_queues && !is_hybrid && scale.is_none() && plan_dice.percent(40);
         let mut plan = (Allocation::Fixed, Room::default());
         if planned {
             plan = draw_plan(plan_dice, &queues, spare_queues, namespaces.len() as u32);
@@ -161,7 +173,8 @@ impl Setup {
         namespaces.iter_mut().for_each(|namespace| namespace.patience = patience.pick(&[1, 2, 3, 8, LONGEST_PATIENCE]));
         // Few places, or as many as there are slots.
         let keeps = &mut Dice::of(seed, &[KEPT]);
-        let kept_most = if !has_queues && keeps.percent(40) { keeps.magnitude(1, 32) as usize } else { 0 };
+        let kept_most =
+            if (!has_queues || is_hybrid) && keeps.percent(40) { keeps.magnitude(1, 32) as usize } else { 0 };
         let node = NodeConfig {
             kept_most,
             lull_us: lull,
@@ -182,7 +195,12 @@ impl Setup {
             name: name(namespace.id),
             policy: namespace.policy,
             patience: namespace.patience,
-            engine: if has_queues { Engine::Queue } else { Engine::Fission },
+            engine: match options.service {
+                ServiceKind::Hybrid => Engine::Hybrid,
+                ServiceKind::Queue => Engine::Queue,
+                _ => Engine::Fission,
+            },
+            names: names_of(&queues, namespace.id).filter(|_| is_hybrid).unwrap_or_default(),
             allocation: plan.0,
             room: plan.1,
             servers: parts,
@@ -218,6 +236,7 @@ impl Setup {
         }
         Setup {
             queues,
+            lists,
             spare_queues,
             planned,
             parts,
@@ -301,6 +320,31 @@ fn queues(dice: &mut Dice, namespaces: &[Namespace]) -> Vec<(u16, u64, u32)> {
     queues
 }
 
+/// What is listed of a hybrid namespace: something is.
+fn listed(dice: &mut Dice, namespaces: &[Namespace]) -> Vec<(u16, u64, u32)> {
+    let mut queues = queues(dice, namespaces);
+    for namespace in namespaces {
+        if !queues.iter().any(|(space, ..)| *space == namespace.id) {
+            queues.push((namespace.id, name_of(dice.below(6)), dice.pick(&[1, 2, 4, 8])));
+        }
+    }
+    queues
+}
+
+/// In some seeds the operator changes the list, there and back.
+fn lists(dice: &mut Dice, is_hybrid: bool, of: &[Namespace], first: &[(u16, u64, u32)]) -> Vec<Vec<(u16, u64, u32)>> {
+    if !is_hybrid {
+        return Vec::new();
+    }
+    let other = if dice.percent(40) { listed(dice, of) } else { first.to_vec() };
+    vec![first.to_vec(), other]
+}
+
+/// The names of a namespace among these.
+pub fn names_of(queues: &[(u16, u64, u32)], namespace: u16) -> Option<Names> {
+    Names::new(queues.iter().filter(|(space, ..)| *space == namespace).map(|(_, name, _)| *name))
+}
+
 /// By what is planned, and how much of the switch's memory each namespace has for it.
 fn draw_plan(dice: &mut Dice, queues: &[(u16, u64, u32)], spare: u32, namespaces: u32) -> (Allocation, Room) {
     let allocation = if dice.percent(80) { Allocation::Knapsack } else { Allocation::Random };
@@ -362,6 +406,7 @@ const PARTS: u64 = 29;
 const RANKS: u64 = 31;
 const LULL: u64 = 32;
 const SHARDS: u64 = 37;
+const LISTS: u64 = 53;
 const KEPT: u64 = 41;
 const HANDS: u64 = 47;
 

@@ -14,3 +14,17 @@ mod slot;
 pub use generated::*;
 pub use packet::{BODY, blocks, body_of, check, entries, entry_at, packet_bytes, padded, text};
 pub use slot::{SlotBits, mix, name_hash, slot_of};
+
+impl Engine {
+    /// Whether some of a namespace's locks are queues.
+    #[inline]
+    pub const fn has_queues(self) -> bool {
+        matches!(self, Engine::Queue | Engine::Hybrid)
+    }
+
+    /// Whether some of a namespace's locks are slots.
+    #[inline]
+    pub const fn has_slots(self) -> bool {
+        matches!(self, Engine::Fission | Engine::Hybrid)
+    }
+}

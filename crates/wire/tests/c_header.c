@@ -164,6 +164,13 @@ static void queue(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 	memcpy(to + WS_FETCH_BYTES, from + WS_FETCH_BYTES, ws_header_count(from - WS_HEADER_BYTES) * WS_BLOCK_BYTES);
 }
 
+static void names(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
+{
+	FIELD(names, nonce, from, to, wanted[0]);
+	FIELD(names, fingerprint, from, to, wanted[1]);
+	FIELD(names, listed, from, to, wanted[2]);
+}
+
 static void placement(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to, const unsigned long long *wanted)
 {
 	FIELD(placement, boot, from, to, wanted[0]);
@@ -260,6 +267,10 @@ static void fabric(const struct ws_vector *vector, const ws_u8 *from, ws_u8 *to)
 		return;
 	case WS_FABRIC_ENROLLED:
 		enrolled(vector, from, to, vector->part[0]);
+		return;
+	case WS_FABRIC_NAMES:
+		names(vector, from, to, vector->part[0]);
+		memcpy(to + WS_NAMES_BYTES, from + WS_NAMES_BYTES, ws_header_count(from - WS_HEADER_BYTES) * WS_BLOCK_BYTES);
 		return;
 	default:
 		heartbeat(vector, from, to, vector->part[0]);

@@ -2,9 +2,9 @@
 //! its generator does not pass by being made everywhere at once.
 
 use wayside_wire::{
-    ADMIN_PORT, Attempt, Change, Condition, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Fetch, Header,
-    Heartbeat, NodeState, Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at, entry_flag,
-    group_place, header_flag, item_lock, kind, lease_owner, limits, mix, name_hash, node_word, queue_flag,
+    ADMIN_PORT, Attempt, Change, Condition, Copied, DropReason, Effect, Engine, Enrol, Enrolled, Entry, Fetch, Header,
+    Heartbeat, Listed, Names, NodeState, Operation, Outcome, PORT, SlotBits, SlotState, Watch, cell_who, entry_at,
+    entry_flag, group_place, header_flag, item_lock, kind, lease_owner, limits, mix, name_hash, node_word, queue_flag,
     queue_holding, request_id, service, slot_of, slot_w0, slot_w1, token, value_flag,
 };
 
@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x1c]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x1d]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -94,6 +94,21 @@ fn bodies_of_the_fabric() {
     assert_eq!(heartbeat(Heartbeat { sent_us: u64::MAX, ..none }), range(16, 23));
     assert_eq!(heartbeat(Heartbeat { incarnation: u64::MAX, ..none }), range(24, 31));
     assert_eq!(Heartbeat::BYTES, 32);
+
+    let names = |names: Names| places(|packet| names.write(packet, 0));
+    let none = Names::default();
+    assert_eq!(names(Names { nonce: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(names(Names { fingerprint: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(names(Names { listed: 0xffff, ..none }), [16, 17]);
+    assert_eq!(Names::BYTES, 64);
+
+    let listed = |listed: Listed| places(|packet| listed.write(packet, 0));
+    let none = Listed::default();
+    assert_eq!(listed(Listed { first: u64::MAX, ..none }), range(0, 7));
+    assert_eq!(listed(Listed { second: u64::MAX, ..none }), range(8, 15));
+    assert_eq!(listed(Listed { third: u64::MAX, ..none }), range(16, 23));
+    assert_eq!(listed(Listed { fourth: u64::MAX, ..none }), range(24, 31));
+    assert_eq!(Listed::BYTES, 32);
 }
 
 #[test]
@@ -288,7 +303,9 @@ fn constants() {
     assert_eq!((kind::queue::PUSHED, kind::queue::ROOM), (12, 13));
     assert_eq!((queue_flag::EXCLUSIVE, queue_flag::TRY, queue_flag::MORE), (1, 2, 4));
     assert_eq!((kind::fabric::ENROL, kind::fabric::HEARTBEAT, kind::fabric::STALE), (1, 3, 9));
-    assert_eq!((kind::fabric::TURN, kind::fabric::TURN_ACK), (10, 11));
+    assert_eq!((kind::fabric::TURN, kind::fabric::TURN_ACK, kind::fabric::NAMES), (10, 11, 12));
+    assert_eq!((Engine::Fission as u8, Engine::Queue as u8, Engine::Hybrid as u8), (0, 1, 2));
+    assert_eq!(limits::MAX_LISTED, 4 * limits::MAX_BLOCKS);
     assert_eq!((kind::lock::ACQUIRE, kind::lock::RETENURE, kind::lock::ADOPTED), (1, 8, 18));
     assert_eq!((kind::chain::READ, kind::chain::WRITE, kind::chain::DELETE, kind::chain::APPLY), (1, 2, 3, 4));
     assert_eq!((kind::chain::ANSWER, kind::chain::INSERT, kind::chain::INSTALL, value_flag::PRESENT), (5, 6, 7, 1));

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wayside_wire::{
     Attempt, BODY, Body, Copied, DropReason, Effect, Enrol, Enrolled, Entry, Fetch, Header, Heartbeat, MAJOR, MINOR,
-    Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits,
+    Names, Operation, Placement, Renewal, Routes, Watch, blocks, body_of, check, entries, entry_at, kind, limits,
     packet_bytes, service,
 };
 
@@ -92,6 +92,7 @@ fn reads_all_of(packet: &[u8]) {
             Ok(Body::Entries) => assert_eq!(entries(packet).count(), usize::from(header.count)),
             Ok(Body::Enrol) => drop(Enrol::read(packet, BODY)),
             Ok(Body::Enrolled) => drop(Enrolled::read(packet, BODY)),
+            Ok(Body::Names) => drop(Names::read(packet, BODY)),
             Ok(Body::Heartbeat) => drop(Heartbeat::read(packet, BODY)),
             Ok(Body::Operation) => drop(Operation::read(packet, BODY)),
             Ok(Body::Effect) => drop(Effect::read(packet, BODY)),

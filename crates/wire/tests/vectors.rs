@@ -9,13 +9,13 @@ use std::fs;
 use golden::{Fields, Vector};
 use wayside_wire::{
     Attempt, BODY, ChainKind, Copied, DropReason, Effect, Enrol, Enrolled, Entry, FabricKind, Fetch, Header, Heartbeat,
-    LockKind, MAJOR, MINOR, Operation, Placement, QueueKind, Renewal, Routes, VERSION, Watch, blocks, check, entries,
-    entry_at, padded, service, text,
+    LockKind, MAJOR, MINOR, Names, Operation, Placement, QueueKind, Renewal, Routes, VERSION, Watch, blocks, check,
+    entries, entry_at, padded, service, text,
 };
 
 /// The files that never change, and the FNV-1a digest of each. `cargo xtask wire --freeze` makes those of a new
 /// version.
-const FROZEN: [(&str, u64); 26] = [
+const FROZEN: [(&str, u64); 28] = [
     ("v1_0.h", 0x86bb_8a7b_ee44_0705),
     ("v1_0.json", 0x4e68_a12d_450e_ece3),
     ("v1_1.h", 0x8a2f_e2e1_64ee_30c6),
@@ -26,6 +26,8 @@ const FROZEN: [(&str, u64); 26] = [
     ("v1_11.json", 0x51c4_f030_ac10_b7cc),
     ("v1_12.h", 0x81e6_1b5c_524b_8a56),
     ("v1_12.json", 0x6f29_c417_874b_ca2c),
+    ("v1_13.h", 0x51a5_fa30_3afc_f09a),
+    ("v1_13.json", 0x830d_ee54_940e_a5fc),
     ("v1_2.h", 0xa81e_7ce0_4ef9_0852),
     ("v1_2.json", 0x71e8_d492_e6f1_853a),
     ("v1_3.h", 0x052e_930c_807d_22db),
@@ -97,6 +99,10 @@ fn enrolled(fields: &Fields) -> Enrolled {
         patience: fields.later("patience") as u8,
         lifeline: fields.number("lifeline"),
     }
+}
+
+fn listing(fields: &Fields) -> Names {
+    Names { nonce: fields.number("nonce"), fingerprint: fields.number("fingerprint"), listed: fields.as_u16("listed") }
 }
 
 fn heartbeat(fields: &Fields) -> Heartbeat {
@@ -252,6 +258,7 @@ fn written(vector: &Vector) -> Vec<u8> {
             "entry" => entry(fields).write(&mut packet, entry_at(index)),
             "enrol" => enrol(fields).write(&mut packet, BODY),
             "enrolled" => enrolled(fields).write(&mut packet, BODY),
+            "names" => listing(fields).write(&mut packet, BODY),
             "heartbeat" => heartbeat(fields).write(&mut packet, BODY),
             "operation" => operation(fields).write(&mut packet, BODY),
             "effect" => effect(fields).write(&mut packet, BODY),
@@ -277,6 +284,7 @@ fn expect_read_as_meant(vector: &Vector) {
         "entry" => assert!(entries(packet).eq(vector.parts.iter().map(entry)), "{name}"),
         "enrol" => assert_eq!(Enrol::read(packet, BODY), enrol(&vector.parts[0]), "{name}"),
         "enrolled" => assert_eq!(Enrolled::read(packet, BODY), enrolled(&vector.parts[0]), "{name}"),
+        "names" => assert_eq!(Names::read(packet, BODY), listing(&vector.parts[0]), "{name}"),
         "heartbeat" => assert_eq!(Heartbeat::read(packet, BODY), heartbeat(&vector.parts[0]), "{name}"),
         "operation" => assert_eq!(Operation::read(packet, BODY), operation(&vector.parts[0]), "{name}"),
         "effect" => assert_eq!(Effect::read(packet, BODY), effect(&vector.parts[0]), "{name}"),

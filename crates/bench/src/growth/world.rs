@@ -64,6 +64,7 @@ impl World {
                 namespace: NAMESPACE,
                 slots: SLOTS,
                 engine: Engine::Fission,
+                names: wayside_protocol::Names::default(),
                 lease: u32::MAX,
                 grace: 0,
                 lifeline: 0,

@@ -108,6 +108,7 @@ fn serve(socket: &UdpSocket, shards: u32, faults: &Faults, ready: &std::sync::mp
         name: "default".into(),
         policy: Policy::Fair,
         patience: wayside_protocol::OVERTAKEN_MOST,
+        names: wayside_protocol::Names::default(),
         engine: Engine::Fission,
         allocation: Allocation::Fixed,
         room: Room::default(),

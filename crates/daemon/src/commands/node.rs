@@ -12,7 +12,6 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wayside_client::Session;
 use wayside_client::enrolment::{NotJoined, Token};
-use wayside_wire::Engine;
 
 /// A token has about 120 bytes.
 const LONGEST_TOKEN: u64 = 1 << 10;
@@ -42,7 +41,7 @@ fn serve_locks(args: &ServeLocksArgs) -> Result<(), Failure> {
     let session = session.namespace(args.namespace.as_str()).lock_server();
     let session = session.connect().map_err(Failure::unavailable)?;
     let info = session.info().ok_or_else(|| Failure::unavailable("the session was lost at once"))?;
-    if info.engine != Engine::Queue {
+    if !info.engine.has_queues() {
         let rule = "its locks are no queues, and need no lock server: see `engine` in the switch's configuration";
         return Err(Failure::usage(format!("namespace {:?}: {rule}", args.namespace)));
     }

@@ -132,6 +132,9 @@ fn shown(config: &Config) -> String {
         let budget = namespace.budget.map(|_| format!(", {}", namespace.budget_text()));
         let engine = match namespace.engine {
             Engine::Fission => String::new(),
+            Engine::Hybrid => {
+                format!(", slots, and {} queues of {} cells", namespace.queues.len(), namespace.cells)
+            }
             Engine::Queue if namespace.allocation == Allocation::Fixed => {
                 format!(", {} queues of {} cells", namespace.queues.len(), namespace.cells)
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use wayside_client::Name;
 use wayside_protocol::controller::{Allocation, Room};
 use wayside_protocol::memory::Part;
-use wayside_protocol::{LONGEST_PATIENCE, OVERTAKEN_MOST};
+use wayside_protocol::{LONGEST_PATIENCE, Names, OVERTAKEN_MOST};
 use wayside_switch::Budget;
 use wayside_wire::limits::MAX_NAMESPACE_BYTES;
 use wayside_wire::{Engine, Policy};
@@ -32,7 +32,8 @@ const POLICIES: [(&str, Policy); 3] = [
     ("write-preferring", Policy::WritePreferring),
 ];
 
-const ENGINES: [(&str, Engine); 2] = [("fission", Engine::Fission), ("queue", Engine::Queue)];
+const ENGINES: [(&str, Engine); 3] =
+    [("fission", Engine::Fission), ("queue", Engine::Queue), ("hybrid", Engine::Hybrid)];
 const ALLOCATIONS: [(&str, Allocation); 3] =
     [("fixed", Allocation::Fixed), ("knapsack", Allocation::Knapsack), ("random", Allocation::Random)];
 /// Cells of a namespace whose queues are planned: 64 KiB, and as much again for the queues.
@@ -79,7 +80,7 @@ pub struct Namespace {
     pub patience: u8,
     /// Who keeps its locks.
     pub engine: Engine,
-    /// Of the second engine: locks that have their queue in the switch when it begins.
+    /// Of engines with queues: locks that have their queue in the switch when it begins.
     pub queues: Vec<String>,
     /// Cells of each of these.
     pub cells: u32,
@@ -124,6 +125,12 @@ impl Namespace {
     /// What a file has for who decides which locks have a queue in the switch.
     pub fn plan_word(&self) -> &'static str {
         word_of(&ALLOCATIONS, self.allocation)
+    }
+
+    /// Of the hybrid engine: what nodes are told, which is what has its queue in the switch.
+    pub fn listed(&self) -> Names {
+        let ids = self.queue_ids().filter(|_| self.engine == Engine::Hybrid);
+        Names::new(ids).expect("their number was checked")
     }
 
     /// Name ids of the locks that have their queue in the switch.
@@ -176,7 +183,7 @@ impl Layers<'_> {
             let groups = self.number("namespace.groups", groups, false, 1, 4_096)? as u16;
             let budget = self.budget(*rate, *burst)?;
             let (engine, queues, cells) = self.engine(settings)?;
-            if engine == Engine::Queue && policy == Policy::ReadPreferring {
+            if engine.has_queues() && policy == Policy::ReadPreferring {
                 let rule = "goes with engine = \"fission\": in a queue readers and writers are served as they come";
                 return Err(self.wrong("namespace.policy", &"\"read-preferring\"", false, rule));
             }
@@ -224,8 +231,8 @@ impl Layers<'_> {
         let engine = value_of(&ENGINES, engine)
             .map_err(|rule| self.wrong("namespace.engine", &format_args!("{engine:?}"), false, &rule))?;
         let queues = queues.clone().unwrap_or_default();
-        if engine != Engine::Queue && !(queues.is_empty() && cells.is_none()) {
-            let rule = "goes with engine = \"queue\"";
+        if !engine.has_queues() && !(queues.is_empty() && cells.is_none()) {
+            let rule = "goes with engine = \"queue\" or \"hybrid\"";
             return Err(self.wrong("namespace.queues", &format_args!("{queues:?}"), false, rule));
         }
         let mut ids = HashSet::new();
@@ -238,8 +245,26 @@ impl Layers<'_> {
                 return Err(self.wrong("namespace.queues", &format_args!("{name:?}"), false, "is there twice"));
             }
         }
+        if engine == Engine::Hybrid {
+            self.check_list(&queues)?;
+        }
         let cells = self.number("namespace.cells", cells.unwrap_or(DEFAULT_CELLS), false, 1, 1_024)? as u32;
         Ok((engine, queues, cells))
+    }
+
+    /// What is listed of a hybrid namespace: each of its nodes is told all of it, in one packet.
+    fn check_list(&self, queues: &[String]) -> Result<(), Failure> {
+        let rule = match queues.len() {
+            0 => "must name the locks that are queues: with engine = \"fission\" none is".to_string(),
+            1..=Names::MOST => return Ok(()),
+            many => format!("has {many} names: with engine = \"hybrid\" {} are listed at most", Names::MOST),
+        };
+        Err(self.wrong(
+            "namespace.queues",
+            &format_args!("{:?}", queues.first().into_iter().collect::<Vec<_>>()),
+            false,
+            &rule,
+        ))
     }
 
     /// Who decides what is in the switch, and how much that may be: what the configuration puts there, or what it
@@ -254,10 +279,13 @@ impl Layers<'_> {
         let plan = settings.plan.as_deref().unwrap_or("fixed");
         let wrong = |rule: &str| self.wrong("namespace.plan", &format_args!("{plan:?}"), false, rule);
         let allocation = value_of(&ALLOCATIONS, plan).map_err(|rule| wrong(&rule))?;
-        if settings.plan.is_some() && engine != Engine::Queue {
+        if settings.plan.is_some() && !engine.has_queues() {
             return Err(wrong("goes with engine = \"queue\""));
         }
-        let fixed = if engine == Engine::Queue { i64::from(queues) * i64::from(cells) } else { 0 };
+        if engine == Engine::Hybrid && allocation != Allocation::Fixed {
+            return Err(wrong("goes with engine = \"queue\": what is listed with \"hybrid\" stays so"));
+        }
+        let fixed = if engine.has_queues() { i64::from(queues) * i64::from(cells) } else { 0 };
         self.number("namespace.cells of all queues", fixed, false, 0, MAX_CELLS)?;
         if allocation == Allocation::Fixed {
             let lonely = settings.room.map(|room| {
@@ -280,7 +308,7 @@ impl Layers<'_> {
     /// How many lock servers there are at a time, each with its part of the names.
     fn servers(&self, settings: &NamespaceSettings, engine: Engine) -> Result<u16, Failure> {
         let Some(servers) = settings.servers else { return Ok(1) };
-        if engine != Engine::Queue {
+        if !engine.has_queues() {
             return Err(self.wrong("namespace.servers", &servers, false, "goes with engine = \"queue\""));
         }
         Ok(self.number("namespace.servers", servers, false, 1, Part::MOST.into())? as u16)

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
+    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
     SessionView, Unfit,
 };
 use wayside_protocol::seal::Enrolment;
@@ -76,8 +76,7 @@ enum Request {
     /// The secret of a live session, by its handle.
     Lifeline(u16, oneshot::Sender<Option<u64>>),
     Enrol {
-        address: SocketAddrV4,
-        admission: u64,
+        who: Applicant,
         shards: u32,
         body: Box<Enrol>,
         answer: oneshot::Sender<Result<Enrolment, Refusal>>,
@@ -319,19 +318,13 @@ impl Inbox {
         self.ask(Question::Numbers).await
     }
 
-    /// Begins a session for a node whose agent port is `address`: its host has shown who it is, which is `admission`.
+    /// Begins a session for a node whose host has shown who it is.
     ///
     /// # Errors
     /// The controller's reason.
-    pub async fn enrol(
-        &self,
-        address: SocketAddrV4,
-        admission: u64,
-        shards: u32,
-        body: Enrol,
-    ) -> Result<Enrolment, Refusal> {
+    pub async fn enrol(&self, who: Applicant, shards: u32, body: Enrol) -> Result<Enrolment, Refusal> {
         let (answer, session) = oneshot::channel();
-        self.request(Request::Enrol { address, admission, shards, body: Box::new(body), answer });
+        self.request(Request::Enrol { who, shards, body: Box::new(body), answer });
         // The daemon is ending.
         session.await.unwrap_or(Err(Refusal::Recovering))
     }
@@ -605,9 +598,9 @@ impl Desk {
             Request::Lifeline(handle, answer) => {
                 let _ = answer.send(self.lifeline_of(handle));
             }
-            Request::Enrol { address, admission, shards, body, answer } => {
+            Request::Enrol { who, shards, body, answer } => {
                 let enrolment = match self.seat.controller(now) {
-                    Some(controller) => controller.enrol(now, address, admission, shards, &body),
+                    Some(controller) => controller.enrol(now, who, shards, &body),
                     None => Err(Refusal::Recovering),
                 };
                 let _ = answer.send(enrolment);

@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use wayside_client::enrolment::{
     Answer, Enrol, Enrolled, Join, Joined, LONGEST_LINE, Question, Renew, Renewal, hex, unhex,
 };
+use wayside_protocol::controller::Applicant;
 use wayside_wire::{Refusal, padded};
 
 /// From the connection to the answer.
@@ -108,7 +109,8 @@ fn word_of(refusal: Refusal) -> &'static str {
         Refusal::Full => "full",
         Refusal::Recovering => "recovering",
         Refusal::Shards => "other_shards",
-        Refusal::Version | Refusal::None => "refused",
+        Refusal::Version => "earlier_version",
+        Refusal::None => "refused",
     }
 }
 
@@ -118,7 +120,8 @@ pub fn tally() -> Tally {
     let elsewhere = Denial::Namespace { asked: String::new(), allowed: Vec::new() };
     let hosts = [Denial::NoCertificate, Denial::Removed, Denial::Expired].map(|denial| denial.word());
     let enrolments = [&hosts[..], &[elsewhere.word()]].concat();
-    let refusals = [Refusal::Namespace, Refusal::Full, Refusal::Recovering, Refusal::Shards].map(word_of);
+    let refusals =
+        [Refusal::Namespace, Refusal::Full, Refusal::Recovering, Refusal::Shards, Refusal::Version].map(word_of);
     let both = [ACCEPTED, Denial::Malformed("").word(), Denial::Failed("").word()];
     let of = |asked, words: &[&'static str]| words.iter().map(|word| (asked, *word)).collect::<Vec<_>>();
     let joins = of(Asked::Join, &[&both[..], &joins].concat());
@@ -427,7 +430,9 @@ async fn begin_session(
         return wrong();
     }
     let body = wayside_wire::Enrol { nonce, pid: enrol.pid, lease_us: enrol.lease_us, namespace_name, host };
-    let session = inbox.enrol(SocketAddrV4::new(*from.ip(), enrol.port), host_number, enrol.shards, body).await;
+    let address = SocketAddrV4::new(*from.ip(), enrol.port);
+    let who = Applicant { address, admission: host_number, version: enrol.packets };
+    let session = inbox.enrol(who, enrol.shards, body).await;
     Ok(match session.map(|session| Enrolled::of(&session, renewal)) {
         Ok(Some(enrolled)) => Answer::Enrolled(enrolled),
         // The controller is told to sign where this port is open.

@@ -469,6 +469,7 @@ fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protoco
             policy: namespace.policy,
             patience: namespace.patience,
             engine: namespace.engine,
+            names: namespace.listed(),
             allocation: namespace.allocation,
             room: namespace.room,
             servers: namespace.servers,

@@ -9,12 +9,11 @@ use std::collections::HashMap;
 use wayside_client::control::Listed;
 use wayside_protocol::controller::{Allocation, LockView, PlanView};
 use wayside_protocol::memory::Stage;
-use wayside_wire::Engine;
 
 /// Names by namespace and id.
 type Names = HashMap<(String, String), String>;
 
-/// What lies where, of all namespaces whose locks are queues. Err: who knows.
+/// What lies where, of all namespaces that have queues. Err: who knows.
 pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, String> {
     if let Role::Standby { serving } = control.role() {
         let who = serving.map_or_else(|| "no switch of the shard serves".into(), |at| format!("{at} knows: it serves"));
@@ -24,11 +23,15 @@ pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, Str
     let namespaces = &facts.config.namespaces;
     let mut names = configured(namespaces);
     let count: usize = views.iter().map(|view| view.locks.len()).sum();
-    let counts_none = |name: &str| namespaces.iter().any(|of| of.name == name && of.engine == Engine::Fission);
+    // Of locks in slots nobody counts requests.
+    let counts_none = |name: &str, id: &str| {
+        let of = namespaces.iter().find(|of| of.name == name);
+        of.is_some_and(|of| of.engine.has_slots() && !names.contains_key(&(name.to_owned(), id.to_owned())))
+    };
     let mut awaited = Vec::new();
-    if count > names.len() || namespaces.iter().any(|namespace| namespace.engine == Engine::Fission) {
+    if count > names.len() || namespaces.iter().any(|namespace| namespace.engine.has_slots()) {
         let listed = listed(control).await;
-        awaited = awaited_of(listed.iter().filter(|(namespace, _)| counts_none(namespace)));
+        awaited = awaited_of(listed.iter().filter(|(namespace, entry)| counts_none(namespace, &entry.name_id)));
         names.extend(listed.into_iter().map(|(namespace, entry)| ((namespace, entry.name_id), entry.name)));
     }
     let plan = |view: &PlanView| {

@@ -16,7 +16,7 @@ use std::time::Instant;
 use wayside_protocol::chain::memory::ItemMemory;
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::Switch;
-use wayside_wire::{DropReason, Engine, NodeState};
+use wayside_wire::{DropReason, NodeState};
 
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
@@ -126,7 +126,7 @@ impl Facts {
                 policy: namespace.policy_word().into(),
                 patience: namespace.patience,
                 engine: namespace.engine_word().into(),
-                plan: if namespace.engine == Engine::Queue { namespace.plan_word() } else { "" }.into(),
+                plan: if namespace.engine.has_queues() { namespace.plan_word() } else { "" }.into(),
                 in_switch: self.switch.lines(number).len(),
                 queues: self.queues(namespace, number),
                 lock_server: first_of(&lock_servers),
@@ -160,7 +160,7 @@ impl Facts {
 
     /// Of each part of a namespace; 0: it has none that lives.
     pub fn lock_servers(&self, namespace: &crate::config::Namespace, number: u16) -> Vec<u16> {
-        let parts = if namespace.engine == Engine::Queue { namespace.servers } else { 0 };
+        let parts = if namespace.engine.has_queues() { namespace.servers } else { 0 };
         let living = |handle| if self.switch.node_word(handle).state == NodeState::Live { handle } else { 0 };
         (0..parts).map(|part| living(self.switch.lock_server(number, part).handle)).collect()
     }

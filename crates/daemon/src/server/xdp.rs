@@ -64,7 +64,7 @@ impl Hook {
         let groups = groups_of(config, numbers);
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
         // Who holds by the other engine, or a lock of a queue that moves, is not known from the memory.
-        let queues = config.namespaces.iter().any(|namespace| namespace.engine == Engine::Queue)
+        let queues = config.namespaces.iter().any(|namespace| namespace.engine.has_queues())
             || numbers.iter().any(|number| switch.parts(*number) != 0)
             || !switch.queues().is_empty();
         if hook.resumed() && (queues || !(switch.has_exactly(&wanted) && switch.has_groups_of(of))) {

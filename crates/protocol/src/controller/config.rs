@@ -1,9 +1,9 @@
 //! What the operator decides.
 
-use crate::Mutant;
 use crate::memory::Part;
 use crate::queue::LULL;
 use crate::seal::Secret;
+use crate::{Mutant, Names};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -58,7 +58,9 @@ pub struct Namespace {
     pub patience: u8,
     /// Who keeps its locks.
     pub engine: Engine,
-    /// Of the queue engine: who decides what is in the switch,
+    /// Of the hybrid engine: which names have their queue in the switch, as long as the epoch lasts.
+    pub names: Names,
+    /// Of engines that have queues: who decides what is in the switch,
     pub allocation: Allocation,
     /// how much that may be,
     pub room: Room,
@@ -150,6 +152,8 @@ pub enum ConfigError {
     NoNamespace,
     /// No lock server, or more than there can be.
     BadServers(String),
+    /// Its locks are slots and queues, but none is listed, or what is listed is to change by a plan.
+    BadList(String),
     /// Two namespaces share an id or a name.
     Twice(String),
     /// Longer than a packet carries, or empty.
@@ -168,6 +172,9 @@ impl fmt::Display for ConfigError {
             ConfigError::NoNamespace => write!(f, "there must be at least one namespace"),
             ConfigError::BadServers(name) => {
                 write!(f, "namespace {name:?}: it has 1 to {} lock servers", Part::MOST)
+            }
+            ConfigError::BadList(name) => {
+                write!(f, "namespace {name:?}: of the hybrid engine some names are listed, and stay so")
             }
             ConfigError::Twice(name) => write!(f, "namespace {name:?}: another one has its name or id"),
             ConfigError::BadName(name) => {
@@ -197,6 +204,10 @@ impl Config {
             }
             if !(1..=Part::MOST).contains(&namespace.servers) {
                 return Err(ConfigError::BadServers(name.clone()));
+            }
+            let is_fixed = namespace.allocation == Allocation::Fixed && !namespace.names.is_empty();
+            if namespace.engine == Engine::Hybrid && !is_fixed {
+                return Err(ConfigError::BadList(name.clone()));
             }
             if self.namespaces[..index].iter().any(|other| other.id == namespace.id || other.name == *name) {
                 return Err(ConfigError::Twice(name.clone()));

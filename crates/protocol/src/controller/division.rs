@@ -318,7 +318,8 @@ mod tests {
 
     fn enrol(controller: &mut Tested, nonce: u64, shards: u32) -> Result<u32, Refusal> {
         let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        controller.enrol(Time(0), ADDRESS, 0, shards, &body).map(|enrolment| enrolment.shards)
+        let who = super::super::Applicant { address: ADDRESS, admission: 0, version: wayside_wire::VERSION };
+        controller.enrol(Time(0), who, shards, &body).map(|enrolment| enrolment.shards)
     }
 
     fn order(version: u32, step: Step, begins: Option<u32>) -> Order {

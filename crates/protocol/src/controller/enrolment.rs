@@ -3,46 +3,58 @@
 
 use super::division::{Division, Step};
 use super::store::{Record, SessionRecord, Stage};
-use super::{Controller, Counters, Notice, Store};
+use super::{Controller, Counters, Namespace, Notice, Store};
 use crate::line::{OVERTAKEN_MOST, patience_to_byte};
 use crate::memory::SwitchMemory;
 use crate::seal::Enrolment;
-use crate::{Handle, Mutant, Time};
+use crate::{Handle, Mutant, Names, Time};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    Enrol, Enrolled, FabricKind, Header, Policy, Refusal, VERSION, header_flag, kind, mix, service, text,
+    Engine, Enrol, Enrolled, FabricKind, Header, Names as NamesBody, Policy, Refusal, VERSION, header_flag, kind,
+    limits, mix, service, text,
 };
+
+/// The first version of the packets, as their header has it, whose nodes know of names that are listed.
+pub const KNOWS_NAMES: u8 = 0x1d;
+
+/// Who asks for a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Applicant {
+    /// Of its agent port.
+    pub address: SocketAddrV4,
+    /// Its host's, for [`Controller::cut_off`].
+    pub admission: u64,
+    /// Of the packets that it sends, as their header has it.
+    pub version: u8,
+}
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// A packet is no way to hand out a secret: where packets are signed, none begins a session.
-    pub(super) fn on_enrol(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &Enrol) {
+    pub(super) fn on_enrol(&mut self, now: Time, from: SocketAddrV4, version: u8, header: &Header, body: &Enrol) {
         if self.config.root.is_some() {
             return;
         }
-        match self.enrol(now, from, 0, header.shard_map, body) {
-            Ok(enrolment) => self.send_enrolled(&enrolment, body.nonce),
+        let who = Applicant { address: from, admission: 0, version };
+        match self.enrol(now, who, header.shard_map, body) {
+            Ok(enrolment) => {
+                self.send_names(&enrolment, body.nonce);
+                self.send_enrolled(&enrolment, body.nonce);
+            }
             // The store failed: the node asks again.
             Err(Refusal::Recovering) => {}
             Err(refusal) => self.refuse(from, body.nonce, refusal),
         }
     }
 
-    /// Begins a session for a node whose agent port is `address`, or tells again of the one that this nonce has begun.
-    /// What it returns goes to the node alone: with a secret in it, over a secure connection. `admission` is the
-    /// host's, for
-    /// [`Controller::cut_off`]; `shards` what the node takes them for ([`crate::Shards::fingerprint`]).
+    /// Begins a session for a node, or tells again of the one that this nonce has begun. What it returns goes to the
+    /// node alone: with a secret in it, over a secure connection. `shards` is what the node takes them for
+    /// ([`crate::Shards::fingerprint`]).
     ///
     /// # Errors
     /// Why there is none. [`Refusal::Recovering`]: not now.
-    pub fn enrol(
-        &mut self,
-        now: Time,
-        address: SocketAddrV4,
-        admission: u64,
-        shards: u32,
-        body: &Enrol,
-    ) -> Result<Enrolment, Refusal> {
+    pub fn enrol(&mut self, now: Time, who: Applicant, shards: u32, body: &Enrol) -> Result<Enrolment, Refusal> {
+        let Applicant { address, admission, version: speaks } = who;
         if !self.ensure_booted(now) {
             return Err(Refusal::Recovering);
         }
@@ -52,6 +64,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         // With the answer goes the session's secret: to its own host alone.
         if known.is_some_and(|(_, record)| record.admission != admission || !is_asked(record.namespace)) {
             return Err(Refusal::Namespace);
+        }
+        // It would ask for what is listed at slots, as everybody did then.
+        let lists = |n: &Namespace| n.engine == Engine::Hybrid && Some(n.name.as_str()) == asked;
+        if speaks < KNOWS_NAMES && self.config.namespaces.iter().any(lists) {
+            return Err(Refusal::Version);
         }
         if let Some((handle, record)) = known.filter(|_| self.is_pledge(shards)) {
             self.follows(handle, record.incarnation);
@@ -138,6 +155,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             namespace: record.namespace,
             slots: self.memory.slot_count(record.namespace),
             engine: self.engine_of(record.namespace),
+            names: self.names_of(record.namespace),
             policy: self.policy_of(record.namespace),
             patience: self.patience_of(record.namespace),
             lease: record.lease,
@@ -146,6 +164,17 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             shards,
             secret: record.secret,
         }
+    }
+
+    fn names_of(&self, id: u16) -> Names {
+        let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
+        namespace.map(|namespace| namespace.names.clone()).unwrap_or_default()
+    }
+
+    /// The fingerprint of what is listed in a namespace; 0: nothing is.
+    pub(super) fn fingerprint_of(&self, id: u16) -> u64 {
+        let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
+        namespace.map_or(0, |namespace| namespace.names.fingerprint())
     }
 
     fn policy_of(&self, id: u16) -> Policy {
@@ -164,6 +193,25 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if packet[3] == service::FABRIC && packet[4] == kind::fabric::ENROL {
             self.refuse(from, 0, Refusal::Version);
         }
+    }
+
+    /// NAMES: what is listed, where something is.
+    fn send_names(&mut self, enrolment: &Enrolment, nonce: u64) {
+        let Some(address) = self.sessions.get(enrolment.handle).map(|session| session.record.address) else { return };
+        if enrolment.engine != Engine::Hybrid {
+            return;
+        }
+        let names = &enrolment.names;
+        let (body, blocks) = (names.to_body(nonce), names.to_blocks());
+        let count = blocks.len() as u8;
+        let (destination, namespace) = (enrolment.handle, enrolment.namespace);
+        let header = Header { kind: kind::fabric::NAMES, count, destination, namespace, ..Header::default() };
+        self.send_fabric(address, header, FabricKind::Names.body().bytes(count), |packet, at| {
+            body.write(packet, at);
+            for (index, block) in blocks.iter().enumerate() {
+                block.write(packet, at + NamesBody::BYTES + index * limits::BLOCK_BYTES);
+            }
+        });
     }
 
     fn send_enrolled(&mut self, enrolment: &Enrolment, nonce: u64) {
@@ -214,23 +262,27 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::Config;
     use super::super::tests::{Disk, Memory, config};
-    use super::super::{Config, Namespace};
     use super::*;
     use alloc::rc::Rc;
     use alloc::string::ToString;
     use core::net::Ipv4Addr;
     use wayside_wire::padded;
 
+    /// The node of the tests' first handle, of a host that was let in so, in today's version.
+    pub(crate) fn applicant(admission: u64) -> Applicant {
+        Applicant { address: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7600), admission, version: VERSION }
+    }
+
     /// What becomes of so many enrolments in the first namespace, of three handles.
     fn enrolled(config: Config) -> Vec<Option<Refusal>> {
         let mut controller =
             Controller::new(config, Rc::new(Memory::default()), Disk::default()).expect("an empty store");
         controller.on_tick(Time(0));
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600);
         let body = |nonce| Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        (1..5).map(|nonce| controller.enrol(Time(0), address, 0, 0, &body(nonce)).err()).collect()
+        (1..5).map(|nonce| controller.enrol(Time(0), applicant(0), 0, &body(nonce)).err()).collect()
     }
 
     #[test]
@@ -239,9 +291,9 @@ mod tests {
         let mut controller =
             Controller::new(config, Rc::new(Memory::default()), Disk::default()).expect("an empty store");
         controller.on_tick(Time(0));
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600);
         let body = Enrol { nonce: 1, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        let mut enrol = |shards| controller.enrol(Time(0), address, 0, shards, &body).map(|enrolment| enrolment.shards);
+        let mut enrol =
+            |shards| controller.enrol(Time(0), applicant(0), shards, &body).map(|enrolment| enrolment.shards);
         assert_eq!(
             [enrol(0), enrol(8), enrol(7), enrol(8)],
             [Err(Refusal::Shards), Err(Refusal::Shards), Ok(7), Err(Refusal::Shards)]
@@ -256,5 +308,22 @@ mod tests {
         shared.namespaces.push(other);
         let full = Some(Refusal::Full);
         assert_eq!(enrolled(shared), [None, full, full, full], "half of three is one");
+    }
+
+    #[test]
+    fn a_node_that_knows_nothing_of_lists_gets_no_session_where_there_is_one() {
+        let mut hybrid = config();
+        let names = Names::new([7, 9]).expect("few");
+        (hybrid.namespaces[0].engine, hybrid.namespaces[0].names) = (Engine::Hybrid, names.clone());
+        let mut controller =
+            Controller::new(hybrid, Rc::new(Memory::default()), Disk::default()).expect("an empty store");
+        controller.on_tick(Time(0));
+        let mut enrol = |version, nonce| {
+            let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+            controller.enrol(Time(0), Applicant { version, ..applicant(0) }, 0, &body)
+        };
+        assert_eq!(enrol(KNOWS_NAMES - 1, 1), Err(Refusal::Version));
+        let enrolment = enrol(KNOWS_NAMES, 2).expect("there is room");
+        assert_eq!((enrolment.engine, enrolment.names), (Engine::Hybrid, names));
     }
 }

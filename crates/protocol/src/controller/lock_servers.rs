@@ -92,7 +92,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     pub(super) fn on_queue(&mut self, now: Time, header: &Header, attempt: &Attempt) {
         let Some(record) = self.sessions.get(header.source).map(|session| session.record) else { return };
         let is_its = header.namespace == record.namespace && header.epoch == self.counters.epoch;
-        let is_queued = self.engine_of(record.namespace) == Engine::Queue;
+        let is_queued = self.engine_of(record.namespace).has_queues();
         if !is_its || !is_queued || !self.sessions.is_live(header.source) {
             return;
         }

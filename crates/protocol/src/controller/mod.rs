@@ -45,12 +45,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    Attempt, BODY, DropReason, Engine, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check,
-    entries, entry_at, limits, service,
+    Attempt, BODY, DropReason, Entry, FabricKind, Header, Heartbeat, LockKind, NodeState, Service, check, entries,
+    entry_at, limits, service,
 };
 
 pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
+pub use enrolment::{Applicant, KNOWS_NAMES};
 pub use hand_over::{
     Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, NamespaceShape, Obstacle, Shape, Unfit,
 };
@@ -205,7 +206,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn on_fabric(&mut self, now: Time, from: SocketAddrV4, header: &Header, packet: &[u8]) {
         match FabricKind::try_from(header.kind) {
-            Ok(FabricKind::Enrol) => self.on_enrol(now, from, header, &wayside_wire::Enrol::read(packet, BODY)),
+            Ok(FabricKind::Enrol) => {
+                self.on_enrol(now, from, packet[2], header, &wayside_wire::Enrol::read(packet, BODY));
+            }
             Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::TurnAck) => self.on_turn_ack(header, &Heartbeat::read(packet, BODY)),
@@ -341,7 +344,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Whether the switch's locks are all that its memory is about, and it decides on them.
     fn may_hand_over(&self) -> Result<(), Obstacle> {
         let queued =
-            |namespace: &Namespace| namespace.engine == Engine::Queue || !self.memory.lines(namespace.id).is_empty();
+            |namespace: &Namespace| namespace.engine.has_queues() || !self.memory.lines(namespace.id).is_empty();
         if !self.is_booted() || !self.memory.serving() {
             Err(Obstacle::NotServing)
         } else if self.config.namespaces.iter().any(queued) {

@@ -28,7 +28,7 @@ use crate::queue::{CEDED_ORDERS, TICKET_BITS, first_number};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, Engine, Header, QueueKind, service};
+use wayside_wire::{Attempt, Header, QueueKind, service};
 
 /// Retransmission pauses that a queue may drain for. Then it serves on, so that nobody waits for one holder who stays
 /// where others could hold beside him, and rests for so many times as long.
@@ -144,7 +144,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if !self.memory.serving() {
             return;
         }
-        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
+        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine.has_queues());
         for namespace in queued.map(|namespace| namespace.id).collect::<Vec<u16>>() {
             let mut lines = core::mem::take(&mut self.moves.lines);
             self.memory.read_lines(namespace, &mut lines);

@@ -21,7 +21,7 @@ use crate::Time;
 use crate::memory::{Line, LockServer, Part, Stage, SwitchMemory};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, Engine, Header};
+use wayside_wire::{Attempt, Header};
 
 /// Periods.
 const REMEMBERED: u8 = 8;
@@ -288,7 +288,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     /// What lies where, and why, of all namespaces whose locks are queues.
     pub fn plans(&self, now: Time) -> Vec<PlanView> {
-        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine == Engine::Queue);
+        let queued = self.config.namespaces.iter().filter(|namespace| namespace.engine.has_queues());
         let view = |config: &super::Namespace| {
             let lines = self.memory.lines(config.id);
             let space = self.popularity.0.get(&config.id);

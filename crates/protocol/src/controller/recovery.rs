@@ -338,7 +338,8 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             Scope::Slots(frozen) => frozen.tenures.iter().map(|(&slot, &tenure)| about(slot, tenure)).collect(),
             Scope::All(_) => {
                 let sequence = self.engine_of(census.namespace) as u8;
-                Vec::from([Entry { sequence, ..about(limits::ALL_SLOTS, 0) }])
+                let name = self.fingerprint_of(census.namespace);
+                Vec::from([Entry { sequence, name, ..about(limits::ALL_SLOTS, 0) }])
             }
         };
         self.send_entries(to, header, questions.into_iter());

@@ -290,6 +290,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 #[cfg(test)]
 mod tests {
     use super::super::Post;
+    use super::super::enrolment::tests::applicant;
     use super::super::tests::{Disk, Memory, config};
     use super::*;
     use crate::memory::SlotWord;
@@ -349,8 +350,7 @@ mod tests {
         promoted(&mut seats[0].0, Time(1));
         let body = Enrol { nonce: 7, namespace_name: padded("default").expect("short"), ..Enrol::default() };
         let controller = seats[0].0.controller(Time(2)).expect("it serves");
-        let from = "10.0.0.1:7600".parse().expect("an address");
-        assert!(controller.enrol(Time(2), from, 0, 0, &body).is_ok());
+        assert!(controller.enrol(Time(2), applicant(0), 0, &body).is_ok());
         let word = SlotWord { state: SlotState::Managed, agent: 1, ..SlotWord::unheld(4) };
         seats[0].1.write_slots(1, 9, &[[word.pack(), 5]]);
         seats
@@ -438,8 +438,7 @@ mod tests {
             seat.admit_only(Time(0), BTreeSet::new());
             promoted(&mut seat, Time(1));
             let body = Enrol { nonce: 7, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-            let from = "10.0.0.1:7600".parse().expect("an address");
-            let enrolled = seat.controller(Time(2)).expect("it serves").enrol(Time(2), from, 3, 0, &body);
+            let enrolled = seat.controller(Time(2)).expect("it serves").enrol(Time(2), applicant(3), 0, &body);
             assert!(enrolled.is_ok() && memory.keys_of(1).is_some(), "what a standby heard is of another time");
             let late = Time(2 * LEASE);
             let asked = seat.ask(late).expect("a renewal is due");

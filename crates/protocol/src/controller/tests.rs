@@ -16,7 +16,7 @@ mod signed;
 mod sweeps;
 mod watched;
 
-use super::*;
+use super::{enrolment::tests::applicant, *};
 use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
@@ -285,7 +285,7 @@ impl Bench {
     /// As over a secure connection.
     fn enrol_securely(&mut self, nonce: u64) -> Result<Enrolment, Refusal> {
         let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        self.controller.enrol(Time(self.now), address(1), nonce, 0, &body)
+        self.controller.enrol(Time(self.now), applicant(nonce), 0, &body)
     }
 
     /// The node of this handle lives on, and signs with the latest keys.
@@ -344,6 +344,7 @@ pub(super) fn config() -> Config {
         policy: Policy::Fair,
         patience: crate::OVERTAKEN_MOST,
         engine: Engine::Fission,
+        names: crate::Names::default(),
         allocation: Allocation::Fixed,
         room: Room::default(),
         servers: 1,
@@ -404,7 +405,7 @@ fn a_nonce_that_another_host_or_tenant_knows_gets_no_answer_with_it() {
     let mut bench = Bench::new();
     let ask = |bench: &mut Bench, admission, name| {
         let body = Enrol { nonce: 7, namespace_name: padded(name).expect("short"), ..Enrol::default() };
-        bench.controller.enrol(Time(bench.now), address(1), admission, 0, &body)
+        bench.controller.enrol(Time(bench.now), applicant(admission), 0, &body)
     };
     let first = ask(&mut bench, 3, "default").expect("there is room");
     assert_eq!(ask(&mut bench, 4, "default"), Err(Refusal::Namespace));
@@ -794,7 +795,7 @@ fn a_session_has_its_keys_from_every_controller_and_new_ones_in_every_epoch() {
     let held = |bench: &Bench| bench.memory.keys.borrow()[&1].keys;
     assert_eq!(held(&bench), keys_of(&enrolment, 1, 0));
     bench.restart_controller();
-    assert_eq!(bench.enrol_securely(7), Ok(enrolment));
+    assert_eq!(bench.enrol_securely(7), Ok(enrolment.clone()));
     assert_ne!(bench.enrol_securely(8).expect("there is room").secret, enrolment.secret);
     bench.restart_switch();
     assert_eq!(held(&bench), keys_of(&enrolment, 2, 0));

@@ -102,12 +102,13 @@ impl Node {
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);
             }
-            // The operator has given the namespace another engine, which knows nothing of what is held by this one.
-            if all && self.session.info().is_some_and(|info| info.engine as u8 != first.sequence) {
+            // The operator has given the namespace another engine, which knows nothing of what is held by this one; or
+            // other names have their queue in the switch, of which this node would ask in the wrong place.
+            if all && (self.has_another_engine(first.sequence) || self.has_other_names(first.name)) {
                 self.lose_session(now);
                 return Ok(());
             }
-            if self.is_queued() {
+            if self.has_queues() {
                 self.begin_queue_epoch(now);
                 // Who held something has become silent: an answer would say that nobody relies on it any more.
                 if !self.session.is_live() {

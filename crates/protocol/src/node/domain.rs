@@ -116,6 +116,7 @@ mod tests {
             namespace: 1,
             slots: 4,
             engine: Engine::Fission,
+            names: crate::Names::default(),
             policy: Policy::Fair,
             patience: 8,
             lease: 1_000_000,
@@ -127,10 +128,10 @@ mod tests {
         node.begin(Time(0), Time(0), &enrolment);
         node.close_for(&next);
         let pledge = node.follow(Time(0)).expect("nothing is in the way");
-        let answer = Enrolment { shards: pledge, ..enrolment };
-        node.on_followed(&Enrolment { incarnation: 8, ..answer });
+        let answer = Enrolment { shards: pledge, ..enrolment.clone() };
+        node.on_followed(&Enrolment { incarnation: 8, ..answer.clone() });
         assert_eq!(node.map_version(), Some(0));
-        node.on_followed(&Enrolment { epoch: 8, ..answer });
+        node.on_followed(&Enrolment { epoch: 8, ..answer.clone() });
         assert_eq!(node.map_version(), Some(0));
         node.on_followed(&answer);
         assert_eq!(node.map_version(), Some(1));

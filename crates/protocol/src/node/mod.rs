@@ -9,6 +9,7 @@
 //! * `chain.rs`: reads and writes of keys.
 //! * `domain.rs`: which locks it asks its shard for, while shards are added and drained.
 //! * `queue.rs`: locks and lock servers of the queue service.
+//! * `hybrid.rs`: which of the two has a name, and requests for names of both.
 
 mod adoption;
 mod agents;
@@ -17,6 +18,7 @@ mod census;
 mod chain;
 mod domain;
 mod held;
+mod hybrid;
 mod keeping;
 mod queue;
 mod recent;
@@ -37,12 +39,12 @@ use crate::queue::{Fetches, LULL, LockServer, Requester};
 use crate::seal::{Enrolment, Sealer};
 use crate::session::{Change, Session, SessionInfo};
 use crate::timers::{Due, Timers};
-use crate::{Handle, Mode, Port, RequestId, Stamp, Time, Token};
+use crate::{Handle, Mode, Names, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Policy, Refusal, SlotBits,
-    check, kind, limits, padded, service, slot_of,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Policy,
+    Refusal, SlotBits, check, kind, limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
@@ -617,6 +619,11 @@ impl Node {
     fn on_fabric(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
         let change = match FabricKind::try_from(header.kind).map_err(|_| DropReason::UnknownKind)? {
             FabricKind::Enrolled => self.session.on_enrolled(now, header, &Enrolled::read(packet, BODY)),
+            FabricKind::Names => {
+                let told = NamesBody::read(packet, BODY);
+                self.session.on_names(header.epoch, told.nonce, Names::read(packet, &told));
+                None
+            }
             FabricKind::HeartbeatAck => self.session.on_heartbeat_ack(now, header, &Heartbeat::read(packet, BODY)),
             FabricKind::Left => self.session.on_left(&Heartbeat::read(packet, BODY)),
             FabricKind::Down => {
@@ -747,9 +754,16 @@ impl Node {
     }
 
     fn on_session_tick(&mut self, now: Time) {
-        let oldest = if self.is_queued() { self.queue.oldest() } else { self.requests.oldest() };
+        let oldest = self.oldest();
         let change = self.session.on_tick(now, oldest, &mut self.out);
         self.on_change(change);
+    }
+
+    /// The oldest request of either kind: one counter gives all their ids.
+    fn oldest(&mut self) -> u64 {
+        let own = self.requests.oldest();
+        let queued = self.queue.oldest().filter(|_| !self.config.is_broken(Mutant::OldestOfOne));
+        own.min(queued.unwrap_or(u64::MAX))
     }
 
     #[cold]

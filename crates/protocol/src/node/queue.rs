@@ -1,4 +1,4 @@
-//! The node in a namespace whose locks are queues: `crate::queue`'s machines with this node's session.
+//! The node in a namespace of which some or all locks are queues: `crate::queue`'s machines with this node's session.
 //!
 //! Invariant: a hold that its switch or its lock server may take for over before the session's lease is takes the
 //! session along: what a node tells of its session says until when all of its holds are safe.
@@ -6,20 +6,20 @@
 use super::{Booked, Node, header_of};
 use crate::lock::{Acquire, AcquireError};
 use crate::mutant::Mutant;
-use crate::queue::{Fetch, Fetched, Link, NotFetched, Third, is_for_server};
+use crate::queue::{Fetch, Fetched, Link, NotFetched, Third, is_about_a_name, is_for_server};
 use crate::{Handle, RequestId, Time};
 use alloc::vec::Vec;
-use wayside_wire::{Attempt, BODY, DropReason, Engine, Fetch as Body, Header, blocks, kind, service};
+use wayside_wire::{Attempt, BODY, DropReason, Fetch as Body, Header, blocks, kind, service};
 
 /// Low bits of an incarnation, with which its request ids begin.
 const INCARNATION_BITS: u32 = 24;
 const COUNTER_BITS: u32 = 40;
 
 impl Node {
-    /// Whether the locks of the session's namespace are queues.
+    /// Whether some locks of the session's namespace are queues.
     #[inline]
-    pub(super) fn is_queued(&self) -> bool {
-        self.session.info().is_some_and(|info| info.engine == Engine::Queue)
+    pub(super) fn has_queues(&self) -> bool {
+        self.session.info().is_some_and(|info| info.engine.has_queues())
     }
 
     /// Whether this node is the lock server of a name of its namespace.
@@ -36,7 +36,7 @@ impl Node {
 
     pub(super) fn queue_acquire(&mut self, now: Time, want: &Acquire) -> Result<RequestId, AcquireError> {
         self.queue_session(now)?;
-        self.at_queue(now, |requester, link| requester.acquire(link, want))
+        self.enter_queue(now, |requester, link| requester.acquire(link, want))
     }
 
     pub(super) fn queue_acquire_many(
@@ -46,11 +46,11 @@ impl Node {
         ids: &mut Vec<RequestId>,
     ) -> Result<(), AcquireError> {
         self.queue_session(now)?;
-        self.at_queue(now, |requester, link| requester.acquire_many(link, wants, ids))
+        self.enter_queue(now, |requester, link| requester.acquire_many(link, wants, ids))
     }
 
     /// Nothing is asked for while a hold is over of which nobody has told yet.
-    fn queue_session(&self, now: Time) -> Result<(), AcquireError> {
+    pub(super) fn queue_session(&self, now: Time) -> Result<(), AcquireError> {
         if now < self.queue.holds_end() { Ok(()) } else { Err(AcquireError::NoSession) }
     }
 
@@ -73,6 +73,10 @@ impl Node {
         }
         let attempt = Attempt::read(packet, BODY);
         if is_for_server(header.kind) {
+            // A lock server has to do with what may be a queue; nobody asks it for anything else.
+            if is_about_a_name(header.kind) && !self.is_queued(attempt.name) {
+                return Err(DropReason::NoQueue);
+            }
             self.at_server(now, |server, link| server.on_packet(link, &header, &attempt));
         } else {
             self.at_queue(now, |requester, link| requester.on_packet(link, &header, &attempt));
@@ -107,14 +111,14 @@ impl Node {
         third: Third,
         ask: &[u8],
     ) -> Result<RequestId, AcquireError> {
-        if !self.is_queued() {
+        if !self.is_queued(want.name) {
             return self.acquire(now, want);
         }
         self.now = now;
         self.admit(want.name)?;
         self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         self.queue_session(now)?;
-        self.at_queue(now, |requester, link| requester.acquire_by(link, &want, third, ask))
+        self.enter_queue(now, |requester, link| requester.acquire_by(link, &want, third, ask))
     }
 
     /// Once, for a request of [`Node::acquire_by`] that was granted: what came with the grant, or why nothing did.
@@ -167,8 +171,8 @@ impl Node {
     /// A session has begun, and has queues or has not.
     pub(super) fn start_queue(&mut self, now: Time, incarnation: u64) {
         self.queue.start(incarnation, self.config.first_request);
-        self.has_had_queues |= self.is_queued();
-        if self.config.lock_server && self.is_queued() {
+        self.has_had_queues |= self.has_queues();
+        if self.config.lock_server && self.has_queues() {
             // Of the session before nothing is left, and the namespace may have other rules by now.
             self.server.insert(crate::queue::LockServer::new(&self.config, incarnation)).start(now);
         }
@@ -213,7 +217,28 @@ impl Node {
         self.leave(now);
     }
 
-    fn at_queue<R>(&mut self, now: Time, work: impl FnOnce(&mut crate::queue::Requester, &mut Link<'_>) -> R) -> R {
+    /// New requests: their ids are of the one counter that the node has.
+    pub(super) fn enter_queue<R>(
+        &mut self,
+        now: Time,
+        work: impl FnOnce(&mut crate::queue::Requester, &mut Link<'_>) -> R,
+    ) -> R {
+        let has_own = self.config.is_broken(Mutant::OwnIds);
+        if !has_own {
+            self.queue.skip_to(self.requests.next_id());
+        }
+        let result = self.at_queue(now, work);
+        if !has_own {
+            self.requests.skip_to(self.queue.next_id());
+        }
+        result
+    }
+
+    pub(super) fn at_queue<R>(
+        &mut self,
+        now: Time,
+        work: impl FnOnce(&mut crate::queue::Requester, &mut Link<'_>) -> R,
+    ) -> R {
         let header = self.session.header(service::QUEUE, 0, 0);
         let result = work(&mut self.queue, &mut Link { now, header, out: &mut self.out });
         self.tell_queue();

@@ -22,7 +22,7 @@ impl Node {
         self.now = now;
         self.admit(want.name)?;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
-        if info.engine == Engine::Queue {
+        if info.engine != Engine::Fission && self.is_queued(want.name) {
             return self.queue_acquire(now, &want);
         }
         let entered = enter(&self.config, &mut self.requests, &mut self.agency, info, now, want)?;
@@ -40,16 +40,29 @@ impl Node {
     }
 
     /// Asks for several names, one after the other in this order; those free at the switch come 32 to a packet.
-    /// Sort by slot, then name, and no two callers can wait for each other. Appends the ids to `ids`; on an error
-    /// nothing was asked for.
+    /// Sort by [`Node::place_of`], then name, and no two callers can wait for each other. Appends the ids to `ids`, in
+    /// the order of `wants`; on an error nothing was asked for.
     pub fn acquire_many(&mut self, now: Time, wants: &[Acquire], ids: &mut Vec<RequestId>) -> Result<(), AcquireError> {
         self.now = now;
-        let from = ids.len();
         wants.iter().try_for_each(|want| self.admit(want.name))?;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
-        if info.engine == Engine::Queue {
-            return self.queue_acquire_many(now, wants, ids);
+        match info.engine {
+            Engine::Fission => self.acquire_slots(now, wants, 0, ids),
+            Engine::Queue => self.queue_acquire_many(now, wants, ids),
+            Engine::Hybrid => self.acquire_of_both(now, wants, ids),
         }
+    }
+
+    /// Several names whose locks are slots. `then`: a request that is called when all of them are held, 0 if none is.
+    pub(super) fn acquire_slots(
+        &mut self,
+        now: Time,
+        wants: &[Acquire],
+        then: u64,
+        ids: &mut Vec<RequestId>,
+    ) -> Result<(), AcquireError> {
+        let from = ids.len();
+        let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         // The first packet is written on the way, up to the first one on which this node's own agent decides.
         let mut draft = self.out.draft();
         let mut at_switch = true;
@@ -78,6 +91,9 @@ impl Node {
             ids.push(RequestId(id));
             former = id;
         }
+        if let Some(last) = self.requests.get_mut(former).filter(|_| then != 0) {
+            last.next = then;
+        }
         let Some(&RequestId(first)) = ids.get(from) else { return Ok(()) };
         if draft.count() < 2 {
             self.ask(now, first);
@@ -95,7 +111,7 @@ impl Node {
         if self.free_alone(now, id) {
             return;
         }
-        if self.is_queued() {
+        if self.is_of_queue(request) {
             return self.queue_end(now, request);
         }
         match self.requests.get(id).map(|r| r.state) {
@@ -112,7 +128,7 @@ impl Node {
         if self.free_alone(now, id) {
             return;
         }
-        if self.is_queued() {
+        if self.is_of_queue(request) {
             return self.queue_end(now, request);
         }
         match self.requests.get(id).map(|r| r.state) {
@@ -126,7 +142,7 @@ impl Node {
     pub fn downgrade(&mut self, now: Time, request: RequestId) {
         self.end_if_over(now);
         let RequestId(id) = request;
-        if self.is_queued() {
+        if self.is_of_queue(request) {
             return self.queue_downgrade(now, request);
         }
         let Some(held) = self.requests.get_mut(id) else { return };
@@ -471,7 +487,10 @@ impl Node {
         if next == 0 {
             return;
         }
-        let Some(request) = self.requests.get_mut(next).filter(|r| r.state == State::Parked) else { return };
+        let Some(request) = self.requests.get_mut(next) else { return self.call_queue(now, next) };
+        if request.state != State::Parked {
+            return;
+        }
         request.state = State::Waiting;
         Self::set_request_timer(&mut self.timers, self.now, next, request, now);
     }
@@ -578,6 +597,7 @@ impl Node {
             request.over_budget = true;
             next = request.next;
         }
+        self.queue.note_over_budget(next);
     }
 
     /// The node has served this slot up to `stamp`: older grants to what waits there are stale.

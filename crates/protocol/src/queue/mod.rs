@@ -111,6 +111,11 @@ fn is_servers(attempt: &Attempt) -> bool {
     attempt.cause == 0
 }
 
+/// Whether a packet to a lock server is about one name.
+pub(crate) fn is_about_a_name(kind: u8) -> bool {
+    kind != kind::queue::SERVING
+}
+
 /// Whether a packet is for the lock server of the node that gets it, not for one of its requests.
 pub(crate) fn is_for_server(kind: u8) -> bool {
     matches!(

@@ -173,9 +173,24 @@ impl Requester {
         self.bereft = false;
     }
 
-    /// The oldest request id that may still be asked for.
-    pub fn oldest(&self) -> u64 {
-        self.requests.first_key_value().map_or(self.next, |(id, _)| *id)
+    /// The oldest request id that may still be asked for; None: there is none.
+    pub fn oldest(&self) -> Option<u64> {
+        self.requests.first_key_value().map(|(id, _)| *id)
+    }
+
+    /// The next id, which is nobody's yet.
+    pub fn next_id(&self) -> u64 {
+        self.next
+    }
+
+    /// Those below it have been given to requests of this node that are not here.
+    pub fn skip_to(&mut self, id: u64) {
+        self.next = self.next.max(id);
+    }
+
+    /// Whether this one is here.
+    pub fn has(&self, RequestId(id): RequestId) -> bool {
+        self.requests.contains_key(&id)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -256,6 +271,21 @@ impl Requester {
         ids: &mut Vec<RequestId>,
     ) -> Result<(), AcquireError> {
         let from = ids.len();
+        self.park_many(link, wants, ids)?;
+        if let Some(&first) = ids.get(from) {
+            self.call(link, first);
+        }
+        Ok(())
+    }
+
+    /// The same, but that the first waits until it is called.
+    pub fn park_many(
+        &mut self,
+        link: &mut Link<'_>,
+        wants: &[Acquire],
+        ids: &mut Vec<RequestId>,
+    ) -> Result<(), AcquireError> {
+        let from = ids.len();
         for want in wants {
             match self.enter(link, want) {
                 Ok(id) => {
@@ -272,10 +302,21 @@ impl Requester {
                 }
             }
         }
-        if let Some(&RequestId(first)) = ids.get(from) {
-            self.ask(link, first);
-        }
         Ok(())
+    }
+
+    /// It is the turn of one that was parked.
+    pub fn call(&mut self, link: &mut Link<'_>, RequestId(id): RequestId) {
+        self.ask(link, id);
+    }
+
+    /// The namespace's budget has refused one before it, and it waits for that.
+    pub fn note_over_budget(&mut self, first: u64) {
+        let mut next = first;
+        while let Some(pending) = self.requests.get_mut(&next).filter(|pending| pending.waits()) {
+            pending.over_budget = true;
+            next = pending.next;
+        }
     }
 
     fn enter(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<u64, AcquireError> {
@@ -599,11 +640,7 @@ impl Requester {
             set_timer(&mut self.timers, link.now, attempt.request, pending, at);
         }
         self.over_until = self.over_until.max(at);
-        let mut next = attempt.request;
-        while let Some(pending) = self.requests.get_mut(&next).filter(|pending| pending.waits()) {
-            pending.over_budget = true;
-            next = pending.next;
-        }
+        self.note_over_budget(attempt.request);
     }
 
     fn on_busy(&mut self, link: &mut Link<'_>, header: &Header, attempt: &Attempt) {

@@ -311,6 +311,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         namespace: 2,
         slots: 16,
         engine: Engine::Fission,
+        names: crate::Names::default(),
         lease: LEASE as u32,
         grace: 77,
         lifeline: 5,
@@ -326,7 +327,7 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
     scene.session.leave(NOW, true, &mut scene.out);
     assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), None);
     let mut scene = Scene::new();
-    let other = Enrolment { shards: 7, ..enrolment };
+    let other = Enrolment { shards: 7, ..enrolment.clone() };
     let refused = Some(Change::Refused(Refusal::Shards));
     assert_eq!(scene.session.begin(NOW + 9, NOW, &other), refused, "it divides names otherwise");
     assert!(!scene.session.is_live());

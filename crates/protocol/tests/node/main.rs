@@ -9,6 +9,7 @@ mod chaos;
 mod deaths;
 mod fetching;
 mod handing;
+mod hybrid;
 mod keeping;
 mod keys;
 mod limbo;

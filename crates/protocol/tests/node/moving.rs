@@ -42,6 +42,7 @@ fn enrolment(engine: Engine, secret: Option<Secret>) -> Enrolment {
         namespace: 1,
         slots: SLOTS,
         engine,
+        names: wayside_protocol::Names::default(),
         policy: Policy::Fair,
         patience: 8,
         lease: 60_000_000,

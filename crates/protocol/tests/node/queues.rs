@@ -21,6 +21,7 @@ pub fn node_with(config: NodeConfig) -> Node {
         namespace: 1,
         slots: 1,
         engine: Engine::Queue,
+        names: wayside_protocol::Names::default(),
         lease: 1_000_000,
         grace: 10_000,
         lifeline: 0,

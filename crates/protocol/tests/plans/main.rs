@@ -78,6 +78,7 @@ impl Bench {
             policy: Policy::Fair,
             patience: wayside_protocol::OVERTAKEN_MOST,
             engine: Engine::Queue,
+            names: wayside_protocol::Names::default(),
             allocation,
             room,
             servers: 1,

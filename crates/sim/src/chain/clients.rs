@@ -96,6 +96,7 @@ impl World {
             namespace: SPACE.0,
             slots: 1,
             engine: Engine::Fission,
+            names: wayside_protocol::Names::default(),
             lease: LEASE,
             grace: 0,
             lifeline: 0,

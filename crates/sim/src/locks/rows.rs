@@ -12,7 +12,6 @@ use wayside_protocol::{Fetch, Mode, NotFetched, Third};
 
 use super::Locks;
 use super::checker::Owner;
-use crate::ServiceKind;
 use crate::dice::Dice;
 use crate::host::Process;
 use crate::world::World;
@@ -48,7 +47,7 @@ pub const ANSWERER: usize = usize::MAX;
 impl Locks {
     /// A session has begun: it serves rows, or, sometimes, does not.
     pub(super) fn serve_rows(&mut self, world: &mut World, host: usize) {
-        if world.options.service != ServiceKind::Queue {
+        if !world.options.service.has_queues() {
             return;
         }
         let place = &mut world.hosts[host];
@@ -62,7 +61,7 @@ impl Locks {
 
     /// By way of whom a request for one lock is to be granted, if by way of anybody, and what that is asked.
     pub(super) fn draw_question(&mut self, world: &World, host: usize, name: u64) -> Option<(Third, Question)> {
-        if world.options.service != ServiceKind::Queue {
+        if !world.options.service.has_queues() {
             return None;
         }
         self.rows.questions += 1;

@@ -4,6 +4,7 @@ use wayside_protocol::{AcquireError, Mode, RequestId, Token};
 use wayside_wire::{limits, slot_of};
 
 use super::{Crew, Locks};
+use crate::ServiceKind;
 use crate::dice::Dice;
 use crate::host::Running;
 use crate::schedule::Kind;
@@ -98,6 +99,9 @@ impl Locks {
                 return self.pause_task(world, host, task);
             }
         }
+        if world.options.service == ServiceKind::Hybrid {
+            wishes.sort_by_key(|wish| (running.node.place_of(wish.name), wish.name));
+        }
         let time = running.time(now);
         let mut requests = Vec::new();
         let slot = slot_of(wishes[0].name, world.setup.namespaces[space].slots);
@@ -124,6 +128,11 @@ impl Locks {
         self.operations += 1;
         if wishes.len() > 1 {
             world.count("several asked");
+            let node = world.hosts[host].running.as_ref().map(|running| &running.node);
+            let listed = wishes.iter().filter(|wish| node.is_some_and(|node| node.is_queued(wish.name))).count();
+            if (1..wishes.len()).contains(&listed) {
+                world.count("several of both asked");
+            }
         }
         if let Some((_, question)) = question {
             self.asked_for_row(world, Self::owner(world, host, requests[0]), wishes[0].name, question);

@@ -85,7 +85,7 @@ impl Habits {
             many,
             ranked: draw_ranked(world),
         };
-        if world.options.service == ServiceKind::Queue && dice.percent(50) {
+        if world.options.service.has_queues() && dice.percent(50) {
             // Who holds for long has something to lose.
             habits.stuck = habits.stuck.max(10);
         }

@@ -63,6 +63,7 @@ impl World {
                 policy: Policy::Fair,
                 patience: OVERTAKEN_MOST,
                 engine: Engine::Fission,
+                names: wayside_protocol::Names::default(),
                 allocation: Allocation::Fixed,
                 room: Room::default(),
                 servers: 1,

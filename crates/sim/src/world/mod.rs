@@ -12,7 +12,7 @@ use wayside_protocol::controller::{Answer, Inquiry, Notice, ServingConfig};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Handle, SessionInfo};
-use wayside_wire::{SlotState, limits, mix};
+use wayside_wire::{Engine, SlotState, limits, mix};
 
 use crate::agenda::Agenda;
 use crate::clock::Clock;
@@ -355,10 +355,14 @@ impl World {
 
     /// Starts a controller on its records, if the disk works.
     pub fn start_controller(&mut self, seat: usize) {
-        let (now, config) = (self.now, self.setup.config.clone());
+        let (now, mut config) = (self.now, self.setup.config.clone());
         let place = &mut self.seats[seat];
         if place.office.is_some() {
             return;
+        }
+        // As daemons do it reads the list of which it has made the queues.
+        for space in config.namespaces.iter_mut().filter(|space| space.engine == Engine::Hybrid) {
+            space.names = place.switch.listed(space.id);
         }
         let (switch, disk, time) = (place.switch.clone(), place.disk.clone(), place.clock.at(now));
         let office = match self.setup.standby {

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use wayside_protocol::controller::{SessionRecord, Stage};
+use wayside_protocol::controller::{Applicant, SessionRecord, Stage};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::{Direction, Key, Period};
 use wayside_protocol::{Handle, Time};
-use wayside_wire::{Enrol, Header, Refusal};
+use wayside_wire::{Enrol, Header, Refusal, VERSION};
 
 use super::{Happening, World};
 use crate::dice::Dice;
@@ -71,7 +71,8 @@ impl World {
             return Asked::Goes;
         };
         self.hosts[host].seat = seat;
-        let answer = controller.enrol(now, address, 0, asking.shards, &asking.question);
+        let who = Applicant { address, admission: 0, version: VERSION };
+        let answer = controller.enrol(now, who, asking.shards, &asking.question);
         self.settle_controller(seat);
         match answer {
             Ok(enrolment) => {

@@ -96,6 +96,7 @@ fn vector(mut object: Map<String, Value>) -> Vector {
         "watch",
         "attempt",
         "fetch",
+        "names",
     ];
     let part = structs.into_iter().find(|part| object.contains_key(*part));
     let parts = part.and_then(|part| object.remove(part)).unwrap_or(Value::Array(Vec::new()));

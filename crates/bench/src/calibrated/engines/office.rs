@@ -81,6 +81,7 @@ impl Office {
             name: NAME.into(),
             policy,
             patience: wayside_protocol::OVERTAKEN_MOST,
+            names: wayside_protocol::Names::default(),
             engine,
             servers: 1,
             allocation: Allocation::Fixed,

@@ -228,6 +228,7 @@ impl Wayside {
             let entry = NodeEntry { address: address(node, 0), namespace, incarnation };
             self.switch.set_node(handle(node), &entry);
             let enrolment = Enrolment {
+                names: wayside_protocol::Names::default(),
                 handle: handle(node),
                 incarnation,
                 epoch: EPOCH,

@@ -76,7 +76,7 @@ fn of_many_deaths_so_many_are_told_at_a_time_and_nobody_waits_for_another_namesp
     for nonce in 1..=83 {
         let namespace_name = padded(if nonce <= 80 { "default" } else { "other" }).expect("short");
         let body = Enrol { nonce, namespace_name, ..Enrol::default() };
-        let enrolment = bench.controller.enrol(Time(0), address(1), 0, 0, &body).expect("there is room");
+        let enrolment = bench.controller.enrol(Time(0), applicant(0), 0, &body).expect("there is room");
         incarnations.insert(enrolment.handle, enrolment.incarnation);
     }
     bench.sent(0);

@@ -19,7 +19,7 @@ fn order(version: u32, step: Step, begins: Option<u32>) -> Order {
 impl Bench {
     fn comes(&mut self, nonce: u64, shards: u32) -> Result<Handle, Refusal> {
         let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-        self.controller.enrol(Time(self.now), address(1), 0, shards, &body).map(|enrolment| enrolment.handle)
+        self.controller.enrol(Time(self.now), applicant(0), shards, &body).map(|enrolment| enrolment.handle)
     }
 
     fn obeys(&mut self, order: &Order) {

@@ -236,7 +236,7 @@ fn who_has_a_long_lease_is_asked_for_as_long_before_it_is_dismissed() {
     let mut bench = Bench::with(Config { shortest_grace: 1_000_000, ..config() });
     let name = padded("default").expect("short");
     let body = Enrol { nonce: 1, namespace_name: name, lease_us: 2_000_000, ..Enrol::default() };
-    bench.controller.enrol(Time(bench.now), address(1), 0, 0, &body).expect("there is room");
+    bench.controller.enrol(Time(bench.now), applicant(0), 0, &body).expect("there is room");
     bench.restart_switch();
     bench.live(&[1], 3_000_000);
     assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
