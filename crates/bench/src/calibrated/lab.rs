@@ -15,7 +15,7 @@ use super::engines::{Bed, Drtm, Dslr, Engine, Kind, Managers, Outage, Redlock, T
 use super::fabric::Fabric;
 use super::world::{Outcome, Plan, run};
 use crate::Error;
-use crate::workloads::{Generator, Transaction, Workload};
+use crate::workloads::{Generator, HOT, Transaction, Workload};
 
 /// Hosts as a paper has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,10 @@ pub enum Peer {
     },
     /// Ours: a queue in the switch for each lock, of as many cells as the plan gives, and a lock server.
     Queues,
+    /// Ours: the same for the hottest locks alone; all others are the lock server's.
+    HotQueues,
+    /// Ours: queues in the switch for the hottest locks, without a lock server, and fission for all others.
+    Hybrid,
     /// Ours: the lock server alone.
     Server,
     /// Ours: two tenants, each with a lock server alone, and each with so many requests a second at most.
@@ -264,6 +268,8 @@ impl Lab {
                 all.sort_unstable();
                 self.over(&bed, ours(&Kind::Queue(all))?, workload, plan)
             }
+            Peer::HotQueues => self.over(&bed, ours(&Kind::Queue(hottest()))?, workload, plan),
+            Peer::Hybrid => self.over(&bed, ours(&Kind::Hybrid(Policy::Fair, slots, hottest()))?, workload, plan),
             Peer::Server => self.over(&bed, ours(&Kind::Queue(Vec::new()))?, workload, plan),
             Peer::Tenants(rate) => {
                 let budget = rate.map(|rate| Budget { rate, burst: rate / 100 });
@@ -283,8 +289,15 @@ impl Lab {
     }
 }
 
+/// The first locks, of a workload in which everybody wants these, with cells for all clients and for readers who have
+/// left before another one.
+fn hottest() -> Vec<(u64, u32)> {
+    (0..HOT).map(|lock| (lock, 1_024)).collect()
+}
+
 fn bed(testbed: Testbed, peer: Peer, clients: usize) -> Bed {
-    let has_server = matches!(peer, Peer::NetLock { .. } | Peer::Queues | Peer::Server | Peer::SrvLock);
+    let has_server =
+        matches!(peer, Peer::NetLock { .. } | Peer::Queues | Peer::HotQueues | Peer::Server | Peer::SrvLock);
     match testbed {
         Testbed::FissLock if has_server => Bed::new(&[6, 6, 6, 6, 6, 6, 4], clients, 0, &[8]),
         Testbed::FissLock => Bed::new(&[5; 8], clients, 1, &[]),

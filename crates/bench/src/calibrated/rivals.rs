@@ -15,6 +15,10 @@ pub(crate) enum Keeper {
     /// Each lock has its queue in the switch.
     Queues,
     Server,
+    /// Those that everybody wants have their queue in the switch, and all others are the lock server's,
+    HotQueues,
+    /// or slots.
+    Hybrid,
 }
 
 /// What came of a run.
@@ -41,6 +45,8 @@ impl Rivals {
             Keeper::Fission => Peer::FairFission,
             Keeper::Queues => Peer::Queues,
             Keeper::Server => Peer::Server,
+            Keeper::HotQueues => Peer::HotQueues,
+            Keeper::Hybrid => Peer::Hybrid,
         };
         let run = Run { execution: hold, ..Run::of(Testbed::FissLock, peer, workload, RIVALS) };
         let outcome = self.0.run(run)?;

@@ -1,5 +1,6 @@
-//! Which engine is better for locks that everybody wants, and thus what a hybrid of the two could win: from one lock
-//! for all clients to some for each, held for no time or for a while; writers alone, and mostly readers.
+//! Which engine is better for locks that everybody wants: from one lock for all clients to some for each, held for no
+//! time or for a while; writers alone, and mostly readers. And what a hybrid of the two wins where a few locks among
+//! many are wanted by everybody: there the three are compared.
 //!
 //! By the model of `calibrated/rivals.rs`: two processors that clients and switch share show what a lock's work is, and
 //! not how far it travels.
@@ -8,6 +9,7 @@ use super::Bench;
 use crate::Error;
 use crate::calibrated::{Keeper, RIVALS, Rivals};
 use crate::recovery::summary::{Spread, short};
+use crate::workloads::HOT;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -17,6 +19,9 @@ const KINDS: [(&str, [&str; 5]); 2] = [
     ("writers", ["rivals-1", "rivals-4", "rivals-16", "rivals-64", "rivals-256"]),
     ("a tenth writes", ["readers-1", "readers-4", "readers-16", "readers-64", "readers-256"]),
 ];
+/// Half of the requests are for some of these.
+const MIXED_LOCKS: u64 = 10_016;
+const MIXED: [(&str, &str); 2] = [("writers", "hot-writers-10016"), ("a tenth writes", "hot-readers-10016")];
 /// For how long a lock is held, microseconds.
 const HOLDS: [u64; 4] = [0, 2, 10, 100];
 /// Of a run.
@@ -25,6 +30,13 @@ const REQUESTS: u64 = 20_000;
 /// Who keeps the locks, as a table says it.
 const KEEPERS: [(Keeper, &str); 3] =
     [(Keeper::Fission, "fission"), (Keeper::Queues, "queues"), (Keeper::Server, "lock server")];
+/// The same of those workloads: whose locks are queues that everybody wants, and who keeps the others.
+const MIXED_KEEPERS: [(Keeper, &str); 4] = [
+    (Keeper::Fission, "fission"),
+    (Keeper::HotQueues, "queues, and the lock server"),
+    (Keeper::Hybrid, "hybrid"),
+    (Keeper::Server, "lock server"),
+];
 const MODEL: &str = "the model";
 
 /// A run.
@@ -100,7 +112,38 @@ impl Bench<'_> {
             let came = came.map(|rivalry| [rivalry.rate, rivalry.p50_us, rivalry.p99_us]);
             runs.push(case.run(MODEL, RIVALS, round, came));
         }
+        for (kind, workload, hold_us) in mixed() {
+            for (keeper, name) in MIXED_KEEPERS {
+                self.show(&format!("round {}: {workload}, {name}, {MODEL}", round + 1));
+                let came = rivals.contend(keeper, workload, 1_000 * hold_us);
+                let (figures, failed) = match came {
+                    Ok(rivalry) => ([rivalry.rate, rivalry.p50_us, rivalry.p99_us], None),
+                    Err(why) => ([0.0; 3], Some(why)),
+                };
+                let [rate, p50_us, p99_us] = figures;
+                let (place, kind, keeper) = (MODEL.into(), kind.into(), name.into());
+                let (locks, clients) = (MIXED_LOCKS, RIVALS);
+                runs.push(ContentionRun {
+                    place,
+                    kind,
+                    locks,
+                    clients,
+                    hold_us,
+                    keeper,
+                    round,
+                    rate,
+                    p50_us,
+                    p99_us,
+                    failed,
+                });
+            }
+        }
     }
+}
+
+/// Kind, workload and hold of each line of that table.
+fn mixed() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    MIXED.into_iter().flat_map(|(kind, workload)| HOLDS.map(|hold_us| (kind, workload, hold_us)))
 }
 
 /// The table, or nothing where nothing of it was measured.
@@ -129,8 +172,41 @@ pub(super) fn table(runs: &[ContentionRun]) -> String {
             }
         }
         text += "\n";
+        text += &mixed_table(place, clients, &these);
     }
     text
+}
+
+/// Of locks among which a few are wanted by everybody.
+fn mixed_table(place: &str, clients: usize, runs: &[&ContentionRun]) -> String {
+    let mut lines = String::new();
+    for (kind, _, hold) in mixed() {
+        let of = MIXED_KEEPERS.map(|(_, keeper)| {
+            let is_it = |run: &&&ContentionRun| {
+                (run.locks, run.hold_us) == (MIXED_LOCKS, hold) && run.kind == kind && run.keeper == keeper
+            };
+            runs.iter().filter(is_it).copied().filter(|run| run.failed.is_none()).collect::<Vec<_>>()
+        });
+        if of.iter().all(Vec::is_empty) {
+            continue;
+        }
+        let [fission, queues, hybrid, server] = &of;
+        let rates = [fission, queues, hybrid, server].map(|runs| median(runs, &|run| run.rate));
+        let p50 = [fission, queues, hybrid].map(|runs| median(runs, &|run| run.p50_us));
+        let p99 = [fission, queues, hybrid].map(|runs| median(runs, &|run| run.p99_us));
+        let ratios = [ratio(hybrid, fission), ratio(hybrid, queues)];
+        let cells = [&rates[..], &ratios, &p50, &p99].concat();
+        let _ = writeln!(lines, "| {kind} | {hold} | {} |", cells.join(" | "));
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    format!(
+        "**Hot and cold**, {place}, {clients} clients, {MIXED_LOCKS} locks, half of the requests for {HOT} of them.\n\n| clients who | \
+         hold for, us | fission, locks/s | queues, and the lock server | hybrid | lock server | hybrid / fission | \
+         hybrid / queues | grant p50, us: fission | queues | hybrid | p99: fission | queues | hybrid |\n|{}\n{lines}\n",
+        " --- |".repeat(14)
+    )
 }
 
 fn line<'r>(kind: &str, locks: u64, hold: u64, of: &dyn Fn(&str) -> Vec<&'r ContentionRun>) -> String {
@@ -139,31 +215,10 @@ fn line<'r>(kind: &str, locks: u64, hold: u64, of: &dyn Fn(&str) -> Vec<&'r Cont
         return String::new();
     }
     let [fission, queues, server] = &all;
-    let median = |runs: &[&ContentionRun], look: &dyn Fn(&ContentionRun) -> f64| {
-        let spread = Spread::of(runs.iter().map(|run| look(run)).collect());
-        spread.map_or_else(
-            || "failed".into(),
-            |spread| match spread.median {
-                many if many >= 10_000.0 => format!("{:.0} k", many / 1e3),
-                few => short(few),
-            },
-        )
-    };
-    // Of the same round.
-    let pairs = queues.iter().filter_map(|one| {
-        let other = fission.iter().find(|other| other.round == one.round)?;
-        Some(one.rate / other.rate)
-    });
-    let ratio = Spread::of(pairs.collect()).map_or_else(
-        || "failed".into(),
-        |Spread { least, median, most }| {
-            if least == most { format!("{median:.2}x") } else { format!("{median:.2}x ({least:.2} to {most:.2})") }
-        },
-    );
     let cells = [
         median(fission, &|run| run.rate),
         median(queues, &|run| run.rate),
-        ratio,
+        ratio(queues, fission),
         median(server, &|run| run.rate),
         median(fission, &|run| run.p50_us),
         median(queues, &|run| run.p50_us),
@@ -171,6 +226,31 @@ fn line<'r>(kind: &str, locks: u64, hold: u64, of: &dyn Fn(&str) -> Vec<&'r Cont
         median(queues, &|run| run.p99_us),
     ];
     format!("| {locks} | {kind} | {hold} | {} |\n", cells.join(" | "))
+}
+
+fn median(runs: &[&ContentionRun], look: &dyn Fn(&ContentionRun) -> f64) -> String {
+    let spread = Spread::of(runs.iter().map(|run| look(run)).collect());
+    spread.map_or_else(
+        || "failed".into(),
+        |spread| match spread.median {
+            many if many >= 10_000.0 => format!("{:.0} k", many / 1e3),
+            few => short(few),
+        },
+    )
+}
+
+/// How many times the rate of the others, each of the same round.
+fn ratio(runs: &[&ContentionRun], others: &[&ContentionRun]) -> String {
+    let pairs = runs.iter().filter_map(|one| {
+        let other = others.iter().find(|other| other.round == one.round)?;
+        Some(one.rate / other.rate)
+    });
+    Spread::of(pairs.collect()).map_or_else(
+        || "failed".into(),
+        |Spread { least, median, most }| {
+            if least == most { format!("{median:.2}x") } else { format!("{median:.2}x ({least:.2} to {most:.2})") }
+        },
+    )
 }
 
 fn places(runs: &[ContentionRun]) -> Vec<&str> {
@@ -211,6 +291,13 @@ mod tests {
         for case in all {
             let locks = named(case.workload()).expect("it is in the catalogue").build().locks();
             assert_eq!(locks, LOCKS[case.at], "{}", case.workload());
+        }
+    }
+
+    #[test]
+    fn the_locks_among_which_some_are_hot_are_as_many_as_the_table_says() {
+        for (_, workload, _) in mixed() {
+            assert_eq!(named(workload).expect("it is in the catalogue").build().locks(), MIXED_LOCKS);
         }
     }
 

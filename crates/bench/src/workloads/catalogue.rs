@@ -77,11 +77,14 @@ pub fn named(name: &str) -> Option<Named> {
     all().into_iter().chain(rivalries()).find(|one| one.name == name)
 }
 
-/// So few locks that everybody waits for everybody: of no paper, and left out where all workloads are run. Their names
-/// have the locks last.
+/// Locks of those workloads that everybody wants.
+pub const HOT: u64 = 16;
+
+/// So few locks that everybody waits for everybody, or a few that everybody wants among many: of no paper, and left out
+/// where all workloads are run. Their names have the locks last.
 #[must_use]
 pub fn rivalries() -> Vec<Named> {
-    let uniform = Popularity::Uniform;
+    let (uniform, hot) = (Popularity::Uniform, Popularity::Hot(HOT));
     vec![
         micro("rivals-1", "one exclusive lock", 1, uniform, 100),
         micro("rivals-4", "4 exclusive locks", 4, uniform, 100),
@@ -93,6 +96,8 @@ pub fn rivalries() -> Vec<Named> {
         micro("readers-16", "16 locks, a tenth writes", 16, uniform, 10),
         micro("readers-64", "64 locks, a tenth writes", 64, uniform, 10),
         micro("readers-256", "256 locks, a tenth writes", 256, uniform, 10),
+        micro("hot-writers-10016", "half of the requests for 16 of 10,016 exclusive locks", 10_016, hot, 100),
+        micro("hot-readers-10016", "half of the requests for 16 of 10,016 locks, a tenth writes", 10_016, hot, 10),
     ]
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Popularity {
     Uniform,
     /// By rank to this power.
     Zipf(f64),
+    /// Half of the requests are for so many of them, the others for the rest.
+    Hot(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +50,14 @@ impl Workload for Micro {
 pub(super) enum Objects {
     Uniform(u64),
     Zipf(Zipf<f64>, u64),
+    Hot(u64, u64),
 }
 
 impl Objects {
     pub(super) fn new(count: u64, popularity: Popularity) -> Objects {
         match popularity {
             Popularity::Uniform => Objects::Uniform(count),
+            Popularity::Hot(hot) => Objects::Hot(hot, count),
             Popularity::Zipf(exponent) => {
                 let zipf = Zipf::new(count as f64, exponent).expect("objects there are, and an exponent above 0");
                 Objects::Zipf(zipf, count)
@@ -64,6 +68,8 @@ impl Objects {
     pub(super) fn draw(&self, random: &mut ChaCha8Rng) -> u64 {
         match self {
             Objects::Uniform(count) => random.random_range(0..*count),
+            Objects::Hot(hot, count) if random.random_range(0..2) == 0 => random.random_range(0..*hot.min(count)),
+            Objects::Hot(hot, count) => random.random_range(*hot..*count),
             // Ranks begin at 1; the sum of rounding errors is not to lead beyond the last.
             Objects::Zipf(zipf, count) => (zipf.sample(random) as u64 - 1).min(count - 1),
         }
@@ -131,6 +137,15 @@ mod tests {
         let even = [1.0; 1_000];
         assert!(fits(&counts(Micro { popularity: Popularity::Uniform, ..zipf(0.9) }), &even));
         assert!(!fits(&counts(zipf(0.1)), &even));
+    }
+
+    #[test]
+    fn half_are_for_the_hot_ones_and_each_half_is_uniform() {
+        let workload = Micro { objects: 116, locks: 116, popularity: Popularity::Hot(16), writes: 100 };
+        let mut counts = vec![0; 116];
+        drawn(workload).iter().for_each(|(lock, _)| counts[*lock as usize] += 1);
+        let shares: Vec<f64> = (0..116).map(|lock| if lock < 16 { 1.0 / 16.0 } else { 1.0 / 100.0 }).collect();
+        assert!(fits(&counts, &shares));
     }
 
     #[test]

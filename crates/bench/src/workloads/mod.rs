@@ -24,7 +24,7 @@ mod tatp;
 mod tpcc;
 mod ycsb;
 
-pub use catalogue::{Named, all, named, rivalries};
+pub use catalogue::{HOT, Named, all, named, rivalries};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;

@@ -231,7 +231,8 @@ impl Layers<'_> {
         let engine = value_of(&ENGINES, engine)
             .map_err(|rule| self.wrong("namespace.engine", &format_args!("{engine:?}"), false, &rule))?;
         let queues = queues.clone().unwrap_or_default();
-        if !engine.has_queues() && !(queues.is_empty() && cells.is_none()) {
+        let says_some = !queues.is_empty() || cells.is_some();
+        if says_some && !engine.has_queues() {
             let rule = "goes with engine = \"queue\" or \"hybrid\"";
             return Err(self.wrong("namespace.queues", &format_args!("{queues:?}"), false, rule));
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use wayside_protocol::memory::{NodeEntry, Part, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
-use wayside_protocol::{Acquire, Event, Node, NodeConfig, Path, Priority, RequestId, Time};
+use wayside_protocol::{Acquire, Event, Names, Node, NodeConfig, Path, Priority, RequestId, Time};
 use wayside_switch::{Action, Budget, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::{Attempt, BODY, Header, Policy, QueueKind, kind, service};
 
@@ -34,6 +34,8 @@ pub enum Kind {
     Fission(Policy, u32),
     /// The same, and nodes keep what they use: each has had its part of so many locks, neighbours, for long.
     Local(Policy, u32, u64),
+    /// The first, but that these locks, with their cells, have their queues in the switch. There is no lock server.
+    Hybrid(Policy, u32, Vec<(u64, u32)>),
     /// The lock server, and these locks' queues in the switch, with their cells. None: the server alone.
     Queue(Vec<(u64, u32)>),
     /// Two tenants, each with a lock server of its own, the last two hosts: the first so many hosts are the one's. Each
@@ -109,25 +111,48 @@ fn node_of(socket: SocketAddrV4) -> usize {
 
 impl Kind {
     fn engine(&self) -> wayside_wire::Engine {
-        if self.is_fission() { wayside_wire::Engine::Fission } else { wayside_wire::Engine::Queue }
+        match self {
+            Kind::Fission(..) | Kind::Local(..) => wayside_wire::Engine::Fission,
+            Kind::Hybrid(..) => wayside_wire::Engine::Hybrid,
+            Kind::Queue(_) | Kind::Tenants(..) => wayside_wire::Engine::Queue,
+        }
     }
 
+    /// Whether nodes have agents.
     fn is_fission(&self) -> bool {
-        matches!(self, Kind::Fission(..) | Kind::Local(..))
+        matches!(self, Kind::Fission(..) | Kind::Local(..) | Kind::Hybrid(..))
+    }
+
+    /// Locks that have their queue in the switch, with their cells.
+    fn queues(&self) -> &[(u64, u32)] {
+        if let Kind::Queue(queues) | Kind::Hybrid(_, _, queues) = self { queues } else { &[] }
+    }
+
+    fn names(&self) -> Names {
+        let listed = self.queues().iter().filter(|_| matches!(self, Kind::Hybrid(..)));
+        Names::new(listed.map(|(name, _)| *name)).expect("as few as a packet tells")
     }
 
     fn policy(&self) -> Policy {
-        if let Kind::Fission(policy, _) | Kind::Local(policy, ..) = self { *policy } else { Policy::Fair }
+        if let Kind::Fission(policy, _) | Kind::Local(policy, ..) | Kind::Hybrid(policy, ..) = self {
+            *policy
+        } else {
+            Policy::Fair
+        }
     }
 
     fn slots(&self) -> u32 {
-        if let Kind::Fission(_, slots) | Kind::Local(_, slots, _) = self { *slots } else { 1 }
+        if let Kind::Fission(_, slots) | Kind::Local(_, slots, _) | Kind::Hybrid(_, slots, _) = self {
+            *slots
+        } else {
+            1
+        }
     }
 
     /// Whether a node, of so many, keeps locks for others.
     fn is_server(&self, node: usize, nodes: usize) -> bool {
         match self {
-            Kind::Fission(..) | Kind::Local(..) => false,
+            Kind::Fission(..) | Kind::Local(..) | Kind::Hybrid(..) => false,
             Kind::Queue(_) => node + 1 == nodes,
             Kind::Tenants(..) => node + 2 >= nodes,
         }
@@ -146,7 +171,8 @@ impl Kind {
         let namespaces: &[u16] = if let Kind::Tenants(..) = self { &[NAMESPACE, OTHER] } else { &[NAMESPACE] };
         let slots = self.slots() * namespaces.len() as u32;
         let mut switch = Switch::new(SwitchConfig { slots, max_handle });
-        if let Kind::Queue(queues) = self {
+        let queues = self.queues();
+        if !queues.is_empty() {
             let cells = queues.iter().map(|queue| queue.1).sum();
             // A name has two buckets: with twice the room, both are hardly ever full.
             let room = 2 * queues.len() as u32;
@@ -158,11 +184,9 @@ impl Kind {
                 switch.set_budget(namespace, *budget);
             }
         }
-        if let Kind::Queue(queues) = self {
-            // Of no epoch yet: each begins them anew.
-            for &(name, cells) in queues {
-                switch.add_queue(NAMESPACE, name, cells, 1).map_err(|error| format!("lock {name}: {error}"))?;
-            }
+        // Of no epoch yet: each begins them anew.
+        for &(name, cells) in queues {
+            switch.add_queue(NAMESPACE, name, cells, 1).map_err(|error| format!("lock {name}: {error}"))?;
         }
         Ok(switch)
     }
@@ -228,7 +252,7 @@ impl Wayside {
             let entry = NodeEntry { address: address(node, 0), namespace, incarnation };
             self.switch.set_node(handle(node), &entry);
             let enrolment = Enrolment {
-                names: wayside_protocol::Names::default(),
+                names: self.which.names(),
                 handle: handle(node),
                 incarnation,
                 epoch: EPOCH,
