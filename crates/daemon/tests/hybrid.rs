@@ -330,3 +330,47 @@ fn work(session: &Session, counts: &[AtomicU64; 2], stop: &AtomicBool) -> u64 {
     }
     done
 }
+
+/// The same decisions in the kernel: hosts that want locks of both kinds, alone and together.
+#[cfg(feature = "xdp")]
+mod hook {
+    use super::{COLD, HOT};
+    use crate::support::PATIENCE;
+    use crate::support::world::World;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::thread;
+
+    #[test]
+    fn locks_of_both_kinds_exclude() {
+        const ROUNDS: u64 = 300;
+        let Some(world) = World::or_skip(1) else { return };
+        let configuration = tempfile::tempdir().unwrap();
+        let path = configuration.path().join("wayside.toml");
+        std::fs::write(&path, super::namespace("['hot', 'warm']")).unwrap();
+        let (_daemon, line) = world.daemon_with("native", &["--config", path.to_str().unwrap()]);
+        assert!(line.contains("native XDP"), "{line}");
+        let counts = [const { AtomicU64::new(0) }; 2];
+        let work = |client: usize| {
+            let session = world.session(client);
+            for round in 0..ROUNDS {
+                let picked: &[usize] = [&[0][..], &[1], &[1, 0]][(round % 3) as usize];
+                let names = picked.iter().map(|at| [HOT, COLD][*at]);
+                let guards = session.lock_many(names).wait(PATIENCE).acquire().expect("nobody waits for ever");
+                for at in picked {
+                    let before = counts[*at].load(SeqCst);
+                    thread::yield_now();
+                    counts[*at].store(before + 1, SeqCst);
+                }
+                guards.release().expect("they were held until now");
+            }
+        };
+        thread::scope(|scope| {
+            for client in 0..2 {
+                let work = &work;
+                scope.spawn(move || work(client));
+            }
+        });
+        assert_eq!(counts.each_ref().map(|count| count.load(SeqCst)), [2 * 2 * ROUNDS / 3; 2]);
+        assert!(world.count("queue_granted") >= ROUNDS && world.count("granted") > 0, "the hook grants both");
+    }
+}

@@ -20,7 +20,6 @@ use ways::Ways;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
 use wayside_switch::{Action, Switch};
-use wayside_wire::Engine;
 use wayside_wire::limits::MAX_PACKET_BYTES;
 
 /// A loaded program and what serves it.
