@@ -183,7 +183,6 @@ mod tests {
             namespace: 1,
             slots: SLOTS as u32,
             engine: wayside_wire::Engine::Fission,
-            names: wayside_protocol::Names::default(),
             policy: wayside_wire::Policy::Fair,
             patience: wayside_protocol::OVERTAKEN_MOST,
             lease: 0,
