@@ -81,8 +81,9 @@ pub mod mutation {
 /// Tries those that are wished for. All mutants.
 pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
     let (commit, seeds, place) = (wish.commit.clone(), wish.seeds.clone(), place.to_path_buf());
-    let quick = wish.quick;
-    let mut program = Program { commit, seeds, quick, place, files: BTreeMap::new(), invalid: BTreeSet::new() };
+    let (quick, seeds_alone) = (wish.quick, wish.seeds_alone);
+    let (files, invalid) = (BTreeMap::new(), BTreeSet::new());
+    let mut program = Program { commit, seeds, quick, seeds_alone, place, files, invalid };
     program.read(root)?;
     let all = program.mutants();
     let is_tried = !wish.list && !wish.report;
@@ -120,6 +121,8 @@ struct Program {
     seeds: String,
     /// Without the slow tests.
     quick: bool,
+    /// Without any tests.
+    seeds_alone: bool,
     place: PathBuf,
     files: BTreeMap<String, Instrumented>,
     /// What no compiler takes.
@@ -168,17 +171,15 @@ impl Program {
     /// Builds tests and, with seeds, the simulator, leaving out what does not compile until the rest does.
     fn build(&mut self, root: &Path) -> Result<Vec<Bound>, String> {
         let tree = self.place.join("tree");
+        let tests = ["-p", "wayside-protocol", "--lib", "--tests", "--profile", "simulation"];
+        let simulator = ["-p", "wayside-sim", "--bins", "--profile", "simulation"];
+        let first = if self.seeds_alone { &simulator[..] } else { &tests[..] };
         for _ in 0..30 {
             let written = self.write(root, &tree)?;
-            let packages = ["-p", "wayside-protocol", "--lib", "--tests", "--profile", "simulation"];
-            match build(&tree, &self.place.join("build"), &packages)? {
+            match build(&tree, &self.place.join("build"), first)? {
                 Ok(mut built) => {
-                    if self.has_seeds()? {
-                        let simulator = build(
-                            &tree,
-                            &self.place.join("build"),
-                            &["-p", "wayside-sim", "--bins", "--profile", "simulation"],
-                        )?;
+                    if self.has_seeds()? && !self.seeds_alone {
+                        let simulator = build(&tree, &self.place.join("build"), &simulator)?;
                         built.extend(simulator.map_err(|_| "the simulator does not build")?);
                     }
                     return self.bind(&tree, &built);
@@ -234,7 +235,7 @@ impl Program {
         let mut judges = Vec::new();
         let slow = SLOW_TESTS.iter().filter(|_| !self.quick);
         let has_seeds = self.has_seeds()?;
-        let is_built = |test: &str| test != SIMULATOR || has_seeds;
+        let is_built = |test: &str| if test == SIMULATOR { has_seeds } else { !self.seeds_alone };
         for (test, arguments) in TESTS.iter().chain(slow).filter(|entry| is_built(entry.0)) {
             judges.push(Judge::new(test, program(test)?, arguments, &directory));
         }

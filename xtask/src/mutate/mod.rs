@@ -26,7 +26,8 @@ pub const USAGE: &str = "\
          --quick             without the tests that take longest; the core compiled by tcc
          --part K/N          every N-th mutant from the K-th on
          --commit COMMIT     mutate this one [default: the last]
-         --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: the core without it
+         --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: without it
+         --seeds-alone       of the machines: without the tests, for what they have been tried by
          --list              print the mutants, with what became of each
          --keep              put what became of them into xtask/outcomes-*.txt, for others to go on from
          --report            print what a full run found, as docs/mutation.md has it";
@@ -43,6 +44,8 @@ pub struct Wish {
     part: (usize, usize),
     /// Of the simulator, as it takes them.
     seeds: String,
+    /// The simulator is the only judge.
+    seeds_alone: bool,
     /// What is mutated.
     commit: String,
 }
@@ -59,6 +62,7 @@ impl Wish {
             report: false,
             part: (0, 1),
             seeds: "0..300".to_string(),
+            seeds_alone: false,
             commit,
         };
         let mut words = words.iter();
@@ -70,6 +74,7 @@ impl Wish {
                     wish.commit = git(root, &["rev-parse", &format!("{commit}^{{commit}}")])?.trim().to_string();
                 }
                 "--quick" => wish.quick = true,
+                "--seeds-alone" => wish.seeds_alone = true,
                 "--list" => wish.list = true,
                 "--keep" => wish.keep = true,
                 "--report" => wish.report = true,

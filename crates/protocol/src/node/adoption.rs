@@ -196,8 +196,6 @@ impl Node {
                 self.take_up(now, self.epoch(), id, hold);
             }
         }
-        self.adoptions.forget = Time::NEVER;
-        self.forget_all_suspended();
     }
 
     /// The slot's books are this hold, in few words. False, where there is more to them: nothing has changed then.

@@ -140,10 +140,10 @@ impl Node {
         }
         // A GRANT with the agency may be on its way behind this packet; without a waiting request it cannot be.
         let at_once = book.agent.is_none() && book.waits == 0 && seen.is_some_and(|(_, bits)| !bits.transferred);
-        let due = if at_once { now } else { now + retransmit };
-        book.limbo_due = Some(book.limbo_due.map_or(due, |earlier| earlier.min(due)));
         if at_once {
             self.on_limbo_due(now, slot);
+        } else {
+            book.limbo_due.get_or_insert(now + retransmit);
         }
         self.settle_book(slot);
     }
@@ -291,9 +291,7 @@ impl Node {
         }
         self.replace_agent(slot, agent);
         self.with_agent(now, slot, 0, |agent, desk| {
-            if was_handed {
-                agent.acknowledge(false, desk);
-            }
+            agent.acknowledge(false, desk);
             agent.serve(desk);
         });
         self.replay_limbo(now, slot);
@@ -316,9 +314,7 @@ impl Node {
         if claimed {
             return self.on_claim_answered(now, header, slot, at);
         }
-        let after = self.with_agent(now, slot, 0, |agent, desk| {
-            if agent.suspended { After::Goes } else { agent.on_retenured(header, &entry, at, desk) }
-        });
+        let after = self.with_agent(now, slot, 0, |agent, desk| agent.on_retenured(header, &entry, at, desk));
         match after {
             Some(After::Over) => self.end_agent(slot),
             Some(After::Goes) => self.on_limbo_due(now, slot),

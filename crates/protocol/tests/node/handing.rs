@@ -100,6 +100,19 @@ fn an_heir_that_answers_late_is_not_given_up() {
     assert!(bench.sent().len() > 6, "and so does the count");
 }
 
+/// Whoever inherits then hears of them from themselves.
+#[test]
+fn waiters_are_handed_on_no_more_after_a_census_of_their_slot() {
+    let (mut bench, _) = handing();
+    let question = Entry { request: 77, slot: SLOT, tenure: tenure(&bench), ..Entry::default() };
+    bench.sent();
+    bench.tell(0, Header { epoch: EPOCH, kind: kind::lock::CENSUS, ..Header::default() }, &[question]);
+    bench.sent();
+    bench.wait(8 * PAUSE);
+    assert_eq!(bench.kinds_sent(), []);
+    assert!(bench.nodes[0].is_idle());
+}
+
 #[test]
 fn all_who_were_handed_over_in_pieces_are_served_in_turn() {
     let (mut bench, waiting) = handing();

@@ -1,5 +1,6 @@
 //! Nodes against the real core.
 
+mod adopting;
 mod alone;
 mod asking;
 mod bench;
@@ -18,5 +19,6 @@ mod moving;
 mod queues;
 mod recovery;
 mod strangers;
+mod strays;
 mod suspended;
 mod workflows;
