@@ -12,7 +12,6 @@ impl Node {
     /// # Errors
     /// Without a session.
     pub fn ask_key(&mut self, now: Time, ask: &Ask) -> Result<RequestId, AcquireError> {
-        self.now = now;
         self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         Ok(self.at_chain(now, |chain, link| chain.ask(link, ask)))
     }

@@ -50,7 +50,6 @@ impl Node {
     /// way. What it is told: where packets are signed the owner sees to that, as to the session's beginning, with
     /// the session's nonce. None: not yet, or the map leaves nothing, and the session is to end.
     pub fn follow(&mut self, now: Time) -> Option<u32> {
-        self.now = now;
         if self.in_the_way().is_some() && !self.config.is_broken(Mutant::HastyPledge) {
             return None;
         }
@@ -63,7 +62,6 @@ impl Node {
 
     /// Tells it at once, if it has not been answered: the shard has gone on.
     pub fn hurry(&mut self, now: Time) {
-        self.now = now;
         self.session.hurry(now);
     }
 

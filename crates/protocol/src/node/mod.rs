@@ -358,7 +358,6 @@ impl Node {
 
     /// Begins to enrol, by packets.
     pub fn start(&mut self, now: Time) {
-        self.now = now;
         self.session.start(now, &mut self.out);
     }
 
@@ -390,9 +389,7 @@ impl Node {
     pub fn leave(&mut self, now: Time) {
         let clean = self.is_idle();
         let change = self.session.leave(now, clean, &mut self.out);
-        if change.is_none() {
-            self.lose_requests();
-        }
+        self.lose_requests();
         self.on_change(change);
     }
 
@@ -696,7 +693,6 @@ impl Node {
         match change {
             None => {}
             Some(Change::Enrolled) => {
-                self.turn = 0;
                 if let Some(&info) = self.session.info() {
                     self.config.writers_first = info.policy == Policy::WritePreferring;
                     self.config.overtaken_most = info.patience;

@@ -114,7 +114,6 @@ impl Node {
         if !self.is_queued(want.name) {
             return self.acquire(now, want);
         }
-        self.now = now;
         self.admit(want.name)?;
         self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         self.queue_session(now)?;

@@ -18,6 +18,7 @@ mod mends;
 mod moving;
 mod queues;
 mod recovery;
+mod sessions;
 mod strangers;
 mod strays;
 mod suspended;
