@@ -224,14 +224,14 @@ impl Node {
         }
         request.pause = (request.pause * 2).min(most);
         match request.state {
-            State::Parked => Self::set_request_timer(&mut self.timers, self.now, id, request, Time::NEVER),
             // Of several locks, whose turn it is is due at once.
             State::Waiting if self.agency.books.at(request.book).decides(request.mode) => self.ask(now, id),
             State::Waiting if request.next != 0 && !request.alone => self.ask_from(now, id),
             State::Waiting => self.send_again(now, id, kind::lock::ACQUIRE),
             State::Returning { kind, .. } => self.send_again(now, id, kind),
             State::Held { downgrading: true, .. } => self.send_downgrade(now, id),
-            State::Held { .. } => {}
+            // One that is parked has a deadline, or nothing.
+            State::Held { .. } | State::Parked => {}
         }
     }
 
@@ -305,7 +305,6 @@ impl Node {
     fn start_returning(&mut self, now: Time, id: u64, kind: u8, grant: Option<Grant>) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.state = State::Returning { kind, grant };
-        request.since = now;
         request.pause = self.config.retransmit_us;
         self.send_again(now, id, kind);
     }

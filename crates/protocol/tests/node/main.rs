@@ -22,4 +22,5 @@ mod sessions;
 mod strangers;
 mod strays;
 mod suspended;
+mod wishes;
 mod workflows;

@@ -272,6 +272,8 @@ fn who_waits_asks_again_soon_after_a_turn() {
     assert_eq!(bench.kinds_sent(), [], "no sooner than whoever asks for the first time");
     bench.wait(1);
     assert_eq!(bench.kinds_sent(), [kind::lock::ACQUIRE]);
+    bench.wait(2 * PAUSE);
+    assert_eq!(bench.kinds_sent(), [kind::lock::ACQUIRE], "the pauses begin anew");
 }
 
 /// By whoever has the session's key, and by nobody else.
