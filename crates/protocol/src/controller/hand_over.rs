@@ -455,7 +455,11 @@ mod tests {
             messages.remove(lost);
             assert_eq!(carry(&to, &messages), Err(Unfit::Torn), "without message {lost}");
         }
-        for unlike in [Shape { signed: true, ..shape() }, of_engine(Engine::Queue)] {
+        let of = |id, slots| Shape {
+            namespaces: vec![NamespaceShape { id, slots, engine: Engine::Fission }],
+            signed: false,
+        };
+        for unlike in [Shape { signed: true, ..shape() }, of_engine(Engine::Queue), of(2, 64), of(1, 65)] {
             let opening = Copying::new(unlike, 3, Time(1)).opening();
             assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
         }
@@ -464,11 +468,82 @@ mod tests {
         assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Torn)), "it is the first");
         let head = Head { number: 1, ..late };
         let with = |kind, rest: &[u8]| [&head.message(kind), rest].concat();
-        let run_past_the_end = with(SLOTS, &[0, 1, 0, 0, 0, 63, 0, 2, 0]);
-        for bytes in [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), run_past_the_end, with(CLOSING, &[1])]
-        {
+        let run_past_the_end = with(SLOTS, &[&[0, 1, 0, 0, 0, 63, 0, 2][..], &[7; 32]].concat());
+        let run_of_nothing = with(SLOTS, &[0, 1, 0, 0, 0, 3, 0, 0]);
+        let [too_little, too_much] = [1, 0].map(|nodes| with(CLOSING, &[&[0; 15][..], &[nodes], &[0; 4]].concat()));
+        let short = [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), with(CLOSING, &[1])];
+        for bytes in short.into_iter().chain([run_past_the_end, run_of_nothing, too_little, too_much]) {
             let taken = Reception::take(Some(Reception { next: head, mark: None }), &to, &shape(), &bytes, false);
             assert!(matches!(taken, Err(Unfit::Torn)), "{bytes:?}");
+        }
+    }
+
+    /// A memory of so many slots, of which these are held.
+    fn large(slots: u32, held_ones: impl Iterator<Item = u32>) -> (Rc<Memory>, Shape) {
+        let memory = Rc::new(Memory::default());
+        held_ones.for_each(|slot| held(slot, &memory, 1 + slot));
+        (memory, Shape { namespaces: vec![NamespaceShape { id: 1, slots, engine: Engine::Fission }], signed: false })
+    }
+
+    /// All that is sent so far goes to a memory.
+    fn receive(to: &Rc<Memory>, shape: &Shape, messages: &[Vec<u8>]) {
+        let mut reception = None;
+        for message in messages {
+            match Reception::take(reception.take(), to, shape, message, false).expect("it is whole") {
+                Came::More(more) => reception = Some(more),
+                Came::All(_) => panic!("there is more to come"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_not_changed_since_it_was_sent_is_not_sent_again() {
+        let (from, shape) = large(1_300, [3, 700].into_iter());
+        let mut copying = Copying::new(shape.clone(), 3, Time(1));
+        let mut messages = vec![copying.opening()];
+        copying.send(&from, |message| messages.push(message));
+        copying.send(&from, |message| messages.push(message));
+        assert_eq!(messages.len(), 2, "nothing has changed");
+        held(1_299, &from, 9);
+        copying.send(&from, |message| messages.push(message));
+        assert_eq!(messages[2].len(), HEAD_BYTES + 8 + 16, "one slot");
+        let to = Rc::new(Memory::default());
+        receive(&to, &shape, &messages);
+        assert!((0..1_300).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)));
+    }
+
+    #[test]
+    fn many_slots_go_in_messages_of_a_bounded_length() {
+        let (from, shape) = large(10_000, 0..10_000);
+        let mut copying = Copying::new(shape.clone(), 3, Time(1));
+        let mut messages = vec![copying.opening()];
+        copying.send(&from, |message| messages.push(message));
+        assert_eq!(messages.len(), 1 + (10_000 * 16_usize).div_ceil(FULL));
+        assert!(messages.iter().all(|message| message.len() < FULL + 8 + 16 * BLOCK));
+        let to = Rc::new(Memory::default());
+        receive(&to, &shape, &messages);
+        assert!((0..10_000).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)));
+        // Each that is full goes at once, and none that is empty behind it.
+        let full = (FULL / (16 * BLOCK)) as u32 * BLOCK as u32;
+        let (from, shape) = large(full, 0..full);
+        let mut messages = Vec::new();
+        Copying::new(shape, 3, Time(1)).send(&from, |message| messages.push(message));
+        assert_eq!(messages.len(), 1);
+    }
+
+    /// Slots of an earlier life, in whole blocks and at the end; what is not this memory's stays.
+    #[test]
+    fn nothing_of_an_earlier_life_is_left_in_the_namespaces_that_are_handed_over() {
+        for slots in [64, 600] {
+            let (from, shape) = large(slots, [5].into_iter());
+            let (to, _) = large(slots, 0..slots);
+            held(slots + 70, &to, 4);
+            let mut copying = Copying::new(shape.clone(), 3, Time(1));
+            let mut messages = vec![copying.opening()];
+            copying.send(&from, |message| messages.push(message));
+            receive(&to, &shape, &messages);
+            assert!((0..slots).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)), "of {slots}");
+            assert_eq!(to.load_slot(1, slots + 70).tenure, 4);
         }
     }
 

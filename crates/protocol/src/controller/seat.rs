@@ -291,15 +291,17 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 mod tests {
     use super::super::Post;
     use super::super::enrolment::tests::applicant;
+    use super::super::hand_over::Copying;
     use super::super::tests::{Disk, Memory, config};
     use super::*;
-    use crate::memory::SlotWord;
+    use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord};
     use alloc::rc::Rc;
     use alloc::vec::Vec;
     use wayside_wire::{BODY, Enrol, Header, Heartbeat, NodeState, SlotState, kind, padded};
 
     const LEASE: u64 = 300_000;
     const LEASE_OF_SESSIONS: u32 = 100_000;
+    const SERVING: ServingConfig = ServingConfig { own: 1, lease: LEASE, drift_ppm: 1_000 };
 
     fn seat() -> (Seat<Rc<Memory>, Disk>, Rc<Memory>) {
         let memory = Rc::new(Memory::default());
@@ -341,11 +343,15 @@ mod tests {
 
     /// Two seats of one shard, the first of which serves with a session and a lock that it holds.
     fn two() -> [Switch; 2] {
+        two_with(config())
+    }
+
+    fn two_with(config: Config) -> [Switch; 2] {
         let disk = Disk::default();
         let mut seats = [1, 2].map(|own| {
             let memory = Rc::new(Memory::default());
-            let serving = ServingConfig { own, lease: LEASE, drift_ppm: 1_000 };
-            (Seat::sharing(Time(0), config(), memory.clone(), disk.clone(), serving), memory)
+            let serving = ServingConfig { own, ..SERVING };
+            (Seat::sharing(Time(0), config.clone(), memory.clone(), disk.clone(), serving), memory)
         });
         promoted(&mut seats[0].0, Time(1));
         let body = Enrol { nonce: 7, namespace_name: padded("default").expect("short"), ..Enrol::default() };
@@ -357,14 +363,19 @@ mod tests {
     }
 
     /// Carries what the first has over to the second; the revision that it is left the post at.
-    fn carried([(first, _), (second, _)]: &mut [Switch; 2]) -> Inquiry {
+    fn carried([(first, former), (second, _)]: &mut [Switch; 2]) -> Inquiry {
         let look = second.ask(Time(3)).expect("at once");
         second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
         let copying = first.prepare(Time(4)).expect("nothing is in its way");
         let opening = copying.opening();
+        let asked: Vec<Vec<u8>> =
+            core::iter::from_fn(|| first.controller(Time(4))?.transmit()).map(|(_, it)| it).collect();
+        let is_turn = |packet: &Vec<u8>| Header::read(packet).unwrap().kind == kind::fabric::TURN;
+        assert_eq!(asked.iter().filter(|packet| is_turn(packet)).count(), 1, "whether it would follow");
         assert!(!first.is_prepared(Time(5)), "a node has not said that it would follow");
         assert!(first.is_prepared(Time(5 + u64::from(LEASE_OF_SESSIONS) / 4)), "it is silent");
         assert!(first.stop(Time(6)) && first.controller(Time(6)).is_none());
+        assert_eq!(former.lease_end.get(), Some(Time(6)), "nothing is decided on any more");
         let mut messages = alloc::vec![opening];
         assert!(first.hand_over(copying, |message| messages.push(message)));
         let last = messages.len() - 1;
@@ -389,6 +400,100 @@ mod tests {
             core::iter::from_fn(|| second.controller(Time(8))?.transmit()).map(|(_, it)| it).collect();
         let [turn] = &told[..] else { panic!("{told:?}") };
         assert_eq!((Header::read(turn).unwrap().kind, Heartbeat::read(turn, BODY).sequence), (kind::fabric::TURN, 2));
+    }
+
+    #[test]
+    fn what_is_taken_up_is_told_of_and_goes_on_under_its_keys() {
+        let root = Some(crate::seal::Secret([42; 32]));
+        let mut seats = two_with(Config { root, rotation_period: 5, ..config() });
+        let memory = seats[0].1.clone();
+        let former = memory.keys_of(1).expect("it has keys");
+        memory.follow(1);
+        seats[0].0.controller(Time(3)).expect("it serves").rotate_keys(Time(7));
+        let again = memory.keys_of(1).expect("it has keys");
+        assert_ne!(again, former);
+        let taken = carried(&mut seats);
+        let (second, memory) = &mut seats[1];
+        assert!(!memory.authenticated());
+        second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+        assert!(memory.authenticated());
+        assert_eq!((memory.keys_of(1), memory.rotation(1)), (Some(again), 1));
+        assert!(told(second).contains(&Notice::TookOver(1, 1)));
+    }
+
+    /// What was taken over is of before it.
+    #[test]
+    fn what_is_handed_over_is_not_gone_on_with_where_another_epoch_has_begun() {
+        let mut seats = two();
+        let taken = carried(&mut seats);
+        let disk = seats[0].0.shared.as_ref().expect("it shares").store.clone();
+        let mut third = Controller::new(config(), Rc::new(Memory::default()), disk).expect("it loads");
+        third.on_tick(Time(8));
+        assert_eq!(third.epoch(), 2);
+        let (second, memory) = &mut seats[1];
+        second.on_answer(Time(9), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+        assert_eq!(memory.epoch(), 3);
+    }
+
+    /// Whoever forges them, or has a larger table.
+    #[test]
+    fn nodes_that_the_successor_has_no_room_for_are_not_taken_up() {
+        let mut seats = two();
+        let (second, memory) = &mut seats[1];
+        let look = second.ask(Time(3)).expect("at once");
+        second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
+        let entry = NodeEntry { address: "10.0.0.1:7600".parse().unwrap(), namespace: 1, incarnation: 1 };
+        let word = NodeWord { state: NodeState::Live, sequence: 4 };
+        let node = NodeMemory { entry, word, oldest: 0, rotation: 0 };
+        let copying = Copying::new(second.shape().expect("it shares"), 1, Time(4));
+        assert_eq!(second.receive(Time(5), &copying.opening()), Ok(false));
+        let nodes = alloc::vec![(0, node), (1, node), (4, node)];
+        assert_eq!(second.receive(Time(5), &copying.closing(1, 1, nodes)), Ok(true));
+        let taken = second.ask(Time(7)).expect("it is told to take it");
+        second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+        assert_eq!([0, 1, 4].map(|handle| memory.node(handle).is_some()), [false, true, false]);
+    }
+
+    #[test]
+    fn who_does_not_decide_on_locks_alone_has_nothing_to_hand_over() {
+        let [(mut first, memory), (mut second, _)] = two();
+        assert!(matches!(second.prepare(Time(3)), Err(Obstacle::NotServing)) && !second.stop(Time(3)), "a standby");
+        memory.set_serving(false);
+        assert!(matches!(first.prepare(Time(3)), Err(Obstacle::NotServing)), "it recovers");
+        memory.set_serving(true);
+        let copying = first.prepare(Time(3)).expect("nothing is in its way");
+        assert!(!first.hand_over(copying, |_| panic!("it has not stopped")));
+        let copying = first.prepare(Time(3)).expect("nothing is in its way");
+        assert!(first.stop(Time(4)));
+        memory.set_epoch(0);
+        assert!(!first.hand_over(copying, |_| panic!("its memory is lost")));
+
+        let queued = Namespace { id: 2, engine: wayside_wire::Engine::Queue, ..config().namespaces[0].clone() };
+        let more = Config { namespaces: [config().namespaces, alloc::vec![queued]].concat(), ..config() };
+        let [(mut first, memory), _] = two_with(more);
+        memory.set_serving(true);
+        assert!(matches!(first.prepare(Time(3)), Err(Obstacle::Queues)));
+    }
+
+    #[test]
+    fn who_serves_or_begins_to_or_wants_no_post_takes_nothing_over() {
+        let opening = |seat: &Seat<Rc<Memory>, Disk>| Copying::new(seat.shape().unwrap(), 1, Time(1)).opening();
+        let [(mut first, _), (mut second, memory)] = two();
+        assert_eq!(first.receive(Time(3), &opening(&first)), Err(Unfit::Serves));
+        memory.set_epoch(1);
+        assert_eq!(second.receive(Time(3), &opening(&second)), Err(Unfit::Serves), "its memory is decided on");
+        memory.set_epoch(0);
+        let by_hand = Shape { namespaces: second.shape().unwrap().namespaces, signed: false };
+        assert_eq!(second.receive(Time(3), &Copying::new(by_hand, 1, Time(1)).opening()), Ok(false));
+        second.shared.as_mut().expect("it shares").serving.resign(Time(4));
+        assert_eq!(second.receive(Time(5), &opening(&second)), Err(Unfit::Serves), "it has resigned");
+        // It has the post, and can't read its records.
+        let (mut third, _) = seat();
+        third.shared.as_ref().expect("it shares").store.full.set(true);
+        promoted(&mut third, Time(1));
+        third.shared.as_mut().expect("it shares").serving = Serving::new(SERVING, None);
+        assert!(third.records().is_none());
+        assert_eq!(third.receive(Time(2), &opening(&third)), Err(Unfit::Serves));
     }
 
     /// It would grant from its queues what nodes still hold by slots, since nobody would ask them.
@@ -449,6 +554,36 @@ mod tests {
             seat.on_answer(late, asked, if goes_on { Answer::Done(post) } else { Answer::Is(post) });
             assert_eq!((memory.keys_of(1).is_none(), seat.admitted.is_none()), (goes_on, true));
         }
+    }
+
+    /// At once where there is a controller, and else with it; sessions of before hosts were written down stay.
+    #[test]
+    fn a_host_that_is_removed_is_cut_off_as_soon_as_there_is_somebody_to_do_it() {
+        let config = Config { root: Some(crate::seal::Secret([42; 32])), ..config() };
+        let disk = Disk::default();
+        let begun = |own| {
+            let memory = Rc::new(Memory::default());
+            let serving = ServingConfig { own, ..SERVING };
+            (Seat::sharing(Time(0), config.clone(), memory.clone(), disk.clone(), serving), memory)
+        };
+        let (mut seat, memory) = begun(1);
+        promoted(&mut seat, Time(1));
+        for (nonce, host) in [(7, 3), (8, 0), (9, 5)] {
+            let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+            let from = "10.0.0.1:7600".parse().expect("an address");
+            let enrolled = seat.controller(Time(2)).expect("it serves").enrol(Time(2), from, host, 0, &body);
+            enrolled.expect("there is room");
+        }
+        let kept = |memory: &Memory| [1, 2, 3].map(|handle| memory.keys_of(handle).is_some());
+        seat.admit_only(Time(3), BTreeSet::from([3]));
+        assert_eq!(kept(&memory), [true, true, false]);
+        let (mut next, memory) = begun(1);
+        disk.full.set(true);
+        promoted(&mut next, Time(10));
+        next.admit_only(Time(11), BTreeSet::from([4]));
+        disk.full.set(false);
+        next.on_tick(Time(10 + ATTEMPT));
+        assert_eq!(kept(&memory), [false, true, false]);
     }
 
     #[test]

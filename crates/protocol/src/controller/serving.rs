@@ -538,6 +538,64 @@ mod tests {
         assert_eq!(serving.ask(at(LEASE / 4 + 4)).map(|asked| asked.question), Some(Question::Resign(revision + 1)));
     }
 
+    /// A successor is told the revision of the last renewal: there is to be no other.
+    #[test]
+    fn who_is_to_hand_over_renews_no_sooner_than_an_eighth_of_a_lease_later_unless_it_is_asking() {
+        let (mut serving, _, mut register) = pair();
+        for (now, due) in [(10, LEASE / 4), (LEASE / 4 - 10, LEASE / 4 - 10 + LEASE / 8)] {
+            assert!(serving.hold_still(Time(now)));
+            assert_eq!(serving.due(), Time(due));
+        }
+        let late = serving.ask(at(LEASE / 2)).expect("a renewal is due");
+        let due = serving.due();
+        assert!(!serving.hold_still(Time(3 * LEASE / 4)));
+        assert_eq!(serving.due(), due);
+        assert!(serving.hold_still(Time(2 * LEASE)), "it goes unanswered");
+        let answer = register.answer(1, late.question);
+        serving.on_answer(Time(2 * LEASE), late, answer);
+        assert!(serving.hold_still(Time(2 * LEASE)));
+        let mut standby = Serving::new(CONFIG, None);
+        assert!(!standby.hold_still(Time(10)) && standby.due() == Time(0), "it has nothing to hand over");
+    }
+
+    #[test]
+    fn who_has_left_its_post_looks_soon_and_often_whether_its_successor_has_it_and_does_not_resign_before() {
+        let (mut serving, _, mut register) = pair();
+        serving.hand_over(Time(10));
+        assert_eq!(serving.due(), Time(10 + LOOK));
+        assert!(serving.left_to().is_some());
+        for look in 0..3 {
+            let now = 10 + LOOK + look * HANDING_LOOK;
+            let inquiry = serving.ask(at(now)).expect("it is due");
+            assert_eq!((inquiry.question, serving.due()), (Question::Look, Time(now + HANDING_LOOK)));
+            let answer = register.answer(1, inquiry.question);
+            assert_eq!(serving.on_answer(Time(now), inquiry, answer), None);
+        }
+    }
+
+    #[test]
+    fn who_does_not_serve_leaves_its_post_to_nobody() {
+        let mut standby = Serving::new(CONFIG, None);
+        standby.hand_over(Time(10));
+        assert_eq!((standby.left_to(), standby.may_resign(Time(10))), (None, false));
+    }
+
+    #[test]
+    fn a_post_is_left_to_who_stands_by_for_it_and_to_nobody_else() {
+        let (mut serving, mut other, _) = pair();
+        assert!(other.stands_by() && !serving.stands_by());
+        let due = serving.due();
+        assert!(!serving.take_over(Time(10), 1) && serving.due() == due, "it has it");
+        assert!(other.take_over(Time(10), 1));
+        assert_eq!(other.ask(at(10)).map(|inquiry| inquiry.question), Some(Question::Take(1)));
+        assert_eq!(other.due(), Time(10 + LEASE / 4), "nothing else is asked meanwhile");
+        let mut drained = Serving::new(CONFIG, None);
+        drained.resign(Time(10));
+        assert!(!drained.stands_by() && !drained.take_over(Time(10), 1));
+        drained.stand();
+        assert!(drained.stands_by());
+    }
+
     #[test]
     fn who_waits_for_a_successor_in_vain_resigns() {
         let (mut serving, _, mut register) = pair();

@@ -14,6 +14,7 @@ mod parts;
 mod rosters;
 mod signed;
 mod sweeps;
+mod turns;
 mod watched;
 
 use super::{enrolment::tests::applicant, *};
@@ -55,6 +56,11 @@ impl Memory {
     /// The keys that packets to a handle are signed with.
     pub(super) fn keys_of(&self, handle: Handle) -> Option<Keys> {
         self.keys.borrow().get(&handle).map(|held| held.keys)
+    }
+
+    /// The node of this handle signs with the latest keys.
+    pub(super) fn follow(&self, handle: Handle) {
+        self.keys.borrow_mut().get_mut(&handle).expect("it has keys").followed = true;
     }
 }
 
@@ -857,45 +863,4 @@ fn a_rotation_waits_until_the_node_has_followed_the_last() {
         assert_eq!(bench.memory.rotation(1), rotation + 1);
         assert_eq!(bench.memory.keys.borrow()[&1].keys, keys_of(&enrolment, 1, rotation + 1));
     }
-}
-
-/// Its process may live and believe in its locks: they are nobody else's before its lease is over.
-#[test]
-fn a_host_that_is_let_in_no_more_is_cut_off_at_once_and_its_lease_runs_out() {
-    let mut bench = Bench::signed();
-    let (out, stays) = (bench.enrol_securely(1).expect("room"), bench.enrol_securely(2).expect("room"));
-    bench.hold(5, 1, 3);
-    for handle in [1, 2] {
-        bench.follow(handle);
-    }
-    bench.pass(10_000);
-    let now = Time(bench.now);
-    bench.controller.cut_off(now, |admission| admission == 2);
-    bench.controller.cut_off(now, |admission| admission == 2);
-    let notices: Vec<Notice> = core::iter::from_fn(|| bench.controller.notice()).collect();
-    assert_eq!(notices.iter().filter(|notice| **notice == Notice::CutOff(1)).count(), 1, "{notices:?}");
-    assert_eq!(bench.memory.keys.borrow().keys().copied().collect::<Vec<_>>(), [2], "at the switch");
-    let record = |bench: &Bench| SessionRecord::decode(&bench.disk.records.borrow()[&1]).expect("a record");
-    assert_eq!(record(&bench).secret, None, "in the store");
-    // Neither a restart nor time gives it keys again, and the other one keeps its own.
-    bench.restart_controller();
-    let left = u64::from(out.lease + out.grace) - 50_000;
-    for _ in 0..left / 10_000 {
-        bench.beat(2);
-        bench.pass(10_000);
-    }
-    assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
-    assert_eq!((bench.slot(5).agent, bench.slot(5).tenure), (1, 3), "the slot is still its own");
-    for _ in 0..20 {
-        bench.beat(2);
-        bench.pass(10_000);
-    }
-    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired);
-    assert!(bench.slot(5).agent != 1 || bench.slot(5).state == SlotState::Frozen, "{:?}", bench.slot(5));
-    let notices: Vec<Notice> = core::iter::from_fn(|| bench.controller.notice()).collect();
-    assert!(notices.contains(&Notice::Ended(1, Ending::Expired)), "{notices:?}");
-    assert!(!notices.iter().any(|notice| matches!(notice, Notice::Rotated(1) | Notice::Ended(2, _))), "{notices:?}");
-    bench.restart_switch();
-    assert_eq!(bench.memory.keys.borrow()[&2].keys, keys_of(&stays, 2, 0));
-    assert_eq!(bench.memory.keys.borrow().len(), 1);
 }

@@ -136,3 +136,31 @@ fn keys_are_changed_a_period_after_a_session_or_a_controller_begins() {
     bench.enrol_securely(1).expect("there is room");
     assert_eq!(lives(&mut bench, 900_000), 0, "never");
 }
+
+/// Nodes and controllers tell censuses by them: a later one has a higher number, of whichever controller it is.
+#[test]
+fn what_is_asked_for_has_a_higher_number_each_time_and_with_each_controller() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    let mut ids = Vec::new();
+    let asked = |bench: &mut Bench| bench.sent(lock::CENSUS).iter().map(|census| Bench::id_of(census)).max();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            bench.sent(0);
+            bench.restart_switch();
+            ids.push(asked(&mut bench).expect("a census"));
+        }
+        bench.restart_controller();
+    }
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+}
+
+#[test]
+fn a_store_that_fails_is_told_of() {
+    let mut bench = Bench::new();
+    bench.notices();
+    bench.disk.full.set(true);
+    bench.enrol(1);
+    assert!(bench.notices().iter().any(|notice| matches!(notice, Notice::StoreFailed(_))));
+}
