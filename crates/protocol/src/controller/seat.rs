@@ -570,9 +570,8 @@ mod tests {
         promoted(&mut seat, Time(1));
         for (nonce, host) in [(7, 3), (8, 0), (9, 5)] {
             let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
-            let from = "10.0.0.1:7600".parse().expect("an address");
-            let enrolled = seat.controller(Time(2)).expect("it serves").enrol(Time(2), from, host, 0, &body);
-            enrolled.expect("there is room");
+            let controller = seat.controller(Time(2)).expect("it serves");
+            controller.enrol(Time(2), applicant(host), 0, &body).expect("there is room");
         }
         let kept = |memory: &Memory| [1, 2, 3].map(|handle| memory.keys_of(handle).is_some());
         seat.admit_only(Time(3), BTreeSet::from([3]));

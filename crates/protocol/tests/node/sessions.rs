@@ -23,6 +23,7 @@ fn enrolment(engine: Engine, secret: Option<Secret>) -> Enrolment {
         namespace: 1,
         slots: 64,
         engine,
+        names: wayside_protocol::Names::default(),
         policy: Policy::Fair,
         patience: 8,
         lease: LEASE as u32,
