@@ -415,7 +415,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         for handle in self.sessions.live_handles() {
-            let Some(incarnation) = self.sessions.get(handle).map(|session| session.record.incarnation) else { continue };
+            let Some(incarnation) = self.sessions.get(handle).map(|session| session.record.incarnation) else {
+                continue;
+            };
             match self.memory.node(handle).filter(|node| node.entry.incarnation == incarnation) {
                 // One that was expired may have been renewed until then.
                 Some(node) => self.sessions.saw(now, handle, node.word.sequence),
