@@ -22,7 +22,7 @@ fn agency(slot: u32, tenure: u32) -> Entry {
 
 /// Node 1 holds the name of this number.
 fn held_by_node_1(slot: u32) -> Entry {
-    let (name, request) = (slot.into(), 101 << 40 | 1000 + u64::from(slot));
+    let (name, request) = (slot.into(), (101 << 40) | (1000 + u64::from(slot)));
     Entry { name, request, slot, tenure: 1, holder: handle(1), flags: HELD, ..Entry::default() }
 }
 
