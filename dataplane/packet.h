@@ -66,6 +66,7 @@ WS_INLINE enum ws_action ws_on_fabric(struct ws_turn *turn)
 	case WS_FABRIC_LEAVE:
 	case WS_FABRIC_DOWN_ACK:
 	case WS_FABRIC_TURN_ACK:
+	case WS_FABRIC_POLICY_ACK:
 		return ws_to_controller(turn);
 	case WS_FABRIC_HEARTBEAT:
 		if (!epoch || ws_header_epoch(turn->header) != epoch)

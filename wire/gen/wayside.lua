@@ -7,7 +7,7 @@ local f = wayside.fields
 local names = {}
 
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
-names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale", [10] = "turn", [11] = "turn_ack", [12] = "names" }
+names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale", [10] = "turn", [11] = "turn_ack", [12] = "names", [13] = "policy", [14] = "policy_ack" }
 names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject" }
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject", [22] = "fetch", [23] = "fetched" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
@@ -99,7 +99,7 @@ f.listed_second = ProtoField.uint64("wayside.listed.second", "second", base.DEC,
 f.listed_third = ProtoField.uint64("wayside.listed.third", "third", base.DEC, nil, nil, "name id")
 f.listed_fourth = ProtoField.uint64("wayside.listed.fourth", "fourth", base.DEC, nil, nil, "name id")
 
-f.heartbeat_sequence = ProtoField.uint64("wayside.heartbeat.sequence", "sequence", base.DEC, nil, nil, "of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0")
+f.heartbeat_sequence = ProtoField.uint64("wayside.heartbeat.sequence", "sequence", base.DEC, nil, nil, "of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0; of a POLICY: the number of the change")
 f.heartbeat_oldest = ProtoField.uint64("wayside.heartbeat.oldest", "oldest", base.DEC, nil, nil, "oldest outstanding request id; of a DOWN: unused")
 f.heartbeat_sent_us = ProtoField.uint64("wayside.heartbeat.sent_us", "sent_us (us)", base.DEC, nil, nil, "sender's clock, given back by the acknowledgement")
 f.heartbeat_incarnation = ProtoField.uint64("wayside.heartbeat.incarnation", "incarnation", base.DEC, nil, nil, "of the session meant")
@@ -545,6 +545,8 @@ local body_of = {
     [10] = { name = "TURN", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
     [11] = { name = "TURN_ACK", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
     [12] = { name = "NAMES", bytes = 64, blocks = true, title = "Names", dissect = dissect.names },
+    [13] = { name = "POLICY", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
+    [14] = { name = "POLICY_ACK", bytes = 32, title = "Heartbeat", dissect = dissect.heartbeat },
   },
   [1] = {
     [1] = { name = "ACQUIRE", bytes = 0, entries = true },

@@ -84,7 +84,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ENROLLED_BYTES 40                 /* Body of ENROLLED. The handle is the header's destination, the namespace's id in the header. */
 #define WS_NAMES_BYTES 64                    /* Which names of a hybrid namespace have their queue in the switch, for as long as its epoch lasts: four in each block. */
 #define WS_LISTED_BYTES 32                   /* A block of NAMES: name ids, which rise. Those behind the last are zero. */
-#define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
+#define WS_HEARTBEAT_BYTES 32                /* Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN, TURN_ACK, POLICY and POLICY_ACK. */
 #define WS_OPERATION_BYTES 64                /* What a client asks of the chain of a key. */
 #define WS_EFFECT_BYTES 64                   /* What became of an operation: from switch to switch, and to the client. The same fields at the same places. */
 #define WS_ROUTES_BYTES 64                   /* Where the groups of a namespace are: a page, with a route in each block. */
@@ -116,6 +116,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_FABRIC_TURN 10                    /* controller to node: this switch serves, in this turn of the header's epoch */
 #define WS_FABRIC_TURN_ACK 11                /* node to controller */
 #define WS_FABRIC_NAMES 12                   /* controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch */
+#define WS_FABRIC_POLICY 13                  /* controller to node: the namespace's policy, in the low byte of the header's position, and its patience as in ENROLLED, in the high one */
+#define WS_FABRIC_POLICY_ACK 14              /* node to controller */
 
 /* Kinds of the lock service. */
 #define WS_LOCK_ACQUIRE 1                    /* node to switch, switch to agent */
@@ -465,8 +467,8 @@ WS_INLINE void ws_listed_set_third(void *listed, ws_u64 x) { ws_store64((ws_u8 *
 WS_INLINE ws_u64 ws_listed_fourth(const void *listed) { return ws_load64((const ws_u8 *)listed + 24); }
 WS_INLINE void ws_listed_set_fourth(void *listed, ws_u64 x) { ws_store64((ws_u8 *)listed + 24, x); }
 
-/* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK. */
-#define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0 */
+/* heartbeat, 32 bytes. Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN, TURN_ACK, POLICY and POLICY_ACK. */
+#define WS_HEARTBEAT_SEQUENCE_AT 0           /* of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0; of a POLICY: the number of the change */
 #define WS_HEARTBEAT_OLDEST_AT 8             /* oldest outstanding request id; of a DOWN: unused */
 #define WS_HEARTBEAT_SENT_US_AT 16           /* us: sender's clock, given back by the acknowledgement */
 #define WS_HEARTBEAT_INCARNATION_AT 24       /* of the session meant */
@@ -983,6 +985,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_FABRIC_STALE:
 		case WS_FABRIC_TURN:
 		case WS_FABRIC_TURN_ACK:
+		case WS_FABRIC_POLICY:
+		case WS_FABRIC_POLICY_ACK:
 			return WS_HEADER_BYTES + WS_HEARTBEAT_BYTES;
 		case WS_FABRIC_NAMES:
 			return WS_HEADER_BYTES + WS_NAMES_BYTES + (ws_u32)count * WS_BLOCK_BYTES;
@@ -1115,6 +1119,8 @@ WS_INLINE const char *ws_fabric_kind_name(ws_u8 fabric_kind)
 	case WS_FABRIC_TURN: return "turn";
 	case WS_FABRIC_TURN_ACK: return "turn_ack";
 	case WS_FABRIC_NAMES: return "names";
+	case WS_FABRIC_POLICY: return "policy";
+	case WS_FABRIC_POLICY_ACK: return "policy_ack";
 	default: return "unknown";
 	}
 }

@@ -219,6 +219,12 @@ pub mod kind {
 
         /// Controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch.
         pub const NAMES: u8 = 12;
+
+        /// Controller to node: the namespace's policy, in the low byte of the header's position, and its patience as in ENROLLED, in the high one.
+        pub const POLICY: u8 = 13;
+
+        /// Node to controller.
+        pub const POLICY_ACK: u8 = 14;
     }
 
     /// Lock fission.
@@ -448,11 +454,15 @@ pub enum FabricKind {
     TurnAck = 11,
     /// Controller to node, before an ENROLLED of a hybrid namespace: which names have their queue in the switch.
     Names = 12,
+    /// Controller to node: the namespace's policy, in the low byte of the header's position, and its patience as in ENROLLED, in the high one.
+    Policy = 13,
+    /// Node to controller.
+    PolicyAck = 14,
 }
 
 impl FabricKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [FabricKind; 12] = [
+    pub const ALL: [FabricKind; 14] = [
         FabricKind::Enrol,
         FabricKind::Enrolled,
         FabricKind::Heartbeat,
@@ -465,6 +475,8 @@ impl FabricKind {
         FabricKind::Turn,
         FabricKind::TurnAck,
         FabricKind::Names,
+        FabricKind::Policy,
+        FabricKind::PolicyAck,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -482,6 +494,8 @@ impl FabricKind {
             FabricKind::Turn => "turn",
             FabricKind::TurnAck => "turn_ack",
             FabricKind::Names => "names",
+            FabricKind::Policy => "policy",
+            FabricKind::PolicyAck => "policy_ack",
         }
     }
 }
@@ -503,6 +517,8 @@ impl TryFrom<u8> for FabricKind {
             10 => Ok(FabricKind::Turn),
             11 => Ok(FabricKind::TurnAck),
             12 => Ok(FabricKind::Names),
+            13 => Ok(FabricKind::Policy),
+            14 => Ok(FabricKind::PolicyAck),
             _ => Err(Unknown(number)),
         }
     }
@@ -990,7 +1006,9 @@ impl FabricKind {
             | FabricKind::DownAck
             | FabricKind::Stale
             | FabricKind::Turn
-            | FabricKind::TurnAck => Body::Heartbeat,
+            | FabricKind::TurnAck
+            | FabricKind::Policy
+            | FabricKind::PolicyAck => Body::Heartbeat,
         }
     }
 }
@@ -2088,10 +2106,10 @@ impl Listed {
     }
 }
 
-/// Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN and TURN_ACK.
+/// Body of HEARTBEAT, HEARTBEAT_ACK, LEAVE, LEFT, DOWN, DOWN_ACK, STALE, TURN, TURN_ACK, POLICY and POLICY_ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0.
+    /// Of the heartbeat (56 bits), or of the DOWN; of a TURN: the turn, or 0; of a POLICY: the number of the change.
     pub sequence: u64,
     /// Oldest outstanding request id; of a DOWN: unused.
     pub oldest: u64,

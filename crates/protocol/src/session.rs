@@ -133,6 +133,13 @@ impl Session {
         self.info.as_ref().filter(|_| self.phase == Phase::Live)
     }
 
+    /// The namespace has another one now.
+    pub fn set_policy(&mut self, policy: Policy, patience: u8) {
+        if let Some(info) = &mut self.info {
+            (info.policy, info.patience) = (policy, patience);
+        }
+    }
+
     /// The session, if it goes on at this time.
     #[inline]
     pub fn info_at(&self, now: Time) -> Option<&SessionInfo> {

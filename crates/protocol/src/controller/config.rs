@@ -192,6 +192,12 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
+    pub(super) fn set_policy(&mut self, namespace: u16, policy: Policy, patience: u8) {
+        for own in self.namespaces.iter_mut().filter(|own| own.id == namespace) {
+            (own.policy, own.patience) = (policy, patience);
+        }
+    }
+
     /// Whether it can work.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.namespaces.is_empty() {

@@ -177,12 +177,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         namespace.map_or(0, |namespace| namespace.names.fingerprint())
     }
 
-    fn policy_of(&self, id: u16) -> Policy {
+    pub(super) fn policy_of(&self, id: u16) -> Policy {
         let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
         namespace.map_or(Policy::Fair, |namespace| namespace.policy)
     }
 
-    fn patience_of(&self, id: u16) -> u8 {
+    pub(super) fn patience_of(&self, id: u16) -> u8 {
         let namespace = self.config.namespaces.iter().find(|namespace| namespace.id == id);
         namespace.map_or(OVERTAKEN_MOST, |namespace| namespace.patience)
     }

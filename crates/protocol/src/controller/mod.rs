@@ -24,6 +24,7 @@ mod moves;
 mod pages;
 mod patrol;
 mod plan;
+mod policies;
 mod popularity;
 mod rebuild;
 mod recovery;
@@ -70,6 +71,7 @@ use patrol::Patrol;
 use popularity::Popularity;
 use recovery::Recovery;
 use sessions::Sessions;
+use policies::Policies;
 use turns::Turns;
 
 /// What happened, for logs, metrics and tests.
@@ -124,6 +126,7 @@ pub struct Controller<M, S> {
     moves: Moves,
     popularity: Popularity,
     turns: Turns,
+    policies: Policies,
     ids_given: u32,
     /// Records of ends that the store did not take, and when it is asked again.
     unwritten: BTreeMap<u32, Vec<u8>>,
@@ -172,6 +175,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             moves: Moves::default(),
             popularity: Popularity::default(),
             turns: Turns::default(),
+            policies: Policies::default(),
             ids_given: 0,
             unwritten: BTreeMap::new(),
             write_again: Time(0),
@@ -211,6 +215,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
             Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
+            Ok(FabricKind::PolicyAck) => self.on_policy_ack(header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::TurnAck) => self.on_turn_ack(header, &Heartbeat::read(packet, BODY)),
             _ => {}
         }
@@ -241,6 +246,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.rotate_keys(now);
         self.send_downs(now);
         self.send_turns(now);
+        self.send_policies(now);
         self.patrol(now);
         self.recover(now);
         self.divide_locks(now);
@@ -426,6 +432,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         self.mourn_again(now);
+        self.tell_policies(now);
     }
 
     /// Durable, at once or as soon as the store works again. For what is true either way: a controller that starts

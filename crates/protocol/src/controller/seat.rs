@@ -18,6 +18,7 @@ use crate::{Mutant, Time};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use wayside_wire::Policy;
 
 /// Between attempts to begin, while the store fails. Microseconds.
 const ATTEMPT: u64 = 20_000;
@@ -156,6 +157,16 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         let begins = self.shared.as_ref().is_some_and(|shared| shared.begins.is_some());
         self.admitted = (self.controller.is_some() || begins).then_some(hosts);
         self.cut_off(now);
+    }
+
+    /// From now on the nodes of this namespace decide so, also where this switch serves later.
+    pub fn set_policy(&mut self, now: Time, namespace: u16, policy: Policy, patience: u8) {
+        if let Some(shared) = &mut self.shared {
+            shared.config.set_policy(namespace, policy, patience);
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.set_policy(now, namespace, policy, patience);
+        }
     }
 
     fn cut_off(&mut self, now: Time) {
@@ -398,7 +409,8 @@ mod tests {
         assert_eq!(memory.node_word(1).state, NodeState::Live);
         let told: Vec<Vec<u8>> =
             core::iter::from_fn(|| second.controller(Time(8))?.transmit()).map(|(_, it)| it).collect();
-        let [turn] = &told[..] else { panic!("{told:?}") };
+        let [turn, policy] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(Header::read(policy).unwrap().kind, kind::fabric::POLICY);
         assert_eq!((Header::read(turn).unwrap().kind, Heartbeat::read(turn, BODY).sequence), (kind::fabric::TURN, 2));
     }
 

@@ -11,6 +11,7 @@ mod doubts;
 mod epochs;
 mod lives;
 mod parts;
+mod policies;
 mod rosters;
 mod signed;
 mod sweeps;

@@ -23,6 +23,7 @@ mod keeping;
 mod queue;
 mod recent;
 mod requests;
+mod told;
 
 use crate::agency::{Agency, Dead};
 use crate::agent::{Desk, Party, Sole};
@@ -43,7 +44,7 @@ use crate::{Handle, Mode, Names, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Policy,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody,
     Refusal, SlotBits, check, kind, limits, padded, service, slot_of,
 };
 
@@ -281,6 +282,8 @@ pub struct Node {
     sealer: Option<Sealer>,
     /// The latest that was told in this epoch.
     turn: u64,
+    /// The change of the namespace's policy that was told last; 0: none since the session began.
+    policy_change: u64,
     /// The packet before came from whoever serves now, as far as this node knows.
     called: bool,
     requests: Requests,
@@ -331,6 +334,7 @@ impl Node {
             session: Session::new(config.clone()),
             sealer: None,
             turn: 0,
+            policy_change: 0,
             called: false,
             chain: ChainClient::new(config.retransmit_us, config.retransmit_most_us),
             nonce: wayside_wire::mix(config.seed),
@@ -627,6 +631,10 @@ impl Node {
                 self.on_down(now, header, &Heartbeat::read(packet, BODY));
                 None
             }
+            FabricKind::Policy => {
+                self.on_policy(header, &Heartbeat::read(packet, BODY));
+                None
+            }
             FabricKind::Turn => {
                 self.on_turn(now, header, &Heartbeat::read(packet, BODY));
                 None
@@ -637,26 +645,6 @@ impl Node {
         };
         self.on_change(change);
         Ok(())
-    }
-
-    /// TURN: a switch goes on under the epoch, with all that the one before it knew. What was asked meanwhile was lost;
-    /// who asks is to go where this came from, if the turn is a later one.
-    fn on_turn(&mut self, now: Time, header: &Header, body: &Heartbeat) {
-        let Some(&info) = self.session.info() else { return };
-        let is_meant = header.destination == info.handle && body.incarnation == info.incarnation;
-        // 0 asks whether this node knows turns.
-        if !is_meant || header.epoch != info.epoch || (body.sequence != 0 && body.sequence < self.turn) {
-            return;
-        }
-        self.called = body.sequence != 0;
-        if body.sequence > self.turn {
-            self.turn = body.sequence;
-            self.session.beat_at_once(now);
-            self.raise_floors_of(|_, _| Some(Stamp::default()));
-        }
-        let header = self.session.header(service::FABRIC, kind::fabric::TURN_ACK, 0);
-        let body = Heartbeat { sequence: body.sequence, incarnation: info.incarnation, ..Heartbeat::default() };
-        self.out.body(0, header, Heartbeat::BYTES, |packet, at| body.write(packet, at));
     }
 
     fn on_lock(&mut self, now: Time, header: &Header, packet: &[u8]) -> Result<(), DropReason> {
@@ -694,8 +682,8 @@ impl Node {
             None => {}
             Some(Change::Enrolled) => {
                 if let Some(&info) = self.session.info() {
-                    self.config.writers_first = info.policy == Policy::WritePreferring;
-                    self.config.overtaken_most = info.patience;
+                    self.policy_change = 0;
+                    self.decide_by(info.policy, info.patience);
                     self.requests.start(info.incarnation, self.config.first_request);
                     self.chain.start(info.incarnation, self.config.first_request);
                     self.start_queue(self.now, info.incarnation);

@@ -321,22 +321,35 @@ fn a_hold_that_outlives_its_epoch_can_be_downgraded() {
     assert_eq!(bench.nodes[1].event(), Some(Event::Downgraded { request: held }));
 }
 
-/// TURN to node 0, in the epoch that it knows; what it answers.
+impl Bench {
+    /// What the controller tells node 0, in the epoch that it knows, by a kind that another one answers; the number
+    /// that it answers.
+    fn ask_fabric(
+        &mut self,
+        (kind, answer): (u8, u8),
+        number: u64,
+        change: impl Fn(&mut Header, &mut Heartbeat),
+    ) -> Option<u64> {
+        let epoch = self.nodes[0].session().expect("a session").epoch;
+        let service = service::FABRIC;
+        let mut header = Header { service, kind, destination: handle(0), epoch, namespace: 1, ..Header::default() };
+        let mut body = Heartbeat { sequence: number, incarnation: 100, ..Heartbeat::default() };
+        change(&mut header, &mut body);
+        let mut packet = vec![0; BODY + Heartbeat::BYTES];
+        header.write(&mut packet);
+        body.write(&mut packet, BODY);
+        self.flying.clear();
+        self.nodes[0].on_packet(self.now, &packet);
+        self.collect(0);
+        let is_answer = |packet: &Vec<u8>| check(packet).is_ok_and(|header| header.kind == answer);
+        let answer = self.flying.drain(..).map(|flying| flying.packet).find(is_answer);
+        answer.map(|packet| Heartbeat::read(&packet, BODY).sequence)
+    }
+}
+
+/// TURN to node 0; the number that it answers.
 fn turn(bench: &mut Bench, number: u64, change: impl Fn(&mut Header, &mut Heartbeat)) -> Option<u64> {
-    let epoch = bench.nodes[0].session().expect("a session").epoch;
-    let (service, kind) = (service::FABRIC, kind::fabric::TURN);
-    let mut header = Header { service, kind, destination: handle(0), epoch, namespace: 1, ..Header::default() };
-    let mut body = Heartbeat { sequence: number, incarnation: 100, ..Heartbeat::default() };
-    change(&mut header, &mut body);
-    let mut packet = vec![0; BODY + Heartbeat::BYTES];
-    header.write(&mut packet);
-    body.write(&mut packet, BODY);
-    bench.flying.clear();
-    bench.nodes[0].on_packet(bench.now, &packet);
-    bench.collect(0);
-    let is_answer = |packet: &Vec<u8>| check(packet).is_ok_and(|header| header.kind == kind::fabric::TURN_ACK);
-    let answer = bench.flying.drain(..).map(|flying| flying.packet).find(is_answer);
-    answer.map(|packet| Heartbeat::read(&packet, BODY).sequence)
+    bench.ask_fabric((kind::fabric::TURN, kind::fabric::TURN_ACK), number, change)
 }
 
 #[test]
@@ -356,5 +369,34 @@ fn a_node_follows_the_latest_turn_of_its_epoch_alone() {
         |_, body| body.incarnation += 1,
     ] {
         assert_eq!((turn(&mut bench, 10, change), bench.nodes[0].turn()), (None, 9), "of another epoch, or to another");
+    }
+}
+
+/// POLICY to node 0; the number that it answers.
+fn policy(bench: &mut Bench, number: u64, said: [u8; 2], change: impl Fn(&mut Header, &mut Heartbeat)) -> Option<u64> {
+    bench.ask_fabric((kind::fabric::POLICY, kind::fabric::POLICY_ACK), number, |header, body| {
+        header.position = u16::from_le_bytes(said);
+        change(header, body);
+    })
+}
+
+#[test]
+fn lines_are_decided_by_the_policy_that_was_told_last() {
+    let mut bench = Bench::new(1);
+    let same = |_: &mut Header, _: &mut Heartbeat| ();
+    let known = |bench: &Bench| bench.nodes[0].session().map(|session| (session.policy, session.patience));
+    let (first, second) = ([Policy::WritePreferring as u8, 4], [Policy::ReadPreferring as u8, 6]);
+    assert_eq!(policy(&mut bench, 7, first, same), Some(7));
+    assert_eq!(known(&bench), Some((Policy::WritePreferring, 3)));
+    assert_eq!(policy(&mut bench, 9, second, same), Some(9));
+    assert_eq!(policy(&mut bench, 7, first, same), Some(7), "late");
+    assert_eq!(known(&bench), Some((Policy::ReadPreferring, 5)));
+    for change in [
+        (|header: &mut Header, _: &mut Heartbeat| header.epoch += 1) as fn(&mut Header, &mut Heartbeat),
+        |header, _| header.destination += 1,
+        |header, _| header.position = 200,
+        |_, body| body.incarnation += 1,
+    ] {
+        assert_eq!((policy(&mut bench, 10, first, change), known(&bench)), (None, Some((Policy::ReadPreferring, 5))));
     }
 }
