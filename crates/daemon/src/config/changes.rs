@@ -1,5 +1,5 @@
-//! What may change while the switch runs: the budgets of namespaces. All else is laid out in memory, told to nodes or
-//! bound when it starts.
+//! What may change while the switch runs: budgets, policies and patience of namespaces. All else is laid out in memory
+//! or bound when it starts.
 
 use super::{Config, Namespace};
 
@@ -75,8 +75,6 @@ impl Namespace {
             [
                 name,
                 slots,
-                policy,
-                patience,
                 engine,
                 queues,
                 cells,
@@ -87,7 +85,7 @@ impl Namespace {
                 keys,
                 groups
             ],
-            may change [budget]
+            may change [policy, patience, budget]
         )?;
         Some(if field == "allocation" { "plan" } else { field })
     }

@@ -112,6 +112,11 @@ impl Namespace {
         word_of(&POLICIES, self.policy)
     }
 
+    /// The same for people.
+    pub fn order_text(&self) -> String {
+        Namespace::policy_text(self.policy_word(), self.patience)
+    }
+
     /// A policy, for people; and the patience where it is not the usual one.
     pub fn policy_text(policy: &str, patience: u8) -> String {
         if patience == OVERTAKEN_MOST { policy.into() } else { format!("{policy}, overtaken {patience} times at most") }

@@ -33,7 +33,7 @@ use wayside_protocol::controller::{
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
 use wayside_wire::limits::MAX_PACKET_BYTES;
-use wayside_wire::{Enrol, Refusal};
+use wayside_wire::{Enrol, Policy, Refusal};
 
 /// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
 pub const BACKLOG: usize = 1024;
@@ -87,6 +87,8 @@ enum Request {
     Divide(Box<Order>, oneshot::Sender<Option<Result<(), Disobeyed>>>),
     /// The hosts that may enrol now.
     Admitted(HashSet<u64>),
+    /// Of a namespace, and its patience.
+    Policy(u16, Policy, u8),
     /// What has changed at the other switches of the shard.
     Changes(Changes),
     /// Lets groups that are lost begin empty; answered by how many there were.
@@ -346,6 +348,11 @@ impl Inbox {
     /// These hosts may enrol: sessions of others are cut off.
     pub fn admit_only(&self, hosts: HashSet<u64>) {
         self.request(Request::Admitted(hosts));
+    }
+
+    /// From now on a namespace's nodes decide so.
+    pub fn set_policy(&self, namespace: u16, policy: Policy, patience: u8) {
+        self.request(Request::Policy(namespace, policy, patience));
     }
 
     /// Ends the thread.
@@ -612,6 +619,7 @@ impl Desk {
                 let _ = answer.send(self.seat.controller(now).map(|controller| controller.redivide(&order)));
             }
             Request::Admitted(hosts) => self.admit_only(hosts),
+            Request::Policy(namespace, policy, patience) => self.seat.set_policy(now, namespace, policy, patience),
             Request::Changes(changes) => self.keys.on_changes(now, changes),
             Request::RecoverChains(answer) => {
                 let _ = answer.send(self.keys.chains.as_mut().and_then(|chains| chains.recover(now)));

@@ -294,7 +294,7 @@ impl Server {
         let (relays, relaying) = Relays::start(&config.relays, *listen.ip(), relay)?;
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
-        let reload = Arc::new(Reload::new(reread, config, &switch, &numbers));
+        let reload = Arc::new(Reload::new(reread, config, &switch, inbox.clone(), &numbers));
         let config = config.clone();
         let enrols = door.as_ref().map(|(_, _, address)| *address);
         let tally = Arc::new(enrolment::tally());

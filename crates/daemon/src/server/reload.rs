@@ -3,8 +3,9 @@
 
 use crate::config::{Config, Namespace};
 use crate::failure::Failure;
+use crate::server::controller::Inbox;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wayside_switch::{Budget, Switch};
+use wayside_switch::Switch;
 
 /// Reads the configuration as it was read when the daemon was started, flags and environment included.
 pub type Reread = Box<dyn Fn() -> Result<Config, Failure> + Send + Sync>;
@@ -14,13 +15,15 @@ pub struct Reload {
     read: Option<Reread>,
     running: Mutex<Config>,
     switch: Arc<Switch>,
+    inbox: Inbox,
     /// Of its namespaces in packets.
     numbers: Vec<u16>,
 }
 
 impl Reload {
-    pub fn new(read: Option<Reread>, config: &Config, switch: &Arc<Switch>, numbers: &[u16]) -> Reload {
-        Reload { read, running: Mutex::new(config.clone()), switch: Arc::clone(switch), numbers: numbers.to_vec() }
+    pub fn new(read: Option<Reread>, config: &Config, switch: &Arc<Switch>, inbox: Inbox, numbers: &[u16]) -> Reload {
+        let (running, switch) = (Mutex::new(config.clone()), Arc::clone(switch));
+        Reload { read, running, switch, inbox, numbers: numbers.to_vec() }
     }
 
     fn running(&self) -> MutexGuard<'_, Config> {
@@ -32,9 +35,9 @@ impl Reload {
         self.read.is_some()
     }
 
-    /// As they are now, in the order of the namespaces.
-    pub fn budgets(&self) -> Vec<Option<Budget>> {
-        self.running().namespaces.iter().map(|namespace| namespace.budget).collect()
+    /// As they are now.
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        self.running().namespaces.clone()
     }
 
     /// What has changed, for people, or why nothing has.
@@ -47,17 +50,24 @@ impl Reload {
             return Err(format!("nothing has changed: {what} differs, which needs another start of the switch"));
         }
         let pairs = running.namespaces.iter().zip(&config.namespaces).zip(&self.numbers);
-        let changed = pairs.filter(|((was, is), _)| was.budget != is.budget);
-        let changes = changed.map(|((was, is), &number)| {
-            self.switch.set_budget(number, is.budget);
-            told(was, is)
-        });
-        let changes: Vec<String> = changes.collect();
+        let changes: Vec<String> = pairs.flat_map(|((was, is), &number)| self.change(number, was, is)).collect();
         *running = config;
         Ok(changes)
     }
-}
 
-fn told(was: &Namespace, is: &Namespace) -> String {
-    format!("namespace {}: {}; it was {}", is.name, is.budget_text(), was.budget_text())
+    /// A namespace has other settings now; what they are, for people.
+    fn change(&self, number: u16, was: &Namespace, is: &Namespace) -> Vec<String> {
+        let mut changes = Vec::new();
+        if was.budget != is.budget {
+            self.switch.set_budget(number, is.budget);
+            changes.push((is.budget_text(), was.budget_text()));
+        }
+        if (was.policy, was.patience) != (is.policy, is.patience) {
+            self.switch.set_policy(number, is.policy);
+            self.inbox.set_policy(number, is.policy, is.patience);
+            changes.push((is.order_text(), was.order_text()));
+        }
+        let told = |(is_now, before)| format!("namespace {}: {is_now}; it was {before}", is.name);
+        changes.into_iter().map(told).collect()
+    }
 }

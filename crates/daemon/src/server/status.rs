@@ -118,21 +118,21 @@ impl Facts {
         let namespaces = self.config.namespaces.iter().zip(&self.numbers);
         namespaces
             .zip(self.over_budget())
-            .zip(self.reload.budgets())
-            .map(|((each, (_, over_budget)), budget)| (each, over_budget, budget, self.lock_servers(each.0, *each.1)))
-            .map(|((namespace, &number), over_budget, budget, lock_servers)| Namespace {
+            .zip(self.reload.namespaces())
+            .map(|((each, (_, over_budget)), now)| (each, over_budget, now, self.lock_servers(each.0, *each.1)))
+            .map(|((namespace, &number), over_budget, now, lock_servers)| Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
-                policy: namespace.policy_word().into(),
-                patience: namespace.patience,
+                policy: now.policy_word().into(),
+                patience: now.patience,
                 engine: namespace.engine_word().into(),
                 plan: if namespace.engine.has_queues() { namespace.plan_word() } else { "" }.into(),
                 in_switch: self.switch.lines(number).len(),
                 queues: self.queues(namespace, number),
                 lock_server: first_of(&lock_servers),
                 lock_servers,
-                rate: budget.map(|budget| budget.rate),
-                burst: budget.map(|budget| budget.burst),
+                rate: now.budget.map(|budget| budget.rate),
+                burst: now.budget.map(|budget| budget.burst),
                 over_budget,
             })
             .collect()

@@ -68,10 +68,10 @@ use hand_over::Handed;
 use lock_servers::Offers;
 use moves::Moves;
 use patrol::Patrol;
+use policies::Policies;
 use popularity::Popularity;
 use recovery::Recovery;
 use sessions::Sessions;
-use policies::Policies;
 use turns::Turns;
 
 /// What happened, for logs, metrics and tests.

@@ -44,8 +44,8 @@ use crate::{Handle, Mode, Names, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody,
-    Refusal, SlotBits, check, kind, limits, padded, service, slot_of,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Refusal,
+    SlotBits, check, kind, limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
