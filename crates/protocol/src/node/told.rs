@@ -45,6 +45,9 @@ impl Node {
     pub(super) fn decide_by(&mut self, policy: Policy, patience: u8) {
         self.config.writers_first = policy == Policy::WritePreferring;
         self.config.overtaken_most = patience;
+        if let Some(server) = &mut self.server {
+            server.decide_by(&self.config);
+        }
     }
 
     /// To the controller, what it has told in a body like this.

@@ -145,9 +145,18 @@ pub(super) struct Own {
     mutant: Option<Mutant>,
 }
 
+fn order(config: &NodeConfig) -> Order {
+    Order { mutant: config.mutant.filter(|_| cfg!(feature = "mutants")), ..config.order() }
+}
+
 impl Own {
+    /// Whoever comes from now on has its place by this.
+    pub fn decide_by(&mut self, config: &NodeConfig) {
+        self.order = order(config);
+    }
+
     pub fn new(now: Time, terms: Terms, config: &NodeConfig) -> Own {
-        let order = Order { mutant: config.mutant.filter(|_| cfg!(feature = "mutants")), ..config.order() };
+        let order = order(config);
         let mutant = order.mutant;
         let is_first = terms.term == 1 || mutant == Some(Mutant::HastyTerm);
         let opens = if is_first { now } else { now + terms.patience };

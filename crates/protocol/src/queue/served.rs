@@ -101,6 +101,11 @@ impl Served {
         }
     }
 
+    /// The namespace has another policy.
+    pub fn decide_by(&mut self, config: &NodeConfig) {
+        self.own.decide_by(config);
+    }
+
     /// Of a lock of its own: who holds it, and who waits.
     pub fn line(&self, epoch: u32, name: u64) -> impl Iterator<Item = Booked> + '_ {
         self.own.line(epoch, name)

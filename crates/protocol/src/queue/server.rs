@@ -55,6 +55,12 @@ impl LockServer {
         self.due = Time::NEVER;
     }
 
+    /// The namespace has another policy.
+    pub fn decide_by(&mut self, config: &NodeConfig) {
+        self.config = config.clone();
+        self.served.values_mut().for_each(|served| served.decide_by(config));
+    }
+
     /// Whether this node is the lock server of a name.
     pub fn serves(&self, name: u64) -> bool {
         self.served.contains_key(&Part::of_name(name, self.of).number)
