@@ -95,8 +95,8 @@ impl RawNode {
             let Ok(length) = self.socket.recv(&mut answer) else { return false };
             match check(&answer[..length]).expect("a packet").kind {
                 kind::fabric::HEARTBEAT_ACK => return true,
-                // A daemon that begins again says that its switch serves.
-                kind::fabric::TURN => {}
+                // A daemon that begins again says that its switch serves, and who goes first.
+                kind::fabric::TURN | kind::fabric::POLICY => {}
                 other => panic!("kind {other}"),
             }
         }

@@ -78,7 +78,7 @@ lines! {
 pub const UNREACHED_DROPS: &[(&str, &str)] = &[
     ("none", "is not a drop"),
     ("unknown_namespace", "nodes keep to the namespace of their session, and a changed one has a wrong tag"),
-    ("unknown_source", "the switch knows a session before its node does, but in two of 700,000 seeds: bad.cases"),
+    ("unknown_source", "the switch knows a session before its node does, but in two of 800,000 seeds: bad.cases"),
     ("bad_slot", "nodes know how many slots there are"),
     ("foreign_holder", "nodes speak for nodes of their namespace"),
     ("bad_state", "nodes ask for no such change"),

@@ -10,6 +10,7 @@
 //! * `domain.rs`: which locks it asks its shard for, while shards are added and drained.
 //! * `queue.rs`: locks and lock servers of the queue service.
 //! * `hybrid.rs`: which of the two has a name, and requests for names of both.
+//! * `told.rs`: what the controller tells: who serves, who goes first.
 
 mod adoption;
 mod agents;
