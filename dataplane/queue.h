@@ -191,7 +191,8 @@ WS_INLINE void ws_end(struct ws_line *line, ws_u64 ticket)
 }
 
 /* Whether a ticket's request is over; where its node's session is, or the node has no request so old any more, it is
- * from here on. The latter is a late copy's cell, whose grant was lost: nobody else may come to remind its node. */
+ * from here on. The latter is a late copy's cell, whose grant was lost: nobody else may come to remind its node. One
+ * that is DISMISSED waits no more, and holds until its last lease is over. */
 WS_INLINE int ws_is_over(struct ws_line *line, ws_u64 ticket)
 {
 	struct ws_cell *cell = ws_cell_of(line->sw, line->queue, ticket);
@@ -200,7 +201,10 @@ WS_INLINE int ws_is_over(struct ws_line *line, ws_u64 ticket)
 	if (!cell || ws_cell_who_over(who))
 		return cell != 0;
 	struct ws_node *node = ws_node_at(line->sw, (ws_u16)ws_cell_who_holder(who));
-	if (ws_is_live(ws_word_load(&node->word)) && !ws_check_age(node, ws_word_load(&cell->request), 1))
+	ws_u64 state = ws_node_word_state(ws_word_load(&node->word));
+	if (state == WS_NODE_STATE_LIVE && !ws_check_age(node, ws_word_load(&cell->request), 1))
+		return 0;
+	if (state == WS_NODE_STATE_DISMISSED && ticket < ws_word_load(&line->queue->granted))
 		return 0;
 	ws_end(line, ticket);
 	return 1;

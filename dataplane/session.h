@@ -8,12 +8,14 @@
  *          set_node                heartbeat: sequence rises
  *   VACANT ---------> LIVE, 0 --> LIVE, n --> ...
  *     EXPIRED <-------------------- |  controller: the word did not move for lease + grace
+ *        '-------- DISMISSED <------'  controller: it does not answer; EXPIRED once its last lease is over
  *
  * Invariants
  *   - A word leaves LIVE by the controller's compare-and-swap alone: a heartbeat that comes too late finds it changed,
  *     is told so, and the node's lease, which runs from acknowledged heartbeats, has ended before.
  *   - Whoever wins a slot for a node reads the node's word *after* winning. The controller sweeps the slots after it
  *     has expired the word. So either the winner sees EXPIRED or the sweep sees the slot.
+ *   - Who is DISMISSED gets nothing any more, and keeps what it holds: it may rely on its lease still.
  *   - `oldest` never falls within a session.
  */
 #ifndef WAYSIDE_SESSION_H
@@ -142,6 +144,7 @@ WS_INLINE ws_u8 ws_check_source(struct ws_turn *turn, ws_u16 namespace)
 	case WS_NODE_STATE_LIVE:
 		return node->namespace == namespace ? WS_DROP_REASON_NONE : WS_DROP_REASON_UNKNOWN_NAMESPACE;
 	case WS_NODE_STATE_EXPIRED:
+	case WS_NODE_STATE_DISMISSED:
 		return WS_DROP_REASON_SOURCE_NOT_LIVE;
 	default:
 		return WS_DROP_REASON_UNKNOWN_SOURCE;

@@ -12,7 +12,7 @@ names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject", [22] = "fetch", [23] = "fetched" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
-names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired" }
+names.node_state = { [0] = "vacant", [1] = "live", [2] = "expired", [3] = "dismissed" }
 names.policy = { [0] = "fair", [1] = "read_preferring", [2] = "write_preferring" }
 names.engine = { [0] = "fission", [1] = "queue", [2] = "hybrid" }
 names.refusal = { [0] = "none", [1] = "version", [2] = "namespace", [3] = "full", [4] = "recovering", [5] = "shards" }

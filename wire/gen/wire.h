@@ -228,7 +228,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_NODE_STATE_VACANT 0               /* no such node */
 #define WS_NODE_STATE_LIVE 1                 /* enrolled */
 #define WS_NODE_STATE_EXPIRED 2              /* its session is over */
-#define WS_NODE_STATE_COUNT 3                /* one more than the highest */
+#define WS_NODE_STATE_DISMISSED 3            /* it is heard no more; its lease may run */
+#define WS_NODE_STATE_COUNT 4                /* one more than the highest */
 
 /* Who goes first. */
 #define WS_POLICY_FAIR 0                     /* first come, first served */
@@ -1220,6 +1221,7 @@ WS_INLINE const char *ws_node_state_name(ws_u8 node_state)
 	case WS_NODE_STATE_VACANT: return "vacant";
 	case WS_NODE_STATE_LIVE: return "live";
 	case WS_NODE_STATE_EXPIRED: return "expired";
+	case WS_NODE_STATE_DISMISSED: return "dismissed";
 	default: return "unknown";
 	}
 }

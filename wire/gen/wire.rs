@@ -1200,11 +1200,13 @@ pub enum NodeState {
     Live = 1,
     /// Its session is over.
     Expired = 2,
+    /// It is heard no more; its lease may run.
+    Dismissed = 3,
 }
 
 impl NodeState {
     /// Every one, in the order of their numbers.
-    pub const ALL: [NodeState; 3] = [NodeState::Vacant, NodeState::Live, NodeState::Expired];
+    pub const ALL: [NodeState; 4] = [NodeState::Vacant, NodeState::Live, NodeState::Expired, NodeState::Dismissed];
 
     /// Its name in the schema, for people and metrics.
     pub const fn name(self) -> &'static str {
@@ -1212,6 +1214,7 @@ impl NodeState {
             NodeState::Vacant => "vacant",
             NodeState::Live => "live",
             NodeState::Expired => "expired",
+            NodeState::Dismissed => "dismissed",
         }
     }
 }
@@ -1224,6 +1227,7 @@ impl TryFrom<u8> for NodeState {
             0 => Ok(NodeState::Vacant),
             1 => Ok(NodeState::Live),
             2 => Ok(NodeState::Expired),
+            3 => Ok(NodeState::Dismissed),
             _ => Err(Unknown(number)),
         }
     }

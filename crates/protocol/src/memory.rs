@@ -92,6 +92,7 @@ impl NodeWord {
             state: match word >> 56 {
                 1 => NodeState::Live,
                 2 => NodeState::Expired,
+                3 => NodeState::Dismissed,
                 _ => NodeState::Vacant,
             },
             sequence: word & 0x00ff_ffff_ffff_ffff,

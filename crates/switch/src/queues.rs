@@ -542,10 +542,16 @@ impl Switch {
     /// Whether anybody holds or waits in a queue. What is left of a session that is over is over: the data plane takes
     /// it for that too. Under the queue's lock.
     fn is_used(&self, queue: &Queue) -> bool {
-        for (_, cell) in self.queues.alive(queue) {
+        let granted = queue.granted.load(Acquire);
+        for (ticket, cell) in self.queues.alive(queue) {
             let who = cell.who.load(Acquire);
             let word = self.memory.nodes[usize::from(cell_who::holder(who))].word.load(SeqCst);
-            if NodeWord::unpack(word).state != NodeState::Live {
+            let is_over = match NodeWord::unpack(word).state {
+                NodeState::Live => false,
+                NodeState::Dismissed => ticket >= granted,
+                NodeState::Expired | NodeState::Vacant => true,
+            };
+            if is_over {
                 cell.who.store(cell_who::with_over(who, 1), Release);
             }
         }

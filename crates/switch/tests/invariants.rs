@@ -209,7 +209,11 @@ fn check_queue(was: &Queue, is: &Queue, before: &State, after: &State, packet: &
         let is_own = matches!(kind, kind::queue::RELEASE | kind::queue::CANCEL)
             && (one.request, owner) == (request, holder)
             && (ticket == ticket_of || kind == kind::queue::CANCEL && ticket == 0);
-        let is_dead = NodeWord::unpack(node.word).state != NodeState::Live;
+        let is_dead = match NodeWord::unpack(node.word).state {
+            NodeState::Live => false,
+            NodeState::Dismissed => ticket_of >= was.granted,
+            NodeState::Expired | NodeState::Vacant => true,
+        };
         let is_no_more = one.request.wrapping_sub(node.oldest) >= 1 << 40;
         assert!(!over(one) && (is_own || is_dead || is_no_more), "Q4: ticket {ticket_of} is over by nobody's right");
     }

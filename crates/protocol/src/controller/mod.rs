@@ -412,7 +412,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// Takes the words at the switch as they are. Every lease is counted anew from here, every death told again.
     fn adopt_words(&mut self, now: Time) {
         for handle in 1..=self.memory.max_handle() {
-            if self.memory.node_word(handle).state == NodeState::Live && !self.sessions.is_live(handle) {
+            if !self.sessions.is_live(handle) {
                 self.expire_word(handle);
             }
             // Of records that are lost.
@@ -507,12 +507,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.post(to, packet);
     }
 
-    /// LIVE to EXPIRED, whatever heartbeats come meanwhile.
+    /// LIVE or DISMISSED to EXPIRED, whatever heartbeats come meanwhile: nobody relies on its lease any more.
     fn expire_word(&self, handle: Handle) {
+        self.change_word(handle, &[NodeState::Live, NodeState::Dismissed], NodeState::Expired);
+    }
+
+    fn change_word(&self, handle: Handle, from: &[NodeState], to: NodeState) {
         loop {
             let word = self.memory.node_word(handle);
-            let expired = NodeWord { state: NodeState::Expired, ..word };
-            if word.state != NodeState::Live || self.memory.cas_node_word(handle, word, expired) {
+            let changed = NodeWord { state: to, ..word };
+            if !from.contains(&word.state) || self.memory.cas_node_word(handle, word, changed) {
                 return;
             }
         }

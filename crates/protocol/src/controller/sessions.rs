@@ -316,7 +316,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             } else if now.since(*seen) >= patience || (hasty && !is_live) {
                 // A heartbeat that comes first wins: the next poll sees it.
                 let expired = NodeWord { state: NodeState::Expired, ..word };
-                if !is_live || self.memory.cas_node_word(*handle, word, expired) {
+                if self.memory.cas_node_word(*handle, word, expired) {
                     over.push(*handle);
                 }
             }
@@ -325,10 +325,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// This session sends heartbeats and does not answer what others wait for: it is heard no more. It ends when the
-    /// last lease that was acknowledged to it is over.
+    /// last lease that was acknowledged to it is over; until then what it holds is its own.
     pub(super) fn dismiss(&mut self, handle: Handle) {
         if self.sessions.is_live(handle) && self.memory.node_word(handle).state == NodeState::Live {
-            self.expire_word(handle);
+            self.change_word(handle, &[NodeState::Live], NodeState::Dismissed);
             self.notices.push_back(Notice::Dismissed(handle));
         }
     }

@@ -718,11 +718,13 @@ fn whoever_lives_and_does_not_report_is_dismissed_and_ends_with_its_lease() {
     bench.live(&[1, 2], asked - config().poll_period);
     assert_eq!((bench.notices(), bench.memory.node_word(2).state), (vec![], NodeState::Live));
     bench.live(&[1, 2], 2 * config().poll_period);
-    assert_eq!((bench.notices(), bench.memory.node_word(2).state), (vec![Notice::Dismissed(2)], NodeState::Expired));
+    assert_eq!((bench.notices(), bench.memory.node_word(2).state), (vec![Notice::Dismissed(2)], NodeState::Dismissed));
     bench.live(&[1], patience - 2 * config().poll_period);
     assert_eq!(bench.notices(), [], "its lease may still run");
+    assert_eq!(bench.memory.node_word(2).state, NodeState::Dismissed, "and what it holds is its own");
     bench.live(&[1], 3 * config().poll_period);
     assert_eq!(bench.notices(), [Notice::Ended(2, Ending::Expired)]);
+    assert_eq!(bench.memory.node_word(2).state, NodeState::Expired);
     assert!(bench.controller.sessions.is_live(1) && !bench.memory.serving(), "node 1 adopts what it has");
     let adopt = Entry::read(&bench.sent(lock::ADOPT).pop().expect("an heir"), BODY);
     bench.lock(1, lock::ADOPTED, 0, 0, &[adopt]);

@@ -739,7 +739,7 @@ fn set_state(state: &mut State, word: &str, words: &mut Words) {
         "node" => {
             let node = &mut state.nodes[words.index()];
             let mut word = NodeWord::unpack(node.word);
-            let states = [NodeState::Vacant, NodeState::Live, NodeState::Expired];
+            let states = [NodeState::Vacant, NodeState::Live, NodeState::Expired, NodeState::Dismissed];
             if let Some(state) = states.into_iter().find(|state| words.flag(state.name())) {
                 word.state = state;
             }

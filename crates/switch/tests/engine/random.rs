@@ -117,9 +117,9 @@ fn change_slot(random: &mut Random, state: &mut State, index: usize) {
 }
 
 fn change_node(random: &mut Random, state: &mut State, index: usize) {
-    use NodeState::{Expired, Live, Vacant};
+    use NodeState::{Dismissed, Expired, Live, Vacant};
     let node = &mut state.nodes[index];
-    let now = random.pick(&[Live, Live, Live, Live, Live, Live, Live, Expired, Vacant]);
+    let now = random.pick(&[Live, Live, Live, Live, Live, Live, Live, Expired, Dismissed, Vacant]);
     let sequence = if random.once_in(20) { (1 << 56) - 2 } else { random.below(5) };
     node.word = NodeWord { state: now, sequence }.pack();
     node.incarnation = 100 + index as u64 + random.below(2) * (1 << 24);

@@ -241,7 +241,7 @@ fn who_has_a_long_lease_is_asked_for_as_long_before_it_is_dismissed() {
     bench.live(&[1], 3_000_000);
     assert_eq!(bench.memory.node_word(1).state, NodeState::Live);
     bench.live(&[1], 3 * config().retransmit);
-    assert_eq!(bench.memory.node_word(1).state, NodeState::Expired);
+    assert_eq!(bench.memory.node_word(1).state, NodeState::Dismissed);
 }
 
 /// One tick after another, and then a pass over all slots.
