@@ -216,6 +216,8 @@ pub struct Controller<S> {
     passes: u64,
     /// Changes that the store has not taken yet.
     unsaved: BTreeMap<u32, Vec<u8>>,
+    /// Switches that have lost their memory, whose beginning is among these: it goes there after those groups' changes.
+    emptied: BTreeSet<Handle>,
     out: VecDeque<Sent>,
     notices: VecDeque<Notice>,
     next: Time,
@@ -262,6 +264,7 @@ impl<S: Store> Controller<S> {
             began: Time(0),
             passes: 0,
             unsaved: BTreeMap::new(),
+            emptied: BTreeSet::new(),
             out: VecDeque::new(),
             notices: VecDeque::new(),
             next: Time::NEVER,
@@ -414,7 +417,9 @@ impl<S: Store> Controller<S> {
         let wanted = self.wanted(now, group.number);
         let is_fit = |handle: &&Handle| {
             group.chain.contains(*handle)
-                || (!group.owing.contains(*handle) && self.switches.get(*handle).is_some_and(|s| s.full_until <= now))
+                || (!group.owing.contains(*handle)
+                    && self.is_known_there(**handle)
+                    && self.switches.get(*handle).is_some_and(|s| s.full_until <= now))
                 || self.is_broken(Mutant::KeepOldMemory)
         };
         let best = wanted.iter().filter(is_fit).take(self.config.length);
@@ -459,6 +464,7 @@ impl<S: Store> Controller<S> {
             (switch.boot, switch.full_until) = (asked.boot, Time(0));
             self.write_switch(handle);
             if is_known {
+                self.emptied.insert(handle);
                 self.has_begun_anew(now, handle);
             }
         }

@@ -99,10 +99,43 @@ fn the_latest_beginning_of_a_switch_is_in_the_store_and_nothing_earlier_is_heard
     assert!(!world.renews(1, 6), "of before");
     assert!(world.renews(1, 7));
     assert_eq!(epochs(&world), before, "it is the same beginning");
-    assert!(world.renews(1, 8));
+    world.renews(1, 8);
     let after = epochs(&world);
     assert!(before.iter().all(|(number, epoch)| after[number] > *epoch), "it has nothing of what it had");
+    world.settle();
+    assert!(world.renews(1, 8));
     assert_eq!(disk.0.borrow()[&(SWITCHES + 1)], 8u64.to_be_bytes());
+}
+
+/// More groups change than are written at a time, and the controller may die in between: it knows the next one that the
+/// switch has lost its memory, or that it has left the chains.
+#[test]
+fn a_switch_that_has_lost_its_memory_is_known_to_after_the_chains_without_it() {
+    let (disk, mut world) = kept();
+    world.up.remove(&1);
+    assert!(!world.renews(1, 8), "not before its chains are written");
+    let left = |disk: &Disk| {
+        let records = disk.0.borrow();
+        (0..GROUPS).filter(|number| !chain(&records[&u32::from(*number)]).contains(&1)).count()
+    };
+    let mut between = 0;
+    while disk.0.borrow()[&(SWITCHES + 1)] == 7u64.to_be_bytes() {
+        between += usize::from((1..usize::from(GROUPS)).contains(&left(&disk)));
+        let copy = Disk(Rc::new(RefCell::new(disk.0.borrow().clone())));
+        let mut next = begun(&copy, &[1, 2, 3], world.now);
+        next.renews(1, 8);
+        assert_eq!(next.chains_have(1), 0, "the next controller takes it for one that has what it had");
+        world.now += 1;
+        world.controller.on_tick(Time(world.now));
+    }
+    assert!(between > 1, "they are written in pieces");
+    assert_eq!(left(&disk), usize::from(GROUPS));
+}
+
+/// The handles of a group's record that are its chain.
+fn chain(record: &[u8]) -> Vec<Handle> {
+    let handles = record[5..].chunks(2).map(|bytes| Handle::from_be_bytes([bytes[0], bytes[1]]));
+    handles.take(record[4].into()).collect()
 }
 
 /// Another one may have had it in between.
@@ -116,7 +149,7 @@ fn a_controller_that_gets_its_post_back_goes_on_from_the_store() {
     world.controller.leave_post();
     // Whoever had it meanwhile has begun this one again, and told of that.
     let mut other = begun(&disk, &[1, 2, 3], world.now);
-    assert!(other.renews(1, 8));
+    other.renews(1, 8);
     while other.controller.next_timer() <= Time(other.now) {
         other.controller.on_tick(Time(other.now));
     }

@@ -24,6 +24,7 @@ impl<S: Store> Controller<S> {
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let Ok(records) = self.store.load() else { return false };
         self.unsaved.clear();
+        self.emptied.clear();
         self.save_at = Time(0);
         self.groups.clear();
         self.places = self.config.groups.iter().copied().zip(0..).collect();
@@ -110,8 +111,11 @@ impl<S: Store> Controller<S> {
         if now < self.save_at {
             return false;
         }
-        // Switches first, which wait for their leases.
-        let all = self.unsaved.range(SWITCHES..).chain(self.unsaved.range(..SWITCHES));
+        // Switches first, which wait for their leases. But one that has lost its memory after all groups, which it is left
+        // out of: whoever reads this beginning of it and the chains of before takes it for one that has what they have.
+        let is_last = |key: &u32| key.checked_sub(SWITCHES).is_some_and(|of| self.emptied.contains(&(of as Handle)));
+        let (first, last) = self.unsaved.range(SWITCHES..).partition::<Vec<_>, _>(|(key, _)| !is_last(key));
+        let all = first.into_iter().chain(self.unsaved.range(..SWITCHES)).chain(last);
         let some = all.take(self.config.records_most).map(|(key, value)| (*key, value.clone()));
         let mut batch: Vec<Record> = some.collect();
         let written = batch.iter().filter_map(|(key, _)| self.places.get(&u16::try_from(*key).ok()?).copied());
@@ -127,7 +131,12 @@ impl<S: Store> Controller<S> {
             self.save_at = now + self.config.retransmit;
             return false;
         }
-        batch.iter().for_each(|(key, _)| drop(self.unsaved.remove(key)));
+        for (key, _) in &batch {
+            self.unsaved.remove(key);
+            if let Some(handle) = key.checked_sub(SWITCHES) {
+                self.emptied.remove(&(handle as Handle));
+            }
+        }
         self.groups.iter_mut().zip(stored).for_each(|(group, stored)| group.stored = stored);
         self.touched.extend(written);
         true
