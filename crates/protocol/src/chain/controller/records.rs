@@ -111,8 +111,9 @@ impl<S: Store> Controller<S> {
         if now < self.save_at {
             return false;
         }
-        // Switches first, which wait for their leases. But one that has lost its memory after all groups, which it is left
-        // out of: whoever reads this beginning of it and the chains of before takes it for one that has what they have.
+        // Switches first, which wait for their leases. But one that has lost its memory after all groups, which it is
+        // left out of: whoever reads this beginning of it and the chains of before takes it for one that has what they
+        // have.
         let is_last = |key: &u32| key.checked_sub(SWITCHES).is_some_and(|of| self.emptied.contains(&(of as Handle)));
         let (first, last) = self.unsaved.range(SWITCHES..).partition::<Vec<_>, _>(|(key, _)| !is_last(key));
         let all = first.into_iter().chain(self.unsaved.range(..SWITCHES)).chain(last);
