@@ -51,6 +51,12 @@ pub enum Mutant {
     OvertakeEquals,
     /// Who wants to be alone does not go before who shares, whatever the namespace's policy.
     IgnorePolicy,
+    /// A node goes on by the policy that its session began with, and says that it has heard of another one.
+    KeepPolicy,
+    /// A late copy of an earlier change of the policy takes it back.
+    AnyChange,
+    /// The controller tells of another policy once.
+    TellPolicyOnce,
     /// Waiters come to their line's next agent as if they had said nothing of their priority,
     ForgetPriority,
     /// or had never been overtaken.

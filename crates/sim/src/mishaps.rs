@@ -5,7 +5,7 @@ use crate::run::Run;
 use crate::schedule::Kind;
 use crate::seat::Trouble;
 use crate::service::Service;
-use crate::setup::wanted_queues;
+use crate::setup::{MIXED_POLICIES, PATIENCES, wanted_queues};
 use crate::story::Lane;
 use crate::world::{Happening, Phase};
 
@@ -35,6 +35,7 @@ impl<S: Service> Run<S> {
             Kind::Mute,
             Kind::Move,
             Kind::Hand,
+            Kind::Policy,
         ] {
             let Some(mut dice) = self.world.schedule.happens(now, kind) else { continue };
             let host = dice.below(self.world.hosts.len() as u64) as usize;
@@ -51,6 +52,7 @@ impl<S: Service> Run<S> {
                 Kind::Mute => self.mute(host, &mut dice),
                 Kind::Move => self.replace(seat, &mut dice),
                 Kind::Hand => self.world.begin_hand_over(seat),
+                Kind::Policy => self.change_policy(&mut dice),
                 _ => self.drain(seat),
             }
         }
@@ -86,6 +88,15 @@ impl<S: Service> Run<S> {
             world.fault(Kind::Move);
             world.note(Lane::Seat(seat), |_| format!("the queues of space{space} are to be {wanted:?}"));
         }
+    }
+
+    /// As a daemon does that reads its configuration again: all switches know it, and whoever serves tells the nodes.
+    fn change_policy(&mut self, dice: &mut Dice) {
+        let world = &mut self.world;
+        world.fault(Kind::Policy);
+        let index = dice.below(world.setup.namespaces.len() as u64) as usize;
+        let (policy, patience) = (dice.pick(&MIXED_POLICIES), dice.pick(&PATIENCES));
+        world.set_policy(index, policy, patience);
     }
 
     fn mute(&mut self, host: usize, dice: &mut Dice) {

@@ -18,6 +18,8 @@ const OPERATIONS: u64 = 10;
 const LONGEST_SAFETY: u64 = 60_000_000;
 /// Events between two looks at whether all is calm, where there are many hosts.
 const LOOKS: u64 = 64;
+/// Pauses after which who has not heard of a policy is told again, twice.
+const POLICY_TOLD: u64 = 256;
 
 /// See the module's documentation.
 pub struct Run<S> {
@@ -118,6 +120,7 @@ impl<S: Service> Run<S> {
         let handles = if setup.config.quarantine < 10_000_000 { 3 * setup.config.quarantine } else { 0 };
         3 * (setup.lease + setup.grace())
             + 50 * setup.config.retransmit
+            + if self.world.has_changed_policy { POLICY_TOLD * setup.config.retransmit } else { 0 }
             + handles
             + self.service.patience(&self.world)
             + 1_000_000
@@ -128,6 +131,7 @@ impl<S: Service> Run<S> {
         self.service.is_calm(world)
             && world.hosts.iter().all(|host| host.running.as_ref().is_some_and(|running| running.node.is_idle()))
             && world.is_serving()
+            && world.wrong_policy().is_none()
             && world.held_slots().next().is_none()
     }
 
@@ -138,6 +142,9 @@ impl<S: Service> Run<S> {
         let Run { mut world, service, .. } = self;
         if world.failure().is_none() {
             world.check_order();
+            if let Some(story) = world.wrong_policy() {
+                world.fail("P4", story);
+            }
             let held = world.held_slots().next();
             if let Some((space, slot, word)) = held {
                 world.fail("L2", format!("slot {slot} of space{space} is {word:?} though nobody wants it"));

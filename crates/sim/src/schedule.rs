@@ -78,6 +78,8 @@ kinds! {
     Mute "mute"
     /// A switch hands its memory over to its standby, which goes on under its epoch.
     Hand "hand-over"
+    /// A namespace's locks are to go to others first, and to overtake them more or less often.
+    Policy "policy"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
     /// A condition: there is a standby switch.

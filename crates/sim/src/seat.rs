@@ -133,6 +133,8 @@ impl Seat {
 pub struct SharedSwitch {
     namespaces: Rc<[Namespace]>,
     queues: Rc<RefCell<Vec<(u16, u64, u32)>>>,
+    /// Namespaces whose policy is another one by now.
+    policies: Rc<RefCell<BTreeMap<u16, Policy>>>,
     max_handle: u16,
     authenticated: bool,
     switch: Rc<RefCell<Rc<Switch>>>,
@@ -164,6 +166,7 @@ impl SharedSwitch {
         SharedSwitch {
             namespaces: namespaces.into(),
             queues: Rc::new(RefCell::new(queues.to_vec())),
+            policies: Rc::default(),
             max_handle,
             authenticated,
             switch,
@@ -183,6 +186,13 @@ impl SharedSwitch {
         self.collect(counts);
         *self.switch.borrow_mut() =
             Rc::new(fresh(&self.namespaces, &self.queues.borrow(), self.max_handle, self.authenticated, self.spare));
+        self.policies.borrow().iter().for_each(|(namespace, policy)| self.now().set_policy(*namespace, *policy));
+    }
+
+    /// Who goes first in a namespace, now and after every restart.
+    pub fn set_policy(&self, namespace: u16, policy: Policy) {
+        self.policies.borrow_mut().insert(namespace, policy);
+        self.now().set_policy(namespace, policy);
     }
 
     /// From the next restart on it has these queues.

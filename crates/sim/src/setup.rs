@@ -140,6 +140,10 @@ impl Setup {
         if mutes.percent(20) && !mix.crowd && scale.is_none() && !calm {
             mix.rates.push((Kind::Mute, Rate::once_in((mix.packets / mutes.magnitude(1, 16)).max(120))));
         }
+        let mut changes = Dice::of(seed, &[POLICIES]);
+        if changes.percent(15) && !mix.crowd && scale.is_none() && !has_queues {
+            mix.rates.push((Kind::Policy, Rate::once_in((mix.packets / changes.magnitude(1, 40)).max(50))));
+        }
         if let Some(scale) = scale {
             mix.packets = scale.packets;
         }
@@ -170,7 +174,7 @@ impl Setup {
         // A lock that has left the switch because of priorities is to come back within a run.
         let lull = Dice::of(seed, &[RANKS, LULL]).magnitude(1_000, 300_000);
         let mut patience = Dice::of(seed, &[RANKS]);
-        namespaces.iter_mut().for_each(|namespace| namespace.patience = patience.pick(&[1, 2, 3, 8, LONGEST_PATIENCE]));
+        namespaces.iter_mut().for_each(|namespace| namespace.patience = patience.pick(&PATIENCES));
         // Few places, or as many as there are slots.
         let keeps = &mut Dice::of(seed, &[KEPT]);
         let kept_most =
@@ -294,12 +298,11 @@ fn name(namespace: u16) -> String {
 fn namespaces(dice: &mut Dice, hosts: usize, scale: Option<Scale>) -> Vec<Namespace> {
     // Who is alone in a namespace meets nobody.
     let count = if dice.percent(60) || scale.is_some() { 1 } else { dice.between(1, 3).min(hosts as u64 / 2) };
-    let policies = [Policy::Fair, Policy::Fair, Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
     (1..=count as u16)
         .map(|id| Namespace {
             id,
             slots: scale.map_or(dice.magnitude(1, 24) as u32, |scale| scale.names as u32),
-            policy: if scale.is_some() { Policy::Fair } else { dice.pick(&policies) },
+            policy: if scale.is_some() { Policy::Fair } else { dice.pick(&MIXED_POLICIES) },
             patience: OVERTAKEN_MOST,
             budget: None,
         })
@@ -396,6 +399,12 @@ fn secret(dice: &mut Dice) -> Secret {
 /// Cells for each queue that has no name at first.
 pub const SPARE_CELLS: u32 = 16;
 
+/// Who goes first in a namespace, one of these, and how often who waits is overtaken at most.
+pub const MIXED_POLICIES: [Policy; 5] =
+    [Policy::Fair, Policy::Fair, Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
+/// See [`MIXED_POLICIES`].
+pub const PATIENCES: [u8; 5] = [1, 2, 3, 8, LONGEST_PATIENCE];
+
 /// Purposes of dice.
 const SETUP: u64 = 3;
 const BUDGETS: u64 = 13;
@@ -408,6 +417,7 @@ const LULL: u64 = 32;
 const SHARDS: u64 = 37;
 const LISTS: u64 = 53;
 const KEPT: u64 = 41;
+const POLICIES: u64 = 59;
 const HANDS: u64 = 47;
 
 #[cfg(test)]

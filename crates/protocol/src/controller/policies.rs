@@ -7,14 +7,14 @@
 use super::{Controller, Store};
 use crate::line::patience_to_byte;
 use crate::memory::SwitchMemory;
-use crate::{Handle, Time};
+use crate::{Handle, Mutant, Time};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wayside_wire::{Header, Heartbeat, Policy, kind};
 
-/// So often a session is told, each time after twice the pause: for 13 s by default. Nodes of before 1.13 know no
-/// POLICY, and keep what they began with.
-const TIMES: u32 = 8;
+/// Each time a session is told again after twice the pause, up to this many doublings: every 6.4 s by default. Nodes of
+/// before 1.13 know no POLICY, and keep what they began with.
+const DOUBLINGS: u32 = 7;
 
 /// Sessions that may have begun under another policy.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Policies {
 
 struct Untold {
     number: u64,
-    times: u32,
+    doublings: u32,
     due: Time,
 }
 
@@ -43,17 +43,21 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     fn tell_policy(&mut self, now: Time, is_meant: impl Fn(u16) -> bool) {
         let number = self.new_id();
         let meant = self.sessions.living().filter(|(_, session)| is_meant(session.record.namespace));
-        self.policies.untold.extend(meant.map(|(handle, _)| (handle, Untold { number, times: 0, due: now })));
+        self.policies.untold.extend(meant.map(|(handle, _)| (handle, Untold { number, doublings: 0, due: now })));
         self.next_tick = self.next_tick.min(now);
     }
 
     pub(super) fn send_policies(&mut self, now: Time) {
+        let once = self.config.is_broken(Mutant::TellPolicyOnce);
         let (pause, sessions) = (self.config.retransmit, &self.sessions);
-        self.policies.untold.retain(|handle, untold| untold.times < TIMES && sessions.is_live(*handle));
+        self.policies.untold.retain(|handle, _| sessions.is_live(*handle));
         let mut due = Vec::new();
         for (handle, untold) in self.policies.untold.iter_mut().filter(|(_, untold)| untold.due <= now) {
-            untold.due = now + (pause << untold.times);
-            untold.times += 1;
+            untold.due = now + (pause << untold.doublings);
+            untold.doublings = DOUBLINGS.min(untold.doublings + 1);
+            if once {
+                untold.due = Time::NEVER;
+            }
             due.push((*handle, untold.number));
         }
         for (handle, sequence) in due {

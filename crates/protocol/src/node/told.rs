@@ -4,7 +4,7 @@
 
 use super::Node;
 use crate::line::patience_from_byte;
-use crate::{Stamp, Time};
+use crate::{Mutant, Stamp, Time};
 use wayside_wire::{Header, Heartbeat, Policy, kind, service};
 
 impl Node {
@@ -34,10 +34,12 @@ impl Node {
         let Some(policy) = Policy::try_from(policy).ok().filter(|_| is_meant && header.epoch == info.epoch) else {
             return;
         };
-        if body.sequence > self.policy_change {
+        if body.sequence > self.policy_change || self.config.is_broken(Mutant::AnyChange) {
             self.policy_change = body.sequence;
             self.session.set_policy(policy, patience_from_byte(patience));
-            self.decide_by(policy, patience_from_byte(patience));
+            if !self.config.is_broken(Mutant::KeepPolicy) {
+                self.decide_by(policy, patience_from_byte(patience));
+            }
         }
         self.acknowledge(kind::fabric::POLICY_ACK, body.sequence, info.incarnation);
     }

@@ -115,8 +115,10 @@ impl Locks {
         // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever
         // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
         let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
-        let namespace = &world.setup.namespaces[world.hosts[host].namespace];
-        let (most, writers_first) = (namespace.patience, namespace.policy == Policy::WritePreferring);
+        // By what it was told last: that others are to go first may not have come to it yet.
+        let node = world.hosts[host].running.as_ref().map(|running| &running.node);
+        let Some(info) = node.and_then(|node| node.session()) else { return };
+        let (most, writers_first) = (info.patience, info.policy == Policy::WritePreferring);
         // Most packets change no line: then nobody has overtaken anybody, and was told nothing of it.
         let is_same = before == after && after.iter().all(|party| party.overtaken <= most);
         if is_one_thing && !is_same && !before.is_empty() && !after.is_empty() {

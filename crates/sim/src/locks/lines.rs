@@ -141,7 +141,8 @@ impl Lines<'_> {
             let ahead = after[..place].iter().filter(|party| find(before, party).is_none()).count();
             let is_new = |party: &&Booked| party.name == waiter.name && find(self.before, party).is_none();
             let granted = if self.kind == kind::lock::ACQUIRE { self.granted().filter(is_new).count() } else { 0 };
-            if waiter.overtaken > self.most
+            // It may have been overtaken more often when more was borne.
+            if waiter.overtaken > self.most.max(known.overtaken)
                 || usize::from(waiter.overtaken) < usize::from(known.overtaken) + ahead + granted
             {
                 let story = format!("{ahead} + {granted} came before {known:?}, which is {waiter:?} now");

@@ -12,7 +12,7 @@ use wayside_protocol::controller::{Answer, Inquiry, Notice, ServingConfig};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::seal::Enrolment;
 use wayside_protocol::{Handle, SessionInfo};
-use wayside_wire::{Engine, SlotState, limits, mix};
+use wayside_wire::{Engine, Policy, SlotState, limits, mix};
 
 use crate::agenda::Agenda;
 use crate::clock::Clock;
@@ -92,6 +92,8 @@ pub struct World {
     pub phase: Phase,
     /// What it was made from.
     pub setup: Setup,
+    /// A namespace has got another policy.
+    pub has_changed_policy: bool,
     /// What goes wrong now.
     pub mix: Mix,
     /// And when.
@@ -141,6 +143,7 @@ impl World {
             seed,
             now: 0,
             phase: Phase::Safety,
+            has_changed_policy: false,
             seats: Vec::new(),
             register: register.clone(),
             hosts: (0..setup.hosts).map(|host| Host::new(host, host % spaces)).collect(),
@@ -352,6 +355,37 @@ impl World {
     }
 
     // ---- controllers ----
+
+    /// A namespace has another policy from now on, by the configuration of all switches.
+    pub fn set_policy(&mut self, index: usize, policy: Policy, patience: u8) {
+        let now = self.now;
+        let own = &mut self.setup.namespaces[index];
+        (own.policy, own.patience) = (policy, patience);
+        let id = own.id;
+        for rules in self.setup.config.namespaces.iter_mut().filter(|rules| rules.id == id) {
+            (rules.policy, rules.patience) = (policy, patience);
+        }
+        for seat in &mut self.seats {
+            seat.switch.set_policy(id, policy);
+            let time = seat.clock.at(now);
+            if let Some(office) = &mut seat.office {
+                office.set_policy(time, id, policy, patience);
+            }
+        }
+        self.has_changed_policy = true;
+        self.headline(|_| format!("space{id} is {policy:?} now, of patience {patience}"));
+    }
+
+    /// P4: once nothing goes wrong any more, whoever has a session lives by what its namespace's configuration says. Who
+    /// does not.
+    pub fn wrong_policy(&self) -> Option<String> {
+        self.hosts.iter().find_map(|place| {
+            let namespace = &self.setup.namespaces[place.namespace];
+            let info = place.running.as_ref().and_then(|running| running.node.session())?;
+            let (told, is) = ((info.policy, info.patience), (namespace.policy, namespace.patience));
+            (told != is).then(|| format!("{} decides by {told:?}, and {is:?} is meant", place.process()))
+        })
+    }
 
     /// Starts a controller on its records, if the disk works.
     pub fn start_controller(&mut self, seat: usize) {

@@ -50,15 +50,18 @@ fn who_lives_is_told_of_another_policy_until_it_has_heard_of_it() {
 }
 
 #[test]
-fn who_comes_later_begins_with_it_and_who_never_answers_is_told_eight_times() {
+fn who_comes_later_begins_with_it_and_who_never_answers_is_told_less_and_less_often() {
     let mut bench = Bench::new();
     bench.enrol(1).expect("there is room");
     let number = change(&mut bench, Policy::ReadPreferring, 4);
     let (_, body) = bench.enrol(2).expect("there is room");
     let begun = (body.policy, crate::line::patience_from_byte(body.patience));
     assert_eq!(begun, (Policy::ReadPreferring as u8, 4));
+    let what = (1, number, [Policy::ReadPreferring as u8, 4]);
     bench.live(&[1, 2], 300 * config().retransmit);
-    assert_eq!(told(&mut bench), [(1, number, [Policy::ReadPreferring as u8, 4]); 7]);
+    assert_eq!(told(&mut bench), [what; 8], "after 1, 2, 4, ... 128 pauses");
+    bench.live(&[1, 2], 256 * config().retransmit);
+    assert_eq!(told(&mut bench), [what; 2], "every 128 pauses");
 }
 
 #[test]
