@@ -94,6 +94,10 @@ impl World {
         let was = self.watch.states.insert(key, is);
         let Some(was) = was.filter(|was| (was.epoch, was.begun) == (is.epoch, is.begun)) else {
             self.watch.withheld.insert(key, Withheld::begin(is.given));
+            // The first ticket of a queue that nobody has looked at yet.
+            if is.tail > is.head && acquires(header.kind) {
+                self.watch.taken.entry((header.namespace, name, request)).or_insert(self.watch.count);
+            }
             return;
         };
         let rises = |before: u64, after: u64| after >= before;
