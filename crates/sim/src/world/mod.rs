@@ -376,8 +376,8 @@ impl World {
         self.headline(|_| format!("space{id} is {policy:?} now, of patience {patience}"));
     }
 
-    /// P4: once nothing goes wrong any more, whoever has a session lives by what its namespace's configuration says. Who
-    /// does not.
+    /// P4: once nothing goes wrong any more, whoever has a session lives by what its namespace's configuration says.
+    /// Somebody who does not.
     pub fn wrong_policy(&self) -> Option<String> {
         self.hosts.iter().find_map(|place| {
             let namespace = &self.setup.namespaces[place.namespace];
