@@ -71,7 +71,7 @@ pub enum Command {
     Deadlocks(QueryArgs),
     /// Show the switch, its sessions and its packet counters
     Status(QueryArgs),
-    /// Have the switch read its configuration's file again, and take over the budgets of namespaces from it
+    /// Have the switch read its configuration's file again: namespaces' budgets, policies and patience may change
     Reload(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it
     Doctor(QueryArgs),
