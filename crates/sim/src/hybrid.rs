@@ -25,6 +25,7 @@ const FAULTS: &[&str] = &[
     "drain",
     "mute",
     "move",
+    "policy",
 ];
 
 /// of what nodes and applications were told,

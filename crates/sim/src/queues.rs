@@ -286,6 +286,7 @@ pub const FAULTS: &[&str] = &[
     "drain",
     "mute",
     "move",
+    "policy",
 ];
 
 /// of what nodes and applications were told,

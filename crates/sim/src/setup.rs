@@ -141,7 +141,7 @@ impl Setup {
             mix.rates.push((Kind::Mute, Rate::once_in((mix.packets / mutes.magnitude(1, 16)).max(120))));
         }
         let mut changes = Dice::of(seed, &[POLICIES]);
-        if changes.percent(15) && !mix.crowd && scale.is_none() && !has_queues {
+        if changes.percent(15) && !mix.crowd && scale.is_none() && !calm {
             mix.rates.push((Kind::Policy, Rate::once_in((mix.packets / changes.magnitude(1, 40)).max(50))));
         }
         if let Some(scale) = scale {
