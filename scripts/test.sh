@@ -84,7 +84,7 @@ run() {
 		[ -s "$log.failures" ] || tail -n 100 "$log" >"$log.failures"
 		sed 's/^/    /' "$log.failures"
 	fi
-	sed -n 's/^ *\(skipped: .*\)/    \1/p' "$log" | sort -u
+	sed -nE 's/^ *((skipped|late): .*)/    \1/p' "$log" | sort -u
 	passed=$((passed + good)) failed=$((failed + bad))
 }
 

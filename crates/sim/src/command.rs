@@ -140,9 +140,7 @@ fn run_seeds(arguments: &Seeds) -> bool {
             let only = options.filter.only.is_some();
             let story = format!("seed {}: {failure}\n  commit {COMMIT}; to see it: {}", outcome.seed, outcome.replay());
             progress.suspend(|| say(&story));
-            // The world of shards draws what happens as it goes: nothing of it can be left out.
-            let shrinks = options.service != ServiceKind::Shards;
-            if shrinks && !arguments.no_shrink && !only && !arguments.keep_going {
+            if !arguments.no_shrink && !only && !arguments.keep_going {
                 let bar = bar(0, false, "shrinking: {msg} happenings left");
                 let shrunk = shrink(&outcome, &options, &|left| bar.set_message(left.to_string()));
                 bar.finish_and_clear();

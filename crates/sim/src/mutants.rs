@@ -195,18 +195,26 @@ pub const SECOND_LINES: &[Rule] = &[
 /// Those that take long, and a seed that has noticed each: a search that begins with it is over sooner, as long as
 /// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
-    (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
-    (Rule::Machine(Mutant::PagesTwice), 1_971),
-    (Rule::Machine(Mutant::ForgetReports), 13_283),
-    (Rule::Machine(Mutant::HastyReuse), 1_559),
-    (Rule::Core(CoreMutant::NoServingLease), 15_714),
-    (Rule::Core(CoreMutant::AnyGroupEpoch), 1_133),
-    (Rule::Machine(Mutant::LeaveBehind), 6_449),
+    (Rule::Machine(Mutant::ForgetReports), 23_606),
+    (Rule::Core(CoreMutant::NoServingLease), 5_385),
     (Rule::Machine(Mutant::OverGaps), 5_217),
-    (Rule::Machine(Mutant::FollowBelow), 1_749),
-    (Rule::Machine(Mutant::AnyPledge), 171),
-    (Rule::Machine(Mutant::AskMoved), 103),
-    (Rule::Machine(Mutant::AnyFormer), 108),
+    (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
+    (Rule::Machine(Mutant::AnyCeded), 2_978),
+    (Rule::Machine(Mutant::AnyPledge), 2_420),
+    (Rule::Machine(Mutant::LeaveBehind), 2_150),
+    (Rule::Machine(Mutant::PagesTwice), 1_971),
+    (Rule::Core(CoreMutant::AnyGroupEpoch), 1_609),
+    (Rule::Machine(Mutant::HastyReuse), 1_559),
+    (Rule::Machine(Mutant::FollowBelow), 1_467),
+    (Rule::Machine(Mutant::CensusKeepsFloors), 1_093),
+    (Rule::Machine(Mutant::NoGrace), 1_080),
+    (Rule::Machine(Mutant::HastyDismissal), 993),
+    (Rule::Core(CoreMutant::HandBusy), 820),
+    (Rule::Machine(Mutant::OpenBehind), 708),
+    (Rule::Machine(Mutant::KeepHanded), 481),
+    (Rule::Machine(Mutant::LeaseFromAck), 450),
+    (Rule::Machine(Mutant::HastyWatch), 409),
+    (Rule::Machine(Mutant::TakeTorn), 333),
 ];
 
 impl Rule {

@@ -80,6 +80,16 @@ kinds! {
     Hand "hand-over"
     /// A namespace's locks are to go to others first, and to overtake them more or less often.
     Policy "policy"
+    /// Of shards: an operator adds or drains some. Occasions: operators who find no change under way.
+    Change "change"
+    /// Of shards: an operator is gone, though not what it has sent.
+    Operator "operator"
+    /// Of shards: an operator stops for longer than all others take. Occasions of this and the next two: its steps.
+    Suspended "suspended"
+    /// Of shards: an order never arrives.
+    OrderLost "order-lost"
+    /// Of shards: an order arrives when its operator does not wait for it any more.
+    OrderLate "order-late"
     /// Not a happening but a condition: packets take differently long, and overtake each other.
     Jitter "jitter"
     /// A condition: there is a standby switch.

@@ -71,3 +71,8 @@ fn a_tag_that_is_not_looked_at_shows_at_once() {
         assert_eq!(seed % 2, 1, "a seed whose packets are signed");
     }
 }
+
+#[test]
+fn a_failure_shrinks_to_what_it_takes() {
+    support::shrinks(Rule::Machine(Mutant::ReleaseByHandle), 100);
+}

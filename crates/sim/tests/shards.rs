@@ -24,3 +24,10 @@ fn the_same_seed_gives_the_same_trace() {
 fn every_broken_rule_is_noticed() {
     support::notices(wayside_sim::mutants::SHARD_RULES, 5_000);
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_failure_shrinks_to_what_it_takes() {
+    use wayside_protocol::Mutant;
+    support::shrinks(wayside_sim::mutants::Rule::Machine(Mutant::KeepEpochAtMove), 500);
+}

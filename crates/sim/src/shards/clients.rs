@@ -10,13 +10,16 @@ use wayside_wire::{Refusal, padded};
 
 use super::checker::{Moved, Owner};
 use super::sites::SPACE;
-use super::{Happening, NAMES, PATIENCE, SITES, World, site_name, site_of};
+use super::{CLIENTS, Happening, NAMES, PATIENCE, SHARDS, SITES, World, site_name, site_of};
+use crate::dice::Dice;
 use crate::host::Host;
+use crate::schedule::Kind;
 use crate::world::Phase;
 
 /// A client's process.
-#[derive(Default)]
 pub struct Client {
+    /// What its tasks do next, and when.
+    dice: Dice,
     generation: u32,
     pub stopped_until: u64,
     /// By site.
@@ -76,6 +79,19 @@ fn socket(client: usize, site: usize) -> SocketAddrV4 {
 }
 
 impl Client {
+    /// A client whose process has not started.
+    pub fn new(seed: u64, client: usize) -> Client {
+        Client {
+            dice: Dice::of(seed, &[SHARDS, CLIENTS, client as u64]),
+            generation: 0,
+            stopped_until: 0,
+            sessions: BTreeMap::new(),
+            maps: Vec::new(),
+            tasks: Vec::new(),
+            is_running: false,
+        }
+    }
+
     /// Nobody asks for anything.
     pub fn is_calm(&self) -> bool {
         self.tasks.iter().all(|task| matches!(task, Task::Idle))
@@ -95,7 +111,7 @@ impl World {
         place.tasks.clear();
         place.is_running = false;
         place.generation += 1;
-        let after = self.dice.magnitude(100, 50_000);
+        let after = self.clients[client].dice.magnitude(100, 50_000);
         self.plan(self.now + after, Happening::Start(client));
     }
 
@@ -113,7 +129,7 @@ impl World {
         let generation = place.generation;
         self.plan(self.now, Happening::Look(client, generation));
         for task in 0..tasks {
-            let at = self.now + self.dice.magnitude(1, 5_000);
+            let at = self.now + self.clients[client].dice.magnitude(1, 5_000);
             self.plan(at, Happening::Task(client, generation, task));
         }
     }
@@ -158,7 +174,7 @@ impl World {
             self.follow(client, site, &latest);
             self.settle(client, site);
         }
-        let next = self.now + self.dice.magnitude(100, 2 * LOOK);
+        let next = self.now + self.clients[client].dice.magnitude(100, 2 * LOOK);
         self.plan(next, Happening::Look(client, generation));
     }
 
@@ -194,12 +210,12 @@ impl World {
 
     /// Asks a site for a session, by the latest map or by the one before: the site may not have come so far.
     fn begin(&mut self, client: usize, site: usize) {
-        let (name, own) = (site_name(site), &self.clients[client].maps);
-        let able: Vec<&ShardMap> = own.iter().filter(|map| map.shards.place(&name).is_some()).collect();
-        let map = able[self.dice.below(able.len() as u64) as usize].clone();
+        let (name, Client { maps, dice, .. }) = (site_name(site), &mut self.clients[client]);
+        let able: Vec<&ShardMap> = maps.iter().filter(|map| map.shards.place(&name).is_some()).collect();
+        let map = able[dice.below(able.len() as u64) as usize].clone();
         let config = NodeConfig {
             namespace: padded(SPACE.1).expect("short"),
-            seed: self.dice.any(),
+            seed: dice.any(),
             shards: map.begins(&name).expect("it is of this map"),
             domain: Some(Domain::new(name, map)),
             retransmit_us: 2_000,
@@ -282,7 +298,7 @@ impl World {
                     Err((invariant, story)) => self.fail(invariant, story),
                 }
                 self.clients[client].tasks[task] = Task::Holding { name, site, request };
-                let hold = self.dice.magnitude(10, 2 * self.setup.hold);
+                let hold = self.clients[client].dice.magnitude(10, 2 * self.setup.hold);
                 let generation = self.clients[client].generation;
                 self.plan(self.now + hold, Happening::Task(client, generation, task));
             }
@@ -339,9 +355,13 @@ impl World {
                 if self.phase == Phase::Calm {
                     return;
                 }
-                let shared = self.dice.percent(self.setup.shared_percent);
+                let Some(mut dice) = self.schedule.happens(self.now, Kind::Ask) else {
+                    let after = self.now + self.clients[client].dice.magnitude(10, 5_000);
+                    return self.plan(after, Happening::Task(client, generation, task));
+                };
+                let shared = dice.percent(self.setup.shared_percent);
                 let mode = if shared { Mode::Shared } else { Mode::Exclusive };
-                let name = 1_000 + 7 * self.dice.below(NAMES);
+                let name = 1_000 + 7 * dice.below(NAMES);
                 self.clients[client].tasks[task] = Task::Wishing { name, mode, since: self.now };
                 self.wish(client, task);
             }
@@ -356,7 +376,7 @@ impl World {
                     session.node.release(now, request);
                 }
                 self.settle(client, site);
-                let after = self.now + self.dice.magnitude(10, 5_000);
+                let after = self.now + self.clients[client].dice.magnitude(10, 5_000);
                 self.plan(after, Happening::Task(client, generation, task));
             }
         }
@@ -366,7 +386,7 @@ impl World {
     fn wish(&mut self, client: usize, task: usize) {
         let Task::Wishing { name, mode, since } = self.clients[client].tasks[task] else { return };
         let (now, generation) = (Time(self.now), self.clients[client].generation);
-        let first = self.dice.below(SITES as u64) as usize;
+        let first = self.clients[client].dice.below(SITES as u64) as usize;
         for site in (0..SITES).map(|step| (first + step) % SITES) {
             let Some(session) = self.clients[client].sessions.get_mut(&site) else { continue };
             let want = Acquire { name, mode, try_: false, priority: Priority::NORMAL, deadline: None, port: 0 };
@@ -382,7 +402,7 @@ impl World {
             }
         }
         self.check_patience(since);
-        let after = self.now + self.dice.magnitude(100, 3_000);
+        let after = self.now + self.clients[client].dice.magnitude(100, 3_000);
         self.plan(after, Happening::Task(client, generation, task));
     }
 

@@ -21,6 +21,7 @@ use wayside_wire::mix;
 use crate::agenda::Agenda;
 use crate::dice::Dice;
 use crate::report::{Failure, Outcome};
+use crate::schedule::{Kind, Rate, Schedule};
 use crate::tally::Tally;
 use crate::world::Phase;
 use crate::{Options, ServiceKind};
@@ -75,7 +76,12 @@ struct World {
     now: u64,
     phase: Phase,
     phase_ends: u64,
-    dice: Dice,
+    seed: u64,
+    schedule: Schedule,
+    /// How long packets take.
+    ways: Dice,
+    /// When something breaks, and what.
+    mishaps: Dice,
     agenda: Agenda<Happening>,
     sites: Vec<Site>,
     clients: Vec<Client>,
@@ -102,9 +108,9 @@ struct Setup {
     lease: u32,
     delay: u64,
     jitter: u64,
-    lost_percent: u32,
-    doubled_percent: u32,
-    late_percent: u32,
+    lost_percent: u64,
+    doubled_percent: u64,
+    late_percent: u64,
     /// Between mishaps.
     mishaps: u64,
     /// Between a change's end and the next one.
@@ -147,6 +153,7 @@ impl Setup {
 /// Runs a seed.
 pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut dice = Dice::of(seed, &[SHARDS]);
+    let schedule = Schedule::new(seed, options.filter.clone());
     let setup = Setup::draw(&mut dice);
     let clients = dice.between(2, 5) as usize;
     let joiners = setup.first.names().len() as u64..SITES as u64;
@@ -156,14 +163,17 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         now: 0,
         phase: Phase::Safety,
         phase_ends: SAFETY,
+        seed,
+        schedule,
+        ways: Dice::of(seed, &[SHARDS, WAYS]),
+        mishaps: Dice::of(seed, &[SHARDS, MISHAPS]),
         agenda: Agenda::new(),
         sites: Vec::new(),
         clients: Vec::new(),
-        operators: (0..setup.operators).map(|_| Operator::new(0)).collect(),
+        operators: (0..setup.operators).map(|seat| Operator::new(seed, seat, 0)).collect(),
         open,
         checker: Checker::default(),
         setup,
-        dice,
         outcomes: Tally::default(),
         faults: Tally::default(),
         packets: 0,
@@ -172,12 +182,43 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         failure: None,
     };
     world.sites = (0..SITES).map(|site| world.new_site(site)).collect();
-    world.clients = (0..clients).map(|_| Client::default()).collect();
-    world.live(seed)
+    world.clients = (0..clients).map(|client| Client::new(seed, client)).collect();
+    world.rates();
+    world.live()
 }
 
 impl World {
-    fn live(mut self, seed: u64) -> Outcome {
+    /// How often something happens while things break.
+    fn rates(&mut self) {
+        let Setup { lost_percent, doubled_percent, late_percent, .. } = self.setup;
+        let percent = |of: u64| Rate::millionths(10_000 * of);
+        for (kind, rate) in [
+            (Kind::Ask, Rate::ALWAYS),
+            (Kind::Change, Rate::ALWAYS),
+            (Kind::Crash, Rate::ALWAYS),
+            (Kind::Pause, Rate::ALWAYS),
+            (Kind::Controller, Rate::ALWAYS),
+            (Kind::Switch, Rate::ALWAYS),
+            (Kind::Operator, Rate::ALWAYS),
+            (Kind::Suspended, percent(1)),
+            (Kind::OrderLost, percent(5)),
+            (Kind::OrderLate, percent(5)),
+            (Kind::Lost, percent(lost_percent)),
+            (Kind::Duplicated, percent(doubled_percent)),
+            (Kind::Late, percent(late_percent)),
+        ] {
+            self.schedule.set_rate(kind, rate);
+        }
+    }
+
+    /// Nothing breaks any more: what happens is what is asked for.
+    fn heal(&mut self) {
+        for &kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Ask) {
+            self.schedule.set_rate(kind, Rate::NEVER);
+        }
+    }
+
+    fn live(mut self) -> Outcome {
         (0..self.sites.len()).for_each(|site| self.plan(0, Happening::Control(site)));
         (0..self.clients.len()).for_each(|client| self.plan(0, Happening::Start(client)));
         for client in 0..self.clients.len() {
@@ -190,7 +231,7 @@ impl World {
             self.now = at;
             self.happen(happening);
         }
-        self.conclude(seed)
+        self.conclude()
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -225,7 +266,10 @@ impl World {
             return self.phase == Phase::Calm && self.clients.iter().all(Client::is_calm) && self.is_settled();
         }
         (self.phase, self.phase_ends) = match self.phase {
-            Phase::Safety => (Phase::Healed, self.now + HEALED),
+            Phase::Safety => {
+                self.heal();
+                (Phase::Healed, self.now + HEALED)
+            }
             Phase::Healed => (Phase::Calm, self.now + CALM),
             Phase::Calm => return true,
         };
@@ -238,51 +282,50 @@ impl World {
         if self.phase != Phase::Safety {
             return;
         }
-        let (site, client) =
-            (self.dice.below(SITES as u64) as usize, self.dice.below(self.clients.len() as u64) as usize);
-        match self.dice.below(10) {
-            0..=2 => {
-                self.fault("client killed");
-                self.kill(client);
-            }
-            3..=5 => {
-                self.fault("client stopped");
-                let lease = u64::from(self.setup.lease);
-                self.clients[client].stopped_until = self.now + self.dice.magnitude(1_000, 3 * lease);
-            }
-            6..=7 => {
-                self.fault("controller restarted");
-                self.restart_controller(site);
-            }
-            8 => {
-                self.fault("switch restarted");
-                self.restart_switch(site);
-            }
-            _ => {
-                self.fault("operator gone");
-                let seat = self.dice.below(self.operators.len() as u64) as usize;
-                self.end_operator(seat);
-            }
-        }
-        let next = self.now + self.dice.magnitude(1_000, 2 * self.setup.mishaps);
+        let kind = match self.mishaps.below(10) {
+            0..=2 => Kind::Crash,
+            3..=5 => Kind::Pause,
+            6..=7 => Kind::Controller,
+            8 => Kind::Switch,
+            _ => Kind::Operator,
+        };
+        let next = self.now + self.mishaps.magnitude(1_000, 2 * self.setup.mishaps);
         self.plan(next, Happening::Mishap);
+        let Some(mut dice) = self.happens(kind) else { return };
+        let victims = match kind {
+            Kind::Crash | Kind::Pause => self.clients.len(),
+            Kind::Operator => self.operators.len(),
+            _ => SITES,
+        };
+        let victim = dice.below(victims as u64) as usize;
+        self.note(|_| format!("{} of {victim}", kind.name()));
+        match kind {
+            Kind::Crash => self.kill(victim),
+            Kind::Pause => {
+                let lease = u64::from(self.setup.lease);
+                self.clients[victim].stopped_until = self.now + dice.magnitude(1_000, 3 * lease);
+            }
+            Kind::Controller => self.restart_controller(victim),
+            Kind::Switch => self.restart_switch(victim),
+            _ => self.end_operator(victim),
+        }
     }
 
-    fn conclude(mut self, seed: u64) -> Outcome {
+    fn conclude(mut self) -> Outcome {
         if self.failure.is_none() {
             if let Some(story) = self.clients.iter().find_map(Client::in_vain) {
                 self.fail("L1", story);
             } else if !self.is_settled() {
                 let steps: Vec<_> = self.sites.iter().map(Site::story).collect();
                 self.fail("L4", format!("a change of the shards does not end: {steps:?}"));
-            } else if self.operations < OPERATIONS {
+            } else if self.operations < OPERATIONS && !self.schedule.is_chosen() {
                 self.fail("vacuous", format!("{} operations", self.operations));
             }
         }
         if let Some(failure) = self.failure.clone() {
             self.note(|_| format!("---- {failure} ----"));
         }
-        let mut out = Outcome { seed, service: ServiceKind::Shards, ..Outcome::default() };
+        let mut out = Outcome { seed: self.seed, service: ServiceKind::Shards, ..Outcome::default() };
         self.outcomes.add_to(&mut out.outcomes);
         self.faults.add_to(&mut out.faults);
         self.sites.iter().for_each(|site| site.switch.collect(&mut out.verdicts));
@@ -292,6 +335,7 @@ impl World {
             operations: self.operations,
             duration: self.now,
             failure: self.failure,
+            happened: self.schedule.into_happened(),
             ..out
         }
     }
@@ -306,9 +350,11 @@ impl World {
         self.outcomes.count(name);
     }
 
-    fn fault(&mut self, name: &'static str) {
-        self.faults.count(name);
-        self.note(|_| name.into());
+    /// An occasion for it: the dice for all else about it, if it happens.
+    fn happens(&mut self, kind: Kind) -> Option<Dice> {
+        let dice = self.schedule.happens(self.now, kind)?;
+        self.faults.count(kind.name());
+        Some(dice)
     }
 
     fn fail(&mut self, invariant: &'static str, story: String) {
@@ -331,17 +377,14 @@ impl World {
     /// Puts a packet on the wire, or several, or none.
     fn send(&mut self, mut arrival: impl FnMut() -> Happening) {
         self.packets += 1;
-        let safe = self.phase == Phase::Safety;
-        if safe && self.dice.percent(self.setup.lost_percent) {
-            return self.faults.count("lost");
+        if self.happens(Kind::Lost).is_some() {
+            return;
         }
-        let copies = if safe && self.dice.percent(self.setup.doubled_percent) { 2 } else { 1 };
-        for copy in 0..copies {
-            let mut takes = self.setup.delay + self.dice.below(self.setup.jitter);
-            if safe && (copy > 0 || self.dice.percent(self.setup.late_percent)) {
-                self.faults.count("late");
-                takes += self.dice.magnitude(1, LATEST);
-            }
+        // A second one comes late.
+        let second = self.happens(Kind::Duplicated).map(|mut dice| dice.magnitude(1, LATEST));
+        let late = self.happens(Kind::Late).map_or(0, |mut dice| dice.magnitude(1, LATEST));
+        for late in core::iter::once(late).chain(second) {
+            let takes = self.setup.delay + self.ways.below(self.setup.jitter) + late;
             self.plan(self.now + takes, arrival());
         }
     }
@@ -349,20 +392,27 @@ impl World {
 
 /// A late packet's delay at most: handles rest longer than that.
 const LATEST: u64 = 150_000;
-/// Purpose of the dice.
+/// Purposes of dice.
 const SHARDS: u64 = 43;
+const WAYS: u64 = 1;
+const MISHAPS: u64 = 2;
+const CLIENTS: u64 = 3;
+const OPERATORS: u64 = 4;
+const ANNOUNCEMENTS: u64 = 5;
 
 /// What a batch must have seen.
 pub const FAULTS: &[&str] = &[
-    "client killed",
-    "client stopped",
-    "controller restarted",
-    "switch restarted",
-    "operator gone",
-    "operator suspended",
-    "order lost",
-    "order late",
+    "crash",
+    "pause",
+    "controller",
+    "switch",
+    "change",
+    "operator",
+    "suspended",
+    "order-lost",
+    "order-late",
     "lost",
+    "duplicated",
     "late",
 ];
 

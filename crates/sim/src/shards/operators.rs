@@ -9,11 +9,15 @@ use wayside_protocol::Shards;
 use wayside_protocol::controller::{DivisionView, Order, Step};
 use wayside_protocol::redivision::{Impossible, Next, Redivision};
 
-use super::{Happening, SITES, World, site_name, site_of};
+use super::{Happening, OPERATORS, SHARDS, SITES, World, site_name, site_of};
+use crate::dice::Dice;
+use crate::schedule::Kind;
 use crate::world::Phase;
 
 /// One that is at it.
 pub struct Operator {
+    /// What it wants, and when.
+    dice: Dice,
     number: u32,
     /// What sites have said, and which are to be asked, the next one last.
     seen: BTreeMap<String, DivisionView>,
@@ -32,8 +36,10 @@ const LATEST_ORDER: u64 = 300_000;
 const SUSPENDED: u64 = 600_000;
 
 impl Operator {
-    pub fn new(number: u32) -> Operator {
+    /// The so-manieth in one of the seats.
+    pub fn new(seed: u64, seat: usize, number: u32) -> Operator {
         Operator {
+            dice: Dice::of(seed, &[SHARDS, OPERATORS, seat as u64, number.into()]),
             number,
             seen: BTreeMap::new(),
             unasked: (0..SITES).collect(),
@@ -58,14 +64,14 @@ fn map_of(shards: &Shards) -> Vec<u8> {
 impl World {
     /// It is gone, though not what it has sent; another one comes later. Once nothing breaks any more there is one.
     pub(super) fn end_operator(&mut self, seat: usize) {
-        let next = Operator::new(self.operators[seat].number + 1);
-        let number = next.number;
-        let gone = std::mem::replace(&mut self.operators[seat], next);
+        let mut next = Operator::new(self.seed, seat, self.operators[seat].number + 1);
+        let (number, pause) = (next.number, next.dice.magnitude(100, 2 * self.setup.pause));
+        let mut gone = std::mem::replace(&mut self.operators[seat], next);
         if let Some((site, order)) = gone.order {
-            self.send_late(site, order);
+            self.send_late(site, order, &mut gone.dice);
         }
         let pause = match self.phase {
-            Phase::Safety => self.dice.magnitude(100, 2 * self.setup.pause),
+            Phase::Safety => pause,
             _ if seat > 0 => return,
             _ => 5_000,
         };
@@ -77,27 +83,21 @@ impl World {
         if number != self.operators[seat].number {
             return;
         }
-        let mut operator = std::mem::replace(&mut self.operators[seat], Operator::new(number));
+        let mut operator = std::mem::replace(&mut self.operators[seat], Operator::new(self.seed, seat, number));
         let goes_on = self.step(&mut operator);
+        let usual = if operator.dice.percent(10) { 10_000 } else { 1_000 };
+        let pause = operator.dice.magnitude(20, usual);
         self.operators[seat] = operator;
         if !goes_on {
             return self.end_operator(seat);
         }
-        let pause = if self.phase == Phase::Safety && self.dice.percent(1) {
-            self.fault("operator suspended");
-            SUSPENDED
-        } else if self.dice.percent(10) {
-            10_000
-        } else {
-            1_000
-        };
-        let next = self.now + self.dice.magnitude(20, pause);
+        let suspended = self.happens(Kind::Suspended).map(|mut dice| dice.magnitude(20, SUSPENDED));
+        let next = self.now + suspended.unwrap_or(pause);
         self.plan(next, Happening::Operate(seat, number));
     }
 
-    fn send_late(&mut self, site: usize, order: Order) {
-        self.fault("order late");
-        let at = self.now + self.dice.magnitude(100, LATEST_ORDER);
+    fn send_late(&mut self, site: usize, order: Order, dice: &mut Dice) {
+        let at = self.now + dice.magnitude(100, LATEST_ORDER);
         self.plan(at, Happening::Order(site, order));
     }
 
@@ -110,10 +110,11 @@ impl World {
     fn step(&mut self, operator: &mut Operator) -> bool {
         if let Some((site, order)) = operator.order.take() {
             operator.unasked = (0..SITES).collect();
-            if self.phase == Phase::Safety && self.dice.percent(5) {
-                self.fault("order lost");
-            } else if self.phase == Phase::Safety && self.dice.percent(5) {
-                self.send_late(site, order);
+            if self.happens(Kind::OrderLost).is_some() {
+                return true;
+            }
+            if let Some(mut dice) = self.happens(Kind::OrderLate) {
+                self.send_late(site, order, &mut dice);
             } else if !self.obey(site, &order) {
                 self.count("operator refused");
                 return false;
@@ -138,11 +139,11 @@ impl World {
                 self.count("somebody behind");
                 // Of the others it knows what they said long ago.
                 operator.unasked = behind.iter().map(|(name, _)| site_of(name)).collect();
-                if self.phase != Phase::Safety || !self.dice.percent(3) {
+                if self.phase != Phase::Safety || !operator.dice.percent(3) {
                     return true;
                 }
                 // It takes the change back, or leaves it to another one.
-                let back = change.taken_back(&operator.seen).ok().filter(|_| self.dice.percent(50));
+                let back = change.taken_back(&operator.seen).ok().filter(|_| operator.dice.percent(50));
                 operator.takes_back = back.is_some();
                 operator.change = back;
                 operator.takes_back
@@ -184,10 +185,9 @@ impl World {
         };
         let is_settled = latest.version == 0 || map.names().iter().chain(former.names()).all(has);
         let change = if is_settled {
-            if self.phase != Phase::Safety {
-                return false;
-            }
-            self.draw_change(latest.version + 1, &map)
+            // Once nothing breaks any more nothing is begun either.
+            let Some(mut dice) = self.happens(Kind::Change) else { return false };
+            draw_change(&mut dice, latest.version + 1, &map)
         } else {
             let maps = (map_of(&former), map_of(&map));
             self.resume(operator, Redivision::new(latest.version, former, map, maps))
@@ -208,7 +208,7 @@ impl World {
         let mut change = change?;
         change.mutant = self.options.mutant;
         operator.goes_on = true;
-        if change.is_change() && self.dice.percent(40) {
+        if change.is_change() && operator.dice.percent(40) {
             match change.taken_back(&operator.seen) {
                 Ok(back) => {
                     (operator.takes_back, operator.goes_on) = (true, false);
@@ -219,25 +219,25 @@ impl World {
         }
         Ok(change)
     }
+}
 
-    /// Some more shards, or some less.
-    fn draw_change(&mut self, version: u32, shards: &Shards) -> Result<Redivision, Impossible> {
-        let mut names = shards.names().to_vec();
-        let can_drain = names.len() > 2;
-        let count = 1 + usize::from(self.dice.percent(20));
-        let adds = names.len() < SITES && (!can_drain || self.dice.percent(50));
-        for _ in 0..count {
-            if adds {
-                let absent: Vec<_> = (0..SITES).map(site_name).filter(|name| !names.contains(name)).collect();
-                if !absent.is_empty() {
-                    names.push(absent[self.dice.below(absent.len() as u64) as usize].clone());
-                }
-            } else if names.len() > 2 {
-                names.remove(self.dice.below(names.len() as u64) as usize);
+/// Some more shards, or some less.
+fn draw_change(dice: &mut Dice, version: u32, shards: &Shards) -> Result<Redivision, Impossible> {
+    let mut names = shards.names().to_vec();
+    let can_drain = names.len() > 2;
+    let count = 1 + usize::from(dice.percent(20));
+    let adds = names.len() < SITES && (!can_drain || dice.percent(50));
+    for _ in 0..count {
+        if adds {
+            let absent: Vec<_> = (0..SITES).map(site_name).filter(|name| !names.contains(name)).collect();
+            if !absent.is_empty() {
+                names.push(absent[dice.below(absent.len() as u64) as usize].clone());
             }
+        } else if names.len() > 2 {
+            names.remove(dice.below(names.len() as u64) as usize);
         }
-        let next = Shards::new(names).expect("two to four names");
-        let maps = (map_of(shards), map_of(&next));
-        Redivision::new(version, shards.clone(), next, maps)
     }
+    let next = Shards::new(names).expect("two to four names");
+    let maps = (map_of(shards), map_of(&next));
+    Redivision::new(version, shards.clone(), next, maps)
 }

@@ -11,7 +11,8 @@ use wayside_switch::Action;
 use wayside_wire::{Engine, Policy};
 
 use super::operators::shards_of;
-use super::{Happening, SITES, World, site_name};
+use super::{ANNOUNCEMENTS, Happening, SHARDS, SITES, World, site_name};
+use crate::dice::Dice;
 use crate::report::Counts;
 use crate::seat::{Disk, Namespace, SharedSwitch};
 use crate::world::Phase;
@@ -24,6 +25,8 @@ pub struct Site {
     controller: Controller<SharedSwitch, Disk>,
     /// When its timer rings next.
     timer: u64,
+    /// When clients hear of it.
+    dice: Dice,
 }
 
 /// Handles of a switch: more than there are sessions in a run, since a handle rests for long.
@@ -48,6 +51,7 @@ impl Site {
 impl World {
     pub(super) fn new_site(&mut self, site: usize) -> Site {
         let setup = &self.setup;
+        let mut dice = Dice::of(self.seed, &[SHARDS, ANNOUNCEMENTS, site as u64]);
         let space =
             Namespace { id: SPACE.0, slots: setup.slots, policy: Policy::Fair, patience: OVERTAKEN_MOST, budget: None };
         let name = site_name(site);
@@ -72,7 +76,7 @@ impl World {
             }],
             shards,
             joins: place.is_none() && self.open != Some(site),
-            first_epoch: self.dice.below(4) as u32,
+            first_epoch: dice.below(4) as u32,
             poll_period: 2_000,
             retransmit: 10_000,
             quarantine: 1_000_000,
@@ -83,7 +87,7 @@ impl World {
         switch.serve_without_end();
         let disk = Disk::new(None);
         let controller = Controller::new(config.clone(), switch.clone(), disk.clone()).expect("an empty disk");
-        Site { switch, disk, config, controller, timer: 0 }
+        Site { switch, disk, config, controller, timer: 0, dice }
     }
 
     /// Whoever started it sees the mistake: it joins as it should, with nothing in its records.
@@ -181,7 +185,7 @@ impl World {
     /// A site tells a client what it has, again and again, as it does whoever connects.
     pub(super) fn announce(&mut self, site: usize, client: usize) {
         self.tell(site, client);
-        let next = self.now + self.dice.magnitude(1_000, 2 * ANNOUNCED);
+        let next = self.now + self.sites[site].dice.magnitude(1_000, 2 * ANNOUNCED);
         self.plan(next, Happening::Announce(site, client));
     }
 
@@ -189,10 +193,10 @@ impl World {
         let division = self.sites[site].view().division;
         let (version, is_settled) = (division.version, division.step == Step::Settled);
         let Some(shards) = shards_of(&division.map).filter(|_| version > 0) else { return };
-        if self.phase == Phase::Safety && self.dice.percent(30) {
+        if self.phase == Phase::Safety && self.sites[site].dice.percent(30) {
             return;
         }
-        let takes = self.dice.magnitude(20, 10_000);
+        let takes = self.sites[site].dice.magnitude(20, 10_000);
         let map = ShardMap { version, shards };
         self.plan(self.now + takes, Happening::Told(client, site, map, is_settled));
     }

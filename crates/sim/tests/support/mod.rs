@@ -32,9 +32,31 @@ pub fn notices<'r>(rules: impl IntoIterator<Item = &'r wayside_sim::mutants::Rul
     let mut missed = Vec::new();
     for rule in rules {
         match wayside_sim::mutants::noticed(*rule, seeds) {
-            Some((seed, failure)) => println!("{rule:?}: seed {seed}: {failure}"),
+            Some((seed, failure)) => {
+                println!("{rule:?}: seed {seed}: {failure}");
+                // What a search took is taken again by everybody's next test.
+                if seed > 300 && !wayside_sim::mutants::LATE.contains(&(*rule, seed)) {
+                    println!("late: put {rule:?} and {seed} into `LATE` of crates/sim/src/mutants.rs");
+                }
+            }
             None => missed.push(rule),
         }
     }
     assert!(missed.is_empty(), "nobody noticed {missed:?} in {seeds} seeds");
+}
+
+/// Of what happens until a rule that is left out is missed, a part is enough, and fails in the same way again.
+#[cfg(feature = "mutants")]
+pub fn shrinks(rule: wayside_sim::mutants::Rule, within: u64) {
+    let options = rule.broken();
+    let failed = (0..within).map(|seed| run(seed, &options)).find(|outcome| outcome.failure.is_some());
+    let failed = failed.expect("a seed misses it");
+    let shrunk = wayside_sim::shrink::shrink(&failed, &options, &|_| ()).expect("it failed");
+    println!("{rule:?}, seed {}: {} happenings of {}", failed.seed, shrunk.happened.len(), shrunk.before);
+    assert!(!shrunk.happened.is_empty() && shrunk.happened.len() * 2 <= shrunk.before);
+    let again = run(failed.seed, &Options { filter: shrunk.filter, ..options });
+    assert_eq!(again.happened, shrunk.happened);
+    let told = |failure: &wayside_sim::Failure| (failure.invariant, failure.at, failure.story.clone());
+    assert_eq!(again.failure.as_ref().map(told), Some(told(&shrunk.failure)));
+    assert_eq!(failed.failure.map(|failure| failure.invariant), Some(shrunk.failure.invariant));
 }
