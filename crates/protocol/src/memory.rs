@@ -356,6 +356,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
         (**self).load_slot(namespace, slot)
     }
 
+    fn next_busy(&self, namespace: u16, from: u32, end: u32) -> u32 {
+        (**self).next_busy(namespace, from, end)
+    }
+
     fn cas_slot(&self, namespace: u16, slot: u32, expected: SlotWord, new: SlotWord) -> bool {
         (**self).cas_slot(namespace, slot, expected, new)
     }
@@ -404,6 +408,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
         (**self).read_lines(namespace, into);
     }
 
+    fn lines(&self, namespace: u16) -> Vec<Line> {
+        (**self).lines(namespace)
+    }
+
     fn line(&self, namespace: u16, name: u64) -> Option<Line> {
         (**self).line(namespace, name)
     }
@@ -446,28 +454,4 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_word_keeps_its_fields() {
-        let word = SlotWord {
-            state: SlotState::Frozen,
-            transferred: true,
-            tryable: false,
-            agent: 0xabcd,
-            joins: 4095,
-            tenure: 0xdead_beef,
-        };
-        assert_eq!(word.pack(), 0xeabc_dfff_dead_beef);
-        assert_eq!(SlotWord::unpack(word.pack()), word);
-        assert_eq!(SlotWord::unpack(0), SlotWord::unheld(0));
-    }
-
-    #[test]
-    fn a_node_word_keeps_its_fields() {
-        let word = NodeWord { state: NodeState::Expired, sequence: 7 };
-        assert_eq!(word.pack(), 0x0200_0000_0000_0007);
-        assert_eq!(NodeWord::unpack(word.pack()), word);
-    }
-}
+mod tests;

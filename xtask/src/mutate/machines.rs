@@ -26,10 +26,12 @@ const TESTS: &[(&str, &[&str])] = &[
     ("node", &["--skip", "chaos"]),
     (SIMULATOR, &["--no-shrink"]),
     (SIMULATOR, &["--no-shrink", "--service", "queue"]),
+    (SIMULATOR, &["--no-shrink", "--service", "hybrid"]),
     (SIMULATOR, &["--no-shrink", "--service", "chain"]),
 ];
 /// Those that take as long as all of the others.
-const SLOW_TESTS: &[(&str, &[&str])] = &[("node", &["chaos"]), (SIMULATOR, &["--no-shrink", "--service", "shards"])];
+const SLOW_TESTS: &[(&str, &[&str])] =
+    &[("allocation", &[]), ("node", &["chaos"]), (SIMULATOR, &["--no-shrink", "--service", "shards"])];
 const SIMULATOR: &str = "wayside-sim";
 /// Tests that a process does, the shortest first: who notices a mutant is among the first, mostly.
 const TOGETHER: usize = 24;
@@ -39,7 +41,7 @@ const SEEDS_QUICKLY: usize = 20;
 const VARIABLE: &str = "WAYSIDE_MUTANT";
 
 /// What the mutated crate asks: whether this mutant is active. The variable is read once. With `reach:FILE` none is
-/// active, and those that are asked for are written there.
+/// active, and those that are asked for are written there: without allocating, for a test counts that.
 const SWITCH: &str = r#"
 #[allow(missing_docs)]
 pub mod mutation {
@@ -50,6 +52,7 @@ pub mod mutation {
     const REACH: u32 = u32::MAX - 1;
     static ACTIVE: AtomicU32 = AtomicU32::new(UNREAD);
     static REACHED: [AtomicU8; 65_536] = [const { AtomicU8::new(0) }; 65_536];
+    static FILE: std::sync::OnceLock<std::fs::File> = std::sync::OnceLock::new();
     #[inline]
     pub fn on(number: u32) -> bool {
         let active = ACTIVE.load(Relaxed);
@@ -60,6 +63,11 @@ pub mod mutation {
     fn slow(number: u32) -> bool {
         if ACTIVE.load(Relaxed) == UNREAD {
             let wish = std::env::var("WAYSIDE_MUTANT").unwrap_or_default();
+            if let Some(path) = wish.strip_prefix("reach:") {
+                FILE.get_or_init(|| {
+                    std::fs::OpenOptions::new().append(true).create(true).open(path).expect("a file")
+                });
+            }
             let active = if wish.starts_with("reach:") { REACH } else { wish.parse().unwrap_or(REACH - 1) };
             ACTIVE.store(active, Relaxed);
             // The first test that fails is enough.
@@ -69,9 +77,12 @@ pub mod mutation {
             && REACHED[number as usize].load(Relaxed) == 0
             && REACHED[number as usize].swap(1, Relaxed) == 0
         {
-            let path = std::env::var("WAYSIDE_MUTANT").expect("it was read");
-            let file = std::fs::OpenOptions::new().append(true).create(true).open(&path["reach:".len()..]);
-            let _ = file.expect("a file").write_all(std::format!("{number}\n").as_bytes());
+            let mut line = *b"00000\n";
+            (0..5).rev().fold(number, |rest, at| {
+                line[at] = b'0' + (rest % 10) as u8;
+                rest / 10
+            });
+            FILE.get().expect("it is open").write_all(&line).expect("a line");
         }
         ACTIVE.load(Relaxed) == number
     }
@@ -81,9 +92,9 @@ pub mod mutation {
 /// Tries those that are wished for. All mutants.
 pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
     let (commit, seeds, place) = (wish.commit.clone(), wish.seeds.clone(), place.to_path_buf());
-    let (quick, seeds_alone) = (wish.quick, wish.seeds_alone);
+    let (quick, by) = (wish.quick, wish.by.clone());
     let (files, invalid) = (BTreeMap::new(), BTreeSet::new());
-    let mut program = Program { commit, seeds, quick, seeds_alone, place, files, invalid };
+    let mut program = Program { commit, seeds, quick, by, place, files, invalid };
     program.read(root)?;
     let all = program.mutants();
     let is_tried = !wish.list && !wish.report;
@@ -95,9 +106,9 @@ pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Resul
         .collect();
     wanted.sort_by_key(|(_, mutant)| wish.place_of(mutant));
     if !wanted.is_empty() {
-        for (_, mutant) in &all {
+        for (number, mutant) in &all {
             if ledger.fate(mutant) == Some(&Fate::Invalid) {
-                program.invalid.insert(program.number_of(mutant));
+                program.invalid.insert(*number);
             }
         }
         let judges = program.build(root)?;
@@ -121,8 +132,8 @@ struct Program {
     seeds: String,
     /// Without the slow tests.
     quick: bool,
-    /// Without any tests.
-    seeds_alone: bool,
+    /// One judge alone.
+    by: Option<String>,
     place: PathBuf,
     files: BTreeMap<String, Instrumented>,
     /// What no compiler takes.
@@ -158,14 +169,7 @@ impl Program {
 
     fn mutants(&self) -> Vec<(usize, Mutant)> {
         let all = self.files.values().flat_map(|file| &file.mutants);
-        all.map(|(number, mutant)| (*number, mutant.clone())).collect()
-    }
-
-    fn number_of(&self, mutant: &Mutant) -> usize {
-        let same =
-            |of: &Mutant| of.function == mutant.function && of.hash == mutant.hash && of.ordinal == mutant.ordinal;
-        let file = &self.files[&mutant.file];
-        *file.mutants.iter().find(|(_, of)| same(of)).expect("it is of this file").0
+        all.filter(|(_, mutant)| !breaks_a_rule(mutant)).map(|(number, mutant)| (*number, mutant.clone())).collect()
     }
 
     /// Builds tests and, with seeds, the simulator, leaving out what does not compile until the rest does.
@@ -173,12 +177,14 @@ impl Program {
         let tree = self.place.join("tree");
         let tests = ["-p", "wayside-protocol", "--lib", "--tests", "--profile", "simulation"];
         let simulator = ["-p", "wayside-sim", "--bins", "--profile", "simulation"];
-        let first = if self.seeds_alone { &simulator[..] } else { &tests[..] };
+        let judges: Vec<&str> = self.judges()?.iter().map(|(test, _)| *test).collect();
+        let (has_tests, has_seeds) = (judges.iter().any(|test| *test != SIMULATOR), judges.contains(&SIMULATOR));
+        let first = if has_tests { &tests[..] } else { &simulator[..] };
         for _ in 0..30 {
             let written = self.write(root, &tree)?;
             match build(&tree, &self.place.join("build"), first)? {
                 Ok(mut built) => {
-                    if self.has_seeds()? && !self.seeds_alone {
+                    if has_seeds && has_tests {
                         let simulator = build(&tree, &self.place.join("build"), &simulator)?;
                         built.extend(simulator.map_err(|_| "the simulator does not build")?);
                     }
@@ -233,14 +239,24 @@ impl Program {
         };
         let directory = tree.join("crates/protocol");
         let mut judges = Vec::new();
-        let slow = SLOW_TESTS.iter().filter(|_| !self.quick);
-        let has_seeds = self.has_seeds()?;
-        let is_built = |test: &str| if test == SIMULATOR { has_seeds } else { !self.seeds_alone };
-        for (test, arguments) in TESTS.iter().chain(slow).filter(|entry| is_built(entry.0)) {
+        for (test, arguments) in self.judges()? {
             judges.push(Judge::new(test, program(test)?, arguments, &directory));
         }
         println!("judges, and what they take without a mutant");
         judges.into_iter().map(|judge| self.bound(judge)).collect()
+    }
+
+    /// Programs and their arguments that judge now.
+    fn judges(&self) -> Result<Vec<(&'static str, &'static [&'static str])>, String> {
+        let has_seeds = self.has_seeds()?;
+        let is_meant = |(test, arguments): &(&str, &[&str])| {
+            let is_there = *test != SIMULATOR || has_seeds;
+            let by = self.by.as_deref();
+            is_there && by.is_none_or(|by| *test == by || arguments.contains(&by))
+        };
+        let slow = SLOW_TESTS.iter().filter(|_| !self.quick || self.by.is_some());
+        let judges: Vec<_> = TESTS.iter().chain(slow).copied().filter(is_meant).collect();
+        if judges.is_empty() { Err("no such judge".into()) } else { Ok(judges) }
     }
 
     /// Has each part done once.
@@ -305,6 +321,12 @@ impl Program {
         }
         Ok(Fate::Survived)
     }
+}
+
+/// Whether it is of what is there to break a rule on purpose: in builds with the feature `mutants` alone, which are judged
+/// by their own table.
+fn breaks_a_rule(mutant: &Mutant) -> bool {
+    mutant.function.ends_with("is_broken") || mutant.code.contains("Mutant::")
 }
 
 /// What makes a judge do these parts and no other. The simulator takes one.

@@ -27,7 +27,8 @@ pub const USAGE: &str = "\
          --part K/N          every N-th mutant from the K-th on
          --commit COMMIT     mutate this one [default: the last]
          --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: without it
-         --seeds-alone       of the machines: without the tests, for what they have been tried by
+         --by JUDGE          of the machines: by this test alone (allocation, node, ...), or by the simulator (wayside-sim),
+                             or its worlds of one service (hybrid, chain, ...), for what others have tried
          --list              print the mutants, with what became of each
          --keep              put what became of them into xtask/outcomes-*.txt, for others to go on from
          --report            print what a full run found, as docs/mutation.md has it";
@@ -44,8 +45,8 @@ pub struct Wish {
     part: (usize, usize),
     /// Of the simulator, as it takes them.
     seeds: String,
-    /// The simulator is the only judge.
-    seeds_alone: bool,
+    /// The only judge: a test, the simulator, or one of its services.
+    by: Option<String>,
     /// What is mutated.
     commit: String,
 }
@@ -62,7 +63,7 @@ impl Wish {
             report: false,
             part: (0, 1),
             seeds: "0..300".to_string(),
-            seeds_alone: false,
+            by: None,
             commit,
         };
         let mut words = words.iter();
@@ -74,7 +75,7 @@ impl Wish {
                     wish.commit = git(root, &["rev-parse", &format!("{commit}^{{commit}}")])?.trim().to_string();
                 }
                 "--quick" => wish.quick = true,
-                "--seeds-alone" => wish.seeds_alone = true,
+                "--by" => wish.by = Some(words.next().ok_or("--by takes a judge")?.to_string()),
                 "--list" => wish.list = true,
                 "--keep" => wish.keep = true,
                 "--report" => wish.report = true,
