@@ -5,10 +5,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-stages="setup lint wire build rust fuzz simulation spec"
-# These wait for no clock but their own. Beside the Rust tests, which mostly wait, they run one after the other on what
-# those leave of the processors.
-beside="fuzz simulation spec"
+stages="setup lint wire build rust bench fuzz simulation spec"
+# Beside the Rust tests, which mostly wait, two lanes run, each one stage after the other. These wait for no clock but
+# their own: they take what the others leave of the processors.
+idle="fuzz simulation spec"
+# And these wait for the servers of other services, and judge no time.
+nice="bench"
 
 stage_setup() { scripts/setup.sh; }
 stage_lint() { scripts/lint.sh; }
@@ -19,7 +21,8 @@ stage_wire() { cargo xtask wire --check; }
 # also that of those who have no XDP: locks and the core's decisions are tested in it once more.
 # --show-output: a test that skips itself says so, and the summary below repeats it.
 stage_build() { tests --no-run && observed --no-run; }
-stage_rust() { tests --no-fail-fast -- --show-output && observed -- --show-output; }
+stage_rust() { tests --no-fail-fast -- --show-output --skip bench_ && observed -- --show-output; }
+stage_bench() { tests --test bench -- --show-output; }
 tests() {
 	# shellcheck disable=SC2046 # flags
 	cargo test --workspace --exclude wayside-sim $(with_xdp wayside-daemon wayside-demo wayside-soak) \
@@ -45,14 +48,14 @@ stage_spec() { spec/run.sh ci; }
 
 # cargo's flags for XDP; where it can't be built none, and a line that says so.
 with_xdp() {
-	scripts/xdp.sh "$@" 2>"$logs/xdp"
-	sed 's/^/skipped: XDP: /' "$logs/xdp" >&2
+	scripts/xdp.sh "$@" 2>"$logs/xdp-$stage"
+	sed 's/^/skipped: XDP: /' "$logs/xdp-$stage" >&2
 }
 
 # The same for the lock services that Wayside is compared with.
 with_peers() {
-	scripts/peers.sh "$@" 2>"$logs/peers"
-	sed 's/^/skipped: other lock services: /' "$logs/peers" >&2
+	scripts/peers.sh "$@" 2>"$logs/peers-$stage"
+	sed 's/^/skipped: other lock services: /' "$logs/peers-$stage" >&2
 }
 
 if [ -n "${TEST_LOGS:-}" ]; then
@@ -93,35 +96,60 @@ counted() {
 	grep -E '[0-9]+ passed[,;] [0-9]+ failed' "$2" | grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# Runs stages beside another one: as a run of this script of its own, that gets a processor when nobody else wants it.
-# What it says comes after that stage's. Unlike others in the background it ends when somebody interrupts this one.
-run_beside() {
-	idle="nice -n 19"
-	! chrt -i 0 true 2>/dev/null || idle="chrt -i 0"
-	stage=$1
+# Begins a lane: stages beside another one, in a run of this script of its own. Unlike others in the background it ends
+# when somebody interrupts this one.
+#   begin LANE STAGE...
+begin() {
+	lane=$1
 	shift
+	case $lane in
+	idle) how="chrt -i 0" && chrt -i 0 true 2>/dev/null || how="nice -n 19" ;;
+	nice) how="nice -n 5" ;;
+	esac
 	# shellcheck disable=SC2086 # a command
-	env --default-signal=INT,QUIT $idle scripts/test.sh "$@" >"$logs/beside" 2>&1 &
-	run "$stage"
-	[ ! -t 1 ] || printf '%s ...\r' "$*"
+	env --default-signal=INT,QUIT $how scripts/test.sh "$@" >"$logs/lane-$lane" 2>&1 &
+}
+
+# Ends it: what it says comes now.
+#   end LANE PROCESS
+end() {
 	status=0
-	wait $! || status=$?
-	sed '$d' "$logs/beside"
-	sed -n '$p' "$logs/beside" >"$logs/sums"
+	wait "$2" || status=$?
+	sed '$d' "$logs/lane-$1"
+	sed -n '$p' "$logs/lane-$1" >"$logs/sums"
 	good=$(counted passed "$logs/sums") bad=$(counted failed "$logs/sums")
 	[ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
 	passed=$((passed + good)) failed=$((failed + bad))
 }
 
-wanted=" ${*:-$stages} "
-later=
-for stage in $beside; do
-	case $wanted in *" rust "*"$stage "*) later="$later $stage" ;; esac
-done
-for stage in $wanted; do
-	case "$later " in *" $stage "*) continue ;; esac
+# Those of these stages that are wanted.
+#   among STAGE...
+among() {
+	for stage; do
+		case $wanted in *" $stage "*) printf '%s ' "$stage" ;; esac
+	done
+}
+
+# The Rust tests, and both lanes.
+run_with_lanes() {
+	idlers=$(among $idle) nicer=$(among $nice)
 	# shellcheck disable=SC2086 # stages
-	if [ "$stage" = rust ] && [ -n "$later" ]; then run_beside rust $later; else run "$stage"; fi
+	[ -z "$idlers" ] || { begin idle $idlers && idle_lane=$!; }
+	# shellcheck disable=SC2086 # stages
+	[ -z "$nicer" ] || { begin nice $nicer && nice_lane=$!; }
+	run rust
+	[ ! -t 1 ] || printf '%s ...\r' "$nicer$idlers"
+	[ -z "$nicer" ] || end nice "$nice_lane"
+	[ -z "$idlers" ] || end idle "$idle_lane"
+}
+
+wanted=" ${*:-$stages} "
+for stage in $wanted; do
+	case "$wanted/$stage" in
+	*" rust "*/rust) run_with_lanes ;;
+	*" rust "*/bench | *" rust "*/fuzz | *" rust "*/simulation | *" rust "*/spec) ;;
+	*) run "$stage" ;;
+	esac
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

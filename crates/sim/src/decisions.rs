@@ -83,7 +83,7 @@ pub const UNREACHED_DROPS: &[(&str, &str)] = &[
     ("foreign_holder", "nodes speak for nodes of their namespace"),
     ("bad_state", "nodes ask for no such change"),
     ("lost_race", "takes 8 others between the steps of one decision: dataplane/cases/races.cases"),
-    ("no_key", "needs a host that is let in no more: crates/daemon/tests/enrolment.rs"),
+    ("no_key", "needs a host that is let in no more: crates/daemon/tests/processes/enrolment.rs"),
     ("unknown_group", "is the chain service's, whose packets are dropped as of an unknown service"),
     ("wrong_place", "the same"),
     ("bad_value", "the same"),
