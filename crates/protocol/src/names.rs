@@ -112,6 +112,20 @@ mod tests {
         assert!(!is_read(wayside_wire::Names { listed: 5, ..names.to_body(7) }), "more than the blocks have");
     }
 
+    /// Its fingerprint is right: whoever made it up can compute that.
+    #[test]
+    fn a_list_that_is_not_in_order_is_none() {
+        for names in [vec![5, 3], vec![3, 3], vec![3, 5, 5]] {
+            let names = Names(names);
+            assert_eq!(Names::read(&packet(&names), &names.to_body(7)), None, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_says_so() {
+        assert_eq!([&[][..], &[0]].map(|names| Names(names.to_vec()).is_empty()), [true, false]);
+    }
+
     #[test]
     fn lists_that_differ_are_told_apart() {
         let lists = [&[][..], &[0], &[1], &[0, 1], &[1, 2], &[0, 1, 2], &[2]];

@@ -303,4 +303,42 @@ mod tests {
         assert_eq!(sent(&mut outbox), (4..12).collect::<Vec<_>>(), "there is no room for more of them");
         assert_eq!(outbox.along.frames.len(), ALONG_MOST);
     }
+
+    /// Frames are used again: a packet for another switch, or another port, is no matter of the next one's.
+    #[test]
+    fn each_packet_goes_where_it_is_sent() {
+        let mut outbox = Outbox::new();
+        let address = SocketAddrV4::new(core::net::Ipv4Addr::LOCALHOST, 1);
+        let other = Ends { asked: address, answers: address };
+        for round in 0..3 * FRAMES as u16 {
+            let ports = [4 * round, 4 * round + 1, 4 * round + 2];
+            outbox.body_to(Some(other), ports[0], Header::default(), 8, |_, _| ());
+            outbox.entries(ports[1], Header::default(), &[Entry::default()]);
+            outbox.body(ports[2], Header::default(), 8, |_, _| ());
+            let mut sent = vec![];
+            while let Some(out) = outbox.pop(None) {
+                sent.push((out.port, out.to.is_some()));
+            }
+            assert_eq!(sent, [(ports[0], true), (ports[1], false), (ports[2], false)]);
+            assert_eq!(outbox.now.head, 0, "an empty ring begins anew, so few frames are written");
+        }
+    }
+
+    #[test]
+    fn it_is_full_of_a_packet_of_the_longest_and_empty_when_it_is_cleared() {
+        let mut outbox = Outbox::new();
+        outbox.body(0, Header::default(), FULL_BYTES - BODY - 1, |_, _| ());
+        assert!(!outbox.is_full());
+        outbox.clear();
+        outbox.body(0, Header::default(), FULL_BYTES - BODY, |_, _| ());
+        assert!(outbox.is_full());
+        for port in 0..ALONG_MOST as u16 {
+            outbox.entries_along(port, Header::default(), &[Entry::default()]);
+        }
+        outbox.clear();
+        assert!(outbox.pop(None).is_none() && !outbox.is_full());
+        outbox.entries(7, Header::default(), &[Entry::default()]);
+        assert_eq!(outbox.pop(None).map(|out| out.port), Some(7));
+        assert!(outbox.pop(None).is_none(), "what was to go along is forgotten");
+    }
 }

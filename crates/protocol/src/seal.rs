@@ -302,6 +302,36 @@ mod tests {
         }
     }
 
+    /// A later epoch's packet is believed by that epoch's key, whichever was asked for before.
+    #[test]
+    fn each_later_epoch_has_a_key_of_its_own() {
+        let mut sealer = Sealer::new(SECRET, PERIOD.incarnation, PERIOD.epoch);
+        for epoch in [4, 6, 4, 5, 5] {
+            assert!(open(&mut sealer, &down(epoch, 0)), "epoch {epoch}");
+        }
+        assert_eq!(sealer.ahead.map(|(epoch, _)| epoch), Some(5), "derived once for as long as it is asked for");
+        let (known, key) = sealer.ahead.expect("it was derived");
+        sealer.ahead = Some((known, Key([1, 2])));
+        assert!(!open(&mut sealer, &down(5, 0)), "what is known is not derived again");
+        sealer.ahead = Some((known, key));
+        let mut as_if = down(5, 0);
+        Header { epoch: 6, ..Header::read(&as_if).expect("a header") }.write(&mut as_if);
+        assert!(!open(&mut sealer, &as_if));
+    }
+
+    #[test]
+    fn an_epoch_that_is_none_changes_no_key() {
+        let mut sealer = Sealer::new(SECRET, PERIOD.incarnation, PERIOD.epoch);
+        assert!(open(&mut sealer, &down(3, 1)) && sealer.rotation() == 1);
+        for epoch in [2, 3] {
+            sealer.raise_epoch(epoch);
+            assert_eq!((sealer.rotation(), sealer.period.epoch), (1, 3));
+        }
+        assert!(open(&mut sealer, &down(4, 0)));
+        sealer.raise_epoch(4);
+        assert_eq!((sealer.rotation(), sealer.ahead), (0, None));
+    }
+
     fn open(sealer: &mut Sealer, packet: &[u8]) -> bool {
         Header::read(packet).is_ok_and(|header| sealer.open(&header, packet))
     }

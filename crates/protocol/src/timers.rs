@@ -173,4 +173,48 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(came, expected);
     }
+
+    #[test]
+    fn what_is_cleared_is_gone_be_it_near_or_far() {
+        let mut timers = Timers::default();
+        assert!(timers.is_empty());
+        for (slot, at) in [(1, NEAR), (2, NEAR + 1)] {
+            timers.set(Time(0), Time(at), Due::Slot(slot));
+            assert!(!timers.is_empty());
+            timers.clear();
+            assert!(timers.is_empty());
+            assert_eq!(timers.due(Time::NEVER), None);
+        }
+    }
+
+    /// What comes in order, and soon, is never sorted.
+    #[test]
+    fn the_queue_takes_what_is_near_and_in_order() {
+        let mut timers = Timers::default();
+        let far = |timers: &Timers| timers.heap.len();
+        for at in [3, 3, NEAR] {
+            timers.set(Time(0), Time(at), Due::Slot(0));
+        }
+        assert_eq!((timers.queue.len(), far(&timers)), (3, 0));
+        timers.set(Time(0), Time(NEAR + 1), Due::Slot(0));
+        timers.set(Time(0), Time(NEAR - 1), Due::Slot(0));
+        assert_eq!((timers.queue.len(), far(&timers)), (3, 2));
+    }
+
+    #[test]
+    fn it_is_crowded_by_entries_of_either_kind_and_by_owners() {
+        let filled = |near: usize, far: usize| {
+            let mut timers = Timers::default();
+            timers.drop_stale(2, |_, _| true);
+            (0..near).for_each(|_| timers.set(Time(0), Time(1), Due::Slot(0)));
+            (0..far).for_each(|_| timers.set(Time(0), Time(NEAR + 1), Due::Slot(0)));
+            timers
+        };
+        let most = EACH * 2 + FEW;
+        assert!(!filled(most, most).is_crowded(2));
+        assert!(filled(most + 1, 0).is_crowded(2) && filled(0, most + 1).is_crowded(2));
+        assert!(filled(0, 0).is_crowded(3));
+        let room = filled(0, 0);
+        assert!(room.heap.capacity() >= 2 * most && room.queue.len() == 0);
+    }
 }

@@ -1,10 +1,12 @@
+extern crate std;
+
 use super::*;
 use crate::seal::Key;
 use alloc::format;
 use alloc::string::String;
-use core::cell::RefCell;
 use core::fmt::Debug;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Mutex;
 
 #[test]
 fn a_slot_word_keeps_its_fields() {
@@ -31,7 +33,7 @@ fn a_node_word_keeps_its_fields() {
 /// Notes what it is asked. No two of its answers are alike, but for those that are yes or no.
 struct Asked {
     yes: bool,
-    notes: RefCell<Vec<String>>,
+    notes: Mutex<Vec<String>>,
 }
 
 /// Every method of a memory, with what it is asked, and its answer by how often something was asked, and whether it is yes.
@@ -40,19 +42,18 @@ macro_rules! methods {
         impl SwitchMemory for Asked {
             $(fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
                 let asked = format!(concat!(stringify!($name), " {:?}"), ($(&$argument,)*));
-                self.notes.borrow_mut().push(asked);
+                let mut notes = self.notes.lock().expect("nobody panics");
+                notes.push(asked);
                 $({
                     let says: fn(u32, bool) -> $answer = $says;
-                    says(self.notes.borrow().len() as u32, self.yes)
+                    says(notes.len() as u32, self.yes)
                 })?
             })*
         }
 
         /// What a memory answers to all of them.
         fn ask_all(memory: &impl SwitchMemory) -> Vec<String> {
-            let mut answers = Vec::new();
-            $(answers.push(told(&memory.$name($($value),*)));)*
-            answers
+            alloc::vec![$(told(&memory.$name($($value),*))),*]
         }
     };
 }
@@ -117,9 +118,9 @@ methods! {
 #[test]
 fn a_shared_memory_does_all_as_the_memory_does() {
     for yes in [false, true] {
-        let asked = || Asked { yes, notes: RefCell::default() };
+        let asked = || Asked { yes, notes: Mutex::default() };
         let (own, shared) = (asked(), Arc::new(asked()));
         assert_eq!(ask_all(&own), ask_all(&shared));
-        assert_eq!(*own.notes.borrow(), *shared.notes.borrow());
+        assert_eq!(*own.notes.lock().expect("it is here"), *shared.notes.lock().expect("it is here"));
     }
 }

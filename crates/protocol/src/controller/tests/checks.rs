@@ -1,6 +1,7 @@
 //! What an operator may ask for.
 
 use super::*;
+use crate::Names;
 
 fn with(change: impl FnOnce(&mut Config)) -> Result<(), ConfigError> {
     let mut changed = config();
@@ -33,6 +34,14 @@ fn what_cannot_work_is_refused_by_name() {
     };
     assert_eq!([leases(5, 5), leases(5, LONGEST_LEASE)], [Ok(()); 2]);
     assert_eq!([leases(0, 5), leases(6, 5), leases(5, LONGEST_LEASE + 1)], [Err(()); 3]);
+    let second_lease = |longest_lease| {
+        with(|config| {
+            let first = config.namespaces[0].clone();
+            config.namespaces.push(Namespace { id: 2, name: "other".to_string(), longest_lease, ..first });
+        })
+    };
+    assert_eq!(second_lease(LONGEST_LEASE), Ok(()));
+    assert_eq!(second_lease(LONGEST_LEASE + 1), Err(ConfigError::BadLeases), "one of several is enough");
     let zeroes: [fn(&mut Config); 4] = [
         |config| config.poll_period = 0,
         |config| config.retransmit = 0,
@@ -42,6 +51,24 @@ fn what_cannot_work_is_refused_by_name() {
     assert!(zeroes.into_iter().all(|zero| with(zero) == Err(ConfigError::ZeroPeriod)));
     assert_eq!(with(|config| config.drift_ppm = 499_999), Ok(()));
     assert_eq!(with(|config| config.drift_ppm = 500_000), Err(ConfigError::BadDrift(500_000)));
+}
+
+/// Nodes are told what is listed, once: so something is, and nobody plans it anew.
+#[test]
+fn a_hybrid_namespace_has_a_list_and_no_plan() {
+    let hybrid = |engine, allocation, names: &[u64]| {
+        with(|config| {
+            let names = Names::new(names.iter().copied()).expect("few");
+            let first = config.namespaces[0].clone();
+            config.namespaces[0] = Namespace { engine, allocation, names, ..first };
+        })
+    };
+    let bad = Err(ConfigError::BadList("default".to_string()));
+    assert_eq!(hybrid(Engine::Hybrid, Allocation::Fixed, &[7]), Ok(()));
+    assert_eq!(hybrid(Engine::Hybrid, Allocation::Fixed, &[]), bad);
+    assert_eq!(hybrid(Engine::Hybrid, Allocation::Knapsack, &[7]), bad);
+    assert_eq!(hybrid(Engine::Queue, Allocation::Knapsack, &[]), Ok(()));
+    assert_eq!(hybrid(Engine::Fission, Allocation::Fixed, &[]), Ok(()));
 }
 
 /// docs/protocol.md, "Sessions": a lease of 100 ms by a clock that is slow by 0.1 %, counted by one that is fast by it.
