@@ -99,7 +99,7 @@ struct Worker {
 impl Worker {
     fn start(work: &str, prepare: impl FnOnce(&mut Command)) -> Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "worker", "--nocapture"]).env(WORK, work);
+        command.args(["--exact", "deadlocks::worker", "--nocapture"]).env(WORK, work);
         prepare(&mut command);
         let (theirs, stdin) = std::io::pipe().unwrap();
         command.stdin(theirs);

@@ -118,7 +118,7 @@ struct Holder {
 impl Holder {
     fn start(daemon: &Daemon, resource: &Resource) -> Holder {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "holder", "--nocapture"]).env(RESOURCE, resource.text());
+        command.args(["--exact", "fencing::holder", "--nocapture"]).env(RESOURCE, resource.text());
         command.env("WAYSIDE_ENDPOINTS", daemon.address.to_string()).env("WAYSIDE_SOCKET", daemon.socket());
         let (theirs, stdin) = std::io::pipe().unwrap();
         command.stdin(theirs);

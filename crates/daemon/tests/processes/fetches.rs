@@ -58,7 +58,7 @@ fn a_process_that_serves() {
 
 fn server_at(endpoint: &str, enter: impl FnOnce(&mut std::process::Command)) -> (Running, NodeId) {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_process_that_serves", "--nocapture"]).env(SERVES, endpoint);
+    command.args(["--exact", "fetches::a_process_that_serves", "--nocapture"]).env(SERVES, endpoint);
     enter(&mut command);
     let server = Running::start(command);
     let said =

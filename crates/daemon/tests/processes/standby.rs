@@ -136,7 +136,7 @@ fn a_switch_keeps_its_post_when_many_sessions_end_at_once_and_etcd_is_slow() {
     let second = Daemon::start(&["--etcd", &etcd.url, "--lease", "60s"]);
     eventually("the second stands by", || role(&second) == first.address.to_string());
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "sessions", "--nocapture"]).env(SWITCH, first.address.to_string());
+    command.args(["--exact", "standby::sessions", "--nocapture"]).env(SWITCH, first.address.to_string());
     let holder = Running::start(command);
     while holder.line() != "ready" {}
     let left = || first.json("status")["sessions"].as_array().map_or(0, Vec::len);
