@@ -623,14 +623,15 @@ impl Requester {
         }
     }
 
-    /// The namespace's budget is spent: asked again when there is room, at the earliest, and in its own pauses, which
-    /// grow. Who has a ticket has a place, whatever becomes of older packets of its.
+    /// The switch has said itself that it has asked nobody.
     fn note_direct(&mut self, id: u64) {
         if let Some(pending) = self.requests.get_mut(&id) {
             pending.direct = true;
         }
     }
 
+    /// The namespace's budget is spent: asked again when there is room, at the earliest, and in its own pauses, which
+    /// grow. Who has a ticket has a place, whatever becomes of older packets of its.
     fn on_reject(&mut self, link: &mut Link<'_>, attempt: &Attempt) {
         self.note_direct(attempt.request);
         let at = link.now + attempt.order.min(limits::MAX_PAUSE_US.into());
@@ -713,3 +714,6 @@ fn set_timer(timers: &mut Timers, now: Time, id: u64, pending: &mut Pending, at:
 fn is_current(requests: &BTreeMap<u64, Pending>, at: Time, due: Due) -> bool {
     matches!(due, Due::Request(RequestId(id)) if requests.get(&id).is_some_and(|pending| pending.due == at))
 }
+
+#[cfg(test)]
+mod tests;
