@@ -323,8 +323,8 @@ impl Program {
     }
 }
 
-/// Whether it is of what is there to break a rule on purpose, in builds with the feature `mutants`: they have a table of
-/// their own.
+/// Whether it is of what is there to break a rule on purpose, in builds with the feature `mutants`: those have a table
+/// of their own.
 fn breaks_a_rule(mutant: &Mutant) -> bool {
     mutant.function.ends_with("is_broken") || mutant.code.contains("Mutant::")
 }

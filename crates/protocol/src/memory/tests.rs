@@ -36,7 +36,7 @@ struct Asked {
     notes: Mutex<Vec<String>>,
 }
 
-/// Every method of a memory, with what it is asked, and its answer: by how often something was asked, and whether that is
+/// Every method of a memory, with what it is asked, and its answer: by how often something was asked, and whether it is
 /// yes.
 macro_rules! methods {
     ($(fn $name:ident($($argument:ident: $type:ty = $value:expr),*) $(-> $answer:ty = $says:expr)?;)*) => {
