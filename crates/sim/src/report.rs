@@ -114,9 +114,7 @@ impl Outcome {
             let faults = shards::FAULTS.iter().filter(|name| !seen(&self.faults, name));
             return faults.chain(shards::OUTCOMES.iter().filter(|name| !seen(&self.outcomes, name))).copied().collect();
         }
-        let of_others = [Kind::Ask, Kind::Move];
-        let of_shards = [Kind::Change, Kind::Operator, Kind::Suspended, Kind::OrderLost, Kind::OrderLate];
-        let is_of_locks = |kind: &&Kind| !of_others.contains(kind) && !of_shards.contains(kind);
+        let is_of_locks = |kind: &&Kind| !(matches!(kind, Kind::Ask | Kind::Move) || kind.is_of_shards());
         let kinds = Kind::ALL.iter().filter(is_of_locks).map(|kind| kind.name());
         let faults = kinds.filter(|name| !seen(&self.faults, name));
         let outcomes = OUTCOMES.iter().copied().filter(|name| !seen(&self.outcomes, name));

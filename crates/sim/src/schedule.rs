@@ -84,9 +84,9 @@ kinds! {
     Change "change"
     /// Of shards: an operator is gone, though not what it has sent.
     Operator "operator"
-    /// Of shards: an operator stops for longer than all others take. Occasions of this and the next two: its steps.
+    /// Of shards: an operator stops for longer than all others take. Occasions: steps of operators.
     Suspended "suspended"
-    /// Of shards: an order never arrives.
+    /// Of shards: an order never arrives. Occasions of this and the next: orders.
     OrderLost "order-lost"
     /// Of shards: an order arrives when its operator does not wait for it any more.
     OrderLate "order-late"
@@ -116,6 +116,11 @@ impl Kind {
     /// Whether it holds for a run as a whole.
     pub fn is_condition(self) -> bool {
         self >= Kind::Jitter
+    }
+
+    /// Whether it happens in worlds of shards alone.
+    pub fn is_of_shards(self) -> bool {
+        (Kind::Change..=Kind::OrderLate).contains(&self)
     }
 
     fn of(name: &str) -> Option<Kind> {

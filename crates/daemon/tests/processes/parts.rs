@@ -59,17 +59,6 @@ impl World {
     fn session(&self) -> Session {
         Session::builder().endpoint(self.daemon.address.to_string()).connect().unwrap()
     }
-
-    /// Holds a lock until it is told otherwise. With its token.
-    fn hold(&self, name: &str) -> (Running, u64) {
-        let holder = self.daemon.hold(&[name, "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN; exec sleep 600"]);
-        let token = holder.line().parse().expect("a token");
-        (holder, token)
-    }
-
-    fn is_free(&self, name: &str) -> bool {
-        self.daemon.lock(&[name, "--try", "--", "true"]).code == Some(0)
-    }
 }
 
 #[test]
@@ -112,7 +101,7 @@ fn the_loss_of_a_lock_server_stops_its_own_part_and_no_other() {
     });
     assert!(meanwhile > MEANWHILE, "{meanwhile} rounds while the part waited");
     assert!(!held.is_lost(), "who holds goes on");
-    assert!(!world.is_free(&lost[0]));
+    assert!(!world.daemon.is_free(&lost[0]));
     held.release().unwrap();
     assert!(session.lock(lost[0].as_str()).acquire().expect("a grant").token() > before, "tokens rise");
 
@@ -129,18 +118,18 @@ fn who_joins_takes_a_part_and_whoever_holds_goes_on() {
     let only = world.server();
     eventually("it has all", || world.serving() == [only.handle; 2]);
     let names = [0, 1].map(|part| world.names(part, 1).remove(0));
-    let mut holders = names.each_ref().map(|name| world.hold(name));
+    let mut holders = names.each_ref().map(|name| world.daemon.hold_with_token(name));
     let second = world.server();
     eventually("each has one", || world.serving().contains(&second.handle) && world.serving().contains(&only.handle));
     // Longer than the new one waits for those who hold.
     std::thread::sleep(2 * LEASE);
     for (name, (holder, _)) in names.iter().zip(&mut holders) {
-        assert!(holder.is_running() && !world.is_free(name), "{name} is held as it was");
+        assert!(holder.is_running() && !world.daemon.is_free(name), "{name} is held as it was");
     }
     for (name, (holder, before)) in names.iter().zip(holders) {
         holder.signal(libc::SIGTERM);
         holder.wait();
-        let (_after, token) = world.hold(name);
+        let (_after, token) = world.daemon.hold_with_token(name);
         assert!(token > before, "{name}: {token} after {before}");
     }
     assert_ne!(world.serving()[0], world.serving()[1], "nobody has two more than another");
@@ -153,16 +142,8 @@ fn another_number_of_parts_ends_what_is_held_by_the_one_before() {
     let name = "job";
     for parts in [4, 1] {
         eventually("it has all", || !world.serving().contains(&0));
-        let (held, before) = world.hold(name);
-        world.daemon.configure(&configuration(parts));
-        world.daemon.kill();
-        world.daemon.restart();
+        world.daemon.begins_anew_with(&configuration(parts), name);
         world.parts = parts;
-        assert_eq!(held.wait().code(), Some(76));
-        let (holder, after) = world.hold(name);
-        assert!(after > before, "{after} after {before}");
-        holder.signal(libc::SIGTERM);
-        holder.wait();
     }
 }
 
@@ -173,7 +154,6 @@ fn a_configuration_that_cannot_be_is_told() {
         ("engine = 'queue'\nservers = 0", "1 to 14"),
         ("engine = 'queue'\nservers = 15", "1 to 14"),
     ] {
-        let ended = support::check_config(&format!("[[namespace]]\nname = 'a'\n{text}\n"));
-        assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{text}: {ended:?}");
+        support::refuses_namespace(text, wanted);
     }
 }

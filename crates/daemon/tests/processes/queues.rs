@@ -38,21 +38,6 @@ impl World {
     fn namespace(&self) -> serde_json::Value {
         self.daemon.json("status")["namespaces"][0].clone()
     }
-
-    /// Holds a lock until it is told otherwise. With its token.
-    fn hold(&self, name: &str) -> (Running, u64) {
-        let holder = self.daemon.hold(&[name, "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN; exec sleep 600"]);
-        let token = token(&holder.line());
-        (holder, token)
-    }
-
-    fn is_free(&self, name: &str) -> bool {
-        self.daemon.lock(&[name, "--try", "--", "true"]).code == Some(0)
-    }
-}
-
-fn token(line: &str) -> u64 {
-    line.parse().unwrap_or_else(|_| panic!("{line:?} is no token"))
 }
 
 #[test]
@@ -62,7 +47,7 @@ fn held_awaited_tried_and_shared_as_any_other_lock() {
     let _server = world.server();
     eventually("it serves", || world.serving() != 0);
     for name in [HOT, COLD] {
-        let (holder, first) = world.hold(name);
+        let (holder, first) = world.daemon.hold_with_token(name);
         assert_eq!(world.daemon.lock(&[name, "--try", "--", "true"]).code, Some(75), "{name}");
         assert_eq!(world.daemon.lock(&[name, "--wait", "300ms", "--", "true"]).code, Some(75), "{name}");
         // More than there are cells: some wait at the lock server.
@@ -79,16 +64,16 @@ fn held_awaited_tried_and_shared_as_any_other_lock() {
             });
         }
         holder.signal(libc::SIGTERM);
-        let mut tokens: Vec<u64> = waiters.iter().map(|waiter| token(&waiter.line())).collect();
+        let mut tokens: Vec<u64> = waiters.iter().map(|waiter| waiter.token()).collect();
         tokens.sort_unstable();
         tokens.dedup();
         assert!(tokens.len() == 4 && tokens[0] > first, "{name}: {tokens:?} after {first}");
         let shared = |name| world.daemon.hold(&[name, "--shared", "--", "sh", "-c", "echo shared; exec sleep 600"]);
         let readers = [shared(name), shared(name)];
         readers.iter().for_each(|reader| assert_eq!(reader.line(), "shared"));
-        assert!(!world.is_free(name), "{name}");
+        assert!(!world.daemon.is_free(name), "{name}");
         drop(readers);
-        eventually("the readers' ends are noticed", || world.is_free(name));
+        eventually("the readers' ends are noticed", || world.daemon.is_free(name));
     }
 }
 
@@ -98,7 +83,7 @@ fn a_holder_that_is_killed_leaves_its_lock_to_the_next_at_once() {
     let _server = world.server();
     eventually("it serves", || world.serving() != 0);
     for name in [HOT, COLD] {
-        let (holder, _) = world.hold(name);
+        let (holder, _) = world.daemon.hold_with_token(name);
         let waiter = world.daemon.hold(&[name, "--", "echo", "mine"]);
         eventually("it waits", || world.daemon.count(name, "waiting") == 1);
         let killed = Instant::now();
@@ -115,8 +100,8 @@ fn a_lock_server_that_is_killed_has_a_successor_and_whoever_holds_goes_on() {
     eventually("it serves", || world.serving() != 0);
     let first = world.serving();
     let _standby = world.server();
-    let (mut cold, before) = world.hold(COLD);
-    let (mut hot, _) = world.hold(HOT);
+    let (mut cold, before) = world.daemon.hold_with_token(COLD);
+    let (mut hot, _) = world.daemon.hold_with_token(HOT);
     let waiter = world.daemon.hold(&[COLD, "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
     // In the second cell, and where there is none: what waits with the server is asked for again.
     let queued: Vec<Running> = (0..3).map(|_| world.daemon.hold(&[HOT, "--", "echo", "mine"])).collect();
@@ -128,10 +113,10 @@ fn a_lock_server_that_is_killed_has_a_successor_and_whoever_holds_goes_on() {
     std::thread::sleep(3 * LEASE);
     assert!(cold.is_running() && hot.is_running(), "they hold what they held");
     assert_eq!(world.daemon.count(COLD, "held"), 1);
-    assert!(!world.is_free(COLD) && !world.is_free(HOT));
+    assert!(!world.daemon.is_free(COLD) && !world.daemon.is_free(HOT));
 
     cold.signal(libc::SIGTERM);
-    let after = token(&waiter.line());
+    let after = waiter.token();
     assert!(after > before, "{after} after {before}");
     hot.signal(libc::SIGTERM);
     queued.iter().for_each(|waiter| assert_eq!(waiter.line(), "mine"));
@@ -142,8 +127,8 @@ fn a_hold_that_no_lock_server_renews_ends_with_its_session() {
     let world = World::new();
     let server = world.server();
     eventually("it serves", || world.serving() != 0);
-    let (cold, _) = world.hold(COLD);
-    let (mut hot, _) = world.hold(HOT);
+    let (cold, _) = world.daemon.hold_with_token(COLD);
+    let (mut hot, _) = world.daemon.hold_with_token(HOT);
     server.signal(libc::SIGKILL);
     assert_eq!(cold.wait().code(), Some(76), "lost");
     assert!(hot.is_running(), "the switch has that one");
@@ -154,16 +139,16 @@ fn a_switch_that_begins_anew_ends_what_is_held_and_serves_on() {
     let mut world = World::new();
     let _server = world.server();
     eventually("it serves", || world.serving() != 0);
-    let (cold, before_cold) = world.hold(COLD);
-    let (hot, before_hot) = world.hold(HOT);
+    let (cold, before_cold) = world.daemon.hold_with_token(COLD);
+    let (hot, before_hot) = world.daemon.hold_with_token(HOT);
     let waiter = world.daemon.hold(&[HOT, "--wait", "60s", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
     eventually("it waits", || world.daemon.count(HOT, "waiting") == 1);
     world.daemon.kill();
     world.daemon.restart();
     assert_eq!((cold.wait().code(), hot.wait().code()), (Some(76), Some(76)), "no hold outlives its epoch");
-    assert!(token(&waiter.line()) > before_hot, "who only waited goes on");
+    assert!(waiter.token() > before_hot, "who only waited goes on");
     eventually("the lock server is back", || world.serving() != 0);
-    let (_holder, after) = world.hold(COLD);
+    let (_holder, after) = world.daemon.hold_with_token(COLD);
     assert!(after > before_cold, "{after} after {before_cold}");
 }
 
@@ -171,15 +156,7 @@ fn a_switch_that_begins_anew_ends_what_is_held_and_serves_on() {
 fn another_engine_ends_what_is_held_by_the_one_before() {
     let mut world = World::new();
     for text in ["[[namespace]]\nname = 'default'\n", NAMESPACE] {
-        world.daemon.configure(&format!("lease = '1s'\n{text}"));
-        let (held, before) = world.hold(HOT);
-        world.daemon.kill();
-        world.daemon.restart();
-        assert_eq!(held.wait().code(), Some(76));
-        let (holder, after) = world.hold(HOT);
-        assert!(after > before, "{after} after {before}");
-        holder.signal(libc::SIGTERM);
-        holder.wait();
+        world.daemon.begins_anew_with(&format!("lease = '1s'\n{text}"), HOT);
     }
 }
 
@@ -192,8 +169,7 @@ fn a_configuration_that_cannot_be_is_told() {
         ("engine = 'queue'\nqueues = ['']", "it is empty"),
         ("engine = 'queue'\nqueues = ['a']\ncells = 1025", "1024"),
     ] {
-        let ended = support::check_config(&format!("[[namespace]]\nname = 'a'\n{text}\n"));
-        assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{text}: {ended:?}");
+        support::refuses_namespace(text, wanted);
     }
 }
 

@@ -67,17 +67,13 @@ fn role(daemon: &Daemon) -> String {
     }
 }
 
-fn token_of(holder: &Running) -> u64 {
-    holder.line().parse().expect("a token")
-}
-
 #[test]
 fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     let Some(mut pair) = Pair::or_skip(&[]) else { return };
     let flags = tempfile::tempdir().unwrap();
     let (over, over_too) = (flags.path().join("first"), flags.path().join("second"));
     let holder = pair.hold("jobs", &over);
-    let first = token_of(&holder);
+    let first = holder.token();
     let waiter = pair.hold("jobs", &over_too);
     eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
     pair.first.kill();
@@ -88,7 +84,7 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     fs::write(&over, "").unwrap();
     assert_eq!(holder.line(), "done");
     assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
-    assert!(token_of(&waiter) > first, "who waited was served, with a higher token");
+    assert!(waiter.token() > first, "who waited was served, with a higher token");
     fs::write(&over_too, "").unwrap();
     assert_eq!(waiter.wait().code(), Some(0));
     // The first one comes back as a standby, and knows better than to serve.
@@ -103,7 +99,7 @@ fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    let first = token_of(&holder);
+    let first = holder.token();
     assert_eq!(pair.first.interrupt().code(), Some(0));
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
     fs::write(&over, "").unwrap();
@@ -162,7 +158,7 @@ fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
     let flags = tempfile::tempdir().unwrap();
     let (over, over_too) = (flags.path().join("first"), flags.path().join("second"));
     let holder = pair.hold("jobs", &over);
-    let first = token_of(&holder);
+    let first = holder.token();
     let waiter = pair.hold("jobs", &over_too);
     eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
     // There and back: what was handed over once may be handed over again, and to whom it came from.
@@ -177,7 +173,7 @@ fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
     fs::write(&over, "").unwrap();
     assert_eq!(holder.line(), "done");
     assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
-    let second = token_of(&waiter);
+    let second = waiter.token();
     assert!(second > first);
     assert_eq!(epoch_of(second), epoch_of(first), "nobody was asked");
     fs::write(&over_too, "").unwrap();
@@ -238,7 +234,7 @@ fn a_switch_that_was_stopped_finds_that_another_one_serves_and_grants_nothing() 
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token_of(&holder);
+    holder.token();
     signal_process(pair.first.pid(), libc::SIGSTOP);
     eventually("the second serves", || role(&pair.second) == "serving");
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
@@ -258,7 +254,7 @@ fn without_etcd_nothing_is_granted_and_with_it_all_goes_on() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token_of(&holder);
+    holder.token();
     pair.etcd.kill();
     let refused = |pair: &Pair| pair.lock(&["other", "--wait", "300ms", "--", "true"]).code != Some(0);
     eventually("the lease is over", || refused(&pair));
@@ -278,7 +274,7 @@ fn sessions_outlive_both_switches() {
     let flags = tempfile::tempdir().unwrap();
     let over = flags.path().join("over");
     let holder = pair.hold("jobs", &over);
-    token_of(&holder);
+    holder.token();
     pair.first.kill();
     pair.second.kill();
     pair.second.restart();
@@ -319,7 +315,7 @@ fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
     };
     let script = format!("echo $WAYSIDE_LOCK_TOKEN; until [ -e {} ]; do sleep 0.02; done; echo done", over.display());
     let holder = Running::start(lock(&["jobs", "--", "sh", "-c", &script]));
-    token_of(&holder);
+    holder.token();
     first.kill();
     // Its packets are signed by the key of the next epoch; whoever comes now enrols at the second one.
     eventually("the second serves", || role(&second) == "serving");

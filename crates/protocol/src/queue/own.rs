@@ -458,6 +458,13 @@ impl Own {
 
     // ---- grants ----
 
+    /// Names that take memory: of locks that somebody has or waits for, and of those that were asked for with a priority.
+    #[cfg(test)]
+    pub fn names_known(&self) -> (usize, usize) {
+        (self.lines.len(), self.ranked.len())
+    }
+
+    /// Nobody has it or waits for it any more.
     fn tidy(&mut self, name: u64) {
         if self.lines.get(&name).is_some_and(VecDeque::is_empty) {
             self.lines.remove(&name);

@@ -1,7 +1,5 @@
 //! Real processes on loopback, each with a directory and ports of its own, none of which outlives its test.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 pub mod etcd;
 #[cfg(feature = "xdp")]
 pub mod frames;
@@ -83,6 +81,12 @@ impl Running {
 
     pub fn line(&self) -> String {
         self.lines.lock().expect("one reader").recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    /// Its next line, which is a lock's token.
+    pub fn token(&self) -> u64 {
+        let line = self.line();
+        line.parse().unwrap_or_else(|_| panic!("{line:?} is no token"))
     }
 
     pub fn signal(&self, signal: i32) {
@@ -277,6 +281,30 @@ impl Daemon {
         Running::start(self.command(&[&["lock"], arguments].concat()))
     }
 
+    /// Holds a lock until it is told otherwise. With its token.
+    pub fn hold_with_token(&self, name: &str) -> (Running, u64) {
+        let holder = self.hold(&[name, "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN; exec sleep 600"]);
+        let token = holder.token();
+        (holder, token)
+    }
+
+    pub fn is_free(&self, name: &str) -> bool {
+        self.lock(&[name, "--try", "--", "true"]).code == Some(0)
+    }
+
+    /// With another configuration it begins an epoch: who holds a lock loses it, and the next one has a higher token.
+    pub fn begins_anew_with(&mut self, text: &str, name: &str) {
+        let (held, before) = self.hold_with_token(name);
+        self.configure(text);
+        self.kill();
+        self.restart();
+        assert_eq!(held.wait().code(), Some(76));
+        let (holder, after) = self.hold_with_token(name);
+        assert!(after > before, "{after} after {before}");
+        holder.signal(libc::SIGTERM);
+        holder.wait();
+    }
+
     /// An answer of `-o json`.
     pub fn json(&self, command: &str) -> serde_json::Value {
         let ended = end(self.command(&[command, "-o", "json"]));
@@ -309,6 +337,12 @@ pub fn configure(directory: &Path, text: &str) -> String {
 pub fn check_config(text: &str) -> Ended {
     let directory = tempfile::tempdir().expect("a directory");
     end(wayside(&["switch", "--check-config", "--config", &configure(directory.path(), text)]))
+}
+
+/// A namespace with these settings is none, and this is said of it.
+pub fn refuses_namespace(settings: &str, wanted: &str) {
+    let ended = check_config(&format!("[[namespace]]\nname = 'a'\n{settings}\n"));
+    assert!(ended.code == Some(64) && ended.stderr.contains(wanted), "{settings}: {ended:?}");
 }
 
 fn launch(directory: &Path, listen: &str, flags: &[String]) -> (Running, String) {

@@ -316,3 +316,33 @@ fn what_was_wished_for_before_it_was_granted_is_that_holders_wish_alone() {
     assert_eq!(told(&acquire(&mut own, 20, &holds(1, Mode::Exclusive, before(6)))), [(GRANT, 1)]);
     assert_eq!(own.line(EPOCH, NAME).count(), 2);
 }
+
+/// Each name that is ever asked for would take memory, and time at every look at the silent.
+#[test]
+fn names_that_nobody_has_or_wants_are_forgotten() {
+    let mut own = own(2);
+    assert_eq!(tries(&mut own, 0, 4, Mode::Shared), Some(true), "it grants nothing yet");
+    assert_eq!(own.names_known(), (0, 0), "who was told to come again left nothing");
+    tick(&mut own, PATIENCE);
+    let stranger = holds(1, Mode::Exclusive, before(6));
+    assert_eq!(told(&acquire(&mut own, PATIENCE, &stranger)), [(RELEASED, 1)]);
+    assert_eq!(own.names_known(), (0, 0), "who came too late to say that it holds neither");
+
+    let ticket = acquire(&mut own, PATIENCE, &wish(1, Mode::Exclusive))[0].2.ticket;
+    acquire(&mut own, PATIENCE, &urgent(7, 2, Mode::Exclusive));
+    assert_eq!(own.names_known(), (1, 1));
+    let next = release(&mut own, PATIENCE, 1, ticket)[1].2.ticket;
+    assert_eq!(own.names_known().0, 1, "the other one has it");
+    release(&mut own, PATIENCE, 2, next);
+    assert_eq!(own.names_known().0, 0);
+
+    acquire(&mut own, 2 * PATIENCE, &wish(1, Mode::Exclusive));
+    let mut now = own.due().0;
+    while own.names_known().0 > 0 {
+        assert!(now <= 4 * PATIENCE, "it is silent");
+        tick(&mut own, now);
+        now = own.due().0;
+    }
+    tick(&mut own, PATIENCE + config().lull_us.max(now));
+    assert_eq!(own.names_known(), (0, 0), "and for long nobody has asked with a priority");
+}
