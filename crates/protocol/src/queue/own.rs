@@ -458,7 +458,7 @@ impl Own {
 
     // ---- grants ----
 
-    /// Names that take memory: of locks that somebody has or waits for, and of those that were asked for with a priority.
+    /// Names that take memory: of locks that somebody has or waits for, and of those asked for with a priority.
     #[cfg(test)]
     pub fn names_known(&self) -> (usize, usize) {
         (self.lines.len(), self.ranked.len())
