@@ -331,6 +331,9 @@ fn names_that_nobody_has_or_wants_are_forgotten() {
     let ticket = acquire(&mut own, PATIENCE, &wish(1, Mode::Exclusive))[0].2.ticket;
     acquire(&mut own, PATIENCE, &urgent(7, 2, Mode::Exclusive));
     assert_eq!(own.names_known(), (1, 1));
+    let look = own.due().0;
+    tick(&mut own, look);
+    assert_eq!(own.names_known(), (1, 1), "it was asked for with a priority just now");
     let next = release(&mut own, PATIENCE, 1, ticket)[1].2.ticket;
     assert_eq!(own.names_known().0, 1, "the other one has it");
     release(&mut own, PATIENCE, 2, next);
