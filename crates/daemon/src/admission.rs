@@ -160,6 +160,13 @@ impl Admission {
         self.write(PLACE, &serde_json::to_vec(&Place { address, namespaces })?)
     }
 
+    /// Says which namespaces there are now, where it [was said](Self::publish) before.
+    pub fn publish_namespaces(&self, namespaces: Vec<String>) -> io::Result<()> {
+        let Some(place) = self.read(PLACE)? else { return Err(ErrorKind::NotFound.into()) };
+        let place: Place = serde_json::from_slice(&place)?;
+        self.write(PLACE, &serde_json::to_vec(&Place { namespaces, ..place })?)
+    }
+
     /// Writes a token that is good once, for `lifetime`: it lets a host enrol in `namespaces`, or in all if that is
     /// empty.
     pub fn token(&self, lifetime: Duration, namespaces: &[String]) -> Result<Token, Failure> {

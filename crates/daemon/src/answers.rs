@@ -34,7 +34,8 @@ pub enum Query {
     Shards,
     /// What an operator tells a shard of a change of the shards. Answered by [`Changed`], or by [`Refused`].
     Divide { version: u32, step: ShardStep, begins: Option<u32>, above: u32, map: String, former: String },
-    /// The configuration's file is read again. Answered by [`Reloaded`], or by [`Refused`]: then nothing has changed.
+    /// The configuration's file is read again. Answered by [`Reloaded`], or by [`Refused`], which tells what has
+    /// changed nevertheless.
     Reload,
     /// Answered by [`Session`], or by [`Refused`] if that handle is vacant.
     Node { handle: u16 },

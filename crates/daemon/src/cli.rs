@@ -71,7 +71,8 @@ pub enum Command {
     Deadlocks(QueryArgs),
     /// Show the switch, its sessions and its packet counters
     Status(QueryArgs),
-    /// Have the switch read its configuration's file again: namespaces' budgets, policies and patience may change
+    /// Have the switch read its configuration's file again: namespaces' budgets, policies and patience may change, and
+    /// further ones come
     Reload(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it
     Doctor(QueryArgs),

@@ -91,6 +91,11 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_CERTIFICATE_LIFETIME", value_name = "TIME")]
     certificate_lifetime: Option<String>,
 
+    /// Slots of all namespaces, with those that `wayside reload` may add; 16 bytes each, at the XDP hook from the start
+    /// [default: what the namespaces have, rounded up to the next 262,144]
+    #[arg(long, env = "WAYSIDE_SLOTS", value_name = "COUNT", allow_negative_numbers = true)]
+    slots: Option<i64>,
+
     /// How long a key of the store keeps its place without a value; 0s: for ever [default: 60s]
     #[arg(long, env = "WAYSIDE_COLLECT_AFTER", value_name = "TIME")]
     collect_after: Option<String>,
@@ -327,6 +332,8 @@ pub struct Config {
     pub deadlocks: Deadlocks,
     pub deadlock_period: Duration,
     pub namespaces: Vec<Namespace>,
+    /// Of all namespaces, those that are added while the switch runs included.
+    pub slots: u32,
     /// None: there is no standby.
     pub sharing: Option<Sharing>,
     /// None: this shard has all locks.
@@ -469,6 +476,8 @@ impl Layers<'_> {
             // Twice the least: scheduling delays of the daemon's own are not the node's fault.
             None => least_grace(lease) * 2,
         };
+        let namespaces = self.namespaces(lease)?;
+        let slots = self.slots(&namespaces)?;
         let division = self.division()?;
         let joins = match self.pick(|s| s.shard_joins.as_ref()) {
             Some((true, flag)) if division.is_none() => {
@@ -502,7 +511,8 @@ impl Layers<'_> {
             grace,
             deadlocks,
             deadlock_period,
-            namespaces: self.namespaces(lease)?,
+            namespaces,
+            slots,
             sharing,
             division,
             joins,
@@ -667,16 +677,18 @@ impl std::fmt::Display for Shown {
     }
 }
 
+/// Of a file, without flags.
+#[cfg(test)]
+pub fn read(text: &str) -> Result<Config, Failure> {
+    let settings = toml::from_str(text).map_err(|error| Failure::usage(error.to_string()))?;
+    Settings::default().over(settings, Some(Path::new("w.toml")))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::read as file;
     use super::*;
     use wayside_wire::Policy;
-
-    fn file(text: &str) -> Result<Config, Failure> {
-        let path = Path::new("w.toml");
-        let settings = toml::from_str(text).map_err(|error| Failure::usage(error.to_string()))?;
-        Settings::default().over(settings, Some(path))
-    }
 
     #[test]
     fn defaults_are_possible() {

@@ -145,6 +145,12 @@ fn shown(config: &Config) -> String {
         };
         text.push_str(&format!("namespace {name}, {slots} slots, {policy}{engine}{}\n", budget.unwrap_or_default()));
     }
+    let taken: u32 = config.namespaces.iter().map(|namespace| namespace.slots).sum();
+    text.push_str(&format!(
+        "slots {}, {} of them for namespaces that come later\n",
+        config.slots,
+        config.slots - taken
+    ));
     text.push_str("the configuration is in order");
     text
 }

@@ -1,5 +1,5 @@
-//! What may change while the switch runs: budgets, policies and patience of namespaces. All else is laid out in memory
-//! or bound when it starts.
+//! What may change while the switch runs: budgets, policies and patience of namespaces, and which there are, as long as
+//! none goes. All else is laid out in memory or bound when it starts.
 
 use super::{Config, Namespace};
 
@@ -13,7 +13,8 @@ macro_rules! first_difference {
 }
 
 impl Config {
-    /// Why a running switch cannot go on with this configuration; None: it can.
+    /// What keeps a running switch from going on with this configuration, as in "nothing has changed: ... needs another
+    /// start"; None: nothing does.
     pub fn needs_restart(&self, running: &Config) -> Option<String> {
         let general = first_difference!(
             Config,
@@ -44,7 +45,7 @@ impl Config {
                 joins,
                 relays
             ],
-            may change [namespaces]
+            may change [namespaces, slots]
         );
         if let Some(field) = general {
             // Every other one is called as it is written.
@@ -55,14 +56,49 @@ impl Config {
                 "joins" => "shard_joins",
                 field => field,
             };
-            return Some(written.into());
+            return Some(format!("{written} differs"));
         }
-        let names = |config: &Config| config.namespaces.iter().map(|each| each.name.clone()).collect::<Vec<_>>();
-        if names(self) != names(running) {
-            return Some("which namespaces there are, or their order".into());
+        self.what_stays(running).or_else(|| self.what_comes(running))
+    }
+
+    /// As [`Config::needs_restart`], of namespaces that there are.
+    fn what_stays(&self, running: &Config) -> Option<String> {
+        running.namespaces.iter().find_map(|before| {
+            let Some(now) = self.namespace(&before.name) else {
+                return Some(format!("namespace {:?} is gone", before.name));
+            };
+            Some(format!("{} of namespace {:?} differs", now.fixed(before)?, before.name))
+        })
+    }
+
+    /// And of those that are new.
+    fn what_comes(&self, running: &Config) -> Option<String> {
+        let total: u32 = self.namespaces.iter().map(|namespace| namespace.slots).sum();
+        if total > running.slots {
+            return Some(format!("its namespaces have {total} slots, the switch has {} (`slots`)", running.slots));
         }
-        let pairs = self.namespaces.iter().zip(&running.namespaces);
-        pairs.into_iter().find_map(|(one, other)| Some(format!("{} of namespace {:?}", one.fixed(other)?, one.name)))
+        if self.slots != running.slots {
+            return Some("slots differs".into());
+        }
+        self.added(running).find_map(|new| {
+            let what = if new.engine.has_queues() {
+                "queues"
+            } else if new.keys > 0 {
+                "keys (without them it says `keys = 0`)"
+            } else {
+                return None;
+            };
+            Some(format!("namespace {:?} is new and has {what}", new.name))
+        })
+    }
+
+    fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.iter().find(|namespace| namespace.name == name)
+    }
+
+    /// The namespaces that a running switch does not have.
+    pub fn added(&self, running: &Config) -> impl Iterator<Item = &Namespace> {
+        self.namespaces.iter().filter(|new| running.namespace(&new.name).is_none())
     }
 }
 

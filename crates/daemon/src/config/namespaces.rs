@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::time::Duration;
 use wayside_client::Name;
-use wayside_protocol::controller::{Allocation, Room};
+use wayside_protocol::controller::{self, Allocation, Room};
 use wayside_protocol::memory::Part;
 use wayside_protocol::{LONGEST_PATIENCE, Names, OVERTAKEN_MOST};
 use wayside_switch::Budget;
@@ -16,6 +16,8 @@ use wayside_wire::{Engine, Policy};
 /// 2^26 slots are 1 GiB.
 const MAX_SLOTS: i64 = 1 << 26;
 const DEFAULT_SLOTS: u32 = 1 << 16;
+/// A switch has room for as many, or a multiple of it: 4 MiB.
+const SLOTS_AT_ONCE: i64 = 1 << 18;
 
 /// 2^24 keys are 5.5 GiB.
 const MAX_KEYS: i64 = 1 << 24;
@@ -101,6 +103,23 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// As the controller has it. `lease`: of sessions that ask for none.
+    pub fn controlled(&self, number: u16, lease: Duration) -> controller::Namespace {
+        controller::Namespace {
+            id: number,
+            name: self.name.clone(),
+            policy: self.policy,
+            patience: self.patience,
+            engine: self.engine,
+            names: self.listed(),
+            allocation: self.allocation,
+            room: self.room,
+            servers: self.servers,
+            lease: lease.as_micros() as u32,
+            longest_lease: self.longest_lease.as_micros() as u32,
+        }
+    }
+
     /// Its budget, for people.
     pub fn budget_text(&self) -> String {
         let limit = |budget: Budget| format!("{} requests a second, {} at once", budget.rate, budget.burst);
@@ -227,6 +246,19 @@ impl Layers<'_> {
         let total = namespaces.iter().map(|namespace| i64::from(namespace.room.cells)).sum();
         self.number("namespace.cells of all queues", total, false, 0, MAX_CELLS)?;
         Ok(namespaces)
+    }
+
+    /// Of all namespaces, and of those that come later.
+    pub(super) fn slots(&self, namespaces: &[Namespace]) -> Result<u32, Failure> {
+        let total: i64 = namespaces.iter().map(|namespace| i64::from(namespace.slots)).sum();
+        let Some((&slots, flag)) = self.pick(|s| s.slots.as_ref()) else {
+            return Ok((total as u64).next_multiple_of(SLOTS_AT_ONCE as u64) as u32);
+        };
+        if slots < total {
+            let rule = format!("is less than the {total} that the namespaces have");
+            return Err(self.wrong("slots", &slots, flag, &rule));
+        }
+        Ok(self.number("slots", slots, flag, 1, MAX_SLOTS)? as u32)
     }
 
     /// The engine, the locks that have their queue in the switch, and cells of each.

@@ -456,7 +456,7 @@ impl Control {
                     Err(refused) => json(&refused),
                 }
             }
-            Query::Reload => match self.facts.reload.reload() {
+            Query::Reload => match self.facts.reload.reload().await {
                 Ok(changes) => json(&Reloaded { changes }),
                 Err(why) => refusal(&why),
             },

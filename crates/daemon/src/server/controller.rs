@@ -13,6 +13,7 @@ use super::etcd::Shard;
 use super::etcd::fabric::{Changes, Listed};
 use super::keys::Keys;
 use super::metrics::{Ledger, Numbers};
+use super::namespaces::Namespaces;
 use super::questions::{Asker, Knows, Question, Questions, Wanted};
 use super::records::Records;
 use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
@@ -27,8 +28,8 @@ use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
-    SessionView, Unfit,
+    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Namespace, Notice, Obstacle, Order,
+    PlanView, Seat, SessionView, Unfit,
 };
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
@@ -89,6 +90,8 @@ enum Request {
     Admitted(HashSet<u64>),
     /// Of a namespace, and its patience.
     Policy(u16, Policy, u8),
+    /// One more, with so many slots.
+    AddNamespace(Box<Namespace>, u32, oneshot::Sender<Result<(), String>>),
     /// What has changed at the other switches of the shard.
     Changes(Changes),
     /// Lets groups that are lost begin empty; answered by how many there were.
@@ -355,6 +358,16 @@ impl Inbox {
         self.request(Request::Policy(namespace, policy, patience));
     }
 
+    /// Takes in a namespace, with so many slots.
+    ///
+    /// # Errors
+    /// Why it can't be; nothing has changed then.
+    pub async fn add_namespace(&self, namespace: Namespace, slots: u32) -> Result<(), String> {
+        let (answer, added) = oneshot::channel();
+        self.request(Request::AddNamespace(Box::new(namespace), slots, answer));
+        added.await.map_err(|_| "the daemon is ending".to_owned())?
+    }
+
     /// Ends the thread.
     pub fn stop(&self) {
         self.request(Request::Stop);
@@ -400,8 +413,7 @@ pub struct Desk {
     /// Hosts are let in one by one: packets are signed.
     admits: bool,
     inbox: Inbox,
-    /// Names of namespaces by number, for people.
-    namespaces: Vec<(u16, String)>,
+    namespaces: Arc<Namespaces>,
     socket: Arc<UdpSocket>,
     events: Receiver<Event>,
     fellows: Receiver<Packet>,
@@ -418,7 +430,7 @@ impl Desk {
         seat: Seat<Arc<Switch>, Records>,
         keys: Keys,
         shard: Option<Shard>,
-        namespaces: Vec<(u16, String)>,
+        namespaces: Arc<Namespaces>,
         socket: Arc<UdpSocket>,
         ledger: Arc<Ledger>,
     ) -> (Desk, Inbox) {
@@ -620,6 +632,9 @@ impl Desk {
             }
             Request::Admitted(hosts) => self.admit_only(hosts),
             Request::Policy(namespace, policy, patience) => self.seat.set_policy(now, namespace, policy, patience),
+            Request::AddNamespace(namespace, slots, answer) => {
+                let _ = answer.send(self.add_namespace(now, &namespace, slots));
+            }
             Request::Changes(changes) => self.keys.on_changes(now, changes),
             Request::RecoverChains(answer) => {
                 let _ = answer.send(self.keys.chains.as_mut().and_then(|chains| chains.recover(now)));
@@ -649,6 +664,13 @@ impl Desk {
             Request::Receive(message, answer) => drop(answer.send(self.seat.receive(now, &message))),
             Request::Stop => unreachable!("it has ended the thread"),
         }
+    }
+
+    fn add_namespace(&mut self, now: Time, namespace: &Namespace, slots: u32) -> Result<(), String> {
+        let added = self.seat.add_namespace(now, namespace, |switch| {
+            switch.add_namespace(namespace.id, slots, namespace.policy).map_err(|why| why.to_string())
+        });
+        added.map_err(|why| why.to_string())
     }
 
     /// Ends the sessions whose lifelines have closed, all together, since each by itself would wait for etcd; once the
@@ -684,12 +706,6 @@ impl Desk {
     pub fn admit_only(&mut self, hosts: HashSet<u64>) {
         self.admits = true;
         self.seat.admit_only(clock::now(), hosts.into_iter().collect());
-    }
-
-    /// A namespace's name; its number, if it is none of the configuration's.
-    fn namespace(&self, number: u16) -> String {
-        let found = self.namespaces.iter().find(|(known, _)| *known == number);
-        found.map_or_else(|| number.to_string(), |(_, name)| name.clone())
     }
 
     fn log(&mut self, notice: &Notice) {
@@ -760,7 +776,7 @@ impl Knows for Desk {
                 handle: view.handle,
                 host: wayside_wire::text(&view.record.host).unwrap_or("?").to_owned(),
                 pid: view.record.pid,
-                namespace: self.namespace(view.record.namespace),
+                namespace: self.namespaces.name_of(view.record.namespace),
                 incarnation: view.record.incarnation,
                 address: view.record.address.to_string(),
                 signed: view.record.secret.is_some(),
@@ -778,7 +794,12 @@ impl Knows for Desk {
         };
         let signed = |view: &SessionView<'_>| view.seen.is_some() && view.record.secret.is_some();
         Numbers {
-            sessions: self.namespaces.iter().map(|(number, name)| (name.clone(), living(*number))).collect(),
+            sessions: self
+                .namespaces
+                .all()
+                .iter()
+                .map(|each| (each.settings.name.clone(), living(each.number)))
+                .collect(),
             signed: all().filter(signed).count() as u64,
             awaiting_census: self.seat.records().map_or(0, |controller| controller.recovering().1 as u64),
             keys: self.keys.numbers(),
@@ -790,11 +811,10 @@ impl Knows for Desk {
     }
 
     fn chains(&self) -> Option<ChainsAnswer> {
-        self.keys.view(|number| self.namespace(number))
+        self.keys.view(|number| self.namespaces.name_of(number))
     }
 
     fn keys(&self, wanted: &Wanted) -> Option<KeyList> {
-        let number = self.namespaces.iter().find(|(_, name)| *name == wanted.namespace).map(|(number, _)| *number);
-        number.map(|number| self.keys.list(number, wanted.prefix.as_bytes()))
+        self.namespaces.number_of(&wanted.namespace).map(|number| self.keys.list(number, wanted.prefix.as_bytes()))
     }
 }

@@ -152,8 +152,7 @@ fn in_userspace(config: &Config, numbers: &[u16]) -> Result<Switch, Failure> {
 }
 
 fn switch_config(config: &Config) -> SwitchConfig {
-    let slots = config.namespaces.iter().map(|namespace| namespace.slots).sum();
-    SwitchConfig { slots, max_handle: wayside_protocol::chain::LAST_SESSION }
+    SwitchConfig { slots: config.slots, max_handle: wayside_protocol::chain::LAST_SESSION }
 }
 
 fn store_config(config: &Config) -> Result<StoreConfig, Failure> {

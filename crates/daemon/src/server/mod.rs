@@ -31,6 +31,7 @@ mod local;
 mod metrics;
 mod mirror;
 mod names;
+mod namespaces;
 mod node_lines;
 mod plans;
 mod questions;
@@ -57,6 +58,7 @@ use keys::Keys;
 use local::{LocalSockets, SocketFile};
 use metrics::Ledger;
 use mirror::Mirror;
+use namespaces::Namespaces;
 use records::Records;
 use relays::Relays;
 use reload::Reload;
@@ -129,7 +131,7 @@ pub fn run(
             tokio::select! {
                 name = signals.next() => {
                     if name == HANGUP && server.reload.has_file() {
-                        server.read_again();
+                        server.read_again().await;
                         continue;
                     }
                     tracing::info!(signal = name, "ending");
@@ -220,9 +222,9 @@ impl Server {
 
         let (mut home, switch) = Home::find(config, listen, &numbers)?;
         let switch = Arc::new(switch);
-        let names = numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.name.clone()));
-        let names: Vec<_> = names.collect();
-        let ledger = Ledger::new(&names, records.commits());
+        let namespaces = Namespaces::of(config, &numbers);
+        let ledger = Ledger::new(Arc::clone(&namespaces), records.commits());
+        let kept = records.clone();
         let control_of = controller_config(config, &numbers)?;
         let memory = Arc::clone(&switch);
         let (mut joining, mut sharing_with) = (None, None);
@@ -254,7 +256,8 @@ impl Server {
             keys.keep_names(&state_dir);
         }
         let watched = shard.clone();
-        let (mut desk, inbox) = Desk::new(seat, keys, shard, names, Arc::clone(&socket), Arc::clone(&ledger));
+        let (mut desk, inbox) =
+            Desk::new(seat, keys, shard, Arc::clone(&namespaces), Arc::clone(&socket), Arc::clone(&ledger));
         if let Some(shard) = watched {
             let inbox = inbox.clone();
             shard.spawn(shard.clone().watch(move |changes| inbox.changes(changes)));
@@ -294,14 +297,23 @@ impl Server {
         let (relays, relaying) = Relays::start(&config.relays, *listen.ip(), relay)?;
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
-        let reload = Arc::new(Reload::new(reread, config, &switch, inbox.clone(), &numbers));
+        let reload = Arc::new(Reload {
+            read: reread,
+            running: tokio::sync::Mutex::new(config.clone()),
+            namespaces: Arc::clone(&namespaces),
+            switch: Arc::clone(&switch),
+            inbox: inbox.clone(),
+            ledger: Arc::clone(&ledger),
+            records: kept,
+            admission: door.is_some().then(|| admission.clone()),
+        });
         let config = config.clone();
         let enrols = door.as_ref().map(|(_, _, address)| *address);
         let tally = Arc::new(enrolment::tally());
         let facts = Facts {
             config,
             reload: Arc::clone(&reload),
-            numbers,
+            namespaces,
             listen,
             admin_listen,
             enrols,
@@ -353,8 +365,8 @@ impl Server {
     }
 
     /// SIGHUP: nobody waits for the answer, so it is in the log.
-    fn read_again(&self) {
-        match self.reload.reload() {
+    async fn read_again(&self) {
+        match self.reload.reload().await {
             Ok(changes) => changes.iter().for_each(|change| tracing::warn!("{change}")),
             Err(why) => tracing::error!("{why}"),
         }
@@ -462,20 +474,8 @@ fn random_bytes() -> Result<[u8; 32], Failure> {
 }
 
 fn controller_config(config: &Config, numbers: &[u16]) -> Result<wayside_protocol::controller::Config, Failure> {
-    let namespaces =
-        config.namespaces.iter().zip(numbers).map(|(namespace, &id)| wayside_protocol::controller::Namespace {
-            id,
-            name: namespace.name.clone(),
-            policy: namespace.policy,
-            patience: namespace.patience,
-            engine: namespace.engine,
-            names: namespace.listed(),
-            allocation: namespace.allocation,
-            room: namespace.room,
-            servers: namespace.servers,
-            lease: config.lease.as_micros() as u32,
-            longest_lease: namespace.longest_lease.as_micros() as u32,
-        });
+    let pairs = config.namespaces.iter().zip(numbers);
+    let namespaces = pairs.map(|(namespace, &number)| namespace.controlled(number, config.lease));
     let (first_epoch, first_incarnation) = firsts();
     Ok(wayside_protocol::controller::Config {
         namespaces: namespaces.collect(),

@@ -20,23 +20,23 @@ pub async fn plans(control: &Control, views: Vec<PlanView>) -> Result<Plans, Str
         return Err(who);
     }
     let facts = control.facts();
-    let namespaces = &facts.config.namespaces;
-    let mut names = configured(namespaces);
+    let all = facts.namespaces.all();
+    let namespaces = || all.iter().map(|each| &each.settings);
+    let mut names = configured(namespaces());
     let count: usize = views.iter().map(|view| view.locks.len()).sum();
     // Of locks in slots nobody counts requests.
     let counts_none = |name: &str, id: &str| {
-        let of = namespaces.iter().find(|of| of.name == name);
+        let of = namespaces().find(|of| of.name == name);
         of.is_some_and(|of| of.engine.has_slots() && !names.contains_key(&(name.to_owned(), id.to_owned())))
     };
     let mut awaited = Vec::new();
-    if count > names.len() || namespaces.iter().any(|namespace| namespace.engine.has_slots()) {
+    if count > names.len() || namespaces().any(|namespace| namespace.engine.has_slots()) {
         let listed = listed(control).await;
         awaited = awaited_of(listed.iter().filter(|(namespace, entry)| counts_none(namespace, &entry.name_id)));
         names.extend(listed.into_iter().map(|(namespace, entry)| ((namespace, entry.name_id), entry.name)));
     }
     let plan = |view: &PlanView| {
-        let at = facts.numbers.iter().position(|number| *number == view.namespace)?;
-        let namespace = &facts.config.namespaces[at];
+        let namespace = &all.iter().find(|each| each.number == view.namespace)?.settings;
         let lock_servers = facts.lock_servers(namespace, view.namespace);
         let locks = view.locks.iter().map(|lock| planned(&namespace.name, view, lock, &names)).collect();
         Some(Plan {
@@ -57,7 +57,7 @@ fn id(name: u64) -> String {
 }
 
 /// Those that the configuration has.
-fn configured(namespaces: &[Namespace]) -> Names {
+fn configured<'n>(namespaces: impl Iterator<Item = &'n Namespace>) -> Names {
     let mut names = Names::new();
     for namespace in namespaces {
         let ids = namespace.queues.iter().zip(namespace.queue_ids());

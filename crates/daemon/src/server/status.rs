@@ -2,6 +2,7 @@
 
 use super::home::Residence;
 use super::metrics::{Ledger, Tally};
+use super::namespaces::{Namespaces, Numbered};
 use super::relays::Relays;
 use super::reload::Reload;
 use super::worker::Traffic;
@@ -20,12 +21,11 @@ use wayside_wire::{DropReason, NodeState};
 
 /// Everything that a status is made of, but for what the controller knows.
 pub struct Facts {
-    /// As it was when the switch started.
+    /// As it was when the switch started: of namespaces that is not asked.
     pub config: Config,
-    /// What has changed since.
     pub reload: Arc<Reload>,
-    /// Its namespaces' numbers in packets.
-    pub numbers: Vec<u16>,
+    /// As they are now.
+    pub namespaces: Arc<Namespaces>,
     /// As bound.
     pub listen: SocketAddrV4,
     pub admin_listen: SocketAddrV4,
@@ -78,7 +78,7 @@ impl Facts {
             serving: self.is_serving(),
             role,
             shards: self.config.division.as_ref().map_or_else(Vec::new, Division::own_first),
-            namespaces: self.namespaces(),
+            namespaces: self.shown_namespaces(),
             keys: self.keys(),
             relays: self.relays(),
             sessions,
@@ -114,28 +114,27 @@ impl Facts {
         hosts.ok().map(|hosts| hosts.len() as u64)
     }
 
-    fn namespaces(&self) -> Vec<Namespace> {
-        let namespaces = self.config.namespaces.iter().zip(&self.numbers);
-        namespaces
-            .zip(self.over_budget())
-            .zip(self.reload.namespaces())
-            .map(|((each, (_, over_budget)), now)| (each, over_budget, now, self.lock_servers(each.0, *each.1)))
-            .map(|((namespace, &number), over_budget, now, lock_servers)| Namespace {
+    fn shown_namespaces(&self) -> Vec<Namespace> {
+        let all = self.namespaces.all();
+        let shown = |&Numbered { number, settings: ref namespace }: &Numbered| {
+            let lock_servers = self.lock_servers(namespace, number);
+            Namespace {
                 name: namespace.name.clone(),
                 slots: namespace.slots,
-                policy: now.policy_word().into(),
-                patience: now.patience,
+                policy: namespace.policy_word().into(),
+                patience: namespace.patience,
                 engine: namespace.engine_word().into(),
                 plan: if namespace.engine.has_queues() { namespace.plan_word() } else { "" }.into(),
                 in_switch: self.switch.lines(number).len(),
                 queues: self.queues(namespace, number),
                 lock_server: first_of(&lock_servers),
                 lock_servers,
-                rate: now.budget.map(|budget| budget.rate),
-                burst: now.budget.map(|budget| budget.burst),
-                over_budget,
-            })
-            .collect()
+                rate: namespace.budget.map(|budget| budget.rate),
+                burst: namespace.budget.map(|budget| budget.burst),
+                over_budget: self.switch.over_budget(number),
+            }
+        };
+        all.iter().map(shown).collect()
     }
 
     /// Locks that have their queue here.
@@ -184,9 +183,9 @@ impl Facts {
     }
 
     /// Packets that each namespace's budget has refused, by its name.
-    pub fn over_budget(&self) -> impl Iterator<Item = (String, u64)> {
-        let namespaces = self.config.namespaces.iter().zip(&self.numbers);
-        namespaces.map(|(namespace, &number)| (namespace.name.clone(), self.switch.over_budget(number)))
+    pub fn over_budget(&self) -> Vec<(String, u64)> {
+        let count = |each: &Numbered| (each.settings.name.clone(), self.switch.over_budget(each.number));
+        self.namespaces.all().iter().map(count).collect()
     }
 
     /// The switch's counters: drops that occurred, by reason, and everything else.

@@ -167,7 +167,10 @@ impl StateDir {
                             ))));
                         }
                         None => {
-                            let number = table.len()? as u16;
+                            let Ok(number) = u16::try_from(table.len()?) else {
+                                let why = "this state directory has known 65,536 namespaces, and numbers no other";
+                                return Ok(Err(Failure::usage(why)));
+                            };
                             table.insert(name.as_str(), (number, *slots))?;
                             number
                         }

@@ -5,7 +5,7 @@ use crate::support;
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::net::{Shutdown, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -139,10 +139,7 @@ impl Worker {
 
 /// Reported, or ended; since the daemon started.
 fn counted(daemon: &Daemon, result: &str) -> u64 {
-    let mut stream = TcpStream::connect(daemon.admin()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: wayside\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = daemon.scrape();
     let metric = format!("wayside_deadlocks_total{{result=\"{result}\"}} ");
     text.lines().find_map(|line| line.strip_prefix(&metric)?.parse().ok()).expect("it is counted")
 }

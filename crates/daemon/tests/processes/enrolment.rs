@@ -75,21 +75,12 @@ impl Place {
     }
 
     fn scrape(&self) -> String {
-        get(self.daemon.admin())
+        self.daemon.scrape()
     }
 
     fn drops(&self, reason: &str) -> u64 {
         self.daemon.json("status")["drops"][reason].as_u64().unwrap_or(0)
     }
-}
-
-/// What `/metrics` says.
-fn get(admin: SocketAddrV4) -> String {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
 }
 
 #[test]
@@ -293,7 +284,7 @@ fn what_hosts_asked_is_counted_and_told() {
     let told = unsigned.json("status")["authentication"].clone();
     assert_eq!((&told["on"], &told["reason"]), (&false.into(), &"auto: listens on loopback".into()));
     assert_eq!(told["hosts"], serde_json::Value::Null);
-    let scrape = get(unsigned.admin());
+    let scrape = unsigned.scrape();
     assert!(scrape.contains("\nwayside_authentication{reason=\"auto: listens on loopback\"} 0\n"), "{scrape}");
     assert!(!scrape.contains("wayside_joined_hosts"), "{scrape}");
 }

@@ -3,8 +3,6 @@
 use crate::support;
 
 use std::future::Future;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -21,10 +19,7 @@ fn value(session: &Session, name: &str) -> Option<Vec<u8>> {
 
 /// A count of the daemon's metrics.
 fn count(daemon: &Daemon, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(daemon.admin()).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: wayside\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = daemon.scrape();
     let line = text.lines().find(|line| line.starts_with(&format!("{name}_total"))).expect("it is counted");
     line.rsplit(' ').next().unwrap().parse().expect("a number")
 }

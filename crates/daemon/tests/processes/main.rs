@@ -31,5 +31,6 @@ mod shards;
 mod standby;
 mod support;
 mod switch_daemon;
+mod tenants;
 mod watch;
 mod xdp;

@@ -191,11 +191,50 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
+/// Why a switch that runs takes in no other namespace now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unaddable {
+    /// With it the configuration could not work.
+    Config(ConfigError),
+    /// The switch serves, but recovers what nodes hold, or its lease does not run at this moment.
+    NotServing,
+    /// Another switch hands over to this one: what it sends is of other namespaces.
+    TakesOver,
+    /// Sessions of the namespace, of a time when there was one, are not over or their handles are at rest: what they
+    /// held nobody has asked under this epoch.
+    HasSessions,
+    /// The switch has no slots for it: why.
+    NoRoom(String),
+}
+
+impl fmt::Display for Unaddable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unaddable::Config(error) => error.fmt(f),
+            Unaddable::NotServing => write!(f, "the switch recovers, or does not serve at this moment: try again"),
+            Unaddable::NoRoom(why) => f.write_str(why),
+            Unaddable::TakesOver => write!(f, "another switch hands over to this one: try again"),
+            Unaddable::HasSessions => {
+                write!(f, "sessions that it had before are not forgotten yet: try again in a minute, or start again")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unaddable {}
+
 impl Config {
     pub(super) fn set_policy(&mut self, namespace: u16, policy: Policy, patience: u8) {
         for own in self.namespaces.iter_mut().filter(|own| own.id == namespace) {
             (own.policy, own.patience) = (policy, patience);
         }
+    }
+
+    /// With another namespace.
+    pub(super) fn with(&self, namespace: &Namespace) -> Config {
+        let mut with = self.clone();
+        with.namespaces.push(namespace.clone());
+        with
     }
 
     /// Whether it can work.

@@ -245,6 +245,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         self.send_fabric(to, header, FabricKind::Enrolled.body().bytes(0), |packet, at| body.write(packet, at));
     }
 
+    /// Whether a namespace has sessions that are not forgotten: where it has none, all of them are over, and their
+    /// handles free again.
+    pub(super) fn has_sessions_of(&self, now: Time, namespace: u16) -> bool {
+        self.sessions.taken_in(now, namespace, &self.config) > 0
+    }
+
     /// Whether a namespace has half of all handles, those at rest included: where there are others, it gets no more.
     fn has_its_share(&self, now: Time, namespace: u16) -> bool {
         let share = usize::from(self.memory.max_handle() / 2);

@@ -92,7 +92,7 @@ impl fmt::Display for Obstacle {
 /// What a memory is like, and who decides by it; both ends must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// In the order of the configuration.
+    /// By their ids.
     pub namespaces: Vec<NamespaceShape>,
     /// Whether packets are signed.
     pub signed: bool,
@@ -165,6 +165,11 @@ pub struct Copying {
 }
 
 impl Copying {
+    /// Whether the memory is still like what was told.
+    pub(super) fn is_of(&self, shape: &Shape) -> bool {
+        self.shape == *shape
+    }
+
     /// Nothing has gone. `revision`: of the post now.
     pub(super) fn new(shape: Shape, revision: u64, now: Time) -> Copying {
         let sent = shape.namespaces.iter().map(|namespace| vec![[0; 2]; namespace.slots as usize]).collect();

@@ -50,7 +50,7 @@ use wayside_wire::{
     entry_at, limits, service,
 };
 
-pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room};
+pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room, Unaddable};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
 pub use enrolment::{Applicant, KNOWS_NAMES};
 pub use hand_over::{

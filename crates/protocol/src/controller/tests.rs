@@ -40,7 +40,7 @@ pub(super) struct Memory {
     slots: RefCell<BTreeMap<u32, SlotWord>>,
     /// Besides the usual ones.
     more_slots: Cell<u32>,
-    more_namespaces: Cell<u16>,
+    pub(in crate::controller) more_namespaces: Cell<u16>,
     more_handles: Cell<u16>,
     words: RefCell<BTreeMap<Handle, NodeWord>>,
     nodes: RefCell<BTreeMap<Handle, NodeEntry>>,

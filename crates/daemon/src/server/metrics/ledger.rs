@@ -1,6 +1,7 @@
 //! What the controller's thread counts of its own doings: sessions, recoveries, commits. Nothing of it is on the data
 //! path.
 
+use crate::server::namespaces::Namespaces;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -75,8 +76,7 @@ impl Commits {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Names of namespaces by number.
-    namespaces: BTreeMap<u16, String>,
+    namespaces: Arc<Namespaces>,
     pub commits: Commits,
     begun: Counter,
     rotated: Counter,
@@ -102,9 +102,9 @@ struct Open {
 }
 
 impl Ledger {
-    pub fn new(namespaces: &[(u16, String)], commits: Commits) -> Arc<Ledger> {
+    pub fn new(namespaces: Arc<Namespaces>, commits: Commits) -> Arc<Ledger> {
         let ledger = Ledger {
-            namespaces: namespaces.iter().cloned().collect(),
+            namespaces,
             commits,
             begun: Counter::default(),
             rotated: Counter::default(),
@@ -126,11 +126,16 @@ impl Ledger {
         for scope in ["slot", "switch"] {
             drop(ledger.census.get_or_create(&[("scope", scope)]));
         }
-        for (namespace, agent) in ledger.namespaces.keys().flat_map(|number| [(*number, None), (*number, Some(1))]) {
-            drop(ledger.recovered.get_or_create(&ledger.of_recovery(namespace, agent)));
-            drop(ledger.moved.get_or_create(&ledger.of_move(namespace, agent.is_some())));
-        }
+        ledger.namespaces.all().iter().for_each(|namespace| ledger.begin(namespace.number));
         Arc::new(ledger)
+    }
+
+    /// Counts for a namespace from now on.
+    pub fn begin(&self, namespace: u16) {
+        for agent in [None, Some(1)] {
+            drop(self.recovered.get_or_create(&self.of_recovery(namespace, agent)));
+            drop(self.moved.get_or_create(&self.of_move(namespace, agent.is_some())));
+        }
     }
 
     /// So many leases on keys were ended, and keys removed.
@@ -190,7 +195,7 @@ impl Ledger {
     pub fn frozen(&self) -> Vec<(String, u64)> {
         let open = self.open();
         let count = |number: u16| open.frozen.range((number, 0)..=(number, u32::MAX)).count() as u64;
-        self.namespaces.iter().map(|(number, name)| (name.clone(), count(*number))).collect()
+        self.namespaces.all().iter().map(|each| (each.settings.name.clone(), count(each.number))).collect()
     }
 
     /// Changes of sessions' keys.
@@ -246,7 +251,7 @@ impl Ledger {
     }
 
     fn name_of(&self, namespace: u16) -> String {
-        self.namespaces.get(&namespace).cloned().unwrap_or_else(|| namespace.to_string())
+        self.namespaces.name_of(namespace)
     }
 
     fn of_recovery(&self, namespace: u16, agent: Option<u16>) -> Two {
@@ -278,7 +283,8 @@ mod tests {
     }
 
     fn ledger() -> Arc<Ledger> {
-        Ledger::new(&[(0, "default".into()), (3, "other".into())], Commits::default())
+        let names = Namespaces::named(&[(0, "default"), (3, "other")]);
+        Ledger::new(names, Commits::default())
     }
 
     #[test]
@@ -328,7 +334,7 @@ mod tests {
         assert!(commits.succeed());
         commits.note(Duration::from_millis(3), false);
         assert!(!commits.succeed());
-        let ledger = Ledger::new(&[], commits.clone());
+        let ledger = Ledger::new(Namespaces::named(&[]), commits.clone());
         commits.note(Duration::from_millis(3), true);
         assert!(ledger.commits.succeed());
         let text = text(&ledger);

@@ -180,7 +180,8 @@ fn about_the_switch(facts: &Facts) -> Vec<Family> {
         ("ports", residence.ports.join(",")),
         ("reason", residence.reason.clone().unwrap_or_default()),
     ];
-    let slots = facts.config.namespaces.iter().map(|namespace| (namespace.name.clone(), namespace.slots.into()));
+    let all = facts.namespaces.all();
+    let slots = all.iter().map(|each| (each.settings.name.clone(), each.settings.slots.into()));
     vec![
         Family {
             name: "wayside_switch",

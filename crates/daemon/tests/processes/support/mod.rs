@@ -7,8 +7,8 @@ pub mod shards;
 #[cfg(feature = "xdp")]
 pub mod world;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddrV4, TcpListener};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -316,6 +316,15 @@ impl Daemon {
     pub fn admin(&self) -> SocketAddrV4 {
         let status = self.json("status");
         status["admin_listen"].as_str().and_then(|address| address.parse().ok()).expect("an address")
+    }
+
+    /// What `/metrics` says.
+    pub fn scrape(&self) -> String {
+        let mut stream = TcpStream::connect(self.admin()).expect("the daemon listens");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
     }
 
     /// How many hold or await this lock.
