@@ -741,7 +741,7 @@ fn what_a_dead_daemon_has_left_can_be_detached() {
     assert!(world.programs().iter().all(Option::is_some), "it outlives the daemon");
     let ended = detach(&world.switch);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-    let expected = "the program is detached from port0, port1, the memory of 65536 slots removed\n";
+    let expected = "the program is detached from port0, port1, the memory of 262144 slots removed\n";
     assert_eq!(ended.stdout, expected);
     assert_eq!(world.programs(), [None, None]);
     assert_eq!(fs::read_dir(&world.bpf).expect("bpffs").count(), 0, "nothing is left behind");

@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
+use wayside_protocol::chain::Key;
 use wayside_protocol::memory::{NodeWord, SlotWord};
 use wayside_protocol::seal::Direction;
 use wayside_wire::NodeState;
 
 use super::chain::{self, GROUP, LENGTHS, SEED};
-use super::{AGENT, NAMESPACE, NODE, OPEN, PERIOD, SECRET, UNHELD, acquire, heartbeat};
+use super::{AGENT, NAMESPACE, NODE, OPEN, PERIOD, SECRET, UNHELD, acquire, heartbeat, queue};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o"));
 const RUNS: u32 = 20_000;
@@ -20,6 +21,9 @@ const SLOTS: u32 = 1 << 20;
 /// Keys of the large store, and buckets with some four places for each of them.
 const KEYS: u32 = 1_000_000;
 const BUCKETS: u32 = 1 << 19;
+/// Queues, and buckets with some eight places for each of them.
+const QUEUES: u32 = 1 << 16;
+const NAME_BUCKETS: u32 = 1 << 16;
 
 #[path = "../../tests/engine/hash.rs"]
 mod hash;
@@ -57,7 +61,73 @@ pub fn measure() {
         let [plain, signed] = [false, true].map(|signed| median(&object, packet, signed));
         println!("{name:<40}{plain:>11}{signed:>9}");
     }
+    measure_queues(&object);
     measure_chain(&object);
+}
+
+/// The same for locks with a queue: two acquire each, and release in the order in which they asked.
+fn measure_queues(object: &Object) {
+    /// From the turn of a queue that a packet belongs to.
+    type Step = fn(u32, u64) -> Vec<u8>;
+    let steps: [(&str, Step); 4] = [
+        ("queue: ACQUIRE, granted at once", |index, turn| queue::acquire(NODE, index, turn)),
+        ("queue: ACQUIRE, waits", |index, turn| queue::acquire(AGENT, index, turn)),
+        ("queue: RELEASE, granted to the next", |index, turn| queue::release(NODE, index, turn, 2 * turn - 1)),
+        ("queue: RELEASE, nobody is next", |index, turn| queue::release(AGENT, index, turn, 2 * turn)),
+    ];
+    println!("{:<40}{:>11}{:>9}{:>11}{:>9}", "", "256 queues", "signed", "64 k queues", "signed");
+    let mut medians = [const { Vec::new() }; 4];
+    for queues in [256, QUEUES] {
+        for signed in [false, true] {
+            put_queues(object);
+            authenticate(object, signed);
+            let mut taken = [const { Vec::new() }; 4];
+            for run in 0..u64::from(RUNS) {
+                let (index, turn) = queue::at(run, queues);
+                for ((_, packet), taken) in steps.iter().zip(&mut taken) {
+                    taken.push(took(object, packet(index, turn), signed));
+                }
+            }
+            let (index, turns) = queue::at(u64::from(RUNS) - 1, queues);
+            let map = object.maps().find(|map| map.name() == "queues").expect("the object has it");
+            let queue = map.lookup(&(index + 1).to_ne_bytes(), MapFlags::ANY).expect("it is there").expect("as above");
+            let tickets = [2 * turns + 1; 3].map(u64::to_ne_bytes).concat();
+            assert_eq!(queue[32..56], tickets, "two were granted each turn, and both are over");
+            medians.iter_mut().zip(taken).for_each(|(medians, taken)| medians.push(middle(taken)));
+        }
+    }
+    for ((name, _), medians) in steps.iter().zip(medians) {
+        println!("{name:<40}{:>11}{:>9}{:>11}{:>9}", medians[0], medians[1], medians[2], medians[3]);
+    }
+}
+
+/// Queue n + 1 is that of name n.
+fn put_queues(object: &Object) {
+    set(
+        object,
+        "directory",
+        0,
+        &[queue::SEED.to_ne_bytes().as_slice(), &(NAME_BUCKETS - 1).to_ne_bytes(), &[0; 4]].concat(),
+    );
+    let mut buckets = vec![[0u64; 8]; NAME_BUCKETS as usize];
+    for index in 0..QUEUES {
+        let name = queue::name(index);
+        let hash = hash::hash(queue::SEED, NAMESPACE, Key { high: name, low: 0, check: 0 });
+        let choices = hash::buckets_of(hash, NAME_BUCKETS - 1);
+        let place = choices.into_iter().find_map(|bucket| {
+            let free = buckets[bucket as usize].iter().position(|place| *place == 0)?;
+            Some((bucket as usize, free))
+        });
+        let (bucket, free) = place.expect("eight places for a name");
+        buckets[bucket][free] = hash >> 32 << 32 | u64::from(index + 1);
+        let words = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let (namespace, region) = (words(NAMESPACE.into(), PERIOD.epoch), words(index * queue::CELLS, queue::CELLS));
+        let queue = [0, name, namespace, region, 1, 1, 1, 0, 0, 0, 0, 0];
+        set(object, "queues", index + 1, &queue.map(u64::to_ne_bytes).concat());
+    }
+    for (number, bucket) in (0..).zip(&buckets) {
+        set(object, "names", number, &bucket.map(u64::to_ne_bytes).concat());
+    }
 }
 
 /// The same for keys, at the head of a chain of one.
@@ -105,7 +175,7 @@ fn put_keys(object: &Object) {
         });
         let (bucket, free) = place.expect("four places for a key");
         buckets[bucket][free] = hash >> 32 << 32 | u64::from(index + 1);
-        let mut item = [0u64; 40];
+        let mut item = [0u64; 42];
         item[1..4].copy_from_slice(&[key.high, key.low, key.check << 17 | u64::from(GROUP + 1)]);
         set(object, "items", index + 1, &item.map(u64::to_ne_bytes).concat());
     }
@@ -121,14 +191,13 @@ fn stream(object: &Object, signed: bool) -> u64 {
     SECRET.key(Direction::Up, PERIOD).sign(0, &mut packet);
     let frame = frame(&packet);
     let program = object.progs_mut().find(|program| program.name() == "wayside").expect("the object has it");
-    let mut took: Vec<u64> = (0..101)
+    let took = (0..101)
         .map(|_| {
             let input = ProgramInput { data_in: Some(&frame), repeat: RUNS, ..ProgramInput::default() };
             program.test_run(input).expect("BPF_PROG_TEST_RUN").duration.as_nanos() as u64
         })
         .collect();
-    took.sort_unstable();
-    took[50]
+    middle(took)
 }
 
 fn authenticate(object: &Object, signed: bool) {
@@ -138,22 +207,25 @@ fn authenticate(object: &Object, signed: bool) {
 
 fn median(object: &Object, mut packet: impl FnMut(u32) -> Vec<u8>, signed: bool) -> u64 {
     authenticate(object, signed);
-    let key = SECRET.key(Direction::Up, PERIOD);
+    // Far from the one before, and met once.
+    let at = |run: u32| (u64::from(run) * super::STRIDE % u64::from(SLOTS / 32)) as u32;
+    middle((0..RUNS).map(|run| took(object, packet(at(run)), signed)).collect())
+}
+
+fn middle(mut taken: Vec<u64>) -> u64 {
+    taken.sort_unstable();
+    taken[taken.len() / 2]
+}
+
+/// Nanoseconds of a test run. Packets of either node are signed.
+fn took(object: &Object, mut packet: Vec<u8>, signed: bool) -> u64 {
+    if signed {
+        SECRET.key(Direction::Up, PERIOD).sign(0, &mut packet);
+    }
+    let frame = frame(&packet);
     let program = object.progs_mut().find(|program| program.name() == "wayside").expect("the object has it");
-    let mut took: Vec<u64> = (0..RUNS)
-        .map(|run| {
-            // Far from the one before, and met once.
-            let mut packet = packet((u64::from(run) * super::STRIDE % u64::from(SLOTS / 32)) as u32);
-            if signed {
-                key.sign(0, &mut packet);
-            }
-            let frame = frame(&packet);
-            let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
-            program.test_run(input).expect("BPF_PROG_TEST_RUN").duration.as_nanos() as u64
-        })
-        .collect();
-    took.sort_unstable();
-    took[took.len() / 2]
+    let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
+    program.test_run(input).expect("BPF_PROG_TEST_RUN").duration.as_nanos() as u64
 }
 
 /// One port, by which everything comes and goes, and both nodes behind it.
@@ -167,6 +239,9 @@ fn load() -> Object {
             Some("slots") => map.set_max_entries(SLOTS).expect("not loaded yet"),
             Some("buckets") => map.set_max_entries(BUCKETS).expect("not loaded yet"),
             Some("items") => map.set_max_entries(KEYS + 1).expect("not loaded yet"),
+            Some("queues") => map.set_max_entries(QUEUES + 1).expect("not loaded yet"),
+            Some("cells") => map.set_max_entries(QUEUES * queue::CELLS).expect("not loaded yet"),
+            Some("names") => map.set_max_entries(NAME_BUCKETS).expect("not loaded yet"),
             Some("lanes") => map.set_max_entries(1 << 20).expect("not loaded yet"),
             _ => {}
         }

@@ -10,6 +10,7 @@
 mod chain;
 #[cfg(feature = "xdp")]
 mod hook;
+mod queue;
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -40,6 +41,7 @@ fn main() {
     for work in WORKS {
         print(work.name, &[measure(work, 1_000), measure(work, 1_000_000)]);
     }
+    queue::measure();
     chain::measure();
     derivation();
     #[cfg(feature = "xdp")]
