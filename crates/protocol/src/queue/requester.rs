@@ -221,8 +221,10 @@ impl Requester {
     // ---- what the owner asks for ----
 
     pub fn acquire(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<RequestId, AcquireError> {
-        let id = self.enter(link, want)?;
-        self.ask(link, id);
+        let (id, mut pending) = self.draft(link, want)?;
+        pending.state = State::Waiting(0);
+        send_request(&mut self.timers, self.mutant, link, id, &mut pending);
+        self.requests.insert(id, pending);
         Ok(RequestId(id))
     }
 
@@ -320,6 +322,14 @@ impl Requester {
     }
 
     fn enter(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<u64, AcquireError> {
+        let (id, mut pending) = self.draft(link, want)?;
+        set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
+        self.requests.insert(id, pending);
+        Ok(id)
+    }
+
+    /// A request that is nowhere yet, and its id.
+    fn draft(&mut self, link: &mut Link<'_>, want: &Acquire) -> Result<(u64, Pending), AcquireError> {
         if self.requests.len() >= self.most {
             return Err(AcquireError::TooMany);
         }
@@ -328,7 +338,7 @@ impl Requester {
         }
         let id = self.next;
         self.next += 1;
-        let mut pending = Pending {
+        let pending = Pending {
             name: want.name,
             mode: want.mode,
             priority: want.priority,
@@ -346,15 +356,13 @@ impl Requester {
             third: 0,
             direct: false,
         };
-        set_timer(&mut self.timers, link.now, id, &mut pending, Time::NEVER);
-        self.requests.insert(id, pending);
-        Ok(id)
+        Ok((id, pending))
     }
 
     fn ask(&mut self, link: &mut Link<'_>, id: u64) {
         if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.state == State::Parked) {
             pending.state = State::Waiting(0);
-            self.send(link, id);
+            send_request(&mut self.timers, self.mutant, link, id, pending);
         }
     }
 
@@ -386,7 +394,7 @@ impl Requester {
         pending.since = link.now;
         pending.pause = self.pauses.0;
         pending.pause_most = self.pauses.1;
-        self.send(link, id);
+        send_request(&mut self.timers, self.mutant, link, id, pending);
     }
 
     /// Its owner takes an exclusive hold for a shared one from now on. Nobody else does: see docs/queue.md.
@@ -497,14 +505,14 @@ impl Requester {
         let from = if self.is_broken(Mutant::LeaseFromGrant) { link.now } else { Time(sent_us.min(link.now.0)) };
         let length = order.min(LONGEST_LEASE);
         let lease = is_servers(attempt).then(|| Lease { until: from + length, length });
-        match self.requests.get(&id).map(|pending| pending.state) {
+        let pending = self.requests.get_mut(&id);
+        match pending.as_ref().map(|pending| pending.state) {
             Some(State::Waiting(_)) if lease.is_some_and(|lease| lease.until <= link.now) => {
                 // Too old to be counted on: what is sent now is answered in time.
                 return self.send(link, id);
             }
             Some(State::Waiting(_)) => {
-                let asks = self.requests.get(&id).is_some_and(|pending| pending.third != 0);
-                if asks && attempt.cause == kind::queue::FETCH {
+                if attempt.cause == kind::queue::FETCH && pending.is_some_and(|pending| pending.third != 0) {
                     self.fetched.entry(id).or_insert(Err(NotFetched::Unknown));
                 }
                 self.hold(link, id, ticket, lease);
@@ -568,7 +576,9 @@ impl Requester {
         let path = if lease.is_some() { Path::Agent } else { Path::Switch };
         self.events.push_back(Event::Granted { request: RequestId(id), token, mode, path });
         self.renew(link.now, id, lease);
-        self.ask(link, next);
+        if next != 0 {
+            self.ask(link, next);
+        }
     }
 
     /// A hold lasts longer, if it has an end.
@@ -662,36 +672,10 @@ impl Requester {
 
     // ---- packets ----
 
-    /// Sends what a request's state asks for, and sets its timer.
     fn send(&mut self, link: &mut Link<'_>, id: u64) {
-        let Some(pending) = self.requests.get_mut(&id) else { return };
-        let tries = if pending.tries { queue_flag::TRY } else { 0 };
-        let (kind, ticket, flags, at) = match pending.state {
-            State::Parked => return set_timer(&mut self.timers, link.now, id, pending, Time::NEVER),
-            State::Waiting(ticket) => {
-                pending.sent += 1;
-                (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode) | tries, link.now + pending.pause)
-            }
-            State::Held { lease: None, .. } => return,
-            State::Held { .. } if self.mutant == Some(Mutant::HoldForEver) => return,
-            State::Held { ticket, lease: Some(lease) } => {
-                let at = (link.now + (lease.length / URGENT_RENEWALS).max(1)).min(lease.until.max(link.now + 1));
-                (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode), at)
-            }
-            State::Ending { kind, ticket } => (kind, ticket, 0, link.now + pending.pause),
-        };
-        set_timer(&mut self.timers, link.now, id, pending, at);
-        let attempt = Attempt {
-            name: pending.name,
-            request: id,
-            ticket,
-            holder: link.me(),
-            flags,
-            cause: if kind == kind::queue::ACQUIRE { Rank::newcomer(pending.priority).to_byte() } else { 0 },
-            sent_us: link.now.0,
-            ..Attempt::default()
-        };
-        link.send(pending.port, kind, 0, &attempt);
+        if let Some(pending) = self.requests.get_mut(&id) {
+            send_request(&mut self.timers, self.mutant, link, id, pending);
+        }
     }
 
     fn send_stray(&mut self, link: &mut Link<'_>, (id, ticket): (u64, u64)) {
@@ -701,6 +685,37 @@ impl Requester {
         let attempt = Attempt { name: stray.name, request: id, ticket, holder: link.me(), ..Attempt::default() };
         link.send(0, kind::queue::RELEASE, 0, &attempt);
     }
+}
+
+/// Sends what a request's state asks for, and sets its timer.
+fn send_request(timers: &mut Timers, mutant: Option<Mutant>, link: &mut Link<'_>, id: u64, pending: &mut Pending) {
+    let tries = if pending.tries { queue_flag::TRY } else { 0 };
+    let (kind, ticket, flags, at) = match pending.state {
+        State::Parked => return set_timer(timers, link.now, id, pending, Time::NEVER),
+        State::Waiting(ticket) => {
+            pending.sent += 1;
+            (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode) | tries, link.now + pending.pause)
+        }
+        State::Held { lease: None, .. } => return,
+        State::Held { .. } if mutant == Some(Mutant::HoldForEver) => return,
+        State::Held { ticket, lease: Some(lease) } => {
+            let at = (link.now + (lease.length / URGENT_RENEWALS).max(1)).min(lease.until.max(link.now + 1));
+            (kind::queue::ACQUIRE, ticket, mode_flag(pending.mode), at)
+        }
+        State::Ending { kind, ticket } => (kind, ticket, 0, link.now + pending.pause),
+    };
+    set_timer(timers, link.now, id, pending, at);
+    let attempt = Attempt {
+        name: pending.name,
+        request: id,
+        ticket,
+        holder: link.me(),
+        flags,
+        cause: if kind == kind::queue::ACQUIRE { Rank::newcomer(pending.priority).to_byte() } else { 0 },
+        sent_us: link.now.0,
+        ..Attempt::default()
+    };
+    link.send(pending.port, kind, 0, &attempt);
 }
 
 fn set_timer(timers: &mut Timers, now: Time, id: u64, pending: &mut Pending, at: Time) {
