@@ -108,9 +108,10 @@ fn engines(
         // Whoever asks is bound elsewhere already.
         thread::scope(|scope| scope.spawn(connect).join()).unwrap_or_else(|_| Err("connecting panicked".into()))
     };
-    // Whatever the mode, who hands over sleeps while it waits.
-    let ends =
-        Ends { connect: &connect, enter: &|_| {}, cores: [CLIENT_CORE; 2], waiting, hand_overs: &[Waiting::Blocking] };
+    // Whatever the mode, who hands over sleeps while it waits; each on a core of its own, as hosts are, where there are
+    // two: on one core the next one is woken before whoever releases by way of another core's switch sleeps.
+    let cores = [CLIENT_CORE, core];
+    let ends = Ends { connect: &connect, enter: &|_| {}, cores, waiting, hand_overs: &[Waiting::Blocking] };
     engines::measure(&ends, how, how_long)
 }
 
