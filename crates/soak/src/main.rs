@@ -79,11 +79,26 @@ impl Service {
     }
 }
 
+/// Who decides on locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Agents
+    Fission,
+    /// Queues in the switch for those that are asked for most, as they change, and two lock servers for the others
+    Queue,
+    /// Queues in the switch for half of the names, with two lock servers for what overflows, and agents for the others
+    Hybrid,
+}
+
 #[derive(Debug, clap::Args)]
 struct SoakArgs {
     /// What workers ask for
     #[arg(long, default_value = "locks")]
     service: Service,
+
+    /// Who decides on locks
+    #[arg(long, default_value = "fission")]
+    engine: Engine,
 
     /// How long things break
     #[arg(long, default_value_t = 60)]
@@ -175,11 +190,16 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
         return Err(io::Error::other(format!("no program {}: build wayside-daemon", wayside.display())));
     }
     let lease = Duration::from_millis(args.lease_ms);
-    let (service, names, threads, hook) = (args.service, args.names, args.threads, args.hook);
-    let mut world = World::make(Options { wayside, service, seed, names, threads, lease, hook })?;
+    let SoakArgs { service, engine, names, threads, hook, .. } = *args;
+    let mut world = World::make(Options { wayside, service, engine, seed, names, threads, lease, hook })?;
     let mut mishaps = Mishaps::new(seed, lease);
     let place = if hook { "at the hook" } else { "in userspace" };
-    println!("{}, seed {seed}, {} s, switches {place}", service.name(), args.seconds);
+    let by = match (service, engine) {
+        (Service::Keys, _) | (_, Engine::Fission) => "",
+        (_, Engine::Queue) => " in queues",
+        (_, Engine::Hybrid) => " in slots and queues",
+    };
+    println!("{}{by}, seed {seed}, {} s, switches {place}", service.name(), args.seconds);
     let progress = progress(args.seconds);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(args.seconds) {
@@ -221,6 +241,11 @@ fn after_healing(world: &mut World) -> io::Result<Vec<String>> {
     for switch in 0..world.switches.len() {
         if world.switches[switch].as_mut().is_none_or(|process| process.ended().unwrap_or(true)) {
             world.start_switch(switch)?;
+        }
+    }
+    for server in 0..world.servers.len() {
+        if world.servers[server].as_mut().is_none_or(|process| process.ended().unwrap_or(true)) {
+            world.start_server(server)?;
         }
     }
     let healed = history::now();

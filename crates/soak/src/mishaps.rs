@@ -15,6 +15,8 @@ pub enum Mishap {
     Weather,
     KillWorker,
     PauseWorker,
+    KillServer,
+    PauseServer,
     KillSwitch,
     WipeSwitch,
     PauseSwitch,
@@ -32,10 +34,12 @@ impl Mishap {
     }
 }
 
-const ALL: [(Mishap, &str); 11] = [
+const ALL: [(Mishap, &str); 13] = [
     (Mishap::Weather, "weather"),
     (Mishap::KillWorker, "worker killed"),
     (Mishap::PauseWorker, "worker paused"),
+    (Mishap::KillServer, "lock server killed"),
+    (Mishap::PauseServer, "lock server paused"),
     (Mishap::KillSwitch, "switch killed"),
     (Mishap::WipeSwitch, "switch killed and its memory wiped"),
     (Mishap::PauseSwitch, "switch paused"),
@@ -52,6 +56,8 @@ enum End {
     Clear,
     StartWorker(usize),
     ResumeWorker(usize),
+    StartServer(usize),
+    ResumeServer(usize),
     StartSwitch(usize),
     ResumeSwitch(usize),
     Mend,
@@ -95,6 +101,15 @@ impl Mishaps {
                 self.later(Duration::from_millis(100), Duration::from_millis(300), End::StartSwitch(switch));
             }
         }
+        // So does one whose session is over.
+        for server in 0..world.servers.len() {
+            if let Some(process) = &mut world.servers[server]
+                && process.ended()?
+            {
+                world.servers[server] = None;
+                self.later(Duration::from_millis(100), Duration::from_millis(300), End::StartServer(server));
+            }
+        }
         if now >= self.next {
             self.next = now + Duration::from_millis(self.random.u64(100..2_000));
             let (mishap, name) = ALL[self.random.usize(..ALL.len())];
@@ -134,6 +149,7 @@ impl Mishaps {
         let worker = self.random.usize(..CLIENTS * WORKERS);
         let switch = self.random.usize(..world.switches.len());
         let port = self.random.usize(..ports);
+        let server = self.random.usize(..world.servers.len().max(1));
         if mishap.takes_memory() && !self.may_take_memory(world) {
             return Ok(false);
         }
@@ -153,6 +169,17 @@ impl Mishaps {
                 let Some(process) = &world.workers[worker] else { return Ok(false) };
                 process.signal(libc::SIGSTOP);
                 self.later(moment, 3 * lease, End::ResumeWorker(worker));
+            }
+            Mishap::KillServer => {
+                if world.servers.get_mut(server).and_then(Option::take).is_none() {
+                    return Ok(false);
+                }
+                self.later(Duration::ZERO, 2 * lease, End::StartServer(server));
+            }
+            Mishap::PauseServer => {
+                let Some(Some(process)) = world.servers.get(server) else { return Ok(false) };
+                process.signal(libc::SIGSTOP);
+                self.later(moment, 3 * lease, End::ResumeServer(server));
             }
             Mishap::KillSwitch | Mishap::WipeSwitch => {
                 if world.switches[switch].take().is_none() {
@@ -222,6 +249,8 @@ fn finish(world: &mut World, end: End) -> io::Result<()> {
         End::StartWorker(worker) => world.start_worker(worker)?,
         // It may have been killed meanwhile.
         End::ResumeWorker(worker) => world.workers[worker].iter().for_each(|process| process.signal(libc::SIGCONT)),
+        End::StartServer(server) => world.start_server(server)?,
+        End::ResumeServer(server) => world.servers[server].iter().for_each(|process| process.signal(libc::SIGCONT)),
         End::StartSwitch(switch) => world.start_switch(switch)?,
         End::ResumeSwitch(switch) => world.switches[switch].iter().for_each(|process| process.signal(libc::SIGCONT)),
         End::Mend => world.hub.mend(),

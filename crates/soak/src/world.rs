@@ -1,9 +1,9 @@
 //! The hosts of a run and what runs on them: switches, one etcd, three hosts of workers, and the hub between them. Each
 //! has a port of the hub: the switches first, then etcd, then the workers.
 
-use crate::Service;
 use crate::hub::Hub;
 use crate::worker::WorkerArgs;
+use crate::{Engine, Service};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,15 @@ use wayside_hosts::Host;
 pub const CLIENTS: usize = 3;
 /// Of each such host.
 pub const WORKERS: usize = 2;
+/// Lock servers, each on another such host, where locks are queues.
+const SERVERS: usize = 2;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Options {
     pub wayside: PathBuf,
     pub service: Service,
+    pub engine: Engine,
     pub seed: u64,
     pub names: u64,
     pub threads: u64,
@@ -89,6 +92,8 @@ pub struct World {
     pub switches: Vec<Option<Process>>,
     pub store: Option<Process>,
     pub workers: Vec<Option<Process>>,
+    /// Where locks are queues.
+    pub servers: Vec<Option<Process>>,
     /// Workers that were started so far.
     pub started: u64,
     pub hub: Hub,
@@ -98,6 +103,28 @@ pub struct World {
     options: Options,
     #[cfg(feature = "xdp")]
     _passes: Vec<wayside_hosts::Program>,
+}
+
+/// The switches' file.
+const CONFIGURATION: &str = "wayside.toml";
+
+/// What it says. Queues are short, so that they overflow.
+fn configuration(options: &Options) -> String {
+    let engine = match options.engine {
+        _ if options.service == Service::Keys => String::new(),
+        Engine::Fission => String::new(),
+        Engine::Queue => {
+            format!(
+                "engine = 'queue'\nplan = 'knapsack'\ncells = 3\nroom = {}\nservers = {SERVERS}\n",
+                2 * options.names
+            )
+        }
+        Engine::Hybrid => {
+            let queues: Vec<String> = (1..=options.names.div_ceil(2)).map(|name| format!("'{name}'")).collect();
+            format!("engine = 'hybrid'\nqueues = [{}]\ncells = 3\nservers = {SERVERS}\n", queues.join(", "))
+        }
+    };
+    format!("[[namespace]]\nname = 'default'\n{engine}")
 }
 
 /// Of a port of the hub.
@@ -136,10 +163,13 @@ impl World {
         let interfaces: Vec<String> = (0..ports).map(|port| format!("port{port}")).collect();
         let hub = Hub::start(&hub_host, &interfaces, options.seed)?;
         fs::create_dir(directory.path().join("histories"))?;
+        fs::write(directory.path().join(CONFIGURATION), configuration(&options))?;
+        let servers = if options.service == Service::Keys || options.engine == Engine::Fission { 0 } else { SERVERS };
         let mut world = World {
             switches: (0..switches).map(|_| None).collect(),
             store: None,
             workers: (0..CLIENTS * WORKERS).map(|_| None).collect(),
+            servers: (0..servers).map(|_| None).collect(),
             started: 0,
             hub,
             hosts,
@@ -154,6 +184,9 @@ impl World {
             world.start_switch(switch)?;
         }
         world.join_all()?;
+        for server in 0..servers {
+            world.start_server(server)?;
+        }
         for worker in 0..world.workers.len() {
             world.start_worker(worker)?;
         }
@@ -218,6 +251,7 @@ impl World {
         let listen = format!("{}:7600", address(switch));
         let mode = if self.options.hook { "native" } else { "userspace" };
         let mut command = self.wayside(&["switch", "--listen", &listen, "--etcd", &etcd, "--mode", mode]);
+        command.arg("--config").arg(self.directory.path().join(CONFIGURATION));
         command.args(["--lease", &lease, "--log", "info", "--threads", "1", "--wait", "block"]);
         command.arg("--state-dir").arg(self.state_of(switch));
         command.arg("--control-socket").arg(self.state_of(switch).with_extension("sock"));
@@ -273,6 +307,21 @@ impl World {
         self.directory.path().join(format!("credentials{client}"))
     }
 
+    /// A lock server, on the host of the workers with its number.
+    pub fn start_server(&mut self, server: usize) -> io::Result<()> {
+        let mut command = self.wayside(&["node", "serve-locks"]);
+        command.env("WAYSIDE_ENDPOINTS", self.endpoints()).env("WAYSIDE_CREDENTIALS", self.credentials(server));
+        let host = &self.hosts[self.store_port() + 1 + server];
+        self.servers[server] = Some(Process::start(host, command, &self.log(&format!("server{server}")))?);
+        Ok(())
+    }
+
+    /// Of all switches.
+    fn endpoints(&self) -> String {
+        let all: Vec<String> = (0..self.switches.len()).map(|switch| format!("{}:7600", address(switch))).collect();
+        all.join(",")
+    }
+
     pub fn start_worker(&mut self, worker: usize) -> io::Result<()> {
         let client = worker / WORKERS;
         self.started += 1;
@@ -293,9 +342,7 @@ impl World {
             command.arg(flag).arg(number.to_string());
         }
         command.args(["--service", self.options.service.name()]);
-        let endpoints: Vec<String> =
-            (0..self.switches.len()).map(|switch| format!("{}:7600", address(switch))).collect();
-        command.env("WAYSIDE_ENDPOINTS", endpoints.join(","));
+        command.env("WAYSIDE_ENDPOINTS", self.endpoints());
         command.env("WAYSIDE_CREDENTIALS", self.credentials(client));
         let log = self.log(&format!("worker{worker}"));
         self.workers[worker] = Some(Process::start(&self.hosts[self.store_port() + 1 + client], command, &log)?);

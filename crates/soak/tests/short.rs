@@ -92,6 +92,19 @@ fn nor_at_the_hook() {
     check(&soak(&["--seed", "8", "--hook"]));
 }
 
+/// Locks that move between queues in the switch and their lock servers.
+#[test]
+#[cfg(feature = "xdp")]
+fn nor_in_queues_at_the_hook() {
+    check(&soak(&["--engine", "queue", "--seed", "11", "--hook"]));
+}
+
+/// Some in slots, some in queues.
+#[test]
+fn nor_in_slots_and_queues() {
+    check(&soak(&["--engine", "hybrid", "--seed", "12"]));
+}
+
 #[test]
 fn nor_are_values() {
     check(&soak(&["--service", "keys", "--seed", "9"]));

@@ -82,8 +82,10 @@ pub fn one(part: &mut Part<'_>, operation: u64) -> io::Result<()> {
 fn ask(part: &mut Part<'_>, names: &[u64], several: bool, exclusive: bool) -> Result<Held, Error> {
     let patience = Duration::from_millis(part.random.u64(1..part.args.lease_ms * 3));
     let (tries, waits) = (part.random.u8(..100) < 20, part.random.u8(..100) < 60);
+    // As text: a list of queues has no numbers.
+    let names: Vec<String> = names.iter().map(u64::to_string).collect();
     if several {
-        let mut request = part.session.lock_many(names.iter().copied());
+        let mut request = part.session.lock_many(&names);
         if !exclusive {
             request = request.shared();
         }
@@ -94,7 +96,7 @@ fn ask(part: &mut Part<'_>, names: &[u64], several: bool, exclusive: bool) -> Re
         }
         .map(Held::Many);
     }
-    let mut request = part.session.lock(names[0]);
+    let mut request = part.session.lock(&names[0]);
     if !exclusive {
         request = request.shared();
     }
