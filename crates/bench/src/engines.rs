@@ -2,7 +2,7 @@
 //! and the same names. Acquires take turns, and so do hand-overs; each engine is at each host in half of the turns.
 
 use crate::handover;
-use crate::knobs::{self, CLIENT_CORE};
+use crate::knobs::{self, CLIENT_CORE, TAKES_OVER};
 use crate::report::{How, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::{Error, Waiting};
@@ -27,8 +27,6 @@ const CYCLES: usize = 50;
 const WARM_UP: usize = 20;
 /// How often each engine hands over, for each way of waiting.
 const HAND_OVER_ROUNDS: u32 = 6;
-/// For AF_XDP to take over.
-const TAKES_OVER: Duration = Duration::from_secs(3);
 
 /// Begins a session at one of the two hosts, of this namespace, whose threads wait so and are bound to this core.
 type Connect<'e> = dyn Fn(usize, &str, Waiting, usize) -> Result<Session, Error> + Sync + 'e;

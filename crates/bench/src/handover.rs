@@ -2,13 +2,14 @@
 //!
 //! Where both are on one core they wait blocking, whatever the mode: two threads that spin there measure the scheduler.
 
+use crate::knobs::TAKES_OVER;
 use crate::samples::Samples;
 use crate::{Error, Waiting};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use wayside_client::{Session, Wait};
+use wayside_client::{Guard, Session, Transport, Wait};
 
 /// The lock.
 pub(crate) const NAME: &str = "hand-over";
@@ -22,6 +23,8 @@ struct Shared<'s> {
     /// The one that released last: its own next grant is no hand-over.
     by: AtomicU64,
     over: AtomicBool,
+    /// Both send as they are to.
+    ready: Barrier,
     samples: Mutex<&'s mut Samples>,
 }
 
@@ -54,6 +57,7 @@ pub(crate) fn between(
         released: AtomicU64::new(0),
         by: AtomicU64::new(u64::MAX),
         over: AtomicBool::new(false),
+        ready: Barrier::new(3),
         samples: Mutex::new(samples),
     };
     let outcome = thread::scope(|scope| {
@@ -63,10 +67,13 @@ pub(crate) fn between(
                 let shared = &shared;
                 scope.spawn(move || {
                     go_to_place();
-                    take_turns(&session, index, waiting, shared)
+                    let warm = warm_up(&session);
+                    shared.ready.wait();
+                    warm.and_then(|()| take_turns(&session, index, waiting, shared))
                 })
             })
             .collect();
+        shared.ready.wait();
         thread::sleep(how_long);
         shared.over.store(true, SeqCst);
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a node panicked".into())))
@@ -74,6 +81,22 @@ pub(crate) fn between(
     outcome?;
     samples.end_round(true);
     Ok(())
+}
+
+/// Takes the lock until the thread sends by what it was told to.
+fn warm_up(session: &Session) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        session.lock(NAME).acquire().and_then(Guard::release).map_err(|error| error.to_string())?;
+        let transport = session.transport();
+        let has_queues = || !transport.ports.is_empty() && transport.ports.iter().all(|port| port.queue.is_some());
+        if transport.asked == Transport::Udp || has_queues() {
+            return Ok(());
+        }
+        if began.elapsed() > TAKES_OVER {
+            return Err(format!("AF_XDP did not take over: {transport}"));
+        }
+    }
 }
 
 fn take_turns(session: &Session, index: u64, waiting: Waiting, shared: &Shared<'_>) -> Result<(), Error> {

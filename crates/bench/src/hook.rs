@@ -14,7 +14,7 @@
 use crate::compare::Progress;
 use crate::engines::{self, Ends};
 use crate::hook_rounds::{Field, Userspace};
-use crate::knobs::{self, CLIENT_CORE, SERVER_CORE};
+use crate::knobs::{self, CLIENT_CORE, SERVER_CORE, TAKES_OVER};
 use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
 use crate::ways::Contender;
@@ -221,6 +221,13 @@ fn connect(
 fn between_hosts(way: Way, hosts: &Hosts, how_long: Duration) -> Result<(Vec<Row>, Vec<Ratio>), Error> {
     let mut probe = echo_probe(way)?;
     let each = how_long / (3 * HAND_OVER_ROUNDS);
+    let began = Instant::now();
+    // Its port has sockets until AF_XDP takes over.
+    while probe.report().is_some_and(|port| port.queue.is_none()) {
+        if !probe.round_trip(SHORT) || began.elapsed() > TAKES_OVER {
+            return Err("the echo does not answer by AF_XDP".into());
+        }
+    }
     let mut echoes = Samples::new("XDP echo, 64 bytes");
     let (mut spinning, mut blocking) = (handover::samples(Waiting::Spinning), handover::samples(Waiting::Blocking));
     let mut ping_pongs = Samples::new("blocking ping-pong of two hosts");

@@ -1,6 +1,7 @@
 //! One way to the switch at the hook, signed or not, and everybody it is compared with, in turns.
 
 use crate::generator::Generator;
+use crate::knobs::TAKES_OVER;
 use crate::redis::Line;
 use crate::report::{How, Mode, Ratio, Row, bars};
 use crate::samples::Samples;
@@ -21,8 +22,6 @@ const VALUE: usize = 224;
 const WARM_UP_ROUNDS: u32 = 4;
 /// Of so many rounds one has the others in it, which take ten times as long: the userspace switch and Redis.
 const OTHERS: u32 = 4;
-/// For AF_XDP to take over.
-const TAKES_OVER: Duration = Duration::from_secs(3);
 
 /// A switch in userspace, beside the one at the hook.
 pub(crate) struct Userspace {

@@ -6,11 +6,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::mem;
 use std::process::Command;
+use std::time::Duration;
 
 /// Core of the clients, all their threads.
 pub(crate) const CLIENT_CORE: usize = 0;
 /// Core of the server, all its threads.
 pub(crate) const SERVER_CORE: usize = 1;
+/// For AF_XDP to take over: a thread that has just begun to use a session has sockets until then.
+pub(crate) const TAKES_OVER: Duration = Duration::from_secs(3);
 
 /// Binds the calling thread, and threads and processes that it starts later, to a core. False on a single core, and
 /// where it is not allowed: then nothing is bound.
