@@ -17,10 +17,11 @@ demo: ## a switch and four hosts move money under locks while things break
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
-bench: ## locks and keys beside bare echoes and peers, recovery, the simulator's speed; 6 minutes (ALL=1: half an hour)
+bench: ## locks and keys beside bare echoes and peers, queues, recovery, the simulator's speed; 8 minutes (ALL=1: an hour)
 	@features="$$(scripts/xdp.sh wayside-bench) $$(scripts/peers.sh wayside-bench)" && \
 		run="cargo run --release --quiet -p wayside-bench $$features --" && \
-		$$run && $$run --keys $(if $(ALL),,--brief) && $$run --recovery $(if $(ALL),,--short)
+		$$run && $$run --keys $(if $(ALL),,--brief) && $$run --recovery $(if $(ALL),,--short) && \
+		$$run --queues $(if $(ALL),,--short)
 	@echo 'The simulator, on one processor:' && \
 		cargo run --profile simulation --quiet -p wayside-sim -- --seeds 0..500 --jobs 1 | sed -n 1,4p
 

@@ -93,6 +93,25 @@ fn a_holder_that_is_killed_leaves_its_lock_to_the_next_at_once() {
     }
 }
 
+/// Its lease ends its hold, wherever that is: the next one has a higher token, and whoever wakes is told.
+#[test]
+fn a_holder_that_is_paused_beyond_its_lease_has_lost_its_lock() {
+    let world = World::new();
+    let _server = world.server();
+    eventually("it serves", || world.serving() != 0);
+    for name in [HOT, COLD] {
+        let (holder, before) = world.daemon.hold_with_token(name);
+        let waiter = world.daemon.hold(&[name, "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN; exec sleep 600"]);
+        eventually("it waits", || world.daemon.count(name, "waiting") == 1);
+        holder.signal(libc::SIGSTOP);
+        let after = waiter.token();
+        assert!(after > before, "{name}: {after} after {before}");
+        holder.signal(libc::SIGCONT);
+        assert_eq!(holder.wait().code(), Some(76), "{name}: lost");
+        assert!(!world.daemon.is_free(name), "{name}: the next one holds it");
+    }
+}
+
 #[test]
 fn a_lock_server_that_is_killed_has_a_successor_and_whoever_holds_goes_on() {
     let world = World::new();
