@@ -2,7 +2,9 @@
 # The switch at the XDP hook of virtio-net, the card of most virtual machines: a guest under QEMU runs it, this host has
 # the clients. `scripts/virtio.sh [COUNT]` locks that often. Needs root, qemu-system-x86_64, and Debian's packages for the
 # guest's kernel, which it downloads and installs nowhere. Without KVM the guest is emulated: it says nothing about speed.
-#   KERNEL_PACKAGE  another kernel            CARD, MODULES  another card or its options, and its drivers
+#   CLIENT=guest    the other way round: the guest is the client, by AF_XDP, and this host has a switch in userspace
+#   KERNEL_PACKAGE  another kernel            SUITE          of another Debian, such as trixie-backports
+#   CARD, MODULES   another card or its options, and its drivers
 #   MODE            the switch's mode         QUEUES         of the tap
 #   ACCELERATION    kvm, where KVM works
 set -eu
@@ -10,6 +12,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/virtio
+client=${CLIENT:-host} mode=${MODE:-native} queues=${QUEUES:-4}
 
 fail() {
 	echo "virtio: $*" >&2
@@ -20,28 +23,30 @@ for tool in qemu-system-x86_64 apt-get dpkg-deb ip unshare jq; do
 	command -v $tool >/dev/null || fail "$tool is missing"
 done
 
-# The guest's kernel and userland: a busybox, the program, its libraries, and modules on the way to the card.
+# The guest's kernel and userland: a busybox, the programs, their libraries, and modules on the way to the card.
 prepare() {
 	mkdir -p "$work/packages"
 	cd "$work/packages"
-	kernel=${KERNEL_PACKAGE:-$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)}
+	[ -z "${SUITE:-}" ] || update
+	kernel=${KERNEL_PACKAGE:-$(apt apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)}
 	for package in busybox-static "$kernel"; do
 		[ -d "$package" ] && continue
-		apt-get -q download "$package" >/dev/null 2>&1 || fail "can't download $package: apt-get update first"
+		apt apt-get -q download "$package" >/dev/null 2>&1 || fail "can't download $package: apt-get update first"
 		dpkg-deb -x "$package"_*.deb "$package.new"
 		mv "$package.new" "$package"
 		rm "$package"_*.deb
 	done
-	modules=$(echo "$kernel"/lib/modules/*)
+	# Where /usr and / are one, modules are below usr.
+	modules=$(find "$kernel/lib/modules" "$kernel/usr/lib/modules" -mindepth 1 -maxdepth 1 2>/dev/null || :)
 	[ -d "$modules" ] || fail "$kernel has no modules"
 	guest=$work/guest
 	rm -rf "$guest"
 	mkdir -p "$guest/bin" "$guest/lib" "$guest/modules" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/state"
 	cp busybox-static/bin/busybox "$guest/bin/"
 	busybox=$guest/bin/busybox
-	cp "$target/debug/wayside" "$guest/bin/"
+	cp "$target/debug/wayside" "$target/debug/examples/acquires" "$guest/bin/"
 	# `ldd` names each library, or the loader, by its path.
-	ldd "$target/debug/wayside" | grep -o '/[^ ]*' | while read -r library; do
+	ldd "$guest/bin/wayside" "$guest/bin/acquires" | grep -o '/[^ ]*\.so[^ ]*' | sort -u | while read -r library; do
 		mkdir -p "$guest$(dirname "$library")"
 		cp "$library" "$guest$library"
 	done
@@ -53,12 +58,35 @@ prepare() {
 	(cd "$guest" && "$busybox" find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initramfs"
 }
 
+# apt's tools, with lists of their own where another Debian is wanted: the machine's stay as they are.
+apt() {
+	tool=$1
+	shift
+	if [ -z "${SUITE:-}" ]; then
+		"$tool" "$@"
+	else
+		"$tool" -o "Dir::Etc::SourceList=$work/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+			-o "Dir::State=$work/apt" -o "Dir::Cache=$work/apt/cache" "$@"
+	fi
+}
+
+# The lists of that Debian, from the mirror that the machine has for its own.
+update() {
+	mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
+	mirror=$(apt-get indextargets --format '$(REPO_URI) $(SUITE)' | awk '$2 ~ /^(old)*stable$/ { print $1; exit }')
+	[ -n "$mirror" ] || fail "this machine has no mirror of Debian in its apt"
+	key=/usr/share/keyrings/debian-archive-keyring.gpg
+	echo "deb [signed-by=$key] $mirror $SUITE main" >"$work/apt/sources.list"
+	apt apt-get -q update >"$work/apt/log" 2>&1 || fail "no lists of $SUITE: $(tail -n 1 "$work/apt/log")"
+}
+
 # Puts a module into the guest, after those that it depends on. What is not there as a module is built in.
 take() {
-	for found in $(find "$modules" -name "$1.ko" -o -name "$1.ko.xz"); do
+	for found in $(find "$modules" -name "$1.ko" -o -name "$1.ko.xz" -o -name "$1.ko.zst"); do
 		[ ! -e "$guest/modules/$1.ko" ] || continue
 		case $found in
 		*.xz) xz -dc "$found" >"$guest/modules/$1.ko" ;;
+		*.zst) zstd -qdc "$found" >"$guest/modules/$1.ko" ;;
 		*) cp "$found" "$guest/modules/" ;;
 		esac
 		for needed in $(tr '\0' '\n' <"$guest/modules/$1.ko" | sed -n 's/^depends=//p' | tr , ' '); do
@@ -71,31 +99,46 @@ take() {
 run() {
 	# Queues for the guest's two processors, and as many for what XDP sends.
 	# shellcheck disable=SC2046 # a word or none
-	ip tuntap add dev tap0 mode tap $([ "${QUEUES:-4}" = 1 ] || echo multi_queue)
+	ip tuntap add dev tap0 mode tap $([ "$queues" = 1 ] || echo multi_queue)
 	ip addr add 10.97.0.1/24 dev tap0
 	ip link set tap0 up
 	ip link set lo up
-	log=$work/guest.log mode=${MODE:-native}
+	wayside=$target/debug/wayside log=$work/guest.log
 	: >"$log"
+	trap 'kill $qemu $switch 2>/dev/null || :' EXIT
+	qemu='' switch=''
+	if [ "$client" = guest ]; then
+		"$wayside" switch --listen 10.97.0.1:7600 --mode userspace --authentication off --state-dir "$work/state" \
+			--control-socket "$work/control.sock" >"$work/switch.log" 2>&1 &
+		switch=$!
+	fi
 	qemu-system-x86_64 -accel "${ACCELERATION:-tcg}" -cpu max -smp 2 -m 1024 -nodefaults -no-reboot -display none \
 		-kernel "$(echo "$kernel"/boot/vmlinuz-*)" -initrd "$work/initramfs" \
-		-append "console=ttyS0 quiet panic=-1 mitigations=off MODE=$mode" -serial "file:$log" \
-		-netdev tap,id=net,ifname=tap0,script=no,downscript=no,queues="${QUEUES:-4}" \
+		-append "console=ttyS0 quiet panic=-1 mitigations=off CLIENT=$client MODE=$mode COUNT=$count" \
+		-serial "file:$log" -netdev tap,id=net,ifname=tap0,script=no,downscript=no,queues="$queues" \
 		-device "${CARD:-virtio-net-pci,mq=on,vectors=10},netdev=net,mac=52:54:00:97:00:02" </dev/null 2>>"$log" &
 	qemu=$!
-	trap 'kill $qemu 2>/dev/null || :' EXIT
+	"with_client_on_$client"
+	echo "virtio: all of it was right"
+}
+
+# Waits for a line of the guest's.
+#   await LINE SECONDS
+await() {
 	begun=$(date +%s)
-	until grep -q '^switch: ' "$log"; do
-		if ! kill -0 $qemu 2>/dev/null || [ $(($(date +%s) - begun)) -gt 180 ]; then
+	until grep -q "^$1" "$log"; do
+		if ! kill -0 $qemu 2>/dev/null || [ $(($(date +%s) - begun)) -gt "$2" ]; then
 			cat "$log" >&2
-			fail "the guest's switch is not ready"
+			fail "the guest does not say $1"
 		fi
 		sleep 0.5
 	done
 	tr -d '\r' <"$log" | grep -E '^(guest|switch): '
+}
 
+with_client_on_host() {
+	await 'switch: ' 180
 	export WAYSIDE_ENDPOINTS=10.97.0.2:7600
-	wayside=$target/debug/wayside
 	token=$(timeout 60 "$wayside" lock virtio --wait 30s -- sh -c 'echo $WAYSIDE_LOCK_TOKEN') || fail "no lock"
 	echo "wayside lock: token $token"
 	timeout 300 "$target/debug/examples/acquires" "$count" || fail "the locks went wrong"
@@ -103,7 +146,12 @@ run() {
 	echo "$status" | jq -r '"mode " + .mode,
 		(.packets | "granted \(.granted), joined \(.joined), \(.handed_up) handed up to the daemon")'
 	[ "$(echo "$status" | jq -r .mode)" = "$mode XDP" ] || fail "it does not run in $mode XDP"
-	echo "virtio: all of it was right"
+}
+
+with_client_on_guest() {
+	await 'guest: the client ended with' 400
+	grep -q '^guest: the client ended with 0' "$log" || fail "the locks went wrong"
+	grep -q 'by AF_XDP on eth0.*: queue' "$log" || fail "nothing went by AF_XDP"
 }
 
 case ${1:-} in
@@ -116,7 +164,7 @@ in-namespace)
 	case $features in --*) ;; *) fail "$features" ;; esac
 	# shellcheck disable=SC2086 # flags
 	cargo build --quiet -p wayside-daemon $features
-	cargo build --quiet -p wayside-client --example acquires
+	cargo build --quiet -p wayside-client --features afxdp --example acquires
 	prepare
 	# The kernel removes the namespace, with the tap, when the last process in it ends.
 	exec unshare --net "$root/scripts/virtio.sh" in-namespace "$work/packages/$kernel" "${1:-2000}"

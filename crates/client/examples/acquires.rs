@@ -33,6 +33,11 @@ fn run(count: u64) -> Result<bool, Error> {
     again(&one, count)?;
     let alternating = alternating(&one, &other, count)?;
     let joins = joins(&one, &other, count)?;
+    for session in [one, other] {
+        let transport = session.transport();
+        let packets: Vec<_> = transport.ports.iter().map(|port| (port.sent, port.received, port.strays)).collect();
+        println!("by {transport}; sent, received, and received by UDP despite a queue: {packets:?}");
+    }
     Ok(free && alternating && joins)
 }
 

@@ -12,14 +12,27 @@ use super::ledger::{Fate, Ledger, Mutant};
 use super::{Wish, check_out, machines, told};
 
 /// What decides natively. `frame.h` and `ways.h` are in the BPF build alone.
-const FILES: &[&str] = &["fission.h", "session.h", "packet.h", "seal.h", "siphash.h", "memory.h", "platform_native.h"];
+const FILES: &[&str] = &[
+    "fission.h",
+    "session.h",
+    "packet.h",
+    "seal.h",
+    "siphash.h",
+    "memory.h",
+    "platform_native.h",
+    "budget.h",
+    "cells.h",
+    "queue.h",
+];
 /// The sources of the library: the core, and what tests and simulator have of it.
 const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
 /// Of crates/switch. None needs root.
-const TESTS: &[&str] = &["cases", "memory", "siphash", "meanwhile", "copies", "invariants"];
+const TESTS: &[&str] =
+    &["cases", "memory", "siphash", "meanwhile", "copies", "invariants", "budget", "parts", "moves", "queue_model"];
 /// What takes seconds or has threads, after the simulator.
-const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads"];
-const SIMULATOR: &str = "simulator";
+const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads"];
+/// Its services that come by the core's files.
+const SIMULATORS: &[&str] = &["lock", "queue"];
 /// Without the simulator.
 const NO_SEEDS: &str = "0..0";
 /// Time goes into compiling, and into inlining most: without attributes nothing is.
@@ -131,8 +144,15 @@ impl Bench {
             found.push(Judge::new(test, &program(test)?, &[], &directory));
         }
         if wish.seeds != NO_SEEDS {
-            let arguments = ["--seeds", &wish.seeds, "--jobs", "1", "--no-shrink"];
-            found.push(Judge::new(SIMULATOR, &program("wayside-sim")?, &arguments, &directory));
+            for service in SIMULATORS {
+                let arguments = ["--service", service, "--seeds", &wish.seeds, "--jobs", "1", "--no-shrink"];
+                found.push(Judge::new(
+                    &format!("simulator of {service}s"),
+                    &program("wayside-sim")?,
+                    &arguments,
+                    &directory,
+                ));
+            }
         }
         for test in SLOW.iter().filter(|_| !wish.quick) {
             found.push(Judge::new(test, &program(test)?, &[], &directory));

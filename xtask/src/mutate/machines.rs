@@ -376,6 +376,8 @@ pub fn build(tree: &Path, target: &Path, arguments: &[&str]) -> Result<Result<Pr
     command.args(["--message-format", "json", "--quiet"]).current_dir(tree);
     command.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").stderr(Stdio::null());
     command.env("CARGO_PROFILE_SIMULATION_DEBUG", "false");
+    // The simulator asks git for the commit, and every commit would compile it anew.
+    command.env("GIT_DIR", tree.join("no-repository"));
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;
     let (mut built, mut complaints) = (Vec::new(), Vec::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {

@@ -57,6 +57,8 @@ pub(crate) struct Outcome {
     pub(crate) by_switch: u64,
     /// Grants in each [`BIN`],
     pub(crate) timeline: Vec<u32>,
+    /// those that the switch made,
+    pub(crate) timeline_of_switch: Vec<u32>,
     /// and those of each node alone.
     pub(crate) of_nodes: Vec<Vec<u32>>,
     pub(crate) overlaps: u64,
@@ -87,6 +89,7 @@ struct Tally {
     aborts: u64,
     by_switch: u64,
     timeline: Vec<u32>,
+    timeline_of_switch: Vec<u32>,
 }
 
 impl Tally {
@@ -94,8 +97,19 @@ impl Tally {
         // Two digits at least, up to the longest wait.
         let empty = || Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64, 2).expect("bounds that fit");
         let bins = measured.as_nanos().div_ceil(BIN.as_nanos()) as usize;
-        Tally { grants: empty(), transactions: empty(), aborts: 0, by_switch: 0, timeline: vec![0; bins] }
+        Tally {
+            grants: empty(),
+            transactions: empty(),
+            aborts: 0,
+            by_switch: 0,
+            timeline: vec![0; bins],
+            timeline_of_switch: vec![0; bins],
+        }
     }
+}
+
+fn add(sums: &mut [u32], ones: &[u32]) {
+    sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum += one);
 }
 
 fn nanos(since: Instant) -> u64 {
@@ -147,7 +161,8 @@ pub(crate) fn drive<S: LockService>(
         all.transactions += tally.transactions;
         all.aborts += tally.aborts;
         all.by_switch += tally.by_switch;
-        all.timeline.iter_mut().zip(&tally.timeline).for_each(|(sum, one)| *sum += one);
+        add(&mut all.timeline, &tally.timeline);
+        add(&mut all.timeline_of_switch, &tally.timeline_of_switch);
         of_nodes.push(tally.timeline);
     }
     Ok(Outcome {
@@ -156,6 +171,7 @@ pub(crate) fn drive<S: LockService>(
         aborts: all.aborts,
         by_switch: all.by_switch,
         timeline: all.timeline,
+        timeline_of_switch: all.timeline_of_switch,
         of_nodes,
         overlaps: witness.overlaps(),
         stale_tokens: witness.stale_tokens(),
@@ -285,8 +301,9 @@ impl<S: LockService> Attempt<'_, '_, '_, S> {
         tally.by_switch += u64::from(by_switch);
         let counted = self.shared.phases.counted();
         let bin = (counted.as_nanos() / BIN.as_nanos()) as usize;
-        if let Some(bin) = tally.timeline.get_mut(bin) {
-            *bin += 1;
+        if bin < tally.timeline.len() {
+            tally.timeline[bin] += 1;
+            tally.timeline_of_switch[bin] += u32::from(by_switch);
         }
     }
 

@@ -1,7 +1,8 @@
 //! What NetLock's figures 12 to 14 show, on real packets and on two processors: which locks have their queue in the
 //! switch (13), how many cells there are and for how long locks are held (14), and what priorities and budgets do for
-//! tenants (12). What its testbed would do is a model's: `calibrated/`. Besides, which engine is better for locks that
-//! everybody wants: `contention.rs`; and what it saves to fetch a row with its lock: `fetches.rs`.
+//! tenants (12). What its testbed would do is a model's: `calibrated/`. Besides, how a plan follows a hot spot that moves:
+//! `moves.rs`; which engine is better for locks that everybody wants: `contention.rs`; and what it saves to fetch a row
+//! with its lock: `fetches.rs`.
 //!
 //! * `place.rs`: a switch for each run, at the hook or in userspace. `client.rs`: who asks.
 //! * `record.rs`: what comes out, and its tables; `plot.rs` draws it.
@@ -12,6 +13,7 @@
 mod client;
 mod contention;
 mod fetches;
+mod moves;
 mod place;
 mod plot;
 mod record;
@@ -54,6 +56,10 @@ pub struct QueuesOptions {
     pub measured: Duration,
     /// The same of tenants with priorities: the second one joins in the middle.
     pub tenants: Duration,
+    /// How often a hot spot moves, in a run of so many times that.
+    pub moves_every: Duration,
+    /// As said at `moves_every`.
+    pub moves: u32,
 }
 
 impl QueuesOptions {
@@ -71,6 +77,8 @@ impl QueuesOptions {
             learning: Duration::from_secs(4),
             measured: Duration::from_secs(2),
             tenants: Duration::from_secs(4),
+            moves_every: Duration::from_secs(10),
+            moves: 3,
         }
     }
 
@@ -78,7 +86,7 @@ impl QueuesOptions {
     #[must_use]
     pub fn least(wayside: PathBuf) -> QueuesOptions {
         QueuesOptions {
-            parts: ["memory", "priorities", "isolation", FETCHES].map(str::to_owned).into(),
+            parts: ["memory", "priorities", "isolation", MOVES, FETCHES].map(str::to_owned).into(),
             workload: "tpcc-high".into(),
             clients: 8,
             cells: vec![256],
@@ -86,6 +94,7 @@ impl QueuesOptions {
             learning: Duration::from_secs(2),
             measured: Duration::from_millis(400),
             tenants: Duration::from_millis(800),
+            moves_every: Duration::from_secs(1),
             ..QueuesOptions::short(wayside)
         }
     }
@@ -99,14 +108,17 @@ impl QueuesOptions {
             thinks: [0, 5].map(Duration::from_millis).into(),
             measured: Duration::from_secs(1),
             tenants: Duration::from_secs(2),
+            moves_every: Duration::from_secs(6),
+            moves: 1,
             ..QueuesOptions::whole(wayside)
         }
     }
 }
 
-/// What there is: figures 13 and 14, 12 (a), and 12 (b); and both engines under contention, and locks that bring a row
-/// along, which no figure shows, and which are measured only if they are asked for.
-pub const PARTS: [&str; 5] = ["memory", "priorities", "isolation", CONTENTION, FETCHES];
+/// What there is: figures 13 and 14, 12 (a), and 12 (b); a hot spot that moves (FissLock 7.5); and both engines under
+/// contention, and locks that bring a row along, which no figure shows, and which are measured only if they are asked for.
+pub const PARTS: [&str; 6] = ["memory", "priorities", "isolation", MOVES, CONTENTION, FETCHES];
+const MOVES: &str = "hot-spot";
 const CONTENTION: &str = "contention";
 const FETCHES: &str = "fetches";
 
@@ -192,6 +204,9 @@ pub fn run_queues(options: &QueuesOptions) -> Result<Queues, Error> {
             bench.show(&format!("round {}: {}, {} cells", round + 1, memory.plan, memory.cells));
             let outcome = bench.remember(memory, &workload, &*built);
             record.memory.push(MemoryRun::of(memory, round, outcome));
+        }
+        if is_wanted(MOVES) {
+            bench.follow(round, &mut record.moves);
         }
         if is_named(CONTENTION) {
             bench.contend(round, &mut record.contention);

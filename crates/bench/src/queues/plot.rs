@@ -1,6 +1,7 @@
 //! Drawings, as SVG: locks a second and the switch's share against its cells, how long grants take, and tenants over
 //! time.
 
+use super::moves;
 use super::record::{BIN_MS, MemoryRun, Queues, TenantRun};
 use crate::contest::QUANTILES;
 use crate::drawing::{
@@ -61,7 +62,23 @@ impl Queues {
         ] {
             draw_tenants(&mut sheet, runs, what, differ);
         }
+        self.draw_moves(&mut sheet);
         drawing(f64::from(sheet.panels) * EACH + 8.0, &sheet.body)
+    }
+
+    fn draw_moves(&self, sheet: &mut Sheet) {
+        let curves = |look: fn(&moves::MovesRun) -> Vec<(f64, f64)>| -> Vec<Curve> {
+            moves::drawn(&self.moves).map(|run| (run.keeper().to_owned(), look(run))).collect()
+        };
+        let (rates, shares) = (curves(moves::MovesRun::rates), curves(moves::MovesRun::shares));
+        let seconds = rates.iter().flat_map(|(_, points)| points).fold(0.0, |most: f64, point| most.max(point.0));
+        if seconds == 0.0 {
+            return;
+        }
+        let ticks: Vec<f64> = (0..=(seconds / 5.0).ceil() as u32).map(|fives| f64::from(5 * fives)).collect();
+        let axis = ("seconds", &ticks[..]);
+        sheet.panel("a hot spot that moves", axis, "locks a second", false, &rates);
+        sheet.panel("a hot spot that moves: granted by the switch", axis, "hundredths of the grants", false, &shares);
     }
 
     fn draw_memory(&self, sheet: &mut Sheet) {
@@ -123,9 +140,15 @@ mod tests {
     #[test]
     fn every_figure_has_its_panel() {
         let svg = record().as_svg();
-        for title in
-            ["13 a, 14 b", "granted by the switch", "13 b", "14 a", "12 a: fission, priorities 0 and 7", "12 b"]
-        {
+        for title in [
+            "13 a, 14 b",
+            "granted by the switch",
+            "13 b",
+            "14 a",
+            "12 a: fission, priorities 0 and 7",
+            "12 b",
+            "hot spot",
+        ] {
             assert!(svg.contains(title), "{title}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -2,6 +2,7 @@
 
 use super::contention::{self, ContentionRun};
 use super::fetches::{self, FetchRun};
+use super::moves::{self, MovesRun};
 use super::{Memory, QueuesOptions, Tenants};
 use crate::Error;
 use crate::contest::driver::{BIN, Outcome};
@@ -43,6 +44,9 @@ pub struct Queues {
     /// Locks that bring a row along; the same.
     #[serde(default)]
     pub fetches: Vec<FetchRun>,
+    /// A hot spot that moves; none in records of before 2026-11-28.
+    #[serde(default)]
+    pub moves: Vec<MovesRun>,
     pub(super) notes: Vec<String>,
 }
 
@@ -176,7 +180,7 @@ fn counting<'r>(runs: &'r [TenantRun], engine: &str, differ: bool) -> Vec<&'r Te
     runs.iter().filter(|run| run.engine == engine && run.differ == differ && run.counts()).collect()
 }
 
-fn apart<T>(outcome: Result<T, Error>) -> (Option<T>, Option<Error>) {
+pub(super) fn apart<T>(outcome: Result<T, Error>) -> (Option<T>, Option<Error>) {
     match outcome {
         Ok(outcome) => (Some(outcome), None),
         Err(why) => (None, Some(why)),
@@ -184,7 +188,7 @@ fn apart<T>(outcome: Result<T, Error>) -> (Option<T>, Option<Error>) {
 }
 
 /// A spread of rates: thousands from ten of them on.
-fn rate(spread: Spread) -> String {
+pub(super) fn rate(spread: Spread) -> String {
     let short = |value: f64| if value < 10_000.0 { short(value) } else { format!("{:.0} k", value / 1e3) };
     let Spread { least, median, most } = spread;
     let around = if least == most { String::new() } else { format!(" ({} to {})", short(least), short(most)) };
@@ -198,7 +202,7 @@ fn times(spread: Spread) -> String {
     format!("{median:.2}x{around}")
 }
 
-fn or_failed(cell: Option<String>) -> String {
+pub(super) fn or_failed(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "failed".into())
 }
 
@@ -224,6 +228,7 @@ impl Queues {
             isolation: Vec::new(),
             contention: Vec::new(),
             fetches: Vec::new(),
+            moves: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -271,7 +276,8 @@ impl Queues {
             let TenantRun { engine, round, failed, overlaps, stale_tokens, .. } = run;
             format!("tenants of {engine}, round {}: {}", round + 1, why(failed, overlaps, stale_tokens))
         });
-        memory.chain(tenants).chain(contention::broken(&self.contention)).chain(fetches::broken(&self.fetches))
+        let besides = contention::broken(&self.contention).chain(fetches::broken(&self.fetches));
+        memory.chain(tenants).chain(moves::broken(&self.moves)).chain(besides)
     }
 
     /// Those of this kind that count.
@@ -461,7 +467,8 @@ impl Queues {
                 vec![of(0), of(1), both, ratio]
             },
         );
-        let mut text = contention::table(&self.contention) + &fetches::table(&self.fetches);
+        let mut text =
+            moves::table(&self.moves) + &contention::table(&self.contention) + &fetches::table(&self.fetches);
         if self.memory.is_empty() && self.priorities.is_empty() && self.isolation.is_empty() {
             return text + &self.remarks();
         }
@@ -532,6 +539,7 @@ pub(super) mod tests {
         }
         queues.priorities = vec![tenant_run(false, 10), tenant_run(true, 80)];
         queues.isolation = vec![tenant_run(false, 5), tenant_run(true, 10)];
+        queues.moves = vec![moves::tests::run("queues")];
         queues
     }
 

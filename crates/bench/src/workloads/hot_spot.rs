@@ -15,6 +15,11 @@ pub(super) struct HotSpot {
     pub(super) moves: Duration,
 }
 
+/// One that moves so often.
+pub(crate) fn hot_spot(locks: u64, hot: u64, moves: Duration) -> Box<dyn Workload> {
+    Box::new(HotSpot { locks, hot, moves })
+}
+
 impl HotSpot {
     /// The first hot lock at this time; the others follow it.
     fn first(&self, at: Duration) -> u64 {

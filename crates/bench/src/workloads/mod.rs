@@ -25,6 +25,7 @@ mod tpcc;
 mod ycsb;
 
 pub use catalogue::{HOT, Named, all, named, rivalries};
+pub(crate) use hot_spot::hot_spot;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;

@@ -1,7 +1,6 @@
 //! Futures, without a runtime: polled by hand, dropped at every point, woken by the session's own thread.
 
-mod support;
-
+use crate::support::{TestSwitch, block_on, eventually};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{TestSwitch, block_on, eventually};
 use wayside_client::{Error, Mode, Session};
 
 /// Counts its calls.

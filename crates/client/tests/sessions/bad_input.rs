@@ -1,10 +1,8 @@
 //! What cannot work says so, in time, and says what to do.
 
-mod support;
-
+use crate::support::TestSwitch;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
-use support::TestSwitch;
 use wayside_client::{Error, Session};
 use wayside_wire::{Header, kind, service};
 

@@ -1,12 +1,10 @@
 //! A runtime that reads for its tasks.
 
-mod support;
-
+use crate::support::{TestSwitch, block_on, eventually};
 use std::future::Future;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Waker};
 use std::time::Duration;
-use support::{TestSwitch, block_on, eventually};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use wayside_client::{Mode, Session};

@@ -1,9 +1,7 @@
 //! Locks that stay with the process that uses them (docs/locality.md).
 
-mod support;
-
+use crate::support::{TestSwitch, eventually};
 use std::sync::atomic::Ordering::SeqCst;
-use support::{TestSwitch, eventually};
 use wayside_client::{Path, Session};
 
 const NAME: u64 = 7;

@@ -1,12 +1,10 @@
 //! What callers get: modes, tries, time-outs, several locks, loss.
 
-mod support;
-
+use crate::support::{LEASE, TestSwitch, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{LEASE, TestSwitch, eventually};
 use wayside_client::{Error, Mode, Path, Session, Wait};
 
 #[test]
@@ -166,7 +164,7 @@ fn several_locks_are_taken_all_or_none() {
 #[test]
 fn several_locks_do_not_deadlock() {
     let switch = TestSwitch::start();
-    let same_slot = u64::from(support::SLOTS);
+    let same_slot = u64::from(crate::support::SLOTS);
     let orders = [[1, 2, 3, same_slot + 2], [same_slot + 2, 3, 2, 1], [3, 1, same_slot + 2, 2]];
     let threads: Vec<_> = orders
         .into_iter()

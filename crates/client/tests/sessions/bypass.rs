@@ -1,8 +1,6 @@
 //! Measurements ask the switch past a session's requests: what it grants them is given back.
 
-mod support;
-
-use support::{TestSwitch, eventually};
+use crate::support::{TestSwitch, eventually};
 use wayside_client::probe::Bypass;
 use wayside_wire::{Entry, Header, check, entry_at, entry_flag, kind, service, slot_of};
 

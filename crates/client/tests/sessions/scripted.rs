@@ -1,7 +1,6 @@
 //! What a session sends, and where to, at switches that say and answer what they are told to.
 
-mod support;
-
+use crate::support::{block_on, eventually};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::pin;
@@ -11,7 +10,6 @@ use std::sync::mpsc::channel;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{block_on, eventually};
 use wayside_client::{Condition, Error, LeasedKey, Session};
 use wayside_wire::{
     BODY, Effect, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, Operation, Outcome, Refusal, Route, Routes,
