@@ -207,6 +207,8 @@ WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 WS_INLINE enum ws_action ws_on_other(struct ws_turn *turn)
 {
 	struct ws_turn own = *turn; /* whose address is known there; the others' turn needs none */
+
+	own.length = (ws_u32)ws_veil(turn->header, turn->length);
 	enum ws_action action = ws_header_service(turn->header) == WS_SERVICE_CHAIN ? ws_chain(&own) : ws_queue_packet(&own);
 
 	turn->verdict.reason = (ws_u8)ws_veil(turn->header, own.verdict.reason);

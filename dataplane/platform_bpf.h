@@ -230,10 +230,11 @@ WS_INLINE void *ws_entry_at(void *first, const void *end, ws_u32 index)
 }
 
 /* A number as it is, of which the verifier knows nothing any more: it would walk through all that comes after once for
- * each value that it knows of. `packet` has a byte at least. */
+ * each value that it knows of. `packet` has eight bytes at least, and all of them are taken: of a number that a single
+ * byte was added to and taken from the verifier still knows where it lies, to 255, and so tells 3 from 4. */
 WS_INLINE ws_u64 ws_veil(const void *packet, ws_u64 number)
 {
-	ws_u64 unknown = *(volatile const ws_u8 *)packet;
+	ws_u64 unknown = *(volatile const ws_u64 *)packet;
 
 	asm volatile("%0 += %1; %0 -= %1" : "+r"(number) : "r"(unknown));
 	return number;

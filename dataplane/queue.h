@@ -697,6 +697,10 @@ WS_INLINE enum ws_action ws_decide_line(struct ws_turn *turn, struct ws_line *li
 	default:
 		say = ws_on_queue_release(turn, line, server);
 	}
+	/* Whichever it was, and whatever was found: as in ws_queue_packet. */
+	say = (enum ws_say)ws_veil(turn->header, say);
+	server = (ws_u16)ws_veil(turn->header, server);
+	line->ticket = ws_veil(turn->header, line->ticket);
 	/* What is not the switch's to say changes nothing here. Who holds is told just that; NEXT asks for somebody else. */
 	if (say != WS_SAY_PASS && (say != WS_SAY_AGAIN || kind == WS_QUEUE_NEXT) && !line->granted)
 		ws_go_on(line);

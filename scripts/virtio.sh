@@ -28,14 +28,13 @@ prepare() {
 	mkdir -p "$work/packages"
 	cd "$work/packages"
 	[ -z "${SUITE:-}" ] || update
-	kernel=${KERNEL_PACKAGE:-$(apt apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: //p' | head -n 1)}
-	for package in busybox-static "$kernel"; do
-		[ -d "$package" ] && continue
-		apt apt-get -q download "$package" >/dev/null 2>&1 || fail "can't download $package: apt-get update first"
-		dpkg-deb -x "$package"_*.deb "$package.new"
-		mv "$package.new" "$package"
-		rm "$package"_*.deb
-	done
+	wanted=linux-image-cloud-amd64
+	kernel=${KERNEL_PACKAGE:-$(apt apt-cache depends $wanted | sed -n 's/^ *Depends: \(linux-image-[0-9]\)/\1/p' | head -n 1)}
+	[ -n "$kernel" ] || fail "$wanted depends on no kernel"
+	(SUITE='' && unpack busybox-static busybox-static)
+	# Of later kernels there is more than one package.
+	version=${kernel#linux-image-}
+	unpack "$kernel" $(for part in image binary modules; do echo "linux-$part-$version"; done)
 	# Where /usr and / are one, modules are below usr.
 	modules=$(find "$kernel/lib/modules" "$kernel/usr/lib/modules" -mindepth 1 -maxdepth 1 2>/dev/null || :)
 	[ -d "$modules" ] || fail "$kernel has no modules"
@@ -56,6 +55,23 @@ prepare() {
 	done
 	cp "$root/scripts/virtio-guest.sh" "$guest/init"
 	(cd "$guest" && "$busybox" find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initramfs"
+}
+
+# Unpacks packages into a folder, unless it is there; those that there are.
+#   unpack FOLDER PACKAGE...
+unpack() {
+	folder=$1
+	shift
+	[ ! -d "$folder" ] || return 0
+	rm -rf "$folder.new"
+	for package; do
+		apt apt-cache show "$package" >/dev/null 2>&1 || continue
+		apt apt-get -q download "$package" >/dev/null 2>&1 || fail "can't download $package: apt-get update first"
+		dpkg-deb -x "$package"_*.deb "$folder.new"
+		rm "$package"_*.deb
+	done
+	[ -d "$folder.new" ] || fail "there is no $folder: apt-get update first"
+	mv "$folder.new" "$folder"
 }
 
 # apt's tools, with lists of their own where another Debian is wanted: the machine's stay as they are.
@@ -113,7 +129,7 @@ run() {
 		switch=$!
 	fi
 	qemu-system-x86_64 -accel "${ACCELERATION:-tcg}" -cpu max -smp 2 -m 1024 -nodefaults -no-reboot -display none \
-		-kernel "$(echo "$kernel"/boot/vmlinuz-*)" -initrd "$work/initramfs" \
+		-kernel "$(find "$kernel" -name "vmlinuz*" | head -n 1)" -initrd "$work/initramfs" \
 		-append "console=ttyS0 quiet panic=-1 mitigations=off CLIENT=$client MODE=$mode COUNT=$count" \
 		-serial "file:$log" -netdev tap,id=net,ifname=tap0,script=no,downscript=no,queues="$queues" \
 		-device "${CARD:-virtio-net-pci,mq=on,vectors=10},netdev=net,mac=52:54:00:97:00:02" </dev/null 2>>"$log" &
