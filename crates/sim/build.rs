@@ -5,7 +5,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // In a worktree they are elsewhere than in `.git`, and a file that is not there would have all of it built each time.
+    // In a worktree they are elsewhere than in `.git`, and a file that is not there would have all of it built each
+    // time.
     for changes in ["HEAD", "logs/HEAD"] {
         match git(&["rev-parse", "--git-path", changes]) {
             Some(path) if Path::new(&path).exists() => println!("cargo:rerun-if-changed={path}"),

@@ -1,7 +1,8 @@
-//! That the program is not only for the kernel that these tests run on. Its stack, as kernels before 6.8 count it: each
-//! function's is rounded up to 32 bytes (since then to 16), and whatever calls each other has 512 together; newer ones let
-//! more through. And what the verifier walks through, of which the limit is a million instructions everywhere: Linux 7.3
-//! walks through a third more than 6.18, 6.1 through less. Where either is too much a switch finds itself in userspace.
+//! That the program is not only for the kernel that these tests run on. Its stack, as kernels before 6.8 count it:
+//! each function's is rounded up to 32 bytes (since then to 16), and whatever calls each other has 512 together; newer
+//! ones let more through. And what the verifier walks through, of which the limit is a million instructions everywhere:
+//! Linux 7.3 walks through a third more than 6.18, 6.1 through less. Where either is too much a switch finds itself in
+//! userspace.
 #![cfg(feature = "xdp")]
 
 use libbpf_rs::libbpf_sys::{bpf_insn, bpf_program__set_log_buf};

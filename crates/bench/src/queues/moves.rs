@@ -1,7 +1,7 @@
-//! A hot spot that moves (FissLock 7.5), on packets: half of the requests are for 256 of a million locks, and every some
-//! seconds for the next 256. With queues the plan has to notice, to give up those that nobody wants any more, and to
-//! take the new ones in; fission has nothing to move. FissLock's own spot is ten times as large and moves every 300 ms,
-//! which no plan follows that is made once a second: `calibrated/fisslock.rs` has it.
+//! A hot spot that moves (FissLock 7.5), on packets: half of the requests are for 256 of a million locks, and every
+//! some seconds for the next 256. With queues the plan has to notice, to give up those that nobody wants any more, and
+//! to take the new ones in; fission has nothing to move. FissLock's own spot is ten times as large and moves every
+//! 300 ms, which no plan follows that is made once a second: `calibrated/fisslock.rs` has it.
 
 use super::client::{DEFAULT, Tenant};
 use super::record::{apart, or_failed, rate};
