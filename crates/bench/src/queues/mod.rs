@@ -1,8 +1,8 @@
 //! What NetLock's figures 12 to 14 show, on real packets and on two processors: which locks have their queue in the
 //! switch (13), how many cells there are and for how long locks are held (14), and what priorities and budgets do for
 //! tenants (12). What its testbed would do is a model's: `calibrated/`. Besides, how a plan follows a hot spot that
-//! moves: `moves.rs`; which engine is better for locks that everybody wants: `contention.rs`; and what it saves to fetch
-//! a row with its lock: `fetches.rs`.
+//! moves: `moves.rs`; which engine is better for locks that everybody wants: `contention.rs`; and what it saves to
+//! fetch a row with its lock: `fetches.rs`.
 //!
 //! * `place.rs`: a switch for each run, at the hook or in userspace. `client.rs`: who asks.
 //! * `record.rs`: what comes out, and its tables; `plot.rs` draws it.
