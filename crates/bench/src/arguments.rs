@@ -20,7 +20,8 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: over an hour
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --queues [PART]...         measure what the switch's memory, priorities and budgets do, as NetLock's figures 12 to 14
-                             (memory, priorities, isolation; all three without one), instead: quarter of an hour; or
+                             (memory, priorities, isolation), and how a plan follows a hot spot that moves (hot-spot; all
+                             four without one), instead: twenty minutes; or
                              (contention) both engines from one lock for all clients to more locks, by a model; or
                              (fetches) a lock and a row of another host, in one round trip and in two
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:

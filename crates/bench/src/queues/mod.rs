@@ -63,7 +63,7 @@ pub struct QueuesOptions {
 }
 
 impl QueuesOptions {
-    /// Three rounds, twelve minutes.
+    /// Three rounds, eighteen minutes.
     #[must_use]
     pub fn whole(wayside: PathBuf) -> QueuesOptions {
         QueuesOptions {
@@ -99,7 +99,7 @@ impl QueuesOptions {
         }
     }
 
-    /// Once, and less of everything: a minute and a half.
+    /// Once, and less of everything: two minutes.
     #[must_use]
     pub fn short(wayside: PathBuf) -> QueuesOptions {
         QueuesOptions {
