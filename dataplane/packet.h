@@ -208,6 +208,7 @@ WS_INLINE enum ws_action ws_on_other(struct ws_turn *turn)
 {
 	struct ws_turn own = *turn; /* whose address is known there; the others' turn needs none */
 
+	/* The verifier is to walk through them once, whatever it knows of the packet's length by now. */
 	own.length = (ws_u32)ws_veil(turn->header, turn->length);
 	enum ws_action action = ws_header_service(turn->header) == WS_SERVICE_CHAIN ? ws_chain(&own) : ws_queue_packet(&own);
 

@@ -121,8 +121,8 @@ run() {
 	ip link set lo up
 	wayside=$target/debug/wayside log=$work/guest.log
 	: >"$log"
-	trap 'kill $qemu $switch 2>/dev/null || :' EXIT
 	qemu='' switch=''
+	trap 'kill $qemu $switch 2>/dev/null || :' EXIT
 	if [ "$client" = guest ]; then
 		"$wayside" switch --listen 10.97.0.1:7600 --mode userspace --authentication off --state-dir "$work/state" \
 			--control-socket "$work/control.sock" >"$work/switch.log" 2>&1 &

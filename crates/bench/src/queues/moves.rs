@@ -26,7 +26,7 @@ const WINDOW: usize = 5;
 /// It has when the switch grants so much of what it granted before.
 const CAUGHT_UP: f64 = 0.9;
 
-/// Who keeps the locks: as a table says it, the plan with queues, and whether there is a lock server.
+/// Who keeps the locks: as a table says it, and the plan of those with queues and a lock server.
 const KEEPERS: [(&str, Option<&str>); 3] =
     [("fission", None), ("queues", Some("knapsack")), ("lock server", Some("none"))];
 
