@@ -96,6 +96,11 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_SLOTS", value_name = "COUNT", allow_negative_numbers = true)]
     slots: Option<i64>,
 
+    /// Cells of all queues, with those that `wayside reload` may add; 16 bytes each, at the XDP hook from the start
+    /// [default: what the namespaces have, rounded up to the next 16,384]
+    #[arg(long, env = "WAYSIDE_CELLS", value_name = "COUNT", allow_negative_numbers = true)]
+    cells: Option<i64>,
+
     /// How long a key of the store keeps its place without a value; 0s: for ever [default: 60s]
     #[arg(long, env = "WAYSIDE_COLLECT_AFTER", value_name = "TIME")]
     collect_after: Option<String>,
@@ -334,6 +339,10 @@ pub struct Config {
     pub namespaces: Vec<Namespace>,
     /// Of all namespaces, those that are added while the switch runs included.
     pub slots: u32,
+    /// Of all their queues, likewise,
+    pub cells: u32,
+    /// and how many queues these may be.
+    pub queues: u32,
     /// None: there is no standby.
     pub sharing: Option<Sharing>,
     /// None: this shard has all locks.
@@ -477,7 +486,8 @@ impl Layers<'_> {
             None => least_grace(lease) * 2,
         };
         let namespaces = self.namespaces(lease)?;
-        let slots = self.slots(&namespaces)?;
+        let (slots, cells) = (self.slots(&namespaces)?, self.cells(&namespaces)?);
+        let queues = namespaces::at_once(namespaces.iter().map(|namespace| namespace.room.queues).sum());
         let division = self.division()?;
         let joins = match self.pick(|s| s.shard_joins.as_ref()) {
             Some((true, flag)) if division.is_none() => {
@@ -513,6 +523,8 @@ impl Layers<'_> {
             deadlock_period,
             namespaces,
             slots,
+            cells,
+            queues,
             sharing,
             division,
             joins,

@@ -45,7 +45,7 @@ impl Config {
                 joins,
                 relays
             ],
-            may change [namespaces, slots]
+            may change [namespaces, slots, cells, queues]
         );
         if let Some(field) = general {
             // Every other one is called as it is written.
@@ -73,23 +73,21 @@ impl Config {
 
     /// And of those that are new.
     fn what_comes(&self, running: &Config) -> Option<String> {
-        let total: u32 = self.namespaces.iter().map(|namespace| namespace.slots).sum();
-        if total > running.slots {
-            return Some(format!("its namespaces have {total} slots, the switch has {} (`slots`)", running.slots));
+        let total = |of: fn(&Namespace) -> u32| self.namespaces.iter().map(of).sum::<u32>();
+        let room = [
+            (total(|namespace| namespace.slots), "slots", running.slots, " (`slots`)"),
+            (total(|namespace| namespace.room.cells), "cells of queues", running.cells, " (`cells`)"),
+            (total(|namespace| namespace.room.queues), "queues", running.queues, ""),
+        ];
+        if let Some((total, what, has, key)) = room.into_iter().find(|(total, _, has, _)| total > has) {
+            return Some(format!("its namespaces have {total} {what}, the switch has {has}{key}"));
         }
-        if self.slots != running.slots {
-            return Some("slots differs".into());
+        let differs = [("slots", self.slots != running.slots), ("cells", self.cells != running.cells)];
+        if let Some((key, _)) = differs.into_iter().find(|(_, differs)| *differs) {
+            return Some(format!("{key} differs"));
         }
-        self.added(running).find_map(|new| {
-            let what = if new.engine.has_queues() {
-                "queues"
-            } else if new.keys > 0 {
-                "keys (without them it says `keys = 0`)"
-            } else {
-                return None;
-            };
-            Some(format!("namespace {:?} is new and has {what}", new.name))
-        })
+        let new = self.added(running).find(|new| new.keys > 0)?;
+        Some(format!("namespace {:?} is new and has keys (without them it says `keys = 0`)", new.name))
     }
 
     fn namespace(&self, name: &str) -> Option<&Namespace> {

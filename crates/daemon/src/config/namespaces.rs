@@ -45,6 +45,8 @@ const MOST_ROOM: i64 = 1 << 16;
 const MOST_QUEUES: u32 = 4_096;
 /// Cells of all queues together: 16 MiB.
 const MAX_CELLS: i64 = 1 << 20;
+/// A switch has room for as many cells and as many queues, or a multiple of it: 256 KiB and, with their index, 1.7 MiB.
+const CELLS_AT_ONCE: u32 = 1 << 14;
 /// Holders and waiters of a lock at a time; more are at the lock server.
 const DEFAULT_CELLS: i64 = 64;
 
@@ -126,6 +128,17 @@ impl Namespace {
         self.budget.map_or_else(|| "no limit".into(), limit)
     }
 
+    /// What its locks have of the switch's memory, for people.
+    pub fn room_text(&self) -> String {
+        let slots = format!("{} slots", self.slots);
+        let Room { cells, queues, .. } = self.room;
+        match (self.engine.has_queues(), self.allocation) {
+            (false, _) => slots,
+            (true, Allocation::Fixed) => format!("{slots}, {queues} queues of {} cells", self.cells),
+            (true, _) => format!("{slots}, {cells} cells for queues"),
+        }
+    }
+
     /// What a file has for the policy.
     pub fn policy_word(&self) -> &'static str {
         word_of(&POLICIES, self.policy)
@@ -161,6 +174,11 @@ impl Namespace {
     pub fn queue_ids(&self) -> impl Iterator<Item = u64> {
         self.queues.iter().filter_map(|name| Name::from(name).id().ok())
     }
+}
+
+/// Room for so many queues or cells, and for those that come later.
+pub(super) fn at_once(count: u32) -> u32 {
+    count.max(1).next_multiple_of(CELLS_AT_ONCE)
 }
 
 impl Layers<'_> {
@@ -259,6 +277,19 @@ impl Layers<'_> {
             return Err(self.wrong("slots", &slots, flag, &rule));
         }
         Ok(self.number("slots", slots, flag, 1, MAX_SLOTS)? as u32)
+    }
+
+    /// Of the queues of all namespaces, and of those that come later.
+    pub(super) fn cells(&self, namespaces: &[Namespace]) -> Result<u32, Failure> {
+        let total: u32 = namespaces.iter().map(|namespace| namespace.room.cells).sum();
+        let Some((&cells, flag)) = self.pick(|s| s.cells.as_ref()) else {
+            return Ok(at_once(total));
+        };
+        if cells < total.into() {
+            let rule = format!("is less than the {total} that the namespaces' queues have");
+            return Err(self.wrong("cells", &cells, flag, &rule));
+        }
+        Ok(self.number("cells", cells, flag, 0, MAX_CELLS)? as u32)
     }
 
     /// The engine, the locks that have their queue in the switch, and cells of each.

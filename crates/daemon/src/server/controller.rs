@@ -13,7 +13,7 @@ use super::etcd::Shard;
 use super::etcd::fabric::{Changes, Listed};
 use super::keys::Keys;
 use super::metrics::{Ledger, Numbers};
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, Numbered, lay_out};
 use super::questions::{Asker, Knows, Question, Questions, Wanted};
 use super::records::Records;
 use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Namespace, Notice, Obstacle, Order,
+    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order,
     PlanView, Seat, SessionView, Unfit,
 };
 use wayside_protocol::seal::Enrolment;
@@ -90,8 +90,8 @@ enum Request {
     Admitted(HashSet<u64>),
     /// Of a namespace, and its patience.
     Policy(u16, Policy, u8),
-    /// One more, with so many slots.
-    AddNamespace(Box<Namespace>, u32, oneshot::Sender<Result<(), String>>),
+    /// One more, and the lease of sessions in it that ask for none.
+    AddNamespace(Box<Numbered>, Duration, oneshot::Sender<Result<(), String>>),
     /// What has changed at the other switches of the shard.
     Changes(Changes),
     /// Lets groups that are lost begin empty; answered by how many there were.
@@ -358,13 +358,13 @@ impl Inbox {
         self.request(Request::Policy(namespace, policy, patience));
     }
 
-    /// Takes in a namespace, with so many slots.
+    /// Takes in a namespace. `lease`: of sessions that ask for none.
     ///
     /// # Errors
     /// Why it can't be; nothing has changed then.
-    pub async fn add_namespace(&self, namespace: Namespace, slots: u32) -> Result<(), String> {
+    pub async fn add_namespace(&self, namespace: Numbered, lease: Duration) -> Result<(), String> {
         let (answer, added) = oneshot::channel();
-        self.request(Request::AddNamespace(Box::new(namespace), slots, answer));
+        self.request(Request::AddNamespace(Box::new(namespace), lease, answer));
         added.await.map_err(|_| "the daemon is ending".to_owned())?
     }
 
@@ -632,8 +632,8 @@ impl Desk {
             }
             Request::Admitted(hosts) => self.admit_only(hosts),
             Request::Policy(namespace, policy, patience) => self.seat.set_policy(now, namespace, policy, patience),
-            Request::AddNamespace(namespace, slots, answer) => {
-                let _ = answer.send(self.add_namespace(now, &namespace, slots));
+            Request::AddNamespace(namespace, lease, answer) => {
+                let _ = answer.send(self.add_namespace(now, &namespace, lease));
             }
             Request::Changes(changes) => self.keys.on_changes(now, changes),
             Request::RecoverChains(answer) => {
@@ -666,10 +666,9 @@ impl Desk {
         }
     }
 
-    fn add_namespace(&mut self, now: Time, namespace: &Namespace, slots: u32) -> Result<(), String> {
-        let added = self.seat.add_namespace(now, namespace, |switch| {
-            switch.add_namespace(namespace.id, slots, namespace.policy).map_err(|why| why.to_string())
-        });
+    fn add_namespace(&mut self, now: Time, new: &Numbered, lease: Duration) -> Result<(), String> {
+        let controlled = new.settings.controlled(new.number, lease);
+        let added = self.seat.add_namespace(now, &controlled, |switch| lay_out(switch, new.number, &new.settings));
         added.map_err(|why| why.to_string())
     }
 

@@ -6,6 +6,7 @@
 mod hook;
 
 use super::controller::Inbox;
+use super::namespaces::lay_out;
 use crate::config::{Config, Mode};
 use crate::failure::Failure;
 use hook::{Hook, remove_left};
@@ -161,9 +162,7 @@ fn store_config(config: &Config) -> Result<StoreConfig, Failure> {
 }
 
 fn queue_config(config: &Config) -> Result<QueueConfig, Failure> {
-    let queues = config.namespaces.iter().map(|namespace| namespace.room.queues).sum();
-    let cells = config.namespaces.iter().map(|namespace| namespace.room.cells).sum();
-    Ok(QueueConfig { queues, cells, seed: super::random_number()? })
+    Ok(QueueConfig { queues: config.queues, cells: config.cells, seed: super::random_number()? })
 }
 
 /// Budgets as they are configured now: of memory that an earlier daemon has left, too.
@@ -175,15 +174,8 @@ fn set_budgets(switch: &Switch, config: &Config, numbers: &[u16]) {
 
 fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(), Failure> {
     for (namespace, &number) in config.namespaces.iter().zip(numbers) {
-        switch
-            .add_namespace(number, namespace.slots, namespace.policy)
-            .map_err(|error| Failure::unavailable(error.to_string()))?;
-        // Of no epoch yet: each epoch begins them anew.
-        for name in namespace.queue_ids() {
-            switch
-                .add_queue(number, name, namespace.cells, 1)
-                .map_err(|error| Failure::unavailable(error.to_string()))?;
-        }
+        // Their queues are of no epoch yet: each epoch begins them anew.
+        lay_out(switch, number, namespace).map_err(Failure::unavailable)?;
     }
     Ok(())
 }

@@ -6,6 +6,8 @@
 
 use crate::config::{Config, Namespace};
 use std::sync::{Arc, PoisonError, RwLock};
+use wayside_protocol::memory::Step;
+use wayside_switch::Switch;
 
 /// A namespace and its number in packets.
 #[derive(Clone, Debug)]
@@ -55,5 +57,57 @@ impl Namespaces {
     /// The number of one; None: there is no such namespace.
     pub fn number_of(&self, name: &str) -> Option<u16> {
         self.all().iter().find(|namespace| namespace.settings.name == name).map(|namespace| namespace.number)
+    }
+}
+
+/// Gives a namespace that nobody can have a session in yet its slots and queues.
+///
+/// # Errors
+/// Why it can't have them all; it has none of them then.
+pub fn lay_out(switch: &Switch, number: u16, namespace: &Namespace) -> Result<(), String> {
+    let queues: Vec<u64> = namespace.queue_ids().collect();
+    for (at, &name) in queues.iter().enumerate() {
+        // Above every ticket of this epoch: nobody was granted any in this namespace.
+        if let Err(why) = switch.add_queue(number, name, namespace.cells, 1) {
+            take_away(switch, number, &queues[..at]);
+            return Err(why.to_string());
+        }
+    }
+    switch.add_namespace(number, namespace.slots, namespace.policy).map_err(|why| {
+        take_away(switch, number, &queues);
+        why.to_string()
+    })
+}
+
+fn take_away(switch: &Switch, number: u16, queues: &[u64]) {
+    for &name in queues {
+        for step in [Step::Drain, Step::Hand, Step::Remove] {
+            switch.move_queue(number, name, step).expect("nobody holds it or waits for it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wayside_switch::{QueueConfig, SwitchConfig};
+
+    #[test]
+    fn what_has_no_room_for_all_has_none_of_it() {
+        let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 1 });
+        let switch = switch.with_queues(QueueConfig { queues: 2, cells: 8, seed: 5 });
+        let try_out = |slots: u32, queues: &str| {
+            let file = format!(
+                "[[namespace]]\nname = 'a'\nslots = {slots}\nengine = 'queue'\ncells = 4\nqueues = [{queues}]"
+            );
+            let config = crate::config::read(&file).expect("it is one");
+            lay_out(&switch, 1, &config.namespaces[0])
+        };
+        assert_eq!(try_out(8, "'x', 'y', 'z'"), Err("no run of free cells is that long".into()));
+        assert!(switch.queues().is_empty() && switch.has_exactly(&[]));
+        assert!(try_out(9, "'x', 'y'").is_err_and(|why| why.contains('9')));
+        assert!(switch.queues().is_empty() && switch.has_exactly(&[]));
+        assert_eq!(try_out(8, "'x', 'y'"), Ok(()));
+        assert!(switch.queues().len() == 2 && switch.has_exactly(&[(1, 8)]));
     }
 }

@@ -59,7 +59,7 @@ impl Reload {
                 let so_far: String = changes.iter().map(|change| format!("; {change}")).collect();
                 format!("namespace {:?} was not added: {why}{so_far}", new.name)
             })?;
-            changes.push(format!("namespace {}: added, with {} slots, {}", new.name, new.slots, new.order_text()));
+            changes.push(format!("namespace {}: added, with {}, {}", new.name, new.room_text(), new.order_text()));
             let mut all = self.namespaces.all().to_vec();
             all.push(Numbered { number, settings: new });
             self.take_over(&mut running, all);
@@ -87,7 +87,7 @@ impl Reload {
         }
         // Before anybody can ask for anything in it.
         self.switch.set_budget(number, new.budget);
-        self.inbox.add_namespace(new.controlled(number, config.lease), new.slots).await?;
+        self.inbox.add_namespace(Numbered { number, settings: new.clone() }, config.lease).await?;
         Ok(number)
     }
 

@@ -91,6 +91,73 @@ fn a_namespace_is_added_under_load() {
     batch.lock("kept").wait(PATIENCE).acquire().and_then(|guard| guard.release()).expect("nobody has it");
 }
 
+/// Its queues have what the switch has left, and its locks all that those of a namespace have that was there before:
+/// while it is planned what is where, too.
+#[test]
+fn one_whose_locks_are_queues_is_added_under_load() {
+    let mut daemon = Daemon::configured(ALONE, &["--lease", "5s"]);
+    let address = daemon.address.to_string();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let worker = session_in(&address, "default").expect("a session");
+    thread::scope(|scope| {
+        let ending = Ending(&stop);
+        scope.spawn(|| work(&worker, &done, &stop));
+        let queue = "engine = 'queue'\nqueues = ['hot']\ncells = 3\n";
+        let hybrid = "[[namespace]]\nname = 'mixed'\nkeys = 0\nengine = 'hybrid'\nqueues = ['hot']\n";
+        let planned = "[[namespace]]\nname = 'found'\nkeys = 0\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 8\n";
+        daemon.configure(&format!("{}{hybrid}{planned}", with(queue)));
+        let ended = reload(&daemon);
+        let added = "namespace batch: added, with 4096 slots, 1 queues of 3 cells, fair\n\
+            namespace mixed: added, with 65536 slots, 1 queues of 64 cells, fair\n\
+            namespace found: added, with 65536 slots, 8 cells for queues, fair\n";
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), added), "{ended:?}");
+        let servers = ["batch", "mixed", "found"].map(|of| daemon.lock_server(&["--namespace", of]));
+        for of in ["batch", "mixed", "found"] {
+            let sessions = [0; 6].map(|_| session_in(&address, of).expect("there it is"));
+            for name in ["hot", "cold"] {
+                take_turns(&sessions, name);
+            }
+            let in_switch = || {
+                let status = daemon.json("status");
+                let is = status["namespaces"].as_array().expect("a list").iter().find(|is| is["name"] == of);
+                is.expect("it is shown")["in_switch"].as_u64().expect("a count")
+            };
+            match of {
+                "found" => eventually("the plan has found those that are asked for", || {
+                    take_turns(&sessions, "hot");
+                    in_switch() > 0
+                }),
+                _ => assert_eq!(in_switch(), 1),
+            }
+        }
+        let before = done.load(SeqCst);
+        eventually("the other tenant goes on", || done.load(SeqCst) > before + 100);
+        drop((servers, ending));
+    });
+    daemon.kill();
+    daemon.restart();
+    let batch = session_in(&address, "batch").expect("it has come to stay");
+    batch.lock("hot").wait(PATIENCE).acquire().and_then(|guard| guard.release()).expect("nobody has it");
+}
+
+/// Each takes a lock a few times, one at a time, under tokens that rise.
+fn take_turns(sessions: &[Session], name: &str) {
+    let latest = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for session in sessions {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let guard = session.lock(name).wait(PATIENCE).acquire().expect("in time");
+                    let token = guard.token().0;
+                    let before = latest.swap(token, SeqCst);
+                    assert!(before < token, "{name}: {token} after {before}");
+                    guard.release().expect("still ours");
+                }
+            });
+        }
+    });
+}
+
 /// All or nothing, and why.
 #[test]
 fn what_cannot_be_added_says_why() {
@@ -104,8 +171,9 @@ fn what_cannot_be_added_says_why() {
     };
     let all = |batch: &str| format!("slots = 70000\n{ALONE}{batch}");
     refused(&all("[[namespace]]\nname = 'batch'\nslots = 4464\n"), "namespace \"batch\" is new and has keys");
-    refused(&all(&batch_with("engine = 'queue'\n")), "namespace \"batch\" is new and has queues");
-    refused(&all(&batch_with("engine = 'hybrid'\nqueues = ['hot']\n")), "namespace \"batch\" is new and has queues");
+    let planned = batch_with("engine = 'queue'\nplan = 'knapsack'\nroom = 16385\n");
+    refused(&all(&planned), "its namespaces have 16385 cells of queues, the switch has 16384 (`cells`)");
+    refused(&format!("cells = 9\n{}", all(&batch_with(""))), "cells differs, which needs another start");
     // The file itself says that there is no room for them.
     let large = "[[namespace]]\nname = 'batch'\nslots = 4465\nkeys = 0\n";
     refused(&all(large), "slots = 70000 is less than the 70001 that the namespaces have");
@@ -234,6 +302,24 @@ mod at_the_hook {
             eventually("the other tenant goes on", || done.load(SeqCst) > before + 100);
             drop(ending);
         });
+    }
+
+    /// Its queues lie in the memory that the program has had from its start.
+    #[test]
+    fn queues_that_are_added_are_decided_there() {
+        let Some(world) = World::or_skip(1) else { return };
+        let file = configure(world.directory.path(), ALONE);
+        let (_daemon, line) = world.daemon_with("native", &["--config", file.as_str()]);
+        assert!(line.starts_with("switch: native XDP"), "{line}");
+        configure(world.directory.path(), &with("engine = 'queue'\nqueues = ['hot']\n"));
+        let ended = end(on_switch(&world, &["reload"]));
+        assert_eq!(ended.stdout, "namespace batch: added, with 4096 slots, 1 queues of 64 cells, fair\n", "{ended:?}");
+        let sessions = [0, 1, 1].map(|client| {
+            world.clients[client].move_here().expect("whoever made a host may enter it");
+            session_in(SWITCH, "batch").expect("there it is")
+        });
+        take_turns(&sessions, "hot");
+        assert_eq!((world.count("queue_granted"), world.count("received")), (30, 0));
     }
 
     /// A command on the switch's host.
