@@ -26,6 +26,8 @@ const FAULTS: &[&str] = &[
     "mute",
     "move",
     "policy",
+    "budget",
+    "flood",
 ];
 
 /// of what nodes and applications were told,
@@ -59,6 +61,8 @@ const OUTCOMES: &[&str] = &[
     "came back to the switch",
     "promoted",
     "demoted",
+    "over budget",
+    "told over budget",
 ];
 
 /// and of what switches did.

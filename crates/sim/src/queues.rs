@@ -260,7 +260,7 @@ impl World {
 }
 
 /// Whether a node asks for a lock, whichever way the grant is to go.
-fn acquires(kind: u8) -> bool {
+pub(crate) fn acquires(kind: u8) -> bool {
     matches!(kind, kind::queue::ACQUIRE | kind::queue::FETCH)
 }
 
@@ -287,6 +287,8 @@ pub const FAULTS: &[&str] = &[
     "mute",
     "move",
     "policy",
+    "budget",
+    "flood",
 ];
 
 /// of what nodes and applications were told,
@@ -322,6 +324,8 @@ pub const OUTCOMES: &[&str] = &[
     "pushed behind others",
     "promoted",
     "demoted",
+    "over budget",
+    "told over budget",
 ];
 
 /// and of what switches did.

@@ -133,7 +133,8 @@ impl Setup {
             plan = draw_plan(plan_dice, &queues, spare_queues, namespaces.len() as u32);
             mix.for_plans(calm);
         }
-        if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd && !has_queues {
+        // Q5 takes the order in which the switch first hears of requests: who is refused has no place yet.
+        if schedule.allows(Kind::Budget) && scale.is_none() && !mix.crowd && !calm {
             limit_one(&mut Dice::of(seed, &[BUDGETS]), &mut namespaces, &mut mix);
         }
         let mut mutes = Dice::of(seed, &[MUTES]);

@@ -2,12 +2,13 @@
 
 use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::{Action, Budget, Verdict};
-use wayside_wire::{BODY, DropReason, Entry, Header, kind, service};
+use wayside_wire::{Attempt, BODY, DropReason, Entry, Header, kind, service};
 
 use super::{Happening, Phase, World};
 use crate::decisions::Asked;
 use crate::dice::Dice;
 use crate::network::Flight;
+use crate::queues::acquires;
 use crate::schedule::Kind;
 use crate::seat::InHand;
 use crate::story::{Lane, Story};
@@ -79,7 +80,7 @@ impl World {
         self.setup.namespaces.iter().find(|space| space.id == namespace)?.budget
     }
 
-    /// B1: a budget refuses requests of its own namespace, and nothing else.
+    /// B1: a budget refuses requests of its own namespace that have no place in a queue yet, and nothing else.
     fn check_refusal(&mut self, packet: &[u8], verdict: &Verdict) {
         if verdict.reason != DropReason::OverBudget {
             return;
@@ -95,7 +96,7 @@ impl World {
             };
             Header::read(packet).ok().filter(rejects)
         };
-        if header.is_none_or(|header| self.budget_of(header.namespace).is_none()) {
+        if has_ticket(packet) || header.is_none_or(|header| self.budget_of(header.namespace).is_none()) {
             self.fail("B1", format!("a budget refuses {}", crate::story::packet(packet)));
         }
     }
@@ -237,8 +238,18 @@ impl World {
 
 /// The header of an ACQUIRE.
 fn acquire_of(packet: &[u8]) -> Option<Header> {
-    let is_acquire = |header: &Header| (header.service, header.kind) == (service::LOCK, kind::lock::ACQUIRE);
+    let is_acquire = |header: &Header| match header.service {
+        service::LOCK => header.kind == kind::lock::ACQUIRE,
+        service::QUEUE => acquires(header.kind),
+        _ => false,
+    };
     Header::read(packet).ok().filter(is_acquire)
+}
+
+/// Whether it names its ticket: then it has been paid for.
+fn has_ticket(packet: &[u8]) -> bool {
+    let is_queued = Header::read(packet).is_ok_and(|header| header.service == service::QUEUE);
+    is_queued && packet.len() >= BODY + Attempt::BYTES && Attempt::read(packet, BODY).ticket != 0
 }
 
 /// The namespace and slot that a packet asks the switch about.
