@@ -20,7 +20,7 @@ macro_rules! compiled_in {
 
 /// The newest of their kinds.
 const KEYS: (&str, &str) = compiled_in!("2026-11-23-c9d2d17-keys.json");
-const QUEUES: (&str, &str) = compiled_in!("2026-11-27-d9f0e751-queues.json");
+const QUEUES: (&str, &str) = compiled_in!("2026-11-28-c7f418d2-queues.json");
 
 /// The newest records that were kept here of what was measured on packets; of a kind of which there is none of this
 /// version, the one of this program's own commit.
