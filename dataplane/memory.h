@@ -10,6 +10,7 @@
  *   keys      one entry a handle: docs/security.md      controller; `heard` by heartbeats
  *   globals   epoch, serving, authenticated, lease      controller
  *   counters  lanes of one for every outcome            data plane: a lane a CPU, so that none waits for another
+ *   traces    decisions that are followed: trace.h      data plane
  *
  * The same layouts lie in BPF maps and in the memory that crates/switch allocates (its src/layout.rs).
  */
@@ -81,8 +82,28 @@ struct ws_globals {
 	ws_u32 serving;       /* 0: requests are answered RECOVERING */
 	ws_u32 shard_map;     /* version, told in every answer */
 	ws_u32 authenticated; /* 0: tags are neither checked nor made */
-	ws_u64 reserved;
+	ws_u32 reserved;
+	ws_u32 trace_one_in;  /* of so many requests one is followed: trace.h; 0: none */
 	struct ws_lease lease; /* of the locks */
+};
+
+/* A decision on a request that is followed: trace.h. Times are of CLOCK_MONOTONIC. */
+struct ws_trace {
+	ws_u64 request;
+	ws_u64 began_ns;
+	ws_u64 ended_ns; /* 0: it has not yet */
+	/* 63..48 namespace, 47..40 service, 39..32 kind, as it went on; 31..16 handle, 15..8 reason, 7..2 lap of the ring,
+	 * modulo 64, 1..0 action */
+	ws_u64 what;
+};
+
+/* A power of two: who looks ten times a second sees 5,000 a second. */
+#define WS_TRACES 512
+
+struct ws_traces {
+	ws_u64 begun; /* so far; the next one's place is that modulo WS_TRACES */
+	ws_u64 reserved[3];
+	struct ws_trace of[WS_TRACES];
 };
 
 /* Handles and namespaces have 16 bits: their tables hold all of them, so that no lookup can miss. */
@@ -94,6 +115,7 @@ _Static_assert(sizeof(struct ws_node) == 32, "node");
 _Static_assert(sizeof(struct ws_region) == 64, "region");
 _Static_assert(sizeof(struct ws_keys) == 80, "keys");
 _Static_assert(sizeof(struct ws_globals) == 40, "globals");
+_Static_assert(sizeof(struct ws_traces) == 32 + 32 * WS_TRACES, "traces");
 
 /* What is counted besides the drops, which are counted under their reason. One packet counts one verdict and, where it
  * changed or asked a slot or a session, one outcome (a batch: one for every entry granted). */
@@ -156,7 +178,9 @@ enum ws_counter {
 struct ws_counters {
 	ws_u64 of[128]; /* WS_COUNTERS of them are used: whole cache lines */
 };
-_Static_assert(WS_COUNTERS <= 128, "counters of a lane");
+/* The last one counts nothing: it is what the lane's owner follows at this moment (trace.h). */
+#define WS_FOLLOWS 127
+_Static_assert(WS_COUNTERS <= WS_FOLLOWS, "counters of a lane");
 
 /* What to do with the packet, which has been rewritten in place. */
 enum ws_action {

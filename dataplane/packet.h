@@ -23,6 +23,7 @@
 #include "chain.h"
 #include "fission.h"
 #include "queue.h"
+#include "trace.h"
 
 /* The drop reason of bytes that are no packet of this protocol, or 0. `end` bounds what may be read. */
 WS_INLINE ws_u8 ws_check_structure(const void *packet, const void *end, ws_u32 length)
@@ -223,6 +224,7 @@ WS_INLINE enum ws_action ws_on_other(struct ws_turn *turn)
 
 WS_INLINE enum ws_action ws_dispatch(struct ws_turn *turn)
 {
+	ws_trace_begin(turn);
 	switch (ws_header_service(turn->header)) {
 	case WS_SERVICE_LOCK:
 		return ws_on_lock(turn);
@@ -272,6 +274,7 @@ WS_INLINE void ws_decide(struct ws_switch *sw, void *packet, const void *end, ws
 	};
 	enum ws_action action = ws_judge(&turn);
 
+	ws_trace_end(&turn, action);
 	*verdict = turn.verdict;
 	verdict->action = (ws_u8)action;
 }

@@ -19,6 +19,7 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static ws_u32 (*const bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*const bpf_loop)(ws_u32 count, void *step, void *context, ws_u64 flags) = (void *)BPF_FUNC_loop;
 static ws_u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
+static ws_u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *frame, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
 
 /* The loader sets max_entries of slots. All of these are mapped into the daemon's memory, whose controller and threads
@@ -115,6 +116,7 @@ struct ws_group groups[WS_GROUPS] SEC(".bss.groups");
 struct ws_store store SEC(".bss.store");
 struct ws_servers servers[WS_REGIONS] SEC(".bss.servers");
 struct ws_directory directory SEC(".bss.directory");
+struct ws_traces traces SEC(".bss.traces");
 
 /* A switch as one packet sees it: what is looked up once. */
 struct ws_switch {
@@ -164,6 +166,18 @@ WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw)
 	(void)sw;
 	return &globals;
 }
+
+WS_INLINE struct ws_traces *ws_traces(struct ws_switch *sw)
+{
+	(void)sw;
+	return &traces;
+}
+
+/* Where this CPU keeps what it follows while it decides: the stack has no room for a word more. */
+WS_INLINE ws_u64 *ws_follows(struct ws_switch *sw) { return &sw->counters->of[WS_FOLLOWS]; }
+
+/* The clock of what is followed. */
+WS_INLINE ws_u64 ws_now_ns(void) { return bpf_ktime_get_ns(); }
 
 /* Whether a serving lease runs: no other switch serves yet. The kernel's count of ticks (1 to 10 ms each) is a load
  * where every other clock is a call of 20 to 38 ns. */

@@ -4,6 +4,7 @@
 #define WAYSIDE_PLATFORM_H
 
 #include "cells.h"
+#include <time.h>
 
 /* A switch as one thread sees it. */
 struct ws_switch {
@@ -36,6 +37,7 @@ struct ws_switch {
 	ws_u32 queue_count;
 	ws_u32 cell_count;
 	ws_u32 name_count; /* buckets */
+	struct ws_traces *traces;
 };
 
 /* Sequentially consistent, both: a node's word read after a slot was won must not be an older one than the controller's
@@ -76,6 +78,19 @@ WS_INLINE void ws_count(struct ws_switch *sw, ws_u32 counter)
 }
 
 WS_INLINE struct ws_globals *ws_globals(struct ws_switch *sw) { return sw->globals; }
+WS_INLINE struct ws_traces *ws_traces(struct ws_switch *sw) { return sw->traces; }
+
+/* Where this thread keeps what it follows while it decides; 0: threads that share a lane follow nothing. */
+WS_INLINE ws_u64 *ws_follows(struct ws_switch *sw) { return sw->alone ? &sw->counters[WS_FOLLOWS] : 0; }
+
+/* The clock of what is followed: the kernel's, by which the core at the hook goes too. */
+WS_INLINE ws_u64 ws_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (ws_u64)now.tv_sec * 1000000000 + (ws_u64)now.tv_nsec;
+}
 WS_INLINE struct ws_region *ws_region_at(struct ws_switch *sw, ws_u16 namespace) { return &sw->regions[namespace]; }
 WS_INLINE struct ws_node *ws_node_at(struct ws_switch *sw, ws_u16 handle) { return &sw->nodes[handle]; }
 WS_INLINE struct ws_keys *ws_keys_at(struct ws_switch *sw, ws_u16 handle) { return &sw->keys[handle]; }

@@ -12,6 +12,8 @@ mod namespaces;
 mod relays;
 #[path = "config/sharing.rs"]
 mod sharing;
+#[path = "config/traces.rs"]
+mod traces;
 
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -209,6 +211,15 @@ pub struct Settings {
     #[arg(long, env = "WAYSIDE_HAND_OVER_LISTEN", value_name = "ADDR:PORT")]
     hand_over_listen: Option<String>,
 
+    /// Of so many requests for locks one is followed through the switch, for a collector of OpenTelemetry; 0: none
+    /// [default: 0]
+    #[arg(long, env = "WAYSIDE_TRACE_ONE_IN", value_name = "COUNT", allow_negative_numbers = true)]
+    trace_one_in: Option<i64>,
+
+    /// Where that collector takes OTLP over HTTP [default: http://127.0.0.1:4318/v1/traces]
+    #[arg(long, env = "WAYSIDE_TRACE_COLLECTOR", value_name = "URL")]
+    trace_collector: Option<String>,
+
     #[arg(skip)]
     #[serde(rename = "namespace")]
     namespaces: Option<Vec<NamespaceSettings>>,
@@ -336,6 +347,10 @@ pub struct Config {
     pub grace: Duration,
     pub deadlocks: Deadlocks,
     pub deadlock_period: Duration,
+    /// Of so many requests one is followed; 0: none.
+    pub trace_one_in: u32,
+    /// URL of who is told.
+    pub trace_collector: String,
     pub namespaces: Vec<Namespace>,
     /// Of all namespaces, those that are added while the switch runs included.
     pub slots: u32,
@@ -521,6 +536,8 @@ impl Layers<'_> {
             grace,
             deadlocks,
             deadlock_period,
+            trace_one_in: self.trace_one_in()?,
+            trace_collector: self.trace_collector()?,
             namespaces,
             slots,
             cells,

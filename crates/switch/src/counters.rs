@@ -12,7 +12,7 @@ use crate::zeroed::Zeroed;
 
 /// `WS_THREAD_LANES` of `dataplane/memory.h`. In the XDP switch's map the lanes of CPUs follow.
 pub(crate) const THREAD_LANES: usize = 16;
-/// Counters of a lane, rounded up to whole cache lines of 8: `struct ws_counters`.
+/// Counters of a lane, rounded up to whole cache lines of 8, and the word that its owner follows: `struct ws_counters`.
 pub(crate) const LANE: usize = 128;
 
 pub(crate) struct Counters {
@@ -21,7 +21,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new() -> Counters {
-        assert!(count() <= LANE, "dataplane/memory.h has more counters than a lane");
+        assert!(count() < LANE, "dataplane/memory.h has more counters than a lane");
         Counters { lanes: Zeroed::new(THREAD_LANES * LANE) }
     }
 

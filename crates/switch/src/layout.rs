@@ -229,8 +229,29 @@ pub(crate) struct Globals {
     pub(crate) serving: AtomicU32,
     pub(crate) shard_map: AtomicU32,
     pub(crate) authenticated: AtomicU32,
-    pub(crate) reserved: AtomicU64,
+    pub(crate) reserved: AtomicU32,
+    pub(crate) trace_one_in: AtomicU32,
     pub(crate) lease: Lease,
+}
+
+/// `struct ws_trace`: a decision that is followed.
+#[repr(C)]
+pub(crate) struct Trace {
+    pub(crate) request: AtomicU64,
+    pub(crate) began_ns: AtomicU64,
+    pub(crate) ended_ns: AtomicU64,
+    pub(crate) what: AtomicU64,
+}
+
+/// `WS_TRACES`.
+pub(crate) const TRACES: usize = 512;
+
+/// `struct ws_traces`: the ring of them.
+#[repr(C)]
+pub(crate) struct Traces {
+    pub(crate) begun: AtomicU64,
+    pub(crate) reserved: [AtomicU64; 3],
+    pub(crate) of: [Trace; TRACES],
 }
 
 /// `struct ws_switch`: the memory as one call of the core sees it.
@@ -267,6 +288,7 @@ pub(crate) struct View {
     pub(crate) queue_count: u32,
     pub(crate) cell_count: u32,
     pub(crate) name_count: u32,
+    pub(crate) traces: *const Traces,
 }
 
 // SAFETY: it is addresses of tables of atomics, and numbers. Whoever follows one answers for that.
@@ -303,7 +325,8 @@ const _: () = {
     assert!(size_of::<Queue>() == 96);
     assert!(size_of::<Servers>() == 64);
     assert!(size_of::<Directory>() == 16);
-    assert!(size_of::<View>() == 184 || size_of::<usize>() != 8);
+    assert!(size_of::<Traces>() == 32 + 32 * TRACES);
+    assert!(size_of::<View>() == 192 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);
 };
 

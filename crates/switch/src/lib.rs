@@ -16,6 +16,7 @@ mod queues;
 #[cfg(feature = "spare")]
 mod spare;
 mod store;
+mod traces;
 mod verdict;
 #[cfg(feature = "xdp")]
 pub mod xdp;
@@ -26,11 +27,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 pub use memory::{Budget, RegionError, SwitchConfig};
 pub use queues::{QueueConfig, QueueError, QueueState, Queued};
 pub use store::StoreConfig;
+pub use traces::{TraceReader, Traced};
 pub use verdict::{Action, Verdict};
 
 use wayside_protocol::Time;
 
-use layout::View;
+use layout::{Traces, View};
+use zeroed::Zeroed;
 
 /// One switch: its memory, its counters, and the core that decides.
 pub struct Switch {
@@ -38,6 +41,7 @@ pub struct Switch {
     store: store::Store,
     queues: queues::Queues,
     counters: counters::Counters,
+    traces: Zeroed<Traces>,
     /// Where all of these are: tables stay where they are when the switch moves. To look each of them up anew was a
     /// tenth of a decision's instructions.
     tables: View,
@@ -51,10 +55,17 @@ impl Switch {
             store::Store::new(StoreConfig::default()),
             queues::Queues::new(QueueConfig::default()),
             counters::Counters::new(),
+            traces::ring(),
         )
     }
 
-    fn of(memory: memory::Memory, store: store::Store, queues: queues::Queues, counters: counters::Counters) -> Switch {
+    fn of(
+        memory: memory::Memory,
+        store: store::Store,
+        queues: queues::Queues,
+        counters: counters::Counters,
+        traces: Zeroed<Traces>,
+    ) -> Switch {
         let count = |length: usize| u32::try_from(length).expect("capacities are u32");
         let tables = View {
             slots: memory.slots.as_ptr(),
@@ -84,8 +95,9 @@ impl Switch {
             queue_count: count(queues.queues.len()),
             cell_count: count(queues.cells.len()),
             name_count: count(queues.names.len()),
+            traces: traces.as_ptr(),
         };
-        Switch { memory, store, queues, counters, tables }
+        Switch { memory, store, queues, counters, traces, tables }
     }
 
     /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place. `now` was read after the

@@ -446,7 +446,7 @@ impl Switch {
     /// With memory for the queue service.
     #[must_use]
     pub fn with_queues(self, config: QueueConfig) -> Switch {
-        Switch::of(self.memory, self.store, Queues::new(config), self.counters)
+        Switch::of(self.memory, self.store, Queues::new(config), self.counters, self.traces)
     }
 
     /// How many parts a namespace's names are divided into; 0: none has had a lock server in this memory.

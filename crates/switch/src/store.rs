@@ -279,7 +279,7 @@ impl Switch {
     /// With a store for the chain service.
     #[must_use]
     pub fn with_store(self, config: StoreConfig) -> Switch {
-        Switch::of(self.memory, Store::new(config), self.queues, self.counters)
+        Switch::of(self.memory, Store::new(config), self.queues, self.counters, self.traces)
     }
 }
 

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use crate::layout::{
-    Bucket, Cell, Directory, Globals, Group, Item, Keys, Lane, Node, Own, Queue, Record, Region, Servers, Slot,
+    Bucket, Cell, Directory, Globals, Group, Item, Keys, Lane, Node, Own, Queue, Record, Region, Servers, Slot, Traces,
 };
 
 /// Types made of atomics alone, for which all zeros is a value.
@@ -46,6 +46,8 @@ unsafe impl Zeroable for Queue {}
 unsafe impl Zeroable for Servers {}
 // SAFETY: as above.
 unsafe impl Zeroable for Directory {}
+// SAFETY: as above.
+unsafe impl Zeroable for Traces {}
 // SAFETY: an atomic integer.
 unsafe impl Zeroable for AtomicU64 {}
 

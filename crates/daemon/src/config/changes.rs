@@ -43,9 +43,10 @@ impl Config {
                 sharing,
                 division,
                 joins,
-                relays
+                relays,
+                trace_collector
             ],
-            may change [namespaces, slots, cells, queues]
+            may change [trace_one_in, namespaces, slots, cells, queues]
         );
         if let Some(field) = general {
             // Every other one is called as it is written.

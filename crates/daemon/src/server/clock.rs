@@ -9,3 +9,11 @@ pub fn now() -> Time {
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut at) };
     Time(at.tv_sec as u64 * 1_000_000 + at.tv_nsec as u64 / 1_000)
 }
+
+/// CLOCK_MONOTONIC, by which the core says when it decided, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `at` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut at) };
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+}

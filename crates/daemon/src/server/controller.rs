@@ -28,8 +28,8 @@ use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order,
-    PlanView, Seat, SessionView, Unfit,
+    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
+    SessionView, Unfit,
 };
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;

@@ -41,6 +41,7 @@ mod reload;
 mod sockets;
 mod status;
 mod store;
+mod traces;
 mod worker;
 
 use crate::admission::Admission;
@@ -77,7 +78,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::StateDir;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use traces::{Spans, Teller};
 use wayside_protocol::controller::{Seat, ServingConfig};
 use wayside_protocol::memory::SwitchMemory;
 use wayside_protocol::seal::Secret;
@@ -297,6 +299,16 @@ impl Server {
         let (relays, relaying) = Relays::start(&config.relays, *listen.ip(), relay)?;
         home.enter(config, &switch, &socket, &inbox, listen)?;
         let residence = home.residence();
+        let spans = Arc::new(Spans::default());
+        let (trace_one_in, followed) = watch::channel(config.trace_one_in);
+        let teller = Teller {
+            switch: Arc::clone(&switch),
+            namespaces: Arc::clone(&namespaces),
+            spans: Arc::clone(&spans),
+            collector: config.trace_collector.clone(),
+            listen,
+            mode: residence.mode.clone(),
+        };
         let reload = Arc::new(Reload {
             read: reread,
             running: tokio::sync::Mutex::new(config.clone()),
@@ -306,6 +318,7 @@ impl Server {
             ledger: Arc::clone(&ledger),
             records: kept,
             admission: door.is_some().then(|| admission.clone()),
+            trace_one_in,
         });
         let config = config.clone();
         let enrols = door.as_ref().map(|(_, _, address)| *address);
@@ -325,6 +338,7 @@ impl Server {
             switch: Arc::clone(&switch),
             traffic,
             relays,
+            spans,
         };
         let control = Control::new(inbox.clone(), facts);
         let admin = Admin::new(Arc::clone(&control), ledger);
@@ -333,6 +347,7 @@ impl Server {
         let (told, control_divides) = (Arc::clone(&control), control.facts().config.division.is_some());
         let mut accepting = vec![tokio::spawn(control.serve(local)), tokio::spawn(admin.serve(tcp))];
         accepting.extend(watch.map(tokio::spawn));
+        accepting.push(tokio::spawn(teller.run(followed)));
         if control_divides {
             accepting.push(tokio::spawn(divisions::tell_nodes(told)));
         }

@@ -97,9 +97,8 @@ mod tests {
         let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 1 });
         let switch = switch.with_queues(QueueConfig { queues: 2, cells: 8, seed: 5 });
         let try_out = |slots: u32, queues: &str| {
-            let file = format!(
-                "[[namespace]]\nname = 'a'\nslots = {slots}\nengine = 'queue'\ncells = 4\nqueues = [{queues}]"
-            );
+            let file =
+                format!("[[namespace]]\nname = 'a'\nslots = {slots}\nengine = 'queue'\ncells = 4\nqueues = [{queues}]");
             let config = crate::config::read(&file).expect("it is one");
             lay_out(&switch, 1, &config.namespaces[0])
         };

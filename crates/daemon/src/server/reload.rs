@@ -10,7 +10,7 @@ use crate::admission::Admission;
 use crate::config::{Config, Namespace};
 use crate::failure::Failure;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use wayside_switch::Switch;
 
 /// Reads the configuration as it was read when the daemon was started, flags and environment included.
@@ -27,6 +27,8 @@ pub struct Reload {
     pub records: Records,
     /// Where tokens for hosts are written, if packets are signed: they may be for some namespaces alone.
     pub admission: Option<Admission>,
+    /// Of so many requests one is followed.
+    pub trace_one_in: watch::Sender<u32>,
 }
 
 impl Reload {
@@ -45,6 +47,12 @@ impl Reload {
             return Err(format!("nothing has changed: {why}, which needs another start of the switch"));
         }
         let mut changes = Vec::new();
+        let (now, before) = (config.trace_one_in, running.trace_one_in);
+        if now != before {
+            self.trace_one_in.send_replace(now);
+            running.trace_one_in = now;
+            changes.push(format!("traces: {}; it was {}", Config::traces_of(now), Config::traces_of(before)));
+        }
         let mut all = self.namespaces.all().to_vec();
         for Numbered { number, settings } in &mut all {
             let is = config.namespaces.iter().find(|now| now.name == settings.name).expect("it is not gone");

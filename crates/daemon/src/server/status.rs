@@ -5,6 +5,7 @@ use super::metrics::{Ledger, Tally};
 use super::namespaces::{Namespaces, Numbered};
 use super::relays::Relays;
 use super::reload::Reload;
+use super::traces::Spans;
 use super::worker::Traffic;
 use crate::admission::Admission;
 use crate::answers::{Authentication, KeyRoom, Namespace, Queue, Relay, Role, Session, Status};
@@ -40,6 +41,7 @@ pub struct Facts {
     pub switch: Arc<Switch>,
     pub traffic: Arc<Traffic>,
     pub relays: Arc<Relays>,
+    pub spans: Arc<Spans>,
 }
 
 /// That of the first part, which is the only one unless the configuration says otherwise.

@@ -32,5 +32,6 @@ mod standby;
 mod support;
 mod switch_daemon;
 mod tenants;
+mod traces;
 mod watch;
 mod xdp;

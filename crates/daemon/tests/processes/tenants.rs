@@ -104,7 +104,8 @@ fn one_whose_locks_are_queues_is_added_under_load() {
         scope.spawn(|| work(&worker, &done, &stop));
         let queue = "engine = 'queue'\nqueues = ['hot']\ncells = 3\n";
         let hybrid = "[[namespace]]\nname = 'mixed'\nkeys = 0\nengine = 'hybrid'\nqueues = ['hot']\n";
-        let planned = "[[namespace]]\nname = 'found'\nkeys = 0\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 8\n";
+        let planned =
+            "[[namespace]]\nname = 'found'\nkeys = 0\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 8\n";
         daemon.configure(&format!("{}{hybrid}{planned}", with(queue)));
         let ended = reload(&daemon);
         let added = "namespace batch: added, with 4096 slots, 1 queues of 3 cells, fair\n\

@@ -81,9 +81,10 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
-    let Switch { memory, store, queues, counters, tables: _ } = switch;
+    let Switch { memory, store, queues, counters, traces, tables: _ } = switch;
     let Store { groups, buckets, items, lanes, journal, own, books: _ } = store;
-    Switch::of(memory, Store::over(CONFIG, groups, buckets, items, lanes, journal, own), queues, counters)
+    let store = Store::over(CONFIG, groups, buckets, items, lanes, journal, own);
+    Switch::of(memory, store, queues, counters, traces)
 }
 
 fn word(switch: &Switch) -> u64 {

@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v10/`: they survive this process, which
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v11/`: they survive this process, which
 //! finds them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v10`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v11`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -44,14 +44,14 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o")
 
 /// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout
 /// takes the next one.
-const LAYOUT: &str = "v10";
+const LAYOUT: &str = "v11";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;
 
 /// Maps that outlive the process. The others belong to the program and come anew with it.
 /// (`ways` too: they number the ports, which may be others then, and the next heartbeats teach them.)
-const PINNED: [&str; 17] = [
+const PINNED: [&str; 18] = [
     "slots",
     "regions",
     "nodes",
@@ -69,6 +69,7 @@ const PINNED: [&str; 17] = [
     "names",
     "servers",
     "directory",
+    "traces",
 ];
 
 /// What a switch at the hook is made of.
@@ -439,7 +440,7 @@ fn map_switch(object: &Object, options: &Options) -> io::Result<Switch> {
         map(object, "directory", 1)?,
     );
     let counters = Counters::map(counters.as_fd(), lanes() as usize)?;
-    Ok(Switch::of(memory, store, queues, counters))
+    Ok(Switch::of(memory, store, queues, counters, map(object, "traces", 1)?))
 }
 
 /// The clock that the program goes by.

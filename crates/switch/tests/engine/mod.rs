@@ -408,6 +408,8 @@ struct View {
     queue_count: u32,
     cell_count: u32,
     name_count: u32,
+    /// None: no request is followed.
+    traces: *mut u8,
 }
 
 /// What the clock says while packets are decided natively. The kernel's has counted more ticks than 1 by then, too.
@@ -508,6 +510,7 @@ impl Native {
             queue_count: QUEUES as u32,
             cell_count: CELLS as u32,
             name_count: NAMES as u32,
+            traces: std::ptr::null_mut(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod tally;
 use super::names::Lost;
 use super::relays::Relays;
 use super::status::Facts;
+use super::traces::Spans;
 pub use ledger::{Commits, Ledger};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -112,6 +113,7 @@ impl Scrape<'_> {
         families.extend(about_authentication(facts));
         families.extend(about_packets(facts));
         families.extend(about_relays(&facts.relays));
+        families.extend(about_traces(&facts.spans));
         families.push(counter(
             "wayside_controller_backlog_full",
             "Packets that found the controller's queue full; their senders repeat them",
@@ -256,6 +258,19 @@ fn about_packets(facts: &Facts) -> Vec<Family> {
     ];
     families.extend(handed_up);
     families
+}
+
+/// Nothing where no request was ever followed.
+fn about_traces(spans: &Spans) -> Option<Family> {
+    let counts = [("sent", &spans.sent), ("overwritten", &spans.overwritten), ("refused", &spans.refused)];
+    let counts = counts.map(|(result, count)| (result, count.load(Ordering::Relaxed)));
+    let some = counts.iter().any(|(_, count)| *count > 0);
+    some.then(|| {
+        by("result", counts).counter(
+            "wayside_spans",
+            "Spans of requests that were followed; overwritten: before the daemon looked; refused: by the collector",
+        )
+    })
 }
 
 /// Nothing where there is none.

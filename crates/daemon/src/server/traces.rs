@@ -1,0 +1,180 @@
+//! The switch's part of single requests, as spans for a collector of OpenTelemetry: what the core has followed
+//! (`dataplane/trace.h`), by OTLP over HTTP. As JSON, which every collector takes at the same port: hyper and
+//! serde_json are here anyway, and OpenTelemetry's own exporter would bring its SDK and protobuf's for a few lines.
+//!
+//! Invariant: nobody waits for a collector. What it does not take within its time is counted and given up.
+
+use super::clock;
+use super::namespaces::Namespaces;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use wayside_switch::{Action, Switch, Traced};
+use wayside_wire::{DropReason, kind, mix, service};
+
+/// Between two looks at what was followed: the core has room for 512.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long a collector is waited for.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Between two complaints about it.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// What became of the spans, for the metrics.
+#[derive(Debug, Default)]
+pub struct Spans {
+    pub sent: AtomicU64,
+    /// Overwritten before the daemon looked.
+    pub overwritten: AtomicU64,
+    /// The collector did not take them.
+    pub refused: AtomicU64,
+}
+
+/// Whoever tells a collector.
+pub struct Teller {
+    pub switch: Arc<Switch>,
+    pub namespaces: Arc<Namespaces>,
+    pub spans: Arc<Spans>,
+    /// Its URL.
+    pub collector: String,
+    pub listen: SocketAddrV4,
+    /// Where packets are decided.
+    pub mode: String,
+}
+
+impl Teller {
+    /// Until it is dropped. `one_in`: of so many requests one is followed from now on; 0: none.
+    pub async fn run(self, mut one_in: watch::Receiver<u32>) {
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let mut reader = self.switch.trace_reader();
+        let mut next_complaint = Instant::now();
+        loop {
+            let count = *one_in.borrow_and_update();
+            self.switch.set_trace_one_in(count);
+            if count == 0 {
+                if one_in.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            sleep(PERIOD).await;
+            let mut traced = Vec::new();
+            let lost = self.switch.read_traces(&mut reader, |one| traced.push(one));
+            self.spans.overwritten.fetch_add(lost, Ordering::Relaxed);
+            if traced.is_empty() {
+                continue;
+            }
+            match self.tell(&client, &traced).await {
+                Ok(()) => drop(self.spans.sent.fetch_add(traced.len() as u64, Ordering::Relaxed)),
+                Err(why) => {
+                    self.spans.refused.fetch_add(traced.len() as u64, Ordering::Relaxed);
+                    if Instant::now() >= next_complaint {
+                        next_complaint = Instant::now() + COMPLAINT;
+                        tracing::warn!(collector = self.collector, why, "spans can't be told");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, client: &Client<HttpConnector, Full<Bytes>>, traced: &[Traced]) -> Result<(), String> {
+        let body = self.body(traced, wall_clock()).to_string();
+        let request = Request::builder().method(Method::POST).uri(&self.collector);
+        let request = request.header(CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = timeout(ANSWER, async {
+            let answer = client.request(request).await.map_err(|error| error.to_string())?;
+            let status = answer.status();
+            // Read to its end, so that the connection is used again.
+            answer.into_body().collect().await.map_err(|error| error.to_string())?;
+            if status.is_success() { Ok(()) } else { Err(format!("it answers {status}")) }
+        });
+        answer.await.unwrap_or_else(|_| Err("it does not answer in time".into()))
+    }
+
+    /// An ExportTraceServiceRequest. `began`: nanoseconds since 1970 when CLOCK_MONOTONIC was 0.
+    fn body(&self, traced: &[Traced], began: u64) -> Value {
+        let spans: Vec<Value> = traced.iter().map(|one| self.span(one, began)).collect();
+        let resource = [
+            attribute("service.name", "wayside-switch"),
+            attribute("wayside.switch", &self.listen.to_string()),
+            attribute("wayside.mode", &self.mode),
+        ];
+        let scope = json!({ "name": "wayside", "version": env!("CARGO_PKG_VERSION") });
+        json!({ "resourceSpans": [{
+            "resource": { "attributes": resource },
+            "scopeSpans": [{ "scope": scope, "spans": spans }],
+        }] })
+    }
+
+    /// Of the trace that the request's spans at the nodes are of, and with the same parent.
+    fn span(&self, one: &Traced, began: u64) -> Value {
+        let request = one.request.0;
+        let (outcome, refused) = outcome(one);
+        let mut attributes = vec![
+            attribute("wayside.request", &format!("{request:016x}")),
+            attribute("wayside.namespace", &self.namespaces.name_of(one.namespace)),
+            attribute("wayside.outcome", outcome),
+        ];
+        if let Action::ToNode { handle, .. } = one.action {
+            attributes.push(json!({ "key": "wayside.to", "value": { "intValue": handle.to_string() } }));
+        }
+        if refused {
+            attributes.push(attribute("wayside.reason", one.reason.name()));
+        }
+        json!({
+            "traceId": format!("{:016x}{request:016x}", mix(request)),
+            "spanId": format!("{:016x}", mix(request ^ one.began_ns) | 1),
+            "parentSpanId": format!("{request:016x}"),
+            "flags": 1,
+            "name": "wayside.switch",
+            "kind": 2, // a server's
+            "startTimeUnixNano": (began + one.began_ns).to_string(),
+            "endTimeUnixNano": (began + one.ended_ns).to_string(),
+            "attributes": attributes,
+        })
+    }
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// What became of a request, and whether there is a reason to tell besides.
+fn outcome(one: &Traced) -> (&'static str, bool) {
+    let refused = one.reason != DropReason::None;
+    let word = match (one.action, one.service, one.kind) {
+        (Action::Drop, ..) => "dropped",
+        (Action::ToController, ..) => "told the controller",
+        (Action::ToSender, service::LOCK, kind::lock::GRANT) => "granted",
+        (Action::ToSender, service::LOCK, kind::lock::BUSY) => "busy",
+        (Action::ToSender, service::LOCK, kind::lock::RECOVERING) => "recovering",
+        (Action::ToSender, service::LOCK, kind::lock::REJECT) => "rejected",
+        (Action::ToSender | Action::ToNode { .. }, service::QUEUE, kind::queue::GRANT) => "granted",
+        (Action::ToSender, service::QUEUE, kind::queue::QUEUED) => "queued",
+        (Action::ToSender, service::QUEUE, kind::queue::BUSY) => "busy",
+        (Action::ToSender, service::QUEUE, kind::queue::RELEASED) => "over already",
+        (Action::ToSender, service::QUEUE, kind::queue::RECOVERING) => "recovering",
+        (Action::ToSender, service::QUEUE, kind::queue::REJECT) => "rejected",
+        (Action::ToNode { .. }, service::QUEUE, kind::queue::FETCH) => "granted by way of a third node",
+        (Action::ToNode { .. }, ..) => "forwarded",
+        (Action::ToSender, ..) => "answered",
+    };
+    (word, refused)
+}
+
+/// Nanoseconds from 1970 to the moment when CLOCK_MONOTONIC began: it may be set meanwhile, so it is asked each time.
+fn wall_clock() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    now.saturating_sub(clock::monotonic_ns())
+}
