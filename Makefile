@@ -21,7 +21,9 @@ bench: ## locks and keys beside bare echoes and peers, queues, recovery, the sim
 	@features="$$(scripts/xdp.sh wayside-bench) $$(scripts/peers.sh wayside-bench)" && \
 		run="cargo run --release --quiet -p wayside-bench $$features --" && \
 		$$run && $$run --keys $(if $(ALL),,--brief) && $$run --recovery $(if $(ALL),,--short) && \
-		$$run --queues $(if $(ALL),,--short)
+		$$run --queues $(if $(ALL),,--short) && \
+		echo "NetLock's figures 13 and 14 once more, of the paper's machines, by the model:" && \
+		$$run --calibrated N7 N8 $(if $(ALL),,--short)
 	@echo 'The simulator, on one processor:' && \
 		cargo run --profile simulation --quiet -p wayside-sim -- --seeds 0..500 --jobs 1 | sed -n 1,4p
 
