@@ -23,12 +23,24 @@ const FILES: &[&str] = &[
     "budget.h",
     "cells.h",
     "queue.h",
+    "trace.h",
 ];
 /// The sources of the library: the core, and what tests and simulator have of it.
 const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
 /// Of crates/switch. None needs root.
-const TESTS: &[&str] =
-    &["cases", "memory", "siphash", "meanwhile", "copies", "invariants", "budget", "parts", "moves", "queue_model"];
+const TESTS: &[&str] = &[
+    "cases",
+    "memory",
+    "siphash",
+    "meanwhile",
+    "copies",
+    "invariants",
+    "budget",
+    "parts",
+    "moves",
+    "queue_model",
+    "followed",
+];
 /// What takes seconds or has threads, after the simulator.
 const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads"];
 /// Its services that come by the core's files.
