@@ -90,12 +90,14 @@ struct ws_globals {
 /* A decision on a request that is followed: trace.h. Times are of CLOCK_MONOTONIC. */
 struct ws_trace {
 	ws_u64 request;
-	ws_u64 began_ns;
+	ws_u64 began; /* 63..58 lap of the ring, modulo 64; below it nanoseconds: nine years of them */
 	ws_u64 ended_ns; /* 0: it has not yet */
 	/* 63..48 namespace, 47..40 service, 39..32 kind, as it went on; 31..16 handle, 15..8 reason, 7..2 lap of the ring,
 	 * modulo 64, 1..0 action */
 	ws_u64 what;
 };
+
+#define WS_TRACE_TIME ((1ull << 58) - 1)
 
 /* A power of two: who looks ten times a second sees 5,000 a second. */
 #define WS_TRACES 512

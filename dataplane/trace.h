@@ -8,9 +8,11 @@
  *
  * Invariants
  *   - Where packets are signed, what strangers make up takes no place: its tag is checked before.
- *   - Whoever decides takes the next place by an atomic count, so no two write one; and says last, by `ended_ns`, that
- *     it is whole, and of which lap of the ring: one that has been taken and not been written has the last lap's. It
- *     waits for nobody: who reads too late has lost what was overwritten, and sees so by the count.
+ *   - Whoever decides takes the next place by an atomic count, so no two write one at a time unless one of them is
+ *     stopped for a whole lap of the ring; and says last, by `ended_ns`, that it is whole. What is written at either end
+ *     says of which lap: where they differ, from each other or from what the count says, nothing is believed. It waits
+ *     for nobody: who reads too late has lost what was overwritten, and sees so by the count.
+ *   - A lane's word is 0 whenever following begins (the daemon sees to it): what a decision finds there is its own.
  *   - While nothing is to be followed a decision costs a look at a line that it reads anyway.
  */
 #ifndef WAYSIDE_TRACE_H
@@ -39,6 +41,9 @@ WS_INLINE int ws_asks_for_one(const void *header)
 /* What a lane follows: its number, modulo 2^15, which is lap and place, with this bit. 0: nothing. */
 #define WS_FOLLOWED 0x8000
 
+/* Which time round the ring a number is of, modulo 64. */
+WS_INLINE ws_u64 ws_lap_of(ws_u64 number) { return number / WS_TRACES & 63; }
+
 /* Begins to follow a packet, if it is to be. */
 WS_INLINE void ws_trace_begin(struct ws_turn *turn)
 {
@@ -51,14 +56,14 @@ WS_INLINE void ws_trace_begin(struct ws_turn *turn)
 	if (!ws_asks_for_one(turn->header))
 		return;
 	ws_u64 request = ws_entry_request(turn->entry); /* an attempt has it in the same place */
-	if (ws_mix(request) % one_in)
+	if (!request || ws_mix(request) % one_in) /* 0 is nobody's, and no trace's */
 		return;
 	struct ws_traces *traces = ws_traces(turn->sw);
 	ws_u64 number = ws_word_next(&traces->begun) - 1;
 	struct ws_trace *trace = &traces->of[number & (WS_TRACES - 1)];
 	ws_word_store(&trace->ended_ns, 0);
 	ws_word_store(&trace->request, request);
-	ws_word_store(&trace->began_ns, ws_now_ns());
+	ws_word_store(&trace->began, (ws_now_ns() & WS_TRACE_TIME) | ws_lap_of(number) << 58);
 	*follows = (number & (WS_FOLLOWED - 1)) | WS_FOLLOWED;
 }
 
@@ -73,7 +78,7 @@ WS_INLINE void ws_trace_end(struct ws_turn *turn, enum ws_action action)
 		return;
 	*follows = 0;
 	struct ws_trace *trace = &ws_traces(turn->sw)->of[number & (WS_TRACES - 1)];
-	ws_u64 what = (action & 3) | (number & (WS_FOLLOWED - 1)) / WS_TRACES << 2;
+	ws_u64 what = (action & 3) | ws_lap_of(number) << 2;
 	what |= (ws_u64)turn->verdict.reason << 8 | (ws_u64)turn->verdict.handle << 16;
 	what |= (ws_u64)ws_header_kind(turn->header) << 32 | (ws_u64)ws_header_service(turn->header) << 40;
 	what |= (ws_u64)ws_header_namespace(turn->header) << 48;

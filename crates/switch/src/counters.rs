@@ -47,6 +47,11 @@ impl Counters {
         (self.lanes[lane * LANE..].as_ptr(), lane != SHARED, lane as u32)
     }
 
+    /// No lane's owner follows anything: `WS_FOLLOWS`.
+    pub(crate) fn follow_nothing(&self) {
+        self.lanes.iter().skip(LANE - 1).step_by(LANE).for_each(|word| word.store(0, Ordering::SeqCst));
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         (0..count()).map(|counter| {
             let lanes = self.lanes.iter().skip(counter).step_by(LANE);

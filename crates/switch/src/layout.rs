@@ -238,7 +238,7 @@ pub(crate) struct Globals {
 #[repr(C)]
 pub(crate) struct Trace {
     pub(crate) request: AtomicU64,
-    pub(crate) began_ns: AtomicU64,
+    pub(crate) began: AtomicU64,
     pub(crate) ended_ns: AtomicU64,
     pub(crate) what: AtomicU64,
 }

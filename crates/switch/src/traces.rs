@@ -55,6 +55,8 @@ impl Traced {
 
 /// A place says of which lap it was written, modulo this.
 const LAPS: u64 = 64;
+/// Where it says so in `began`.
+const LAP_SHIFT: u32 = 58;
 
 /// Where a reader is.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +75,12 @@ impl Switch {
     /// Of so many requests one is followed; 0: none. Which ones follows from their ids, as
     /// [`mix`](wayside_wire::mix) has them: wherever it is the same number, they are the same requests.
     pub fn set_trace_one_in(&self, count: u32) {
-        self.globals().trace_one_in.store(count, SeqCst);
+        let one_in = &self.globals().trace_one_in;
+        if one_in.load(SeqCst) == 0 {
+            // Who was stopped, or killed, in between has left what it followed.
+            self.counters.follow_nothing();
+        }
+        one_in.store(count, SeqCst);
     }
 
     /// From the next one that is followed.
@@ -87,14 +94,17 @@ impl Switch {
         let ring = &self.traces[0];
         let begun = ring.begun.load(Acquire);
         let oldest = begun.saturating_sub(TRACES as u64);
-        let mut lost = oldest.saturating_sub(reader.next);
-        reader.next = reader.next.max(oldest);
+        let mut lost = 0;
+        if reader.next < oldest {
+            lost = oldest - reader.next;
+            *reader = TraceReader { next: oldest, waits: false };
+        }
         while reader.next < begun {
             let trace = &ring.of[reader.next as usize % TRACES];
             let ended_ns = trace.ended_ns.load(Acquire);
-            let [request, began_ns, what] =
-                [&trace.request, &trace.began_ns, &trace.what].map(|word| word.load(Acquire));
-            let is_of_this_lap = (what >> 2) % LAPS == reader.next / TRACES as u64 % LAPS;
+            let [request, began, what] = [&trace.request, &trace.began, &trace.what].map(|word| word.load(Acquire));
+            let lap = reader.next / TRACES as u64 % LAPS;
+            let is_of_this_lap = (what >> 2) % LAPS == lap && began >> LAP_SHIFT == lap;
             let is_whole = ended_ns != 0 && is_of_this_lap && trace.ended_ns.load(SeqCst) == ended_ns;
             // Its place was begun again while it was read.
             let is_gone = ring.begun.load(SeqCst) > reader.next + TRACES as u64;
@@ -104,7 +114,7 @@ impl Switch {
             reader.waits = false;
             reader.next += 1;
             if is_whole && !is_gone {
-                each(Traced::new(request, began_ns, ended_ns, what));
+                each(Traced::new(request, began & ((1 << LAP_SHIFT) - 1), ended_ns, what));
             } else {
                 lost += 1;
             }
@@ -115,5 +125,33 @@ impl Switch {
     fn globals(&self) -> &crate::layout::Globals {
         let memory::Memory { globals, .. } = &self.memory;
         &globals[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SwitchConfig;
+    use crate::counters::LANE;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use wayside_protocol::Time;
+
+    /// A thread was stopped, or a daemon killed, while it decided on what it followed. The next packet of its lane, a
+    /// stranger's, does not end that.
+    #[test]
+    fn nobody_ends_what_another_one_began() {
+        let switch = Switch::new(SwitchConfig { slots: 1, max_handle: 1 });
+        let mut reader = switch.trace_reader();
+        let ring = &switch.traces[0];
+        ring.of[0].request.store(7, SeqCst);
+        ring.begun.store(1, SeqCst);
+        let (lane, ..) = switch.counters.lane();
+        // SAFETY: the last word of this thread's lane.
+        unsafe { &*lane.add(LANE - 1) }.store(0x8000, SeqCst);
+        switch.set_trace_one_in(1);
+        switch.process(Time(0), &mut [0; 64], SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+        let mut told = Vec::new();
+        let lost: u64 = (0..2).map(|_| switch.read_traces(&mut reader, |one| told.push(one))).sum();
+        assert_eq!((told, lost), (Vec::new(), 1), "it waits once, and is passed over");
     }
 }

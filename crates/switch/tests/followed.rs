@@ -150,3 +150,15 @@ fn places_are_read_while_they_are_written() {
     assert_eq!(seen[1] + seen[2] + lost, 2 * EACH, "{seen:?}, {lost} lost");
     assert!(seen[1] > 0 && seen[2] > 0, "{seen:?}");
 }
+
+/// What is no packet, and nobody's request: ids are never 0, nor are a trace's.
+#[test]
+fn strangers_are_not_followed() {
+    let switch = switch(4, ONE);
+    let mut reader = switch.trace_reader();
+    switch.set_trace_one_in(1);
+    switch.process(Time(0), &mut [0; 64], from(ONE));
+    let entry = Entry { request: 0, slot: 1, holder: ONE, ..Entry::default() };
+    switch.process(Time(0), &mut lock_packet(kind::lock::ACQUIRE, ONE, &[entry]), from(ONE));
+    assert_eq!(all(&switch, &mut reader), (Vec::new(), 0));
+}

@@ -124,7 +124,7 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(|error| Failure::system("can't start the control connection", &error))?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let mut server = Server::start(config, reread, state_dir)?;
         server.say_ready(config);
@@ -156,7 +156,10 @@ pub fn run(
         }
         server.end();
         outcome
-    })
+    });
+    // Whoever still looks a name up, of etcd or of a collector, keeps nobody.
+    runtime.shutdown_background();
+    outcome
 }
 
 const HANGUP: &str = "SIGHUP";

@@ -49,6 +49,7 @@ impl Reload {
         let mut changes = Vec::new();
         let (now, before) = (config.trace_one_in, running.trace_one_in);
         if now != before {
+            self.switch.set_trace_one_in(now);
             self.trace_one_in.send_replace(now);
             running.trace_one_in = now;
             changes.push(format!("traces: {}; it was {}", Config::traces_of(now), Config::traces_of(before)));

@@ -6,7 +6,7 @@
 
 use super::clock;
 use super::namespaces::Namespaces;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
@@ -19,14 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use wayside_switch::{Action, Switch, Traced};
 use wayside_wire::{DropReason, kind, mix, service};
 
 /// Between two looks at what was followed: the core has room for 512.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long a collector is waited for.
-const ANSWER: Duration = Duration::from_secs(5);
+/// How long a collector is waited for; nobody looks meanwhile.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Longest answer.
+const LONGEST: usize = 64 << 10;
 /// Between two complaints about it.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
@@ -58,36 +60,37 @@ impl Teller {
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         let mut reader = self.switch.trace_reader();
         let mut next_complaint = Instant::now();
+        self.switch.set_trace_one_in(*one_in.borrow_and_update());
         loop {
-            let count = *one_in.borrow_and_update();
-            self.switch.set_trace_one_in(count);
-            if count == 0 {
-                if one_in.changed().await.is_err() {
-                    return;
-                }
-                continue;
+            if let Ok(Err(_)) = timeout(PERIOD, one_in.changed()).await {
+                return;
             }
-            sleep(PERIOD).await;
+            let is_off = *one_in.borrow_and_update() == 0;
             let mut traced = Vec::new();
             let lost = self.switch.read_traces(&mut reader, |one| traced.push(one));
             self.spans.overwritten.fetch_add(lost, Ordering::Relaxed);
-            if traced.is_empty() {
-                continue;
-            }
-            match self.tell(&client, &traced).await {
-                Ok(()) => drop(self.spans.sent.fetch_add(traced.len() as u64, Ordering::Relaxed)),
-                Err(why) => {
-                    self.spans.refused.fetch_add(traced.len() as u64, Ordering::Relaxed);
+            if !traced.is_empty() {
+                let refused = self.tell(&client, &traced).await.unwrap_or_else(|why| {
                     if Instant::now() >= next_complaint {
                         next_complaint = Instant::now() + COMPLAINT;
                         tracing::warn!(collector = self.collector, why, "spans can't be told");
                     }
+                    traced.len() as u64
+                });
+                self.spans.refused.fetch_add(refused, Ordering::Relaxed);
+                self.spans.sent.fetch_add((traced.len() as u64).saturating_sub(refused), Ordering::Relaxed);
+            } else if is_off {
+                // What was begun before is over by the time that somebody switches it on again.
+                reader = self.switch.trace_reader();
+                if one_in.changed().await.is_err() {
+                    return;
                 }
             }
         }
     }
 
-    async fn tell(&self, client: &Client<HttpConnector, Full<Bytes>>, traced: &[Traced]) -> Result<(), String> {
+    /// How many the collector refused, or why all of them.
+    async fn tell(&self, client: &Client<HttpConnector, Full<Bytes>>, traced: &[Traced]) -> Result<u64, String> {
         let body = self.body(traced, wall_clock()).to_string();
         let request = Request::builder().method(Method::POST).uri(&self.collector);
         let request = request.header(CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
@@ -96,8 +99,8 @@ impl Teller {
             let answer = client.request(request).await.map_err(|error| error.to_string())?;
             let status = answer.status();
             // Read to its end, so that the connection is used again.
-            answer.into_body().collect().await.map_err(|error| error.to_string())?;
-            if status.is_success() { Ok(()) } else { Err(format!("it answers {status}")) }
+            let body = Limited::new(answer.into_body(), LONGEST).collect().await.map_err(|error| error.to_string())?;
+            if status.is_success() { Ok(refused_of(&body.to_bytes())) } else { Err(format!("it answers {status}")) }
         });
         answer.await.unwrap_or_else(|_| Err("it does not answer in time".into()))
     }
@@ -146,6 +149,13 @@ impl Teller {
     }
 }
 
+/// What an ExportTraceServiceResponse says of spans that were not taken; a number of 64 bits is a text in JSON.
+fn refused_of(answer: &[u8]) -> u64 {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let refused = &answer["partialSuccess"]["rejectedSpans"];
+    refused.as_u64().or_else(|| refused.as_str()?.parse().ok()).unwrap_or(0)
+}
+
 fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
@@ -153,22 +163,22 @@ fn attribute(key: &str, value: &str) -> Value {
 /// What became of a request, and whether there is a reason to tell besides.
 fn outcome(one: &Traced) -> (&'static str, bool) {
     let refused = one.reason != DropReason::None;
-    let word = match (one.action, one.service, one.kind) {
-        (Action::Drop, ..) => "dropped",
-        (Action::ToController, ..) => "told the controller",
-        (Action::ToSender, service::LOCK, kind::lock::GRANT) => "granted",
-        (Action::ToSender, service::LOCK, kind::lock::BUSY) => "busy",
-        (Action::ToSender, service::LOCK, kind::lock::RECOVERING) => "recovering",
-        (Action::ToSender, service::LOCK, kind::lock::REJECT) => "rejected",
-        (Action::ToSender | Action::ToNode { .. }, service::QUEUE, kind::queue::GRANT) => "granted",
-        (Action::ToSender, service::QUEUE, kind::queue::QUEUED) => "queued",
-        (Action::ToSender, service::QUEUE, kind::queue::BUSY) => "busy",
-        (Action::ToSender, service::QUEUE, kind::queue::RELEASED) => "over already",
-        (Action::ToSender, service::QUEUE, kind::queue::RECOVERING) => "recovering",
-        (Action::ToSender, service::QUEUE, kind::queue::REJECT) => "rejected",
-        (Action::ToNode { .. }, service::QUEUE, kind::queue::FETCH) => "granted by way of a third node",
-        (Action::ToNode { .. }, ..) => "forwarded",
-        (Action::ToSender, ..) => "answered",
+    let is_forward = matches!(one.action, Action::ToNode { .. });
+    let word = match (one.service, one.kind) {
+        _ if one.action == Action::Drop => "dropped",
+        // An answer to one that came back from an agent goes to its holder by its handle.
+        (service::LOCK, kind::lock::GRANT) => "granted",
+        (service::LOCK, kind::lock::BUSY) | (service::QUEUE, kind::queue::BUSY) => "busy",
+        (service::LOCK, kind::lock::RECOVERING) | (service::QUEUE, kind::queue::RECOVERING) => "recovering",
+        (service::LOCK, kind::lock::REJECT) | (service::QUEUE, kind::queue::REJECT) => "rejected",
+        (service::LOCK, kind::lock::ACQUIRE) | (service::QUEUE, kind::queue::ACQUIRE) if is_forward => "forwarded",
+        // It has become the GRANT of whoever is next, or reminds the one who holds: who asked, asks again.
+        (service::QUEUE, kind::queue::GRANT) if is_forward => "another one was told",
+        (service::QUEUE, kind::queue::GRANT) => "granted",
+        (service::QUEUE, kind::queue::FETCH) if is_forward => "granted by way of a third node",
+        (service::QUEUE, kind::queue::QUEUED) => "queued",
+        (service::QUEUE, kind::queue::RELEASED) => "over already",
+        _ => "answered",
     };
     (word, refused)
 }
