@@ -9,9 +9,9 @@
  * Invariants
  *   - Where packets are signed, what strangers make up takes no place: its tag is checked before.
  *   - Whoever decides takes the next place by an atomic count, so no two write one at a time unless one of them is
- *     stopped for a whole lap of the ring; and says last, by `ended_ns`, that it is whole. What is written at either end
- *     says of which lap: where they differ, from each other or from what the count says, nothing is believed. It waits
- *     for nobody: who reads too late has lost what was overwritten, and sees so by the count.
+ *     stopped for a whole lap of the ring; and says last, by `ended_ns`, that it is whole. What is written at either
+ *     end says of which lap: where they differ, from each other or from what the count says, nothing is believed. It
+ *     waits for nobody: who reads too late has lost what was overwritten, and sees so by the count.
  *   - A lane's word is 0 whenever following begins (the daemon sees to it): what a decision finds there is its own.
  *   - While nothing is to be followed a decision costs a look at a line that it reads anyway.
  */

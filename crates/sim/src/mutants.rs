@@ -211,6 +211,7 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::HastyDismissal), 993),
     (Rule::Core(CoreMutant::HandBusy), 820),
     (Rule::Machine(Mutant::OpenBehind), 708),
+    (Rule::Machine(Mutant::LeaseFromGrant), 622),
     (Rule::Machine(Mutant::KeepHanded), 481),
     (Rule::Machine(Mutant::LeaseFromAck), 450),
     (Rule::Machine(Mutant::HastyWatch), 409),

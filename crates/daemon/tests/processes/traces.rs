@@ -154,6 +154,27 @@ fn it_is_switched_on_and_off_by_a_reload() {
     assert!(!daemon.scrape().contains("wayside_spans_total{result=\"overwritten\"} 1"), "{first}");
 }
 
+/// Who waits in a queue of the switch is not told as granted, however often it asks.
+#[test]
+fn who_waits_in_a_queue_is_told_as_waiting() {
+    let (address, spans) = collector("200 OK");
+    let traces = format!("trace_one_in = 1\ntrace_collector = 'http://{address}/v1/traces'\n");
+    let daemon = Daemon::configured(
+        &format!("{traces}[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\n"),
+        &[],
+    );
+    let session = || Session::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
+    let (holder, waiter) = (session(), session());
+    let held = holder.lock("hot").acquire().expect("nobody has it");
+    next(&spans, "granted");
+    assert!(waiter.lock("hot").wait(Duration::from_millis(300)).acquire().is_err(), "it is held");
+    let queued = attribute(&next(&spans, "queued"), "wayside.request");
+    held.release().expect("held all the while");
+    waiter.lock("hot").acquire().and_then(|guard| guard.release()).expect("nobody has it");
+    let again = next(&spans, "granted");
+    assert_ne!(attribute(&again, "wayside.request"), queued, "of the one that had waited nothing was granted");
+}
+
 /// Locks do not wait for it.
 #[test]
 fn a_collector_that_refuses_or_is_not_there_costs_spans_alone() {
