@@ -18,6 +18,8 @@
 #define __atomic_store_n(at, x, order) (*(at) = (x))
 #define __atomic_fetch_add(at, x, order) (*(at) += (x))
 #define __atomic_fetch_sub(at, x, order) (*(at) -= (x))
+#define __atomic_add_fetch(at, x, order) (*(at) += (x))
+#define __atomic_thread_fence(order) ((void)0)
 #define __atomic_compare_exchange_n(at, expected, x, weak, won, lost) \
 	(*(at) == *(expected) ? (*(at) = (x), 1) : (*(expected) = *(at), 0))
 
