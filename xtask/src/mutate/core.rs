@@ -41,6 +41,9 @@ const TESTS: &[&str] = &[
     "queue_model",
     "followed",
 ];
+/// One test at a time, and none with several threads: the quick compiler's core has no atomics, and no variables of a
+/// thread.
+const NO_THREADS: &[&str] = &["--test-threads", "1", "--skip", "threads_together", "--skip", "places_are_read"];
 /// What takes seconds or has threads, after the simulator.
 const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads"];
 /// Its services that come by the core's files.
@@ -152,8 +155,9 @@ impl Bench {
         };
         let directory = self.tree.join("crates/switch");
         let mut found = Vec::new();
+        let quick = if wish.quick { NO_THREADS } else { &[] };
         for test in TESTS {
-            found.push(Judge::new(test, &program(test)?, &[], &directory));
+            found.push(Judge::new(test, &program(test)?, quick, &directory));
         }
         if wish.seeds != NO_SEEDS {
             for service in SIMULATORS {
