@@ -31,13 +31,8 @@
 
 #include "seal.h"
 
-/* MurmurHash3's 64-bit finalizer; its high 44 bits remember a name in w1. */
-WS_INLINE ws_u64 ws_name_hash(ws_u64 name)
-{
-	name = (name ^ name >> 33) * 0xff51afd7ed558ccdull;
-	name = (name ^ name >> 33) * 0xc4ceb9fe1a85ec53ull;
-	return (name ^ name >> 33) >> 20;
-}
+/* The 44 bits by which w1 remembers a name. */
+WS_INLINE ws_u64 ws_name_hash(ws_u64 name) { return ws_mix(name) >> 20; }
 
 WS_INLINE ws_u64 ws_slot_word(ws_u64 state, ws_u64 transferred, ws_u64 tryable, ws_u64 agent, ws_u64 joins,
 			      ws_u64 tenure)

@@ -47,6 +47,14 @@ struct ws_turn {
 	struct ws_verdict verdict;
 };
 
+/* MurmurHash3's 64-bit finalizer, as `mix` of crates/wire: every bit moves half of the result's. */
+WS_INLINE ws_u64 ws_mix(ws_u64 x)
+{
+	x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
+	x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
+	return x ^ x >> 33;
+}
+
 WS_INLINE enum ws_action ws_drop(struct ws_turn *turn, ws_u8 reason)
 {
 	ws_count(turn->sw, reason);

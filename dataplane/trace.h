@@ -20,14 +20,6 @@
 
 #include "session.h"
 
-/* MurmurHash3's 64-bit finalizer, as `mix` of crates/wire. */
-WS_INLINE ws_u64 ws_mix(ws_u64 x)
-{
-	x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
-	x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
-	return x ^ x >> 33;
-}
-
 /* Whether a packet asks for one lock: of several in one packet none is followed, as at the nodes. */
 WS_INLINE int ws_asks_for_one(const void *header)
 {
@@ -50,10 +42,7 @@ WS_INLINE void ws_trace_begin(struct ws_turn *turn)
 	ws_u32 one_in = ws_half_load(&ws_globals(turn->sw)->trace_one_in);
 	ws_u64 *follows = one_in ? ws_follows(turn->sw) : 0;
 
-	if (!follows)
-		return;
-	*follows = 0;
-	if (!ws_asks_for_one(turn->header))
+	if (!follows || !ws_asks_for_one(turn->header))
 		return;
 	ws_u64 request = ws_entry_request(turn->entry); /* an attempt has it in the same place */
 	if (!request || ws_mix(request) % one_in) /* 0 is nobody's, and no trace's */

@@ -3,7 +3,7 @@
 //!
 //! A [`Switch`] decides on packets from any number of threads at once ([`Switch::process`]), while a controller reads
 //! and changes the same words through [`SwitchMemory`](wayside_protocol::memory::SwitchMemory). It owns no socket and
-//! no clock: whoever calls it tells it the time, and sends what it says to where it says.
+//! decides by no clock: whoever calls it tells it the time, and sends what it says to where it says.
 
 mod allowance;
 mod clock;

@@ -53,8 +53,8 @@ fn record(state: &State) -> Vec<u8> {
     }
     let globals = &state.globals;
     let words = [globals.epoch, globals.serving, globals.shard_map, globals.authenticated];
-    bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
-    for word in [globals.reserved, globals.lease.end_us, globals.lease.end_tick] {
+    bytes.extend(words.into_iter().chain([globals.reserved, globals.trace_one_in]).flat_map(u32::to_ne_bytes));
+    for word in [globals.lease.end_us, globals.lease.end_tick] {
         bytes.extend(word.to_ne_bytes());
     }
     record_chain(state, &mut bytes);

@@ -60,6 +60,8 @@ impl Teller {
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         let mut reader = self.switch.trace_reader();
         let mut next_complaint = Instant::now();
+        // At the hook an earlier daemon's may go on, and what it was killed over.
+        self.switch.set_trace_one_in(0);
         self.switch.set_trace_one_in(*one_in.borrow_and_update());
         loop {
             if let Ok(Err(_)) = timeout(PERIOD, one_in.changed()).await {

@@ -334,7 +334,7 @@ impl Engine for Bpf {
 
     fn process(&mut self, packet: &[u8], from_port: u16, race: Option<Race>) -> (Verdict, Vec<u8>) {
         assert_eq!(race.is_some(), self.racing);
-        self.globals.get_mut()[0].reserved = race.map_or(0, |race| race.word().into());
+        self.globals.get_mut()[0].reserved = race.map_or(0, |race| race.word());
         let mut sent = frame(&to_switch(from_port), packet, true);
         sent.resize(sent.len() + self.padding, 0xee);
         let (code, mut out) = self.run(&sent);

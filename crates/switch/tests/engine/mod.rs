@@ -71,7 +71,9 @@ pub struct Globals {
     pub serving: u32,
     pub shard_map: u32,
     pub authenticated: u32,
-    pub reserved: u64,
+    pub reserved: u32,
+    /// 0: no request is followed.
+    pub trace_one_in: u32,
     pub lease: Lease,
 }
 
