@@ -319,7 +319,7 @@ static void begin(void)
 	memset(sw.nodes, 0, NODES * sizeof *sw.nodes);
 	memset(sw.keys, 0, NODES * sizeof *sw.keys);
 	memset(sw.counters, 0, ws_counter_count() * sizeof *sw.counters);
-	*sw.globals = (struct ws_globals){ .epoch = 7, .serving = 1, .shard_map = 3 };
+	*sw.globals = (struct ws_globals){ .epoch = 7, .serving = 1, .shard_map = 3, .trace_one_in = 1 };
 	sw.now_us = 1000000;
 	for (ws_u64 node = 1; node < 9; node++)
 		sw.nodes[node] = (struct ws_node){
@@ -827,7 +827,8 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.regions = calloc(WS_REGIONS, sizeof(struct ws_region)),
 			.keys = calloc(WS_NODES, sizeof(struct ws_keys)),
 			.globals = calloc(1, sizeof(struct ws_globals)),
-			.counters = calloc(ws_counter_count(), sizeof(ws_u64)),
+			.counters = calloc(1, sizeof(struct ws_counters)),
+			.alone = 1, /* else nothing is followed */
 			.slot_count = SLOTS,
 			.groups = calloc(WS_GROUPS, sizeof(struct ws_group)),
 			.buckets = calloc(BUCKETS, sizeof(struct ws_bucket)),
@@ -847,6 +848,7 @@ int LLVMFuzzerTestOneInput(const ws_u8 *data, size_t size)
 			.name_count = BUCKETS,
 			.servers = calloc(WS_REGIONS, sizeof(struct ws_servers)),
 			.directory = calloc(1, sizeof(struct ws_directory)),
+			.traces = calloc(1, sizeof(struct ws_traces)),
 		};
 		if (getenv("FUZZ_UNSEEN"))
 			atexit(tell_unseen);

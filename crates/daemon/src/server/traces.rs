@@ -125,16 +125,15 @@ impl Teller {
     /// Of the trace that the request's spans at the nodes are of, and with the same parent.
     fn span(&self, one: &Traced, began: u64) -> Value {
         let request = one.request.0;
-        let (outcome, refused) = outcome(one);
         let mut attributes = vec![
             attribute("wayside.request", &format!("{request:016x}")),
             attribute("wayside.namespace", &self.namespaces.name_of(one.namespace)),
-            attribute("wayside.outcome", outcome),
+            attribute("wayside.outcome", outcome(one)),
         ];
         if let Action::ToNode { handle, .. } = one.action {
             attributes.push(json!({ "key": "wayside.to", "value": { "intValue": handle.to_string() } }));
         }
-        if refused {
+        if one.reason != DropReason::None {
             attributes.push(attribute("wayside.reason", one.reason.name()));
         }
         json!({
@@ -162,11 +161,10 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// What became of a request, and whether there is a reason to tell besides.
-fn outcome(one: &Traced) -> (&'static str, bool) {
-    let refused = one.reason != DropReason::None;
+/// What became of a request.
+fn outcome(one: &Traced) -> &'static str {
     let is_forward = matches!(one.action, Action::ToNode { .. });
-    let word = match (one.service, one.kind) {
+    match (one.service, one.kind) {
         _ if one.action == Action::Drop => "dropped",
         // An answer to one that came back from an agent goes to its holder by its handle.
         (service::LOCK, kind::lock::GRANT) => "granted",
@@ -181,8 +179,7 @@ fn outcome(one: &Traced) -> (&'static str, bool) {
         (service::QUEUE, kind::queue::QUEUED) => "queued",
         (service::QUEUE, kind::queue::RELEASED) => "over already",
         _ => "answered",
-    };
-    (word, refused)
+    }
 }
 
 /// Nanoseconds from 1970 to the moment when CLOCK_MONOTONIC began: it may be set meanwhile, so it is asked each time.
