@@ -111,8 +111,14 @@ fn who_is_told_of_a_pause_is_admitted_after_it() {
         assert!(!takes(&switch, now + u64::from(pause) - u64::from(pause > 1) * 2, kind::lock::ACQUIRE, requests));
         assert!(takes(&switch, now + u64::from(pause) + 1, kind::lock::ACQUIRE, requests), "{rate}");
     }
+    // What is a thousandth of a microsecond short is a whole request short.
+    let rate = 999_024;
+    let burst = Budget::least_burst(rate);
+    let switch = switch(Some(Budget { rate, burst }));
+    (0..burst).for_each(|_| assert!(takes(&switch, 1_000_000, kind::lock::ACQUIRE, 1)));
+    assert_eq!(told(&switch, 1_000_001, 1), Some(1), "of 1,025 units, 1,024 are there");
     // Longer than a second is told nobody: the budget may be another one by then.
-    let switch = switch(Some(Budget { rate: 1, burst: 32 }));
+    let switch = self::switch(Some(Budget { rate: 1, burst: 32 }));
     assert!(takes(&switch, 1_000_000, kind::lock::ACQUIRE, 32));
     assert_eq!(told(&switch, 1_000_000, 20), Some(limits::MAX_PAUSE_US));
 }

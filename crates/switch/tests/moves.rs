@@ -8,20 +8,23 @@
 mod engine;
 mod support;
 
+use engine::hash::{buckets_of, hash};
 use engine::random::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use support::queue::{Client, Phase};
 use support::{NAMESPACE, expire, from};
 use wayside_protocol::Time;
+use wayside_protocol::chain::Key;
 use wayside_protocol::memory::{Part, Stage, Step, SwitchMemory};
 use wayside_switch::{Action, QueueConfig, Switch};
 
 const NAME: u64 = 77;
 const SERVER: u16 = 8;
+const SEED: u64 = 5;
 const OPEN: Step = Step::Open { first: 500, pushed: 40, given: 60 };
 
 fn switch(queues: u32, cells: u32) -> Switch {
-    let switch = support::switch(1, SERVER).with_queues(QueueConfig { queues, cells, seed: 5 });
+    let switch = support::switch(1, SERVER).with_queues(QueueConfig { queues, cells, seed: SEED });
     switch.set_lock_server(NAMESPACE, Part::WHOLE, SERVER);
     switch
 }
@@ -104,6 +107,30 @@ fn what_is_left_of_a_session_that_is_over_is_nobody() {
     assert_eq!(queue.holders, 0, "and is not kept from it");
     expire(&switch, 2);
     assert!(step(&switch, NAME, Step::Hand));
+}
+
+/// What lies in a bucket says half of a name's hash. `ws_find_queue` compares the name besides.
+#[test]
+fn a_name_whose_hash_is_like_anothers_has_not_its_queue() {
+    let hash_of = |name: u64| hash(SEED, NAMESPACE, Key { high: name, low: 0, check: 0 });
+    let mut seen = HashMap::new();
+    // Of 2^18 names some eight pairs are alike in 32 bits.
+    let alike = (1u64..1 << 18).filter_map(|name| Some((name, seen.insert(hash_of(name) >> 32, name)?)));
+    // Two queues lie in two buckets, so that half of the pairs look into the same.
+    let meet = |(one, other): &(u64, u64)| buckets_of(hash_of(*one), 1)[0] == buckets_of(hash_of(*other), 1)[0];
+    let (one, other) = alike.filter(meet).next().expect("some are alike");
+    let switch = switch(2, 4);
+    switch.add_queue(NAMESPACE, one, 2, 1).unwrap();
+    let asked = |name: u64| {
+        let mut client = Client::new(1, name);
+        switch.process(Time(0), &mut client.acquire(true), from(1)).action
+    };
+    assert!(matches!(asked(other), Action::ToNode { handle: SERVER, .. }), "it is its lock server's");
+    switch.add_queue(NAMESPACE, other, 2, 1).unwrap();
+    for name in [one, other] {
+        assert!(matches!(ask(&switch, 2, name).phase, Phase::Holds { .. }));
+        assert_eq!(switch.queue(NAMESPACE, name).map(|queue| queue.tail), Some(2));
+    }
 }
 
 /// Whoever has a cell keeps it, whatever regions come and go around it, and until the last step of its own move.
