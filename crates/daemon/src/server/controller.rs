@@ -29,7 +29,7 @@ use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
     Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
-    SessionView, Unfit,
+    SessionView, Unfit, is_enrol,
 };
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
@@ -38,6 +38,9 @@ use wayside_wire::{Enrol, Policy, Refusal};
 
 /// Packets that may wait for the controller: a burst of enrolments, at 1.1 KiB each. What is lost is sent again.
 pub const BACKLOG: usize = 1024;
+
+/// ENROLs that are heard together, and wait for one commit: what they write fits into one of etcd's transactions.
+const TOGETHER: usize = super::etcd::BATCH / 2;
 
 /// Between complaints about the store, in microseconds.
 const COMPLAINT: u64 = 1_000_000;
@@ -558,17 +561,8 @@ impl Desk {
             self.hear_post();
             self.hear_fellows();
             match event {
-                Ok(Some(packet)) => {
-                    self.inbox.took(&packet);
-                    let (now, bytes) = (clock::now(), packet.bytes());
-                    // Of a standby nobody can want anything but about keys: whoever serves hears it when it is sent
-                    // again.
-                    if !self.keys.on_packet(now, packet.from, bytes)
-                        && let Some(controller) = self.seat.controller(now)
-                    {
-                        controller.on_packet(now, packet.from, bytes);
-                    }
-                }
+                Ok(Some(packet)) if is_enrol(packet.bytes()) => self.hear_enrols(packet),
+                Ok(Some(packet)) => self.hear(&packet),
                 Ok(None) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -583,6 +577,40 @@ impl Desk {
                 None => {}
             }
             self.answer();
+        }
+    }
+
+    fn hear(&mut self, packet: &Packet) {
+        self.inbox.took(packet);
+        let (now, bytes) = (clock::now(), packet.bytes());
+        // Of a standby nobody can want anything but about keys: whoever serves hears it when it is sent again.
+        if !self.keys.on_packet(now, packet.from, bytes)
+            && let Some(controller) = self.seat.controller(now)
+        {
+            controller.on_packet(now, packet.from, bytes);
+        }
+    }
+
+    /// Takes the ENROLs behind the first one, too: where each waited for the store by itself, nodes that begin together
+    /// gave up before it was their turn, asked anew, and those that were told of a session were gone.
+    fn hear_enrols(&mut self, first: Packet) {
+        let mut enrols = vec![first];
+        let mut other = None;
+        while enrols.len() < TOGETHER && other.is_none() {
+            match self.events.try_recv() {
+                Ok(Some(packet)) if is_enrol(packet.bytes()) => enrols.push(packet),
+                Ok(event) => other = event,
+                Err(_) => break,
+            }
+        }
+        enrols.iter().for_each(|packet| self.inbox.took(packet));
+        let now = clock::now();
+        if let Some(controller) = self.seat.controller(now) {
+            controller.on_enrols(now, enrols.iter().map(|packet| (packet.from, packet.bytes())));
+        }
+        if let Some(packet) = other {
+            self.attend();
+            self.hear(&packet);
         }
     }
 

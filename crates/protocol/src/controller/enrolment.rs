@@ -11,8 +11,8 @@ use crate::{Handle, Mutant, Names, Time};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use wayside_wire::{
-    Engine, Enrol, Enrolled, FabricKind, Header, Names as NamesBody, Policy, Refusal, VERSION, header_flag, kind,
-    limits, mix, service, text,
+    BODY, Engine, Enrol, Enrolled, FabricKind, Header, Names as NamesBody, Policy, Refusal, VERSION, check,
+    header_flag, kind, limits, mix, service, text,
 };
 
 /// The first version of the packets, as their header has it, whose nodes know of names that are listed.
@@ -29,21 +29,48 @@ pub struct Applicant {
     pub version: u8,
 }
 
+/// Sessions that begin together: none of them is written down yet.
+type Newcomers = Vec<(Handle, SessionRecord)>;
+
+/// Whether it is an ENROL, which is best heard together with those behind it: [`Controller::on_enrols`].
+#[must_use]
+pub fn is_enrol(packet: &[u8]) -> bool {
+    header_of_enrol(packet).is_some()
+}
+
+fn header_of_enrol(packet: &[u8]) -> Option<Header> {
+    check(packet).ok().filter(|header| (header.service, header.kind) == (service::FABRIC, kind::fabric::ENROL))
+}
+
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
-    /// A packet is no way to hand out a secret: where packets are signed, none begins a session.
-    pub(super) fn on_enrol(&mut self, now: Time, from: SocketAddrV4, version: u8, header: &Header, body: &Enrol) {
+    /// ENROLs that the switch handed over, and who sent each; whatever else is among them is not heard. All sessions
+    /// that they begin are written down by one commit: nodes that all begin at once wait for the store once, and not
+    /// each for those before it.
+    pub fn on_enrols<'p>(&mut self, now: Time, packets: impl IntoIterator<Item = (SocketAddrV4, &'p [u8])>) {
+        // A packet is no way to hand out a secret: where packets are signed, none begins a session.
         if self.config.root.is_some() {
             return;
         }
-        let who = Applicant { address: from, admission: 0, version };
-        match self.enrol(now, who, header.shard_map, body) {
-            Ok(enrolment) => {
-                self.send_names(&enrolment, body.nonce);
-                self.send_enrolled(&enrolment, body.nonce);
+        let (mut newcomers, mut answers) = (Newcomers::new(), Vec::new());
+        for (from, packet) in packets {
+            let Some(Header { shard_map: shards, .. }) = header_of_enrol(packet) else { continue };
+            let who = Applicant { address: from, admission: 0, version: packet[2] };
+            let body = Enrol::read(packet, BODY);
+            answers.push((from, shards, body.nonce, self.take_in(now, who, shards, &body, &mut newcomers)));
+        }
+        // Where the store fails, those that are not written down have no enrolment: they ask again.
+        self.begin_all(now, newcomers);
+        for (from, shards, nonce, answer) in answers {
+            match answer {
+                Ok(handle) => {
+                    if let Some(enrolment) = self.enrolment(handle, nonce, shards) {
+                        self.send_names(&enrolment, nonce);
+                        self.send_enrolled(&enrolment, nonce);
+                    }
+                }
+                Err(Refusal::Recovering) => {}
+                Err(refusal) => self.refuse(from, nonce, refusal),
             }
-            // The store failed: the node asks again.
-            Err(Refusal::Recovering) => {}
-            Err(refusal) => self.refuse(from, body.nonce, refusal),
         }
     }
 
@@ -54,11 +81,30 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// # Errors
     /// Why there is none. [`Refusal::Recovering`]: not now.
     pub fn enrol(&mut self, now: Time, who: Applicant, shards: u32, body: &Enrol) -> Result<Enrolment, Refusal> {
+        let mut newcomers = Newcomers::new();
+        let handle = self.take_in(now, who, shards, body, &mut newcomers)?;
+        if !self.begin_all(now, newcomers) {
+            return Err(Refusal::Recovering);
+        }
+        self.enrolment(handle, body.nonce, shards).ok_or(Refusal::Recovering)
+    }
+
+    /// The handle of a node's session: of one that is known, or among `newcomers`.
+    fn take_in(
+        &mut self,
+        now: Time,
+        who: Applicant,
+        shards: u32,
+        body: &Enrol,
+        newcomers: &mut Newcomers,
+    ) -> Result<Handle, Refusal> {
         let Applicant { address, admission, version: speaks } = who;
         if !self.ensure_booted(now) {
             return Err(Refusal::Recovering);
         }
-        let known = self.sessions.by_nonce(body.nonce).map(|(handle, record)| (handle, *record));
+        let same = newcomers.iter().find(|(_, record)| record.nonce == body.nonce);
+        let same = same.map(|(handle, record)| (*handle, record)).or_else(|| self.sessions.by_nonce(body.nonce));
+        let known = same.map(|(handle, record)| (handle, *record));
         let asked = text(&body.namespace_name);
         let is_asked = |id: u16| self.config.namespaces.iter().any(|n| n.id == id && Some(n.name.as_str()) == asked);
         // With the answer goes the session's secret: to its own host alone.
@@ -72,7 +118,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
         if let Some((handle, record)) = known.filter(|_| self.is_pledge(shards)) {
             self.follows(handle, record.incarnation);
-            return Ok(self.enrolment(handle, &record, shards));
+            return Ok(handle);
         }
         let Division { begins, version, step, .. } = self.follow.division;
         match begins {
@@ -83,16 +129,16 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             // It would ask for names that another shard grants, too.
             _ => return Err(Refusal::Shards),
         }
-        if let Some((handle, record)) = known {
+        if let Some((handle, _)) = known {
             // The same answer, even if that session is over by now: its heartbeats will say so.
-            return Ok(self.enrolment(handle, &record, shards));
+            return Ok(handle);
         }
         let namespace = self.config.namespaces.iter().find(|n| Some(n.name.as_str()) == asked);
         let namespace = namespace.filter(|n| self.memory.slot_count(n.id) != 0).ok_or(Refusal::Namespace)?;
-        if self.has_its_share(now, namespace.id) {
+        if self.has_its_share(now, namespace.id, newcomers) {
             return Err(Refusal::Full);
         }
-        let handle = self.free_handle(now).ok_or(Refusal::Full)?;
+        let handle = self.free_handle(now, newcomers).ok_or(Refusal::Full)?;
         let incarnation = self.counters.incarnation + 1;
         let (lease, grace) = self.config.lease(namespace, body.lease_us);
         let record = SessionRecord {
@@ -109,23 +155,34 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             secret: self.config.root.map(|root| root.of_session(incarnation, body.nonce)),
             admission,
         };
-        let counters = Counters { incarnation, handle, ..self.counters };
         // A store that says that it failed may have written all the same. So the number is used up, for whoever comes
         // next would have the same one, and if it is the same node again the same secret; and what may have been
         // written goes with the next session that is.
         self.counters.incarnation = incarnation;
         self.in_doubt.insert(handle);
-        let doubted = self.in_doubt.iter().filter(|&&doubted| doubted != handle);
+        newcomers.push((handle, record));
+        Ok(handle)
+    }
+
+    /// Begins the sessions of newcomers, all of them or none. False: the store failed.
+    fn begin_all(&mut self, now: Time, newcomers: Newcomers) -> bool {
+        let Some(&(latest, _)) = newcomers.last() else { return true };
+        let counters = Counters { handle: latest, ..self.counters };
+        let is_new = |handle: Handle| newcomers.iter().any(|(new, _)| *new == handle);
+        let doubted = self.in_doubt.iter().filter(|&&doubted| !is_new(doubted));
         let former = doubted.filter_map(|&doubted| Some(self.sessions.get(doubted)?.record.encode(doubted)));
-        let batch: Vec<Record> = [counters.encode(), record.encode(handle)].into_iter().chain(former).collect();
+        let written = newcomers.iter().map(|(handle, record)| record.encode(*handle));
+        let batch: Vec<Record> = [counters.encode()].into_iter().chain(written).chain(former).collect();
         if !self.commit(&batch) {
-            return Err(Refusal::Recovering);
+            return false;
         }
         self.in_doubt.clear();
         self.counters = counters;
-        self.sessions.insert(handle, record);
-        self.begin(now, handle);
-        Ok(self.enrolment(handle, &record, shards))
+        for (handle, record) in newcomers {
+            self.sessions.insert(handle, record);
+            self.begin(now, handle);
+        }
+        true
     }
 
     /// Tells the switch of a session that is written down.
@@ -147,8 +204,10 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
-    fn enrolment(&self, handle: Handle, record: &SessionRecord, shards: u32) -> Enrolment {
-        Enrolment {
+    /// What the node of this handle is told, if its session is the one that this nonce began.
+    fn enrolment(&self, handle: Handle, nonce: u64, shards: u32) -> Option<Enrolment> {
+        let record = &self.sessions.get(handle).filter(|session| session.record.nonce == nonce)?.record;
+        Some(Enrolment {
             handle,
             incarnation: record.incarnation,
             epoch: self.counters.epoch,
@@ -163,7 +222,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             lifeline: record.lifeline,
             shards,
             secret: record.secret,
-        }
+        })
     }
 
     fn names_of(&self, id: u16) -> Names {
@@ -252,17 +311,19 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// Whether a namespace has half of all handles, those at rest included: where there are others, it gets no more.
-    fn has_its_share(&self, now: Time, namespace: u16) -> bool {
+    fn has_its_share(&self, now: Time, namespace: u16, newcomers: &Newcomers) -> bool {
         let share = usize::from(self.memory.max_handle() / 2);
-        self.config.namespaces.len() > 1 && self.sessions.taken_in(now, namespace, &self.config) >= share
+        let new = newcomers.iter().filter(|(_, record)| record.namespace == namespace).count();
+        self.config.namespaces.len() > 1 && self.sessions.taken_in(now, namespace, &self.config) + new >= share
     }
 
     /// Round robin, so that a handle rests as long as possible; but first those of which the store may have a session
     /// that never began, which is overwritten so.
-    fn free_handle(&self, now: Time) -> Option<Handle> {
+    fn free_handle(&self, now: Time, newcomers: &Newcomers) -> Option<Handle> {
         let count = self.memory.max_handle();
-        let free = |handle: &Handle| self.sessions.is_free(now, *handle, &self.config);
-        let latest = self.counters.handle.min(count);
+        let is_new = |handle: Handle| newcomers.iter().any(|(new, _)| *new == handle);
+        let free = |handle: &Handle| !is_new(*handle) && self.sessions.is_free(now, *handle, &self.config);
+        let latest = newcomers.last().map_or(self.counters.handle, |(new, _)| *new).min(count);
         self.in_doubt.iter().copied().chain(latest + 1..=count).chain(1..=latest).find(free)
     }
 }

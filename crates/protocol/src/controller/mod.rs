@@ -52,7 +52,7 @@ use wayside_wire::{
 
 pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room, Unaddable};
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
-pub use enrolment::{Applicant, KNOWS_NAMES};
+pub use enrolment::{Applicant, KNOWS_NAMES, is_enrol};
 pub use hand_over::{
     Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, NamespaceShape, Obstacle, Shape, Unfit,
 };
@@ -210,9 +210,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
 
     fn on_fabric(&mut self, now: Time, from: SocketAddrV4, header: &Header, packet: &[u8]) {
         match FabricKind::try_from(header.kind) {
-            Ok(FabricKind::Enrol) => {
-                self.on_enrol(now, from, packet[2], header, &wayside_wire::Enrol::read(packet, BODY));
-            }
+            Ok(FabricKind::Enrol) => self.on_enrols(now, [(from, packet)]),
             Ok(FabricKind::Leave) => self.on_leave(now, from, header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::DownAck) => self.on_down_ack(header, &Heartbeat::read(packet, BODY)),
             Ok(FabricKind::PolicyAck) => self.on_policy_ack(header, &Heartbeat::read(packet, BODY)),

@@ -32,6 +32,63 @@ fn a_node_of_another_major_version_is_told_so_and_begins_no_session() {
     assert_eq!(bench.controller.sessions().count(), 0);
 }
 
+/// ENROLs of these nonces that are heard together: nonce, handle, incarnation and reason of each answer.
+fn enrolled_together(bench: &mut Bench, nonces: &[u64]) -> Vec<(u64, Handle, u64, u8)> {
+    bench.sent(0);
+    let packet = |nonce: u64| {
+        let mut packet = vec![0; BODY + Enrol::BYTES];
+        Header { service: service::FABRIC, kind: fabric::ENROL, ..Header::default() }.write(&mut packet);
+        Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() }.write(&mut packet, BODY);
+        packet
+    };
+    let packets: Vec<Vec<u8>> = nonces.iter().copied().map(packet).collect();
+    bench.controller.on_enrols(Time(bench.now), packets.iter().map(|packet| (address(1), &packet[..])));
+    let read = |packet: &Vec<u8>| {
+        let body = Enrolled::read(packet, BODY);
+        (body.nonce, check(packet).unwrap().destination, body.incarnation, body.reason)
+    };
+    bench.sent(fabric::ENROLLED).iter().map(read).collect()
+}
+
+#[test]
+fn who_asks_together_waits_for_one_commit() {
+    let mut bench = Bench::with(Config { quarantine: 0, ..config() });
+    bench.enrol(1);
+    let before = bench.disk.commits.get();
+    // The first is known, and the second has asked twice.
+    let answers = enrolled_together(&mut bench, &[1, 2, 2, 3, 4]);
+    assert_eq!(bench.disk.commits.get(), before + 1);
+    assert_eq!(answers, [(1, 1, 1, 0), (2, 2, 2, 0), (2, 2, 2, 0), (3, 3, 3, 0), (4, 0, 0, Refusal::Full as u8)]);
+    assert_eq!(enrolled_together(&mut bench, &[3, 2]), [(3, 3, 3, 0), (2, 2, 2, 0)], "they are as they were");
+    assert_eq!(bench.disk.commits.get(), before + 1, "nothing was to be written");
+    bench.restart_controller();
+    assert_eq!(bench.enrol(3).expect("it was written").0.destination, 3);
+}
+
+/// A tenant's share counts those that have just come with it.
+#[test]
+fn who_asks_together_gets_no_more_than_a_share() {
+    let mut shared = config();
+    shared.namespaces.push(Namespace { id: 2, name: "other".to_string(), ..shared.namespaces[0].clone() });
+    let full = Refusal::Full as u8;
+    assert_eq!(
+        enrolled_together(&mut Bench::with(shared), &[1, 2, 3]),
+        [(1, 1, 1, 0), (2, 0, 0, full), (3, 0, 0, full)],
+        "half of three is one"
+    );
+}
+
+/// None of them is answered, and no number that the store may have is anybody else's.
+#[test]
+fn who_asks_together_of_a_store_that_fails_asks_again() {
+    let mut bench = Bench::new();
+    bench.disk.fails_late.set(true);
+    assert_eq!(enrolled_together(&mut bench, &[1, 2]), []);
+    assert_eq!(bench.controller.sessions().count(), 0);
+    bench.disk.fails_late.set(false);
+    assert_eq!(enrolled_together(&mut bench, &[2, 1, 3]), [(2, 1, 3, 0), (1, 2, 4, 0), (3, 3, 5, 0)]);
+}
+
 /// So that each rests for as long as possible.
 #[test]
 fn handles_are_given_in_turn() {
