@@ -25,10 +25,11 @@ use std::collections::VecDeque;
 
 use engine::random::Random;
 use support::queue::{Client, LockServer, Phase};
-use support::{NAMESPACE, expire, from};
+use support::{EPOCH, NAMESPACE, enrol, expire, from};
 use wayside_protocol::Time;
 use wayside_protocol::memory::{Part, SwitchMemory};
-use wayside_switch::{Action, QueueConfig, Switch};
+use wayside_switch::{Action, QueueConfig, Switch, SwitchConfig};
+use wayside_wire::Policy;
 
 const NAME: u64 = 77;
 const CLIENTS: u16 = 6;
@@ -348,4 +349,29 @@ fn nothing_conflicts_and_all_are_served_whatever_the_network_does() {
         counted.iter_mut().zip(names).for_each(|(count, name)| *count += world.switch.counter(name));
     }
     assert!(counted.iter().all(|count| *count > 1_000) && given_back > 100, "{counted:?} {given_back}");
+}
+
+/// Two steps for each, and all in one packet: nobody else may come to take the next ones.
+#[test]
+fn a_release_passes_all_cells_of_sessions_that_are_over() {
+    const CELLS: u16 = 1024; // WS_MAX_CELLS
+    let switch = Switch::new(SwitchConfig { slots: 1, max_handle: CELLS });
+    let switch = switch.with_queues(QueueConfig { queues: 1, cells: CELLS.into(), seed: 5 });
+    switch.add_namespace(NAMESPACE, 1, Policy::Fair).unwrap();
+    switch.set_epoch(EPOCH);
+    switch.set_serving(true);
+    switch.add_queue(NAMESPACE, NAME, CELLS.into(), 1).unwrap();
+    let ask = |me: u16| {
+        enrol(&switch, me, NAMESPACE);
+        let mut client = Client::new(me, NAME);
+        let mut packet = client.acquire(true);
+        assert_eq!(switch.process(Time(0), &mut packet, from(me)).action, Action::ToSender, "there is room");
+        client.on_packet(&packet);
+        client
+    };
+    let mut holder = ask(1);
+    (2..=CELLS).for_each(|me| assert!(matches!(ask(me).phase, Phase::Waits { .. })));
+    (2..CELLS).for_each(|me| expire(&switch, me));
+    let released = switch.process(Time(0), &mut holder.end(), from(1));
+    assert!(matches!(released.action, Action::ToNode { handle: CELLS, .. }), "{released:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Packets come from the workers through a bounded channel, which they never wait for; what the control connections
 //! ask comes through lists of its own, because a closed lifeline must not be lost. What the shard's other switches say
-//! comes through a channel of its own: a burst of enrolments, each of which waits for etcd, would look like their
+//! comes through a channel of its own: a burst of packets, some of which wait for etcd, would look like their
 //! silence otherwise. All wake the thread.
 //!
 //! Invariant: between two things that may wait for etcd, or take long, the thread hears the post and the other
