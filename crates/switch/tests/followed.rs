@@ -94,6 +94,19 @@ fn which_requests_are_followed_their_ids_say() {
     assert_eq!(all(&switch, &mut reader), (Vec::new(), 0));
 }
 
+/// A lane that has followed a packet to its end follows nothing until the next one.
+#[test]
+fn what_is_not_followed_changes_nothing_that_was() {
+    let switch = switch(4, ONE);
+    let mut reader = switch.trace_reader();
+    switch.set_trace_one_in(1);
+    acquire(&switch, ONE, 1, 0);
+    switch.set_trace_one_in(u32::MAX);
+    acquire(&switch, ONE, 2, 99);
+    let told: Vec<_> = all(&switch, &mut reader).0.iter().map(|one| (one.request, one.kind, one.reason)).collect();
+    assert_eq!(told, [(RequestId(request(ONE, 1)), kind::lock::GRANT, DropReason::None)]);
+}
+
 /// What is not from a node of this epoch, or is not signed where packets are, takes no place.
 #[test]
 fn what_is_refused_by_its_tag_takes_no_place() {
