@@ -4,10 +4,10 @@ set -eu
 cd "$(dirname "$0")/.."
 
 cargo fmt --all --check -- --color never
-# What is compiled with XDP only, or with other lock services' clients, where it can be.
+# What is compiled with XDP only, or with other lock services' clients, where it can be; and with what applications observe.
 features=$(scripts/xdp.sh wayside-daemon wayside-demo wayside-soak 2>/dev/null && scripts/peers.sh wayside-daemon 2>/dev/null)
 # shellcheck disable=SC2086 # flags
-[ -z "$features" ] || cargo clippy --workspace --all-targets $features --quiet -- -D warnings
+cargo clippy --workspace --all-targets $features --features wayside-client/metrics,wayside-client/otel --quiet -- -D warnings
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 # Without the example cargo leaves out what dev-dependencies want of others, and checks a score of them again.
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --bins --example acquires --quiet

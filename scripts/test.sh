@@ -15,25 +15,24 @@ nice="bench"
 stage_setup() { scripts/setup.sh; }
 stage_lint() { scripts/lint.sh; }
 stage_wire() { cargo xtask wire --check; }
-# Every crate's tests but the simulator's, in one build: other features, or other packages at a time, would compile most
-# of it again. Where XDP can be built it is: then the data plane is also loaded into this kernel, and real processes,
-# killed and paused, have the switch at the hook. What a client's application observes takes a build of its own, which is
-# also that of those who have no XDP: the core's decisions are tested in it once more.
+# Every crate's tests but the simulator's, in one build, with what a client's application may observe: other features, or
+# other packages at a time, would compile most of it again. Where XDP can be built it is: then the data plane is also
+# loaded into this kernel, and real processes, killed and paused, have the switch at the hook. The core's decisions are
+# tested once more as those have it who build without.
 # --show-output: a test that skips itself says so, and the summary below repeats it.
-stage_build() { tests --no-run && observed --no-run; }
-stage_rust() { tests --no-fail-fast -- --show-output --skip bench_ && observed -- --show-output; }
+stage_build() { tests --no-run && without_xdp --no-run; }
+stage_rust() { tests --no-fail-fast -- --show-output --skip bench_ && without_xdp -- --show-output; }
 stage_bench() { tests --test bench -- --show-output; }
 tests() {
 	# shellcheck disable=SC2046 # flags
 	cargo test --workspace --exclude wayside-sim $(with_xdp wayside-daemon wayside-demo wayside-soak) \
-		$(with_peers wayside-daemon) --quiet "$@"
+		$(with_peers wayside-daemon) --features wayside-client/metrics,wayside-client/otel --quiet "$@"
 }
 # Of the same packages as the others, so that what others wrote is not compiled for it once more.
-observed() {
+without_xdp() {
 	# shellcheck disable=SC2046 # flags
 	cargo test --workspace --exclude wayside-sim $(with_peers wayside-daemon) \
-		--features wayside-client/metrics,wayside-client/otel --quiet \
-		--test observed --test traces --test otlp --test cases "$@"
+		--features wayside-client/metrics,wayside-client/otel --quiet --test cases "$@"
 }
 # A short run of every fuzzing target, with the same seed every time: that they build, and hold, and reach what they
 # should.

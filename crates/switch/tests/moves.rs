@@ -115,10 +115,10 @@ fn a_name_whose_hash_is_like_anothers_has_not_its_queue() {
     let hash_of = |name: u64| hash(SEED, NAMESPACE, Key { high: name, low: 0, check: 0 });
     let mut seen = HashMap::new();
     // Of 2^18 names some eight pairs are alike in 32 bits.
-    let alike = (1u64..1 << 18).filter_map(|name| Some((name, seen.insert(hash_of(name) >> 32, name)?)));
+    let mut alike = (1u64..1 << 18).filter_map(|name| Some((name, seen.insert(hash_of(name) >> 32, name)?)));
     // Two queues lie in two buckets, so that half of the pairs look into the same.
     let meet = |(one, other): &(u64, u64)| buckets_of(hash_of(*one), 1)[0] == buckets_of(hash_of(*other), 1)[0];
-    let (one, other) = alike.filter(meet).next().expect("some are alike");
+    let (one, other) = alike.find(meet).expect("some are alike");
     let switch = switch(2, 4);
     switch.add_queue(NAMESPACE, one, 2, 1).unwrap();
     let asked = |name: u64| {

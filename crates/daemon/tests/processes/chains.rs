@@ -182,9 +182,9 @@ fn a_switch_that_is_cut_off_from_etcd_alone_leaves_its_chains() {
     check_all(&store, "second");
 }
 
-/// They wait for etcd on the thread that hears the other switches and gives them their leases; one after the other they
-/// would take 48 x 60 ms, longer than the chains' lease of 2 s. They wait together: otherwise nodes would give up before
-/// it was their turn, again and again, and leave sessions behind that nobody has.
+/// They wait for etcd on the thread that hears the other switches and gives them their leases; one after the other
+/// they would take 48 x 60 ms, longer than the chains' lease of 2 s. They wait together: otherwise nodes would give up
+/// before it was their turn, again and again, and leave sessions behind that nobody has.
 #[test]
 fn a_burst_of_enrolments_makes_no_switch_look_silent() {
     let Some(etcd) = Etcd::or_skip("chains of several switches") else { return };
