@@ -10,8 +10,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wayside_protocol::Time;
 use wayside_protocol::memory::{NodeEntry, SwitchMemory};
-use wayside_switch::{Action, Budget, Switch, SwitchConfig};
-use wayside_wire::{BODY, DropReason, Entry, Header, Policy, entry_at, kind, limits, service};
+use wayside_switch::{Action, Budget, QueueConfig, Switch, SwitchConfig};
+use wayside_wire::{Attempt, BODY, DropReason, Entry, Header, Policy, entry_at, kind, limits, service};
 
 const SLOTS: u32 = 64;
 const NODE: u16 = 1;
@@ -121,6 +121,27 @@ fn who_is_told_of_a_pause_is_admitted_after_it() {
     let switch = self::switch(Some(Budget { rate: 1, burst: 32 }));
     assert!(takes(&switch, 1_000_000, kind::lock::ACQUIRE, 32));
     assert_eq!(told(&switch, 1_000_000, 20), Some(limits::MAX_PAUSE_US));
+}
+
+/// In its order, which says nothing else then.
+#[test]
+fn who_asks_for_a_queue_is_told_of_a_pause_for_one_request() {
+    let switch = switch(Some(Budget { rate: 1_000, burst: 32 }));
+    let switch = switch.with_queues(QueueConfig { queues: 1, cells: 32, seed: 5 });
+    switch.add_queue(0, 7, 32, 1).unwrap();
+    let ask = |counter: u64| {
+        let header =
+            Header { service: service::QUEUE, kind: kind::queue::ACQUIRE, source: NODE, epoch: 1, ..Header::default() };
+        let attempt = Attempt { name: 7, request: 1 << 40 | counter, holder: NODE, ..Attempt::default() };
+        let mut packet = vec![0; BODY + Attempt::BYTES];
+        header.write(&mut packet);
+        attempt.write(&mut packet, BODY);
+        let verdict = switch.process(Time(5_000_000), &mut packet, FROM);
+        (verdict.reason == DropReason::OverBudget).then(|| Attempt::read(&packet, BODY).order)
+    };
+    (0..32).for_each(|counter| assert_eq!(ask(counter), None, "a burst"));
+    let pause = ask(32).expect("it is refused, and told");
+    assert!((999..=1_001).contains(&pause), "{pause} us");
 }
 
 /// A flood is answered no faster than its tenant is granted something.
