@@ -147,6 +147,22 @@ struct Waiting {
     requests: VecDeque<Request>,
 }
 
+/// Who asks for a session over a secure connection: and where the answer goes.
+type Asked = ((Applicant, u32, Enrol), oneshot::Sender<Result<Enrolment, Refusal>>);
+
+impl Waiting {
+    /// If that is what is next.
+    fn next_enrol(&mut self) -> Option<Asked> {
+        match self.requests.pop_front()? {
+            Request::Enrol { who, shards, body, answer } => Some(((who, shards, *body), answer)),
+            other => {
+                self.requests.push_front(other);
+                None
+            }
+        }
+    }
+}
+
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -646,11 +662,20 @@ impl Desk {
                 let _ = answer.send(self.lifeline_of(handle));
             }
             Request::Enrol { who, shards, body, answer } => {
-                let enrolment = match self.seat.controller(now) {
-                    Some(controller) => controller.enrol(now, who, shards, &body),
-                    None => Err(Refusal::Recovering),
+                let (mut asked, mut answers) = (vec![(who, shards, *body)], vec![answer]);
+                while asked.len() < TOGETHER
+                    && let Some((next, answer)) = self.shared.waiting().next_enrol()
+                {
+                    asked.push(next);
+                    answers.push(answer);
+                }
+                let enrolments = match self.seat.controller(now) {
+                    Some(controller) => controller.enrol_all(now, &asked),
+                    None => asked.iter().map(|_| Err(Refusal::Recovering)).collect(),
                 };
-                let _ = answer.send(enrolment);
+                for (answer, enrolment) in answers.into_iter().zip(enrolments) {
+                    let _ = answer.send(enrolment);
+                }
             }
             Request::Division(answer) => {
                 let _ = answer.send(self.seat.controller(now).map(|controller| controller.division()));

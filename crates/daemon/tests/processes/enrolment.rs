@@ -7,9 +7,11 @@ use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
+use support::etcd::{Detour, Etcd};
 use support::{Daemon, Ended, PATIENCE, Running, end, eventually, wayside};
 use tempfile::TempDir;
 use wayside_client::control::{lifeline_text, veiled};
@@ -492,6 +494,27 @@ fn sessions_outlive_a_switch_that_is_killed() {
     guard.release().unwrap();
     assert!(other.lock("jobs").wait(PATIENCE).acquire().unwrap().token() > token);
     assert_eq!(place.drops("bad_tag"), 0);
+}
+
+/// One after the other they would wait for etcd 24 times.
+#[test]
+fn signed_sessions_that_begin_together_are_written_down_together() {
+    let Some(etcd) = Etcd::or_skip("enrolments that wait for etcd") else { return };
+    let detour = Detour::to(&etcd.url);
+    let place = Place::new(&["--etcd", &detour.url(), "--serving-lease", "1s", "--lease", "40s"]);
+    place.join();
+    let commits = || {
+        let text = place.daemon.scrape();
+        let count = text.lines().find_map(|line| line.strip_prefix("wayside_store_commit_seconds_count "));
+        count.and_then(|count| count.parse::<u32>().ok()).expect("a count")
+    };
+    let before = commits();
+    detour.late.store(60, SeqCst);
+    let begin = || Session::builder().endpoint(place.daemon.address.to_string()).credentials(&place.credentials);
+    let begun: Vec<Session> = (0..24).map(|_| begin().begin().expect("it begins")).collect();
+    eventually("all have their sessions", || begun.iter().all(|session| session.info().is_some()));
+    let commits = commits() - before;
+    assert!((1..12).contains(&commits), "{commits} commits");
 }
 
 /// Keys change as often as heartbeats allow, under load, and nobody notices.

@@ -156,7 +156,7 @@ fn a_relay_passes_packets_of_its_clients_and_its_switch_and_nothing_else() {
     }
     eventually("they are counted", || dropped(&west, "malformed") == 3);
     assert_eq!(heard(&behind, SHORT), None);
-    let metrics = metrics(&west);
+    let metrics = west.scrape();
     for line in [
         format!("wayside_relayed_total{{switch=\"{to}\",way=\"on\"}} 3"),
         format!("wayside_relayed_total{{switch=\"{to}\",way=\"back\"}} 1"),
@@ -166,15 +166,6 @@ fn a_relay_passes_packets_of_its_clients_and_its_switch_and_nothing_else() {
     ] {
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }
-}
-
-fn metrics(daemon: &Daemon) -> String {
-    use std::io::Write;
-    let mut stream = TcpStream::connect(daemon.admin()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
 }
 
 /// Packets are signed for their switch and their node: the one between has no keys.

@@ -43,33 +43,26 @@ fn header_of_enrol(packet: &[u8]) -> Option<Header> {
 }
 
 impl<M: SwitchMemory, S: Store> Controller<M, S> {
-    /// ENROLs that the switch handed over, and who sent each; whatever else is among them is not heard. All sessions
-    /// that they begin are written down by one commit: nodes that all begin at once wait for the store once, and not
-    /// each for those before it.
+    /// ENROLs that the switch handed over, and who sent each; whatever else is among them is not heard.
     pub fn on_enrols<'p>(&mut self, now: Time, packets: impl IntoIterator<Item = (SocketAddrV4, &'p [u8])>) {
         // A packet is no way to hand out a secret: where packets are signed, none begins a session.
         if self.config.root.is_some() {
             return;
         }
-        let (mut newcomers, mut answers) = (Newcomers::new(), Vec::new());
-        for (from, packet) in packets {
-            let Some(Header { shard_map: shards, .. }) = header_of_enrol(packet) else { continue };
-            let who = Applicant { address: from, admission: 0, version: packet[2] };
-            let body = Enrol::read(packet, BODY);
-            answers.push((from, shards, body.nonce, self.take_in(now, who, shards, &body, &mut newcomers)));
-        }
-        // Where the store fails, those that are not written down have no enrolment: they ask again.
-        self.begin_all(now, newcomers);
-        for (from, shards, nonce, answer) in answers {
+        let read = |(address, packet): (SocketAddrV4, &[u8])| {
+            let shards = header_of_enrol(packet)?.shard_map;
+            Some((Applicant { address, admission: 0, version: packet[2] }, shards, Enrol::read(packet, BODY)))
+        };
+        let asked: Vec<(Applicant, u32, Enrol)> = packets.into_iter().filter_map(read).collect();
+        for ((who, _, body), answer) in asked.iter().zip(self.enrol_all(now, &asked)) {
             match answer {
-                Ok(handle) => {
-                    if let Some(enrolment) = self.enrolment(handle, nonce, shards) {
-                        self.send_names(&enrolment, nonce);
-                        self.send_enrolled(&enrolment, nonce);
-                    }
+                Ok(enrolment) => {
+                    self.send_names(&enrolment, body.nonce);
+                    self.send_enrolled(&enrolment, body.nonce);
                 }
+                // The store failed: the node asks again.
                 Err(Refusal::Recovering) => {}
-                Err(refusal) => self.refuse(from, nonce, refusal),
+                Err(refusal) => self.refuse(who.address, body.nonce, refusal),
             }
         }
     }
@@ -81,12 +74,22 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     /// # Errors
     /// Why there is none. [`Refusal::Recovering`]: not now.
     pub fn enrol(&mut self, now: Time, who: Applicant, shards: u32, body: &Enrol) -> Result<Enrolment, Refusal> {
+        self.enrol_all(now, &[(who, shards, *body)]).pop().unwrap_or(Err(Refusal::Recovering))
+    }
+
+    /// [`Controller::enrol`] for each of these, who wait for the store together: all new sessions are written down by
+    /// one commit. Nodes that begin at the same moment would each wait for those before them, otherwise.
+    pub fn enrol_all(&mut self, now: Time, asked: &[(Applicant, u32, Enrol)]) -> Vec<Result<Enrolment, Refusal>> {
         let mut newcomers = Newcomers::new();
-        let handle = self.take_in(now, who, shards, body, &mut newcomers)?;
-        if !self.begin_all(now, newcomers) {
-            return Err(Refusal::Recovering);
-        }
-        self.enrolment(handle, body.nonce, shards).ok_or(Refusal::Recovering)
+        let mut take_in = |(who, shards, body): &(_, u32, _)| self.take_in(now, *who, *shards, body, &mut newcomers);
+        let handles: Vec<_> = asked.iter().map(&mut take_in).collect();
+        // Where the store fails, those that are not written down have no enrolment.
+        self.begin_all(now, newcomers);
+        let answers = asked.iter().zip(handles);
+        let told = |((_, shards, body), handle): (&(_, u32, Enrol), Result<Handle, Refusal>)| {
+            self.enrolment(handle?, body.nonce, *shards).ok_or(Refusal::Recovering)
+        };
+        answers.map(told).collect()
     }
 
     /// The handle of a node's session: of one that is known, or among `newcomers`.

@@ -9,6 +9,23 @@ fn nobody_enrols_by_a_packet_where_packets_are_signed() {
     assert!(bench.controller.sessions().next().is_none());
 }
 
+/// Each has what it would have if it had come alone: its own host's nonces are no other host's.
+#[test]
+fn who_asks_together_gets_secrets_of_its_own_by_one_commit() {
+    let mut bench = Bench::signed();
+    let asks = |nonce, admission| {
+        let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        (applicant(admission), 0, body)
+    };
+    let before = bench.disk.commits.get();
+    let answers = bench.controller.enrol_all(Time(0), &[asks(7, 1), asks(8, 2), asks(7, 2)]);
+    assert_eq!(bench.disk.commits.get(), before + 1);
+    let told = |answer: &Result<Enrolment, Refusal>| answer.as_ref().map(|e| (e.handle, e.secret)).map_err(|why| *why);
+    let secret = |incarnation, nonce| Some(ROOT.of_session(incarnation, nonce));
+    let told: Vec<_> = answers.iter().map(told).collect();
+    assert_eq!(told, [Ok((1, secret(1, 7))), Ok((2, secret(2, 8))), Err(Refusal::Namespace)]);
+}
+
 #[test]
 fn who_has_some_lifelines_makes_no_other_of_them() {
     let mut bench = Bench::signed();
