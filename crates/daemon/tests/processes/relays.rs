@@ -4,7 +4,6 @@
 use crate::support;
 
 use std::fs;
-use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use support::etcd::Etcd;

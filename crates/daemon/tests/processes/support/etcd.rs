@@ -36,8 +36,8 @@ impl Etcd {
         // Free now: whoever takes one meanwhile makes the test fail, and say why.
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
         let (address, peers) = (free().to_string(), free().to_string());
-        // In memory where that can be: it syncs each write, and a disk that others use keeps it waiting for longer than a
-        // serving lease.
+        // In memory where that can be: it syncs each write, and a disk that others use keeps it waiting for longer than
+        // a serving lease.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(directory.path(), private).expect("our directory");
