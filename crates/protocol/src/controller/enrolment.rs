@@ -141,7 +141,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if self.has_its_share(now, namespace.id, newcomers) {
             return Err(Refusal::Full);
         }
-        let handle = self.free_handle(now, newcomers).ok_or(Refusal::Full)?;
+        let handle = self.free_handle(now, body.nonce, newcomers).ok_or(Refusal::Full)?;
         let incarnation = self.counters.incarnation + 1;
         let (lease, grace) = self.config.lease(namespace, body.lease_us);
         let record = SessionRecord {
@@ -162,7 +162,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         // next would have the same one, and if it is the same node again the same secret; and what may have been
         // written goes with the next session that is.
         self.counters.incarnation = incarnation;
-        self.in_doubt.insert(handle);
+        self.in_doubt.insert(handle, body.nonce);
         newcomers.push((handle, record));
         Ok(handle)
     }
@@ -172,14 +172,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let Some(&(latest, _)) = newcomers.last() else { return true };
         let counters = Counters { handle: latest, ..self.counters };
         let is_new = |handle: Handle| newcomers.iter().any(|(new, _)| *new == handle);
-        let doubted = self.in_doubt.iter().filter(|&&doubted| !is_new(doubted));
+        let doubted = self.in_doubt.keys().filter(|&&doubted| !is_new(doubted));
         let former = doubted.filter_map(|&doubted| Some(self.sessions.get(doubted)?.record.encode(doubted)));
         let written = newcomers.iter().map(|(handle, record)| record.encode(*handle));
         let batch: Vec<Record> = [counters.encode()].into_iter().chain(written).chain(former).collect();
         if !self.commit(&batch) {
             return false;
         }
-        self.in_doubt.clear();
+        // Where there was no session before, what the store may have stays there until somebody is given its handle.
+        self.in_doubt.retain(|&doubted, _| !is_new(doubted) && self.sessions.get(doubted).is_none());
         self.counters = counters;
         for (handle, record) in newcomers {
             self.sessions.insert(handle, record);
@@ -321,13 +322,15 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
     }
 
     /// Round robin, so that a handle rests as long as possible; but first those of which the store may have a session
-    /// that never began, which is overwritten so.
-    fn free_handle(&self, now: Time, newcomers: &Newcomers) -> Option<Handle> {
+    /// that never began, and among them that of this very nonce: a node has one session in the store.
+    fn free_handle(&self, now: Time, nonce: u64, newcomers: &Newcomers) -> Option<Handle> {
         let count = self.memory.max_handle();
         let is_new = |handle: Handle| newcomers.iter().any(|(new, _)| *new == handle);
         let free = |handle: &Handle| !is_new(*handle) && self.sessions.is_free(now, *handle, &self.config);
         let latest = newcomers.last().map_or(self.counters.handle, |(new, _)| *new).min(count);
-        self.in_doubt.iter().copied().chain(latest + 1..=count).chain(1..=latest).find(free)
+        let own = self.in_doubt.iter().filter(|(_, of)| **of == nonce).map(|(handle, _)| *handle);
+        let doubted = own.chain(self.in_doubt.keys().copied());
+        doubted.chain(latest + 1..=count).chain(1..=latest).find(free)
     }
 }
 

@@ -40,7 +40,7 @@ mod tests;
 
 use crate::memory::{NodeEntry, NodeMemory, NodeWord, Part, SwitchMemory};
 use crate::{Handle, Mutant, Time};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -131,8 +131,9 @@ pub struct Controller<M, S> {
     /// Records of ends that the store did not take, and when it is asked again.
     unwritten: BTreeMap<u32, Vec<u8>>,
     write_again: Time,
-    /// Handles of which the store may have a session that never began: it failed when that was to be written.
-    in_doubt: BTreeSet<Handle>,
+    /// Handles of which the store may have a session that never began, and its nonce: it failed when that was to be
+    /// written.
+    in_doubt: BTreeMap<Handle, u64>,
     next_tick: Time,
     outbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     notices: VecDeque<Notice>,
@@ -179,7 +180,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             ids_given: 0,
             unwritten: BTreeMap::new(),
             write_again: Time(0),
-            in_doubt: BTreeSet::new(),
+            in_doubt: BTreeMap::new(),
             next_tick: Time(0),
             outbox: VecDeque::new(),
             notices: VecDeque::new(),

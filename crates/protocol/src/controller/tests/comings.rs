@@ -86,7 +86,7 @@ fn who_asks_together_of_a_store_that_fails_asks_again() {
     assert_eq!(enrolled_together(&mut bench, &[1, 2]), []);
     assert_eq!(bench.controller.sessions().count(), 0);
     bench.disk.fails_late.set(false);
-    assert_eq!(enrolled_together(&mut bench, &[2, 1, 3]), [(2, 1, 3, 0), (1, 2, 4, 0), (3, 3, 5, 0)]);
+    assert_eq!(enrolled_together(&mut bench, &[2, 1, 3]), [(2, 2, 3, 0), (1, 1, 4, 0), (3, 3, 5, 0)]);
 }
 
 /// So that each rests for as long as possible.

@@ -63,6 +63,27 @@ fn a_session_that_never_began_goes_with_the_next_one_whatever_its_handle() {
     assert_eq!((enrolment.handle, bench.stored()), (4, bench.known()));
 }
 
+/// Several at once, of which another one than the first asks again first: it has its own handle, and not the first's.
+#[test]
+fn of_several_in_doubt_each_has_one_session_in_the_store() {
+    let mut bench = Bench::signed();
+    let asks = |nonce| {
+        let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        (applicant(nonce), 0, body)
+    };
+    bench.disk.fails_late.set(true);
+    let answers = bench.controller.enrol_all(Time(bench.now), &[asks(4), asks(5), asks(6)]);
+    assert_eq!(answers, [const { Err(Refusal::Recovering) }; 3]);
+    bench.disk.fails_late.set(false);
+    let nonces = |bench: &Bench| -> Vec<u64> { bench.stored().iter().map(|(_, record)| record.nonce).collect() };
+    assert_eq!(nonces(&bench), [4, 5, 6]);
+    assert_eq!(bench.enrol_securely(5).map(|enrolment| enrolment.handle), Ok(2));
+    assert_eq!(nonces(&bench), [4, 5, 6], "the others' may still be theirs");
+    assert_eq!(bench.enrol_securely(7).map(|enrolment| enrolment.handle), Ok(1));
+    assert_eq!(bench.enrol_securely(6).map(|enrolment| enrolment.handle), Ok(3));
+    assert_eq!((nonces(&bench), bench.stored()), (vec![7, 5, 6], bench.known()));
+}
+
 /// Not even where the counters were written again before anybody knew of it.
 #[test]
 fn an_incarnation_that_may_have_been_written_is_not_given_again() {
