@@ -1,7 +1,9 @@
 //! A real etcd of one member, which keeps what it knows when it is killed and started again.
 
 use super::{Running, eventually};
+use std::ffi::CStr;
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -36,9 +38,7 @@ impl Etcd {
         // Free now: whoever takes one meanwhile makes the test fail, and say why.
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
         let (address, peers) = (free().to_string(), free().to_string());
-        // In memory where that can be: it syncs each write, and a disk that others use keeps it waiting for longer than
-        // a serving lease.
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
+        let directory = in_memory().unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(directory.path(), private).expect("our directory");
         Some(Etcd { url: format!("http://{address}"), address, peers, directory, running: None })
@@ -74,6 +74,16 @@ impl Etcd {
     pub fn kill(&mut self) {
         self.running = None;
     }
+}
+
+/// A directory in memory, where there is room for several members' logs, of 64 MiB and more each: etcd syncs each write,
+/// and a disk that others use keeps it waiting for longer than a serving lease.
+fn in_memory() -> Option<TempDir> {
+    const PLACE: &CStr = c"/dev/shm";
+    let mut room = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: a string that ends, and a place for the answer, which is there if the call has not failed.
+    let room = unsafe { (libc::statvfs(PLACE.as_ptr(), room.as_mut_ptr()) == 0).then(|| room.assume_init()) }?;
+    (room.f_bavail * room.f_frsize >= 4 << 30).then(|| tempfile::tempdir_in("/dev/shm").ok())?
 }
 
 /// One switch's way to etcd, which can be closed.
