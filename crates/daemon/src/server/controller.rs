@@ -661,22 +661,7 @@ impl Desk {
             Request::Lifeline(handle, answer) => {
                 let _ = answer.send(self.lifeline_of(handle));
             }
-            Request::Enrol { who, shards, body, answer } => {
-                let (mut asked, mut answers) = (vec![(who, shards, *body)], vec![answer]);
-                while asked.len() < TOGETHER
-                    && let Some((next, answer)) = self.shared.waiting().next_enrol()
-                {
-                    asked.push(next);
-                    answers.push(answer);
-                }
-                let enrolments = match self.seat.controller(now) {
-                    Some(controller) => controller.enrol_all(now, &asked),
-                    None => asked.iter().map(|_| Err(Refusal::Recovering)).collect(),
-                };
-                for (answer, enrolment) in answers.into_iter().zip(enrolments) {
-                    let _ = answer.send(enrolment);
-                }
-            }
+            Request::Enrol { who, shards, body, answer } => self.enrol(now, ((who, shards, *body), answer)),
             Request::Division(answer) => {
                 let _ = answer.send(self.seat.controller(now).map(|controller| controller.division()));
             }
@@ -716,6 +701,20 @@ impl Desk {
             }
             Request::Receive(message, answer) => drop(answer.send(self.seat.receive(now, &message))),
             Request::Stop => unreachable!("it has ended the thread"),
+        }
+    }
+
+    /// Takes those who ask behind the first one, too, for the same reason as [`Desk::hear_enrols`].
+    fn enrol(&mut self, now: Time, first: Asked) {
+        let more = std::iter::from_fn(|| self.shared.waiting().next_enrol());
+        let (asked, answers): (Vec<_>, Vec<_>) = std::iter::once(first).chain(more).take(TOGETHER).unzip();
+        let enrolments = match self.seat.controller(now) {
+            Some(controller) => controller.enrol_all(now, &asked),
+            None => asked.iter().map(|_| Err(Refusal::Recovering)).collect(),
+        };
+        for (answer, enrolment) in answers.into_iter().zip(enrolments) {
+            // Whoever asked may be gone.
+            let _ = answer.send(enrolment);
         }
     }
 

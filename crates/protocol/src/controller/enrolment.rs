@@ -167,9 +167,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         Ok(handle)
     }
 
-    /// Begins the sessions of newcomers, all of them or none. False: the store failed.
-    fn begin_all(&mut self, now: Time, newcomers: Newcomers) -> bool {
-        let Some(&(latest, _)) = newcomers.last() else { return true };
+    /// Begins the sessions of newcomers: all of them, or none if the store fails.
+    fn begin_all(&mut self, now: Time, newcomers: Newcomers) {
+        let Some(&(latest, _)) = newcomers.last() else { return };
         let counters = Counters { handle: latest, ..self.counters };
         let is_new = |handle: Handle| newcomers.iter().any(|(new, _)| *new == handle);
         let doubted = self.in_doubt.keys().filter(|&&doubted| !is_new(doubted));
@@ -177,7 +177,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let written = newcomers.iter().map(|(handle, record)| record.encode(*handle));
         let batch: Vec<Record> = [counters.encode()].into_iter().chain(written).chain(former).collect();
         if !self.commit(&batch) {
-            return false;
+            return;
         }
         // Where there was no session before, what the store may have stays there until somebody is given its handle.
         self.in_doubt.retain(|&doubted, _| !is_new(doubted) && self.sessions.get(doubted).is_none());
@@ -186,7 +186,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.sessions.insert(handle, record);
             self.begin(now, handle);
         }
-        true
     }
 
     /// Tells the switch of a session that is written down.
