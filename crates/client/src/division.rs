@@ -59,18 +59,18 @@ impl News {
         self.ring();
     }
 
-    /// Somebody waits.
+    /// Somebody waits, or is no more.
     pub(crate) fn ring(&self) {
         self.told.lock().0 = true;
         self.rung.notify_all();
     }
 
-    /// What was told, at once if there is something, or after so long.
-    pub(crate) fn take(&self, most: Duration) -> Vec<(String, Divided)> {
+    /// What was told, at once if there is something, or after so long. Who waits is heard at once, too, unless this one
+    /// `is_busy`: whoever waits rings again as soon as it has been looked for him, and neither would ever rest.
+    pub(crate) fn take(&self, most: Duration, is_busy: bool) -> Vec<(String, Divided)> {
         let mut told = self.told.lock();
-        if !told.0 {
-            self.rung.wait_for(&mut told, most);
-        }
+        let is_nothing = |(is_rung, told): &mut (bool, Vec<_>)| told.is_empty() && (is_busy || !*is_rung);
+        self.rung.wait_while_for(&mut told, is_nothing, most);
         told.0 = false;
         std::mem::take(&mut told.1)
     }

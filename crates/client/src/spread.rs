@@ -478,7 +478,7 @@ fn look_after(spread: &Weak<Spread>, news: &News) {
     let mut care = Care::default();
     let mut is_busy = false;
     loop {
-        let told = news.take(if is_busy { LOOK } else { IDLE_LOOK });
+        let told = news.take(if is_busy { LOOK } else { IDLE_LOOK }, is_busy);
         let Some(spread) = spread.upgrade() else { return };
         told.iter().for_each(|(shard, divided)| spread.learn(shard, divided, &mut care));
         is_busy = spread.look(&mut care);
@@ -488,6 +488,24 @@ fn look_after(spread: &Weak<Spread>, news: &News) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Otherwise it and whoever waits would call each other without a pause.
+    #[test]
+    fn who_looks_anyway_is_called_by_news_alone() {
+        const LONG: Duration = Duration::from_secs(60);
+        let (news, begun) = (News::default(), std::time::Instant::now());
+        news.ring();
+        assert!(news.take(LONG, false).is_empty());
+        let divided =
+            Divided { shards: String::new(), version: 1, settled: false, former: String::new(), moved: false };
+        news.tell("a".to_owned(), divided);
+        assert_eq!(news.take(LONG, true).len(), 1);
+        assert!(begun.elapsed() < LONG, "both at once");
+        let begun = std::time::Instant::now();
+        news.ring();
+        assert!(news.take(20 * LOOK, true).is_empty());
+        assert!(begun.elapsed() >= 20 * LOOK);
+    }
 
     #[test]
     fn pledges_that_are_not_answered_become_rarer_until_there_is_news() {
