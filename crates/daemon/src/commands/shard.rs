@@ -273,12 +273,13 @@ struct Change<'f> {
 impl Change<'_> {
     fn carry_out(self, change: &ShardChangeArgs) -> Result<(), Failure> {
         let began = Instant::now();
+        let until = began + change.within;
         let mut fabric = self.fabric.clone();
         let (mut is_told, mut is_announced) = (false, false);
         loop {
             match self.plan.next(&fabric.seen) {
                 Next::Done => break,
-                Next::Unknown(name) => drop(fabric.ask(&name)?),
+                Next::Unknown(name) => self.look(&mut fabric, [&name], until)?,
                 Next::Open(name) => {
                     return Err(Failure::unavailable(format!(
                         "{name} begins sessions already, and may grant what other shards have: start it with --shard-joins \
@@ -297,12 +298,11 @@ impl Change<'_> {
                         // Who starts from now on finds all of them by it, however long the change takes.
                         eprintln!("all have been told: WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1));
                     }
-                    tell(&fabric, &name, order)?;
-                    let all: Vec<String> = self.plan.all().cloned().collect();
-                    all.iter().try_for_each(|name| fabric.ask(name).map(drop))?;
+                    tell(&fabric, &name, order).map_err(|why| self.left(&fabric, &name, why))?;
+                    self.look(&mut fabric, self.plan.all(), until)?;
                 }
                 Next::Wait(behind) => {
-                    if began.elapsed() >= change.within {
+                    if Instant::now() >= until {
                         let way = in_the_way(&fabric, &self.plan, &behind);
                         let within = lasted(change.within);
                         let plan = self.plan.taken_back(&fabric.seen).map_err(|why| {
@@ -319,7 +319,7 @@ impl Change<'_> {
                         eprintln!("waiting for\n{}", in_the_way(&fabric, &self.plan, &behind));
                     }
                     thread::sleep(LOOK);
-                    behind.iter().try_for_each(|(name, _)| fabric.ask(name).map(drop))?;
+                    self.look(&mut fabric, behind.iter().map(|(name, _)| name), until)?;
                 }
             }
         }
@@ -330,6 +330,49 @@ impl Change<'_> {
         }
         say(&format!("WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1)));
         Ok(())
+    }
+
+    /// Asks these how far they have come. One that has heard of the change is waited for: it may be starting anew, or a
+    /// standby may be about to take its place.
+    fn look<'n>(
+        &self,
+        fabric: &mut Fabric,
+        names: impl IntoIterator<Item = &'n String>,
+        until: Instant,
+    ) -> Result<(), Failure> {
+        for name in names {
+            while let Err(why) = fabric.ask(name) {
+                if why.code != exit::UNAVAILABLE || !self.is_begun(fabric) || Instant::now() >= until {
+                    return Err(self.left(fabric, name, why));
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_begun(&self, fabric: &Fabric) -> bool {
+        fabric.seen.values().any(|view| view.division.version == self.plan.version)
+    }
+
+    /// What an operator can do where a shard has not answered.
+    fn left(&self, fabric: &Fabric, name: &str, why: Failure) -> Failure {
+        if !self.is_begun(fabric) {
+            return why;
+        }
+        let undo = match self.plan.taken_back(&fabric.seen) {
+            Ok(_) if self.plan.is_change() => ", or `wayside shard undo` takes it back",
+            Err(Kept::Decided(_)) => "; it is decided, and can't be taken back",
+            _ => "",
+        };
+        Failure::new(
+            why.code,
+            format!(
+                "{}\nthe change is not over, and names that it moves can't be locked until it is: `wayside shard resume` \
+                 goes on once shard {name} answers{undo}",
+                why.reason()
+            ),
+        )
     }
 }
 

@@ -157,6 +157,33 @@ fn nobody_says_that_no_change_is_under_way_while_a_shard_gives_no_answer() {
 }
 
 #[test]
+fn a_shard_that_dies_during_a_change_is_waited_for_and_operators_are_told_what_they_can_do() {
+    const BRIEFLY: &[&str] = &["resume", "--within", "300ms"];
+    const GOES_ON: &str = "`wayside shard resume` goes on once shard north answers";
+    let mut fabric = Fabric::start();
+    let (guard, add) = fabric.add_in_vain();
+    drop(add);
+    fabric.north.kill();
+    let resumed = fabric.shard(BRIEFLY);
+    assert_eq!(resumed.code, Some(69), "{resumed:?}");
+    assert!(resumed.stderr.contains(&format!("{GOES_ON}, or `wayside shard undo` takes it back")), "{resumed:?}");
+    assert_eq!(fabric.shard(&["undo"]).code, Some(0));
+    drop(guard);
+
+    fabric.north.restart();
+    let (guard, add) = fabric.add_in_vain();
+    fabric.north.kill();
+    drop(guard);
+    eventually("it is decided", || step_of("east", &fabric.endpoints) == "decided");
+    let resumed = fabric.shard(BRIEFLY);
+    assert_eq!(resumed.code, Some(69), "{resumed:?}");
+    assert!(resumed.stderr.contains(&format!("{GOES_ON}; it is decided, and can't be taken back")), "{resumed:?}");
+    fabric.north.restart();
+    assert_eq!(add.wait().code(), Some(0), "it has waited");
+    fabric.session.lock(moves().as_str()).acquire().unwrap().release().unwrap();
+}
+
+#[test]
 fn a_daemon_starts_again_after_the_second_change_and_during_the_third() {
     let mut fabric = Fabric::start();
     fabric.add();
