@@ -96,9 +96,11 @@ update() {
 	apt apt-get -q update >"$work/apt/log" 2>&1 || fail "no lists of $SUITE: $(tail -n 1 "$work/apt/log")"
 }
 
-# Puts a module into the guest, after those that it depends on. What is not there as a module is built in.
+# Puts a module into the guest, after those that it depends on, unless it is built in.
 take() {
-	for found in $(find "$modules" -name "$1.ko" -o -name "$1.ko.xz" -o -name "$1.ko.zst"); do
+	found=$(find "$modules" -name "$1.ko" -o -name "$1.ko.xz" -o -name "$1.ko.zst")
+	[ -n "$found" ] || grep -q "/$1.ko$" "$modules/modules.builtin" || fail "$kernel has no driver $1"
+	for found in $found; do
 		[ ! -e "$guest/modules/$1.ko" ] || continue
 		case $found in
 		*.xz) xz -dc "$found" >"$guest/modules/$1.ko" ;;

@@ -57,7 +57,13 @@ fn free(session: &Session, count: u64) -> Result<bool, Error> {
         times[times.len() / 2],
         times[times.len() - 1]
     );
-    Ok(by_switch == count)
+    Ok(is_nearly(by_switch, count))
+}
+
+/// A packet that is lost, or overtaken by its second copy on a busy machine, may be answered by an agent: one of a
+/// hundred. What a driver does not carry is missing more often.
+fn is_nearly(by_switch: u64, count: u64) -> bool {
+    by_switch >= count - count.div_ceil(100)
 }
 
 /// One node, and one lock again and again: where it keeps it (`WAYSIDE_KEEP`), no packet but for the first and every
@@ -112,5 +118,5 @@ fn joins(one: &Session, other: &Session, count: u64) -> Result<bool, Error> {
         guard.release()?;
     }
     println!("{count} acquires of a shared lock that another node has: {by_switch} granted by the switch");
-    Ok(by_switch == count)
+    Ok(is_nearly(by_switch, count))
 }
