@@ -22,7 +22,7 @@ use reasons::Reasons;
 pub const USAGE: &str = "\
   mutate core [PATH...]      change the data plane's C, one place at a time, and see whether tests notice
   mutate machines [PATH...]  the same for the protocol machines in Rust
-         --again             try those again that nobody has noticed
+         --again             try those again that nobody has noticed, and that have no reason
          --quick             without the tests that take longest; the core compiled by tcc
          --part K/N          every N-th mutant from the K-th on
          --commit COMMIT     mutate this one [default: the last]
@@ -49,6 +49,7 @@ pub struct Wish {
     by: Option<String>,
     /// What is mutated.
     commit: String,
+    reasons: Reasons,
 }
 
 impl Wish {
@@ -65,6 +66,7 @@ impl Wish {
             seeds: "0..300".to_string(),
             by: None,
             commit,
+            reasons: Reasons::read(&root.join("xtask/survivors.toml"))?,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -98,7 +100,7 @@ impl Wish {
             && index % self.part.1 == self.part.0
             && match ledger.fate(mutant) {
                 None => true,
-                Some(Fate::Survived) => self.again,
+                Some(Fate::Survived) => self.again && !self.reasons.excuse(mutant),
                 Some(_) => false,
             }
     }
@@ -117,7 +119,6 @@ impl Wish {
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let (what, rest) = words.split_first().ok_or("mutate what: core, or machines?")?;
     let wish = Wish::read(root, rest)?;
-    let reasons = Reasons::read(&root.join("xtask/survivors.toml"))?;
     let place = place(root).join(what);
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let kept = root.join(format!("xtask/outcomes-{what}.txt"));
@@ -138,7 +139,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     println!("commit {}", &wish.commit[..10]);
-    conclude(&meant, &ledger, &reasons, wish.report)
+    conclude(&meant, &ledger, &wish.reasons, wish.report)
 }
 
 /// Where trees, builds and outcomes lie: with cargo's.

@@ -52,6 +52,11 @@ impl Reasons {
         self.0.iter().filter(|reason| reason.speaks_of(mutant)).find(is_left)
     }
 
+    /// Whether one of any number is known, so that it needs no other try.
+    pub fn excuse(&self, mutant: &Mutant) -> bool {
+        self.0.iter().any(|reason| reason.most.is_none() && reason.speaks_of(mutant))
+    }
+
     /// Reasons that explain nothing, of files that were looked at.
     pub fn unused(&self, explained: &[(&Mutant, &Reason)], mutants: &[&Mutant]) -> Vec<String> {
         let is_used = |reason: &Reason| explained.iter().any(|(_, used)| std::ptr::eq(*used, reason));
