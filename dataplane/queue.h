@@ -30,11 +30,6 @@
 #include "fission.h"
 #include "take.h"
 
-/* 0 in the program of tests that races, which would be more than the verifier walks through: no FETCH there. */
-#ifndef WS_FETCHES
-#define WS_FETCHES 1
-#endif
-
 /* What a packet of the queue service is about: a queue under its lock. */
 struct ws_line {
 	struct ws_switch *sw;
@@ -848,7 +843,7 @@ static __attribute__((noinline)) enum ws_action ws_queue_packet(struct ws_turn *
 	if (!epoch || ws_header_epoch(turn->header) != epoch)
 		return ws_tell_stale(turn, epoch);
 	ws_u8 reason = ws_check_source(turn, ws_header_namespace(turn->header));
-	if (WS_FETCHES && !reason && ws_header_kind(turn->header) == WS_QUEUE_FETCH)
+	if (!reason && ws_header_kind(turn->header) == WS_QUEUE_FETCH)
 		reason = ws_on_fetch(turn);
 	if (reason)
 		return ws_drop(turn, reason);

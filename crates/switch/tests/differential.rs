@@ -9,8 +9,7 @@ use std::env;
 
 use engine::bpf::Bpf;
 use engine::random::{self, Random};
-use engine::{Engine, Native, State, UNREACHED, counter_names};
-use wayside_wire::{kind, service};
+use engine::{Engine, Native, UNREACHED, counter_names};
 
 /// Packets to one switch, which changes with them.
 const PACKETS_OF_A_SEED: u64 = 1_000;
@@ -52,15 +51,7 @@ fn play(seed: u64, native: &mut Native, bpf: &mut Bpf) {
     let mut state = random::state_of(seed, &mut random);
     native.set(&state);
     bpf.set(&state);
-    // The racing program knows no FETCH (race.bpf.c).
-    let is_known = |packet: &[u8]| !racing || packet.get(3..5) != Some(&[service::QUEUE, kind::queue::FETCH]);
-    let draw = |random: &mut Random, state: &State| loop {
-        let (packet, from_port) = random::packet(random, state);
-        if is_known(&packet) {
-            return (packet, from_port);
-        }
-    };
-    let (mut packet, mut from_port) = draw(&mut random, &state);
+    let (mut packet, mut from_port) = random::packet(&mut random, &state);
     for index in 0..PACKETS_OF_A_SEED {
         if random.once_in(4) {
             random::disturb(&mut random, &mut state);
@@ -68,7 +59,7 @@ fn play(seed: u64, native: &mut Native, bpf: &mut Bpf) {
             bpf.set(&state);
         }
         if !random.once_in(6) {
-            (packet, from_port) = draw(&mut random, &state);
+            (packet, from_port) = random::packet(&mut random, &state);
         } // Otherwise the network delivers the last one again.
         let race = racing.then(|| random::race(&mut random));
         bpf.padding = if random.once_in(8) { random.below(19) as usize } else { 0 };
