@@ -472,7 +472,10 @@ impl Page {
                     _ => &[],
                 };
                 if !self.add(told, Part::Value, name, told.value()) {
-                    let begun = self.changes == 0 && self.add(told, Part::Name, &name[..name.len().min(PIECE)], &[]);
+                    // Without a piece there is nothing to begin with: it waits for a question with room for the value.
+                    let begun = self.changes == 0
+                        && !name.is_empty()
+                        && self.add(told, Part::Name, &name[..name.len().min(PIECE)], &[]);
                     return index * PIECES + (piece + usize::from(begun)) as u64;
                 }
             }

@@ -77,3 +77,23 @@ fn a_name_without_room_beside_its_value_is_told_in_pieces_first() {
     let event = world.answer(&key);
     assert_eq!(event.changes, [told("", 2, Some(&value))]);
 }
+
+#[test]
+fn what_a_question_has_no_room_for_waits_for_one_that_has() {
+    let mut world = World::new(1);
+    world.make("n");
+    let value = [7; limits::MAX_VALUE_BYTES];
+    let (key, prefix) = (Question::of_key("n"), Question::of_prefix("n"));
+    let position = world.begin(&key);
+    world.take("n", 1, Some(&value));
+    // A block is missing.
+    world.wait(&key.clone().from(position).with_room(4));
+    assert_eq!(world.look(), []);
+    let event = world.answer(&prefix.clone().from(position).by(2, 1).with_room(5));
+    assert_eq!(event.changes, [Told { part: Part::Name as u8, value: Some(vec![]), ..told("n", 1, None) }]);
+    world.wait(&prefix.clone().from(event.position()).by(2, 2).with_room(4));
+    let event = world.answer(&prefix.from(event.position()).by(2, 3).with_room(5));
+    assert_eq!(event.changes, [told("", 1, Some(&value))]);
+    let event = world.answer(&key.from(position).by(1, 2).with_room(5));
+    assert_eq!(event.changes, [told("", 1, Some(&value))]);
+}
