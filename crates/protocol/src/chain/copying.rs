@@ -63,7 +63,7 @@ impl Stretch {
     fn divide(&mut self, last: u64) -> Option<Stretch> {
         let from = self.after?.high;
         let middle = from + self.end.unwrap_or(last).saturating_sub(from) / 2;
-        if self.brought < DIVIDES || middle <= from + 1 {
+        if self.brought < DIVIDES || middle == from {
             return None;
         }
         self.brought = 0;
@@ -166,13 +166,14 @@ impl<M: ItemMemory> Member<M> {
 
     /// Nothing comes any more, or what is the next part's.
     fn end_stretch(&mut self, group: u16, index: usize) {
-        let is_hasty = self.is_broken(crate::Mutant::HastyLoad);
         let Some(loading) = self.follower.loading.get_mut(&group) else { return };
         loading.stretches.swap_remove(index);
-        if is_hasty {
+        if self.is_broken(crate::Mutant::HastyLoad)
+            && let Some(loading) = self.follower.loading.get_mut(&group)
+        {
             loading.stretches.clear();
         }
-        if loading.stretches.is_empty() {
+        if self.follower.loading.get(&group).is_some_and(|loading| loading.stretches.is_empty()) {
             self.say_loaded(group);
         }
     }
@@ -274,5 +275,42 @@ impl<M: ItemMemory> Member<M> {
                 packet[BODY + Copied::BYTES..][..bytes.len()].copy_from_slice(bytes);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(high: u64) -> Key {
+        Key { high, low: 5, check: 6 }
+    }
+
+    fn stretch(after: u64, end: Option<u64>, brought: u32) -> Stretch {
+        Stretch { after: Some(key(after)), end, brought, ..Stretch::default() }
+    }
+
+    #[test]
+    fn two_halves_lie_side_by_side_and_are_of_one_size() {
+        for (end, last) in [(Some(200), 900), (None, 200)] {
+            let mut lower = stretch(100, end, DIVIDES);
+            let upper = lower.divide(last).expect("it is worth it");
+            assert_eq!((lower.after, lower.end, lower.brought), (Some(key(100)), Some(150), 0));
+            assert_eq!((upper.after, upper.end, upper.brought), (Some(Key { high: 149, ..Key::GREATEST }), end, 0));
+            assert!(lower.divide(last).is_none(), "it has brought nothing since");
+        }
+    }
+
+    #[test]
+    fn what_has_brought_little_or_has_little_left_is_not_divided() {
+        assert!(stretch(100, Some(200), DIVIDES - 1).divide(900).is_none());
+        assert!(Stretch { brought: DIVIDES, ..Stretch::default() }.divide(900).is_none());
+        // What comes after the key is of its own high half.
+        for end in [100, 101] {
+            assert!(stretch(100, Some(end), DIVIDES).divide(900).is_none());
+        }
+        let mut lower = stretch(100, Some(102), DIVIDES);
+        let upper = lower.divide(900).expect("a half each");
+        assert_eq!((lower.end, upper.after), (Some(101), Some(Key { high: 100, ..Key::GREATEST })));
     }
 }

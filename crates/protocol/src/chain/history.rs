@@ -98,9 +98,8 @@ struct Waiting {
 
 /// See the module's documentation.
 pub(super) struct Histories {
-    seed: u64,
-    /// Histories begun so far.
-    begun: u64,
+    /// Id of the latest history; before the first, where they begin.
+    latest: u64,
     /// Number in the journal up to which all has been taken.
     taken: u64,
     torn: u64,
@@ -136,8 +135,7 @@ pub struct Watched {
 impl Histories {
     pub(super) fn new(seed: u64) -> Histories {
         Histories {
-            seed: wayside_wire::mix(seed),
-            begun: 0,
+            latest: wayside_wire::mix(seed),
             taken: 0,
             torn: 0,
             of_group: BTreeMap::new(),
@@ -157,8 +155,8 @@ impl Histories {
 
     /// 0 is no history's.
     fn fresh(&mut self) -> u64 {
-        self.begun += 1;
-        self.seed.wrapping_add(self.begun).max(1)
+        self.latest = self.latest.wrapping_add(1).max(1);
+        self.latest
     }
 
     /// A key is removed, with all that it was given up to this number.
@@ -310,10 +308,8 @@ impl<M: ItemMemory> Member<M> {
     /// Something may be missing: no position of before is good any more.
     fn lose_histories(&mut self, now: Time) {
         let noted: Vec<u16> = self.histories.noted.keys().copied().collect();
-        // Perhaps for good: nobody may ask again.
+        // Perhaps for good: nobody may ask again. Their groups' histories go with them.
         noted.into_iter().for_each(|namespace| self.stop_noting(namespace));
-        self.histories.of_group.clear();
-        self.histories.gone.clear();
         self.histories.rests_until = now + REST;
     }
 

@@ -209,6 +209,22 @@ fn of_a_group_the_latest_changes_are_kept() {
 }
 
 #[test]
+fn a_watch_that_waits_loses_nothing_by_what_is_kept_no_more() {
+    let mut world = World::new(1);
+    let position = world.begin(&Question::of_key("b"));
+    let question = Question::of_key("b").from(position);
+    world.wait(&question);
+    world.take_many(KEPT_MOST);
+    world.take_many(1);
+    // He does not know yet where it has come to, and asks as he did.
+    let event = world.answer(&question);
+    assert!(event.is(Outcome::Done));
+    assert_eq!(event.position(), (position.0, position.1 + (KEPT_MOST + 1) * CHANGE));
+    // Who asks for the first time from there has missed something.
+    assert!(world.answer(&question.by(2, 1)).is(Outcome::Reset));
+}
+
+#[test]
 fn many_groups_share_what_is_kept() {
     for (groups, kept) in [(64, KEPT / 64), (2_000, KEPT_LEAST)] {
         let mut world = World::new(groups);
