@@ -10,6 +10,7 @@
 //! That switch has something newer; a head that has not will end the lease once it knows of the end.
 
 use super::memory::{Content, ItemMemory, Seen};
+use super::sweep::is_from;
 use super::{Key, Member, Version};
 use crate::Time;
 use alloc::vec::Vec;
@@ -80,7 +81,7 @@ impl<M: ItemMemory> Member<M> {
     /// The switch after this one has a leased value whose session is over.
     pub(super) fn on_behind(&mut self, header: &Header, has: &Effect) {
         let place = self.memory.place(has.group);
-        if place.epoch == 0 || place.epoch != header.epoch || place.next != header.source || place.next == 0 {
+        if !is_from(place, place.next, header) {
             return;
         }
         let key = Key { high: has.key_high, low: has.key_low, check: 0 };

@@ -168,7 +168,6 @@ impl<M: ItemMemory> Member<M> {
             self.sweeper.is_asked = self.sweeper.again || ends != self.sweeper.heard;
             self.sweeper.again = false;
             self.sweeper.heard = ends;
-            self.sweeper.at = Some(0);
             let Sweeping { collect_after, look_again, .. } = self.sweeper.config;
             let pause = if collect_after == 0 { look_again } else { look_again.min(collect_after / 2) };
             self.sweeper.pass_at = now + pause.max(1);
@@ -192,7 +191,6 @@ impl<M: ItemMemory> Member<M> {
         self.sweeper.telling.retain(|(of, _), _| *of != group);
         self.sweeper.behind.retain(|(of, _), _| *of != group);
         self.sweeper.idle.retain(|(of, _), _| *of != group);
-        self.sweeper.removed.remove(&group);
         self.sweeper.again = true;
     }
 
@@ -326,7 +324,7 @@ impl<M: ItemMemory> Member<M> {
         let is_known = effect.outcome == Outcome::Done as u8 && told >= version;
         if is_known || effect.outcome == Outcome::Missing as u8 {
             self.sweeper.telling.remove(&(group, key));
-            if let Some(idle) = self.sweeper.idle.get_mut(&(group, key)).filter(|idle| idle.version >= version) {
+            if let Some(idle) = self.sweeper.idle.get_mut(&(group, key)) {
                 idle.told_in = place.epoch;
             }
         }
@@ -336,7 +334,7 @@ impl<M: ItemMemory> Member<M> {
 
     fn begin_removal(&mut self, group: u16, key: Key, at: Version, place: Place) {
         if place.next == 0 {
-            return self.remove_here(group, key, at);
+            return self.remove_here(group, key, at, true);
         }
         // Whoever lacks this version gets it before he is asked.
         self.apply(group, key);
@@ -372,34 +370,33 @@ impl<M: ItemMemory> Member<M> {
         }
     }
 
-    /// What this switch has of a key in a removal: its key, and whether it is what the head means; `None`: nothing.
-    fn stands(&self, told: &Copied) -> Option<(Key, bool)> {
+    /// Whether what this switch has of a key in a removal is what the head means; `None`: it has nothing.
+    fn stands(&self, told: &Copied) -> Option<bool> {
         let key = Key { high: told.key_high, low: told.key_low, check: 0 };
         let content = self.memory.content(told.group, key)?;
         let at = Version { epoch: told.epoch, sequence: told.sequence };
         let is_meant = content.length.is_none() && content.version == at;
-        Some((key, is_meant || self.is_broken(crate::Mutant::RemoveAnything)))
+        Some(is_meant || self.is_broken(crate::Mutant::RemoveAnything))
     }
 
     /// REMOVE: from the switch before.
     pub(super) fn on_remove(&mut self, header: &Header, told: &Copied) {
         let group = told.group;
         let place = self.memory.place(group);
-        if place.epoch == 0 || place.epoch != header.epoch || place.previous != header.source || place.previous == 0 {
+        if !is_from(place, place.previous, header) {
             return;
         }
         let key = Key { high: told.key_high, low: told.key_low, check: 0 };
         let at = Version { epoch: told.epoch, sequence: told.sequence };
         match self.stands(told) {
-            Some((_, false)) => {}
-            Some(_) if place.next != 0 => {
+            Some(false) => {}
+            Some(true) if place.next != 0 => {
                 if told.nonce != 0 {
                     self.begin_at(group, key, at);
                 }
                 self.say_of(place.next, kind::chain::REMOVE, group, key, at, told.nonce);
             }
-            Some(_) => self.go(place, told),
-            None => self.go(place, told),
+            Some(true) | None => self.go(place, told),
         }
     }
 
@@ -407,11 +404,11 @@ impl<M: ItemMemory> Member<M> {
     pub(super) fn on_removed(&mut self, now: Time, header: &Header, told: &Copied) {
         let group = told.group;
         let place = self.memory.place(group);
-        if place.epoch == 0 || place.epoch != header.epoch || place.next != header.source || place.next == 0 {
+        if !is_from(place, place.next, header) {
             return;
         }
         if place.previous != 0 {
-            if self.stands(told).is_none_or(|(_, is_meant)| is_meant) {
+            if self.stands(told).unwrap_or(true) {
                 self.go(place, told);
             }
             return;
@@ -431,7 +428,7 @@ impl<M: ItemMemory> Member<M> {
             return;
         };
         self.sweeper.leaving.remove(&(group, key));
-        self.remove_here(group, key, at);
+        self.remove_here(group, key, at, true);
     }
 
     /// All others would remove it: from here on nobody writes it.
@@ -464,26 +461,19 @@ impl<M: ItemMemory> Member<M> {
             let count = Version { epoch: place.epoch, sequence: told.nonce };
             let latest = self.sweeper.removed.entry(told.group).or_default();
             *latest = (*latest).max(count);
-            if self.is_broken(crate::Mutant::RemoveAnything) {
-                self.memory.remove(told.group, key);
-            }
-            if self.memory.remove_at(told.group, key, at) {
-                self.sweeper.gone.push(RemovedKey { group: told.group, key, at, by_head: false });
-            }
-            if self.memory.content(told.group, key).is_none() {
+            if self.is_broken(crate::Mutant::RemoveAnything) && self.memory.remove(told.group, key) {
                 self.forget_name(told.group, key);
             }
+            self.remove_here(told.group, key, at, false);
         }
         self.say_of(place.previous, kind::chain::REMOVED, told.group, key, at, told.nonce);
     }
 
-    /// At the head, which is the last.
-    fn remove_here(&mut self, group: u16, key: Key, at: Version) {
+    fn remove_here(&mut self, group: u16, key: Key, at: Version, by_head: bool) {
         self.sweeper.idle.remove(&(group, key));
-        self.sweeper.telling.remove(&(group, key));
         if self.memory.remove_at(group, key, at) {
             self.forget_name(group, key);
-            self.sweeper.gone.push(RemovedKey { group, key, at, by_head: true });
+            self.sweeper.gone.push(RemovedKey { group, key, at, by_head });
         }
     }
 
@@ -496,4 +486,9 @@ impl<M: ItemMemory> Member<M> {
             }
         }
     }
+}
+
+/// Whether a packet is of this neighbour in a chain, which a place may be without, and of the place's epoch.
+pub(super) fn is_from(place: Place, neighbour: Handle, header: &Header) -> bool {
+    neighbour != 0 && header.source == neighbour && header.epoch == place.epoch
 }
