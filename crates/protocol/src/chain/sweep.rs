@@ -240,12 +240,14 @@ impl<M: ItemMemory> Member<M> {
 
     /// The tail is to have at least this version.
     fn tell(&mut self, now: Time, group: u16, key: Key, version: Version) {
-        let due = now + self.sweeper.config.retransmit;
-        if self.memory.place(group).next != 0
-            && self.sweeper.telling.insert((group, key), Telling { version, due }).is_none()
-        {
-            self.apply(group, key);
+        // Every look asks for it, and is not to put off what is told again.
+        let is_told = self.sweeper.telling.get(&(group, key)).is_some_and(|telling| telling.version == version);
+        if self.memory.place(group).next == 0 || is_told {
+            return;
         }
+        let due = now + self.sweeper.config.retransmit;
+        self.sweeper.telling.insert((group, key), Telling { version, due });
+        self.apply(group, key);
     }
 
     fn tell_again(&mut self, now: Time) {

@@ -3,6 +3,7 @@
 
 mod copying;
 mod histories;
+mod leases;
 mod naming;
 mod paper;
 mod support;
