@@ -207,33 +207,33 @@ impl<M: ItemMemory> Member<M> {
     fn consider(&mut self, now: Time, item: Seen) {
         let (group, key) = (item.group, item.key);
         let Some(place) = self.head(group) else { return self.note_behind(now, item) };
-        if item.is_present {
-            self.sweeper.idle.remove(&(group, key));
-            let is_forgotten = self.is_broken(crate::Mutant::ForgetLeases) && item.version.epoch != place.epoch;
-            if let Some(owner) = item.lease.filter(|_| !is_forgotten)
-                && (self.memory.is_over(owner) || self.is_broken(crate::Mutant::EndLivingLeases))
-                && let Some(content) = self.memory.end_lease(group, key, item.version, place.epoch)
-            {
-                self.sweeper.ended.push(EndedLease { group, key, owner, version: content.version });
-                self.tell(now, group, key, content.version);
-            }
-            return;
-        }
-        let fresh = Idle { version: item.version, since: now, told_in: 0 };
-        let idle = self.sweeper.idle.entry((group, key)).or_insert(fresh);
-        if idle.version != item.version {
-            *idle = Idle { version: item.version, since: now, told_in: 0 };
-        }
+        let version = if item.is_present { self.end_lease(item, place) } else { Some(item.version) };
+        let Some(version) = version else { return };
+        let idle = self.sweeper.idle.get(&(group, key)).filter(|idle| idle.version == version);
+        let Idle { since, told_in, .. } = *idle.unwrap_or(&Idle { version, since: now, told_in: 0 });
+        self.sweeper.idle.insert((group, key), Idle { version, since, told_in });
         // It is not known who heard it from the head before.
-        if item.lease.is_some() && idle.told_in != place.epoch {
-            self.tell(now, group, key, item.version);
+        if item.lease.is_some() && told_in != place.epoch {
+            self.tell(now, group, key, version);
         }
-        let Some(idle) = self.sweeper.idle.get(&(group, key)) else { return };
         let after = self.sweeper.config.collect_after;
-        let is_old = after > 0 && now.since(idle.since) >= after;
+        let is_old = after > 0 && now.since(since) >= after;
         if is_old && !self.sweeper.leaving.contains_key(&(group, key)) {
-            self.begin_removal(group, key, item.version, place);
+            self.begin_removal(group, key, version, place);
         }
+    }
+
+    /// The version that has ended a key's lease, if that was over.
+    fn end_lease(&mut self, item: Seen, place: Place) -> Option<Version> {
+        let Seen { group, key, version, .. } = item;
+        let is_forgotten = self.is_broken(crate::Mutant::ForgetLeases) && version.epoch != place.epoch;
+        let owner = item.lease.filter(|_| !is_forgotten)?;
+        if !self.memory.is_over(owner) && !self.is_broken(crate::Mutant::EndLivingLeases) {
+            return None;
+        }
+        let Content { version, .. } = self.memory.end_lease(group, key, version, place.epoch)?;
+        self.sweeper.ended.push(EndedLease { group, key, owner, version });
+        Some(version)
     }
 
     // ---- ends of leases, at the head ----

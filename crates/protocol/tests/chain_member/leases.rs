@@ -131,6 +131,45 @@ fn an_answer_ends_the_telling_of_what_it_tells_of_and_of_no_later_end() {
 }
 
 #[test]
+fn where_the_key_is_missing_there_is_nothing_to_tell() {
+    let (mut world, apply) = ended(2);
+    assert!(world.seats[1].switch.remove(group_of(NAME), key(NAME)));
+    world.deliver(apply);
+    let answer = world.take_only(kind::chain::ANSWER);
+    assert_eq!((answer.to, answer.effect().outcome), (switch(0), Outcome::Missing as u8));
+    world.deliver(answer);
+    assert!(world.seats[0].member.is_swept());
+    world.pass(LOOK_AGAIN);
+    assert_eq!(world.take(), [], "it is not told again");
+}
+
+#[test]
+fn an_end_that_was_answered_is_told_once_more_by_every_epoch_and_no_more() {
+    let (mut world, apply) = ended(3);
+    world.deliver(apply);
+    world.settle();
+    let goes_on = |world: &mut World| {
+        world.pass(COLLECT_AFTER / 2);
+        assert_eq!(world.take(), []);
+    };
+    goes_on(&mut world);
+    for epoch in [EPOCH + 1, EPOCH + 2] {
+        world.place(group_of(NAME), epoch, &[0, 1, 2]);
+        world.pass(0);
+        let lost = world.take_only(kind::chain::APPLY);
+        assert_eq!((lost.header().epoch, lost.told()), (epoch, version(EPOCH, 4)));
+        // Another look changes nothing of that.
+        world.seats[0].switch.session_over(3, Some(1));
+        world.pass(RETRANSMIT - 1);
+        assert_eq!(world.take(), []);
+        world.pass(1);
+        assert_eq!(kinds(&world.wire.iter().cloned().collect::<Vec<_>>()), [kind::chain::APPLY]);
+        world.settle();
+        goes_on(&mut world);
+    }
+}
+
+#[test]
 fn a_switch_that_is_alone_ends_leases_and_tells_nobody() {
     let mut world = leased(1);
     world.end_session(1);
