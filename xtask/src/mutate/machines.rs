@@ -23,6 +23,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("plans", &[]),
     ("chain_client", &[]),
     ("chain_controller", &[]),
+    ("chain_member", &[]),
     ("node", &["--skip", "chaos"]),
     (SIMULATOR, &["--no-shrink"]),
     (SIMULATOR, &["--no-shrink", "--service", "queue"]),
