@@ -5,6 +5,7 @@ mod behind;
 mod copying;
 mod histories;
 mod leases;
+mod leaving;
 mod naming;
 mod paper;
 mod support;
