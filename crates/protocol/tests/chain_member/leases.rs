@@ -170,6 +170,31 @@ fn an_end_that_was_answered_is_told_once_more_by_every_epoch_and_no_more() {
 }
 
 #[test]
+fn what_was_to_be_told_is_told_at_once_in_another_place_and_by_nobody_but_the_head() {
+    let (mut world, _lost) = ended(2);
+    // Another group's place changes nothing of it.
+    world.place(group_of(NAME) ^ 1, EPOCH + 1, &[0, 1]);
+    world.pass(RETRANSMIT - 1);
+    assert_eq!(world.take(), []);
+    world.pass(1);
+    assert_eq!(kinds(&world.take_to(switch(1))), [kind::chain::APPLY]);
+    world.take();
+    world.place(group_of(NAME), EPOCH + 1, &[0, 1]);
+    world.pass(0);
+    assert_eq!(world.take_only(kind::chain::APPLY).header().epoch, EPOCH + 1);
+    world.place(group_of(NAME), EPOCH + 2, &[1, 0]);
+    world.pass(0);
+    // The new head ends the lease itself.
+    let apply = world.take_only(kind::chain::APPLY);
+    assert_eq!((apply.from, apply.told().epoch), (switch(1), EPOCH + 2));
+    world.deliver(apply);
+    world.settle();
+    world.pass(2 * RETRANSMIT);
+    assert_eq!(world.take(), []);
+    assert!(world.seats.iter().all(|seat| seat.member.is_swept()));
+}
+
+#[test]
 fn a_switch_that_is_alone_ends_leases_and_tells_nobody() {
     let mut world = leased(1);
     world.end_session(1);

@@ -207,12 +207,12 @@ fn a_switch_takes_places_in_its_own_groups_and_counts_them() {
     assert_eq!(world.seats[2].member.places_changed(), 0, "it only hears of them");
 }
 
-/// Two namespaces with groups, side by side, and one without.
+/// A namespace without groups, where the others' begin, and two with groups, side by side.
 fn three_namespaces() -> Setup {
     let namespaces = vec![
+        groups(SPACE + 2, b"none", BASE, 0),
         groups(SPACE, SPACE_NAME, BASE, 2),
         groups(SPACE + 1, b"other", BASE + 2, 3),
-        groups(SPACE + 2, b"none", BASE + 5, 0),
     ];
     Setup { switches: 1, namespaces, ..Setup::default() }
 }
