@@ -3,6 +3,7 @@
 
 mod behind;
 mod copying;
+mod heap;
 mod histories;
 mod leases;
 mod leaving;
