@@ -216,7 +216,7 @@ pub struct Controller<S> {
     passes: u64,
     /// Changes that the store has not taken yet.
     unsaved: BTreeMap<u32, Vec<u8>>,
-    /// Switches that have lost their memory, whose beginning is among these: it goes there after those groups' changes.
+    /// Switches that have lost their memory since it got the post: their beginnings go there after groups' changes.
     emptied: BTreeSet<Handle>,
     out: VecDeque<Sent>,
     notices: VecDeque<Notice>,
@@ -330,6 +330,7 @@ impl<S: Store> Controller<S> {
             return false;
         }
         self.configure(index, wanted, &[]);
+        self.touched.insert(index);
         self.on_tick(now);
         true
     }
@@ -465,20 +466,19 @@ impl<S: Store> Controller<S> {
             self.write_switch(handle);
             if is_known {
                 self.emptied.insert(handle);
-                self.has_begun_anew(now, handle);
+                self.has_begun_anew(handle);
             }
         }
         if let Some(switch) = self.switches.get_mut(&handle) {
             switch.heard = now;
         }
         let owes = self.groups.iter().any(|group| group.owing.contains(&handle));
+        let (keeps, longest) = (self.is_broken(Mutant::KeepOldMemory), self.longest_lease());
         let Some(switch) = self.switches.get_mut(&handle) else { return };
         let mut answer = Renewal { boot: asked.boot, sent_us: asked.sent_us, ..Renewal::default() };
-        let keeps = cfg!(feature = "mutants") && self.config.mutant == Some(Mutant::KeepOldMemory);
         if !owes || keeps {
             answer.lease_us = self.config.lease as u32;
-            let longest = self.config.lease + self.config.lease * 3 * u64::from(self.config.drift_ppm) / 1_000_000 + 1;
-            switch.lease_until = switch.lease_until.max(now + longest);
+            switch.lease_until = now + longest;
         }
         self.is_wanted = true;
         if self.is_known_there(handle) || (self.save(now) && self.is_known_there(handle)) {
@@ -486,11 +486,9 @@ impl<S: Store> Controller<S> {
         }
     }
 
-    /// A switch has lost its memory: it serves nobody, and has nothing.
-    fn has_begun_anew(&mut self, now: Time, handle: Handle) {
-        if let Some(switch) = self.switches.get_mut(&handle) {
-            switch.lease_until = now;
-        }
+    /// A switch has lost its memory: it serves nobody, has nothing, and owes nothing. The groups are touched when it is
+    /// seen.
+    fn has_begun_anew(&mut self, handle: Handle) {
         for index in 0..self.groups.len() {
             let group = &mut self.groups[index];
             // It has forgotten where the group is, too.
@@ -524,7 +522,6 @@ impl<S: Store> Controller<S> {
 
     /// A new configuration: a higher epoch, and those who go with it.
     fn configure(&mut self, index: usize, chain: Vec<Handle>, leave: &[Handle]) {
-        self.touched.insert(index);
         self.joined.remove(&index);
         let group = &mut self.groups[index];
         group.epoch += 1;
@@ -541,7 +538,6 @@ impl<S: Store> Controller<S> {
     fn abandon(&mut self, index: usize) {
         let group = &mut self.groups[index];
         if group.stage == Stage::Load {
-            self.touched.insert(index);
             self.joined.remove(&index);
             // It has to hear that nobody waits for it, and to forget what it has.
             group.placed.remove(&group.joiner);
@@ -573,19 +569,13 @@ impl<S: Store> Controller<S> {
         }
         let mut stepped: BTreeSet<usize> = BTreeSet::new();
         while let Some(index) = self.touched.pop_first().or_else(|| self.next_wish()) {
-            // A stage may follow at once; if it goes on and on, others have their turn.
-            let mut goes_on = true;
-            for _ in 0..4 {
+            // A stage may follow at once, up to one that waits: each new chain does in CROWN, which nobody has heard of.
+            loop {
                 let before = (self.groups[index].stage, self.groups[index].epoch);
                 self.step(now, index);
-                self.touched.remove(&index);
-                goes_on = before != (self.groups[index].stage, self.groups[index].epoch);
-                if !goes_on {
+                if before == (self.groups[index].stage, self.groups[index].epoch) {
                     break;
                 }
-            }
-            if goes_on {
-                self.busy.insert(index);
             }
             stepped.insert(index);
         }
@@ -720,9 +710,8 @@ impl<S: Store> Controller<S> {
             let rest = group.chain.iter().copied().filter(|handle| *handle != leaver).collect();
             return self.configure(index, rest, &[leaver]);
         }
-        let Some(joiner) = self.next_joiner(now, group).filter(|_| group.chain.len() < limits::MAX_CHAIN) else {
-            return;
-        };
+        // There is a place for him: otherwise somebody would leave.
+        let Some(joiner) = self.next_joiner(now, group) else { return };
         if self.joined.len() >= self.loads {
             self.wishing.insert(index);
             return;
@@ -793,17 +782,16 @@ impl<S: Store> Controller<S> {
             let loads = if is_soon { self.loads + 1 } else { self.loads / 2 };
             self.loads = loads.clamp(self.config.loads_least, self.config.loads_most);
         }
-        let skips = self.is_broken(Mutant::NoLastPass);
-        let group = &mut self.groups[index];
-        match group.stage {
-            Stage::Load if !skips => {
+        match self.groups[index].stage {
+            Stage::Load if !self.is_broken(Mutant::NoLastPass) => {
+                let group = &mut self.groups[index];
                 group.epoch += 1;
                 group.placed.clear();
                 (group.stage, group.say_at) = (Stage::Quiet, Time(0));
                 self.write_group(index);
             }
             Stage::Rest | Stage::Load => {
-                let mut chain = group.chain.clone();
+                let mut chain = self.groups[index].chain.clone();
                 chain.push(joiner);
                 self.configure(index, chain, &[]);
             }

@@ -1,9 +1,15 @@
 //! What the controller of chains does for many groups is by what changes: looks at groups are counted, not time
 //! (docs/chain.md).
 
+mod desk;
+mod joining;
+mod ranking;
 mod records;
+mod silence;
+mod stages;
+mod store;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -28,25 +34,38 @@ const LOADS: usize = 4;
 const LOOKS: u64 = 24;
 
 #[derive(Clone, Default)]
-struct Disk(Rc<RefCell<BTreeMap<u32, Vec<u8>>>>);
+struct Disk {
+    records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
+    /// It takes nothing, and gives nothing.
+    is_away: Rc<Cell<bool>>,
+    /// Keys of each commit, as they came.
+    commits: Rc<RefCell<Vec<Vec<u32>>>>,
+}
 
 impl Store for Disk {
     type Error = String;
 
     fn load(&mut self) -> Result<Vec<Record>, String> {
-        Ok(self.0.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
+        if self.is_away.get() {
+            return Err("away".to_owned());
+        }
+        Ok(self.records.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), String> {
         assert!(batch.len() <= RECORDS + 1, "{} records at a time", batch.len());
-        self.0.borrow_mut().extend(batch.iter().cloned());
+        if self.is_away.get() {
+            return Err("away".to_owned());
+        }
+        self.commits.borrow_mut().push(batch.iter().map(|(key, _)| *key).collect());
+        self.records.borrow_mut().extend(batch.iter().cloned());
         Ok(())
     }
 }
 
 impl Disk {
     fn epoch(&self, group: u16) -> u32 {
-        let records = self.0.borrow();
+        let records = self.records.borrow();
         let bytes = records.get(&group.into()).and_then(|value| value.first_chunk());
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
@@ -74,10 +93,10 @@ fn address(handle: Handle) -> std::net::SocketAddrV4 {
     format!("10.0.0.{handle}:7600").parse().expect("an address")
 }
 
-fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
-    let config = Config {
+fn config(groups: impl IntoIterator<Item = u16>) -> Config {
+    Config {
         own: 1,
-        groups: (0..GROUPS).collect(),
+        groups: groups.into_iter().collect(),
         length: 3,
         lease: LEASE,
         drift_ppm: 1000,
@@ -88,7 +107,14 @@ fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
         loads_most: 16 * LOADS,
         records_most: RECORDS,
         mutant: None,
-    };
+    }
+}
+
+fn begun(disk: &Disk, up: &[Handle], now: u64) -> World {
+    begun_as(config(0..GROUPS), disk, up, now)
+}
+
+fn begun_as(config: Config, disk: &Disk, up: &[Handle], now: u64) -> World {
     let fellows: Vec<Fellow> = up.iter().map(|&handle| fellow(handle)).collect();
     let mut controller = Controller::new(config, &fellows, disk.clone());
     controller.take_post(Time(now), Time(u64::MAX));
@@ -296,9 +322,9 @@ fn records_of_an_earlier_version_give_new_epochs_to_all() {
         let (disk, world) = kept();
         let before = epochs(&world);
         if forgets {
-            disk.0.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
+            disk.records.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
         } else {
-            let mut records = disk.0.borrow_mut();
+            let mut records = disk.records.borrow_mut();
             let epoch = records.get_mut(&7).and_then(|value| value.get_mut(3)).expect("group 7 has an epoch");
             *epoch += 1;
         }
@@ -339,7 +365,7 @@ fn many_groups_are_written_in_pieces_and_the_next_controller_goes_on_from_there(
     let (disk, world) = kept();
     let before = epochs(&world);
     // As if somebody had been about to join anywhere: all of them have to change.
-    disk.0.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
+    disk.records.borrow_mut().remove(&u32::from(u16::MAX)).expect("it is kept");
     let mut second = begun(&disk, &[1, 2, 3], world.now);
     (0..10).for_each(|_| second.controller.on_tick(Time(second.now)));
     let between: BTreeMap<u16, u32> = (0..GROUPS).map(|number| (number, disk.epoch(number))).collect();

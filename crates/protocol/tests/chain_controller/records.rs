@@ -4,11 +4,11 @@ use super::*;
 use wayside_protocol::chain::controller::Notice;
 
 /// Above the keys of all groups, and what is kept of those that somebody was to join.
-const SWITCHES: u32 = 1 << 16;
-const JOINED: u32 = u16::MAX as u32;
+pub const SWITCHES: u32 = 1 << 16;
+pub const JOINED: u32 = u16::MAX as u32;
 
 /// A group's record.
-fn group(epoch: u32, chain: &[Handle], owing: &[Handle]) -> Vec<u8> {
+pub fn group(epoch: u32, chain: &[Handle], owing: &[Handle]) -> Vec<u8> {
     let mut value = epoch.to_be_bytes().to_vec();
     value.push(chain.len() as u8);
     chain.iter().chain(owing).for_each(|handle| value.extend(handle.to_be_bytes()));
@@ -16,21 +16,25 @@ fn group(epoch: u32, chain: &[Handle], owing: &[Handle]) -> Vec<u8> {
 }
 
 impl Disk {
+    fn copy(&self) -> Disk {
+        Disk { records: Rc::new(RefCell::new(self.records.borrow().clone())), ..Disk::default() }
+    }
+
     /// These alone, and the sum of their epochs.
-    fn of(records: &[(u32, Vec<u8>)], epochs: u64) -> Disk {
+    pub fn of(records: &[(u32, Vec<u8>)], epochs: u64) -> Disk {
         let disk = Disk::default();
-        disk.0.borrow_mut().extend(records.iter().cloned());
-        disk.0.borrow_mut().insert(JOINED, epochs.to_be_bytes().to_vec());
+        disk.records.borrow_mut().extend(records.iter().cloned());
+        disk.records.borrow_mut().insert(JOINED, epochs.to_be_bytes().to_vec());
         disk
     }
 }
 
 impl World {
-    fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.controller.is_active(Time(self.now))
     }
 
-    fn state(&self, number: u16) -> (u32, State) {
+    pub fn state(&self, number: u16) -> (u32, State) {
         let found = self.controller.groups().find(|group| group.number == number).expect("there is such a group");
         (found.epoch, found.state)
     }
@@ -60,6 +64,8 @@ fn a_post_is_taken_up_only_when_every_switch_of_the_records_is_known() {
         (7, group(5, &[1, 2], &[9])),
         (7, group(5, &[1, 2], &[9, 3])),
         (SWITCHES + 9, vec![7]),
+        // No switch has this one.
+        (SWITCHES, vec![7]),
     ] {
         let told = format!("{record:?}");
         let mut world = begun(&Disk::of(&[record], 5), &[1, 2, 3], 0);
@@ -92,7 +98,7 @@ fn a_group_that_was_lost_is_so_for_the_next_post_until_it_is_begun_anew() {
 fn the_latest_beginning_of_a_switch_is_in_the_store_and_nothing_earlier_is_heard() {
     let (disk, world) = kept();
     for handle in [1, 2, 3] {
-        assert_eq!(disk.0.borrow()[&(SWITCHES + handle)], 7u64.to_be_bytes());
+        assert_eq!(disk.records.borrow()[&(SWITCHES + handle)], 7u64.to_be_bytes());
     }
     let before = epochs(&world);
     let mut world = begun(&disk, &[1, 2, 3], world.now);
@@ -104,7 +110,7 @@ fn the_latest_beginning_of_a_switch_is_in_the_store_and_nothing_earlier_is_heard
     assert!(before.iter().all(|(number, epoch)| after[number] > *epoch), "it has nothing of what it had");
     world.settle();
     assert!(world.renews(1, 8));
-    assert_eq!(disk.0.borrow()[&(SWITCHES + 1)], 8u64.to_be_bytes());
+    assert_eq!(disk.records.borrow()[&(SWITCHES + 1)], 8u64.to_be_bytes());
 }
 
 /// More groups change than are written at a time, and the controller may die in between: it knows the next one that the
@@ -115,13 +121,13 @@ fn a_switch_that_has_lost_its_memory_is_known_to_after_the_chains_without_it() {
     world.up.remove(&1);
     assert!(!world.renews(1, 8), "not before its chains are written");
     let left = |disk: &Disk| {
-        let records = disk.0.borrow();
+        let records = disk.records.borrow();
         (0..GROUPS).filter(|number| !chain(&records[&u32::from(*number)]).contains(&1)).count()
     };
     let mut between = 0;
-    while disk.0.borrow()[&(SWITCHES + 1)] == 7u64.to_be_bytes() {
+    while disk.records.borrow()[&(SWITCHES + 1)] == 7u64.to_be_bytes() {
         between += usize::from((1..usize::from(GROUPS)).contains(&left(&disk)));
-        let copy = Disk(Rc::new(RefCell::new(disk.0.borrow().clone())));
+        let copy = disk.copy();
         let mut next = begun(&copy, &[1, 2, 3], world.now);
         next.renews(1, 8);
         assert_eq!(next.chains_have(1), 0, "the next controller takes it for one that has what it had");

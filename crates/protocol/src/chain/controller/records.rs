@@ -134,9 +134,6 @@ impl<S: Store> Controller<S> {
         }
         for (key, _) in &batch {
             self.unsaved.remove(key);
-            if let Some(handle) = key.checked_sub(SWITCHES) {
-                self.emptied.remove(&(handle as Handle));
-            }
         }
         self.groups.iter_mut().zip(stored).for_each(|(group, stored)| group.stored = stored);
         self.touched.extend(written);
