@@ -65,7 +65,6 @@ fn who_has_no_room_is_to_forget_what_it_has_and_is_asked_again_only_after_a_whil
     for turn in 1..=2 {
         world.say_placed(3, &Placement { refused: 1, ..told });
         let refused = world.now;
-        assert_eq!(world.notices(), [Notice::Full(7, 3)]);
         assert_eq!(world.state(7), (5, State::Serving));
         let nothing = pass(told.pass, place(7, 5, &[1, 2], 3, Nothing));
         assert_eq!(world.places(), [nothing]);
@@ -73,7 +72,7 @@ fn who_has_no_room_is_to_forget_what_it_has_and_is_asked_again_only_after_a_whil
         assert_eq!(world.places_at(refused + PAUSE - 1), []);
         let joiner = pass((refused + PAUSE) << 16 | (turn + 1), place(7, 5, &[1, 2], 3, Joiner));
         assert_eq!(world.places_at(refused + PAUSE), [joiner]);
-        assert_eq!(world.notices(), [Notice::Joining(7, 3)]);
+        assert_eq!(world.notices(), [Notice::Full(7, 3), Notice::Joining(7, 3)]);
         told = joiner.1;
     }
     // One that has begun anew has room.
@@ -135,16 +134,19 @@ fn told_passes(stage: &str) -> u64 {
 }
 
 impl World {
-    /// The first of these has been copied, and again when its tail was quiet. Whoever is told to copy instead is last.
-    fn copies_first_of(&mut self, copying: &mut Vec<(Handle, Placement)>) {
+    /// The first of these has been copied, and again when its tail was quiet. Those that are copied besides are last:
+    /// so many since it was copied for the first time.
+    fn copies_first_of(&mut self, copying: &mut Vec<(Handle, Placement)>) -> usize {
         let first = copying.remove(0);
         let (again, more): (Vec<_>, Vec<_>) =
             self.obey_all(&[first]).into_iter().partition(|(_, told)| told.group == first.1.group);
+        let besides = more.len();
         copying.extend(more);
         let [(_, told)] = again[..] else { panic!("it is not copied again") };
         assert_eq!(told.epoch, first.1.epoch + 1);
         copying.extend(self.obey_all(&again));
         assert_eq!(self.chain(told.group), [1, 2, 3]);
+        besides
     }
 }
 
@@ -157,13 +159,28 @@ fn one_group_more_is_copied_at_a_time_for_each_that_was_copied_soon_and_half_as_
     assert_eq!(copying.len(), 1);
     let soon = 4 * TICK;
     // Four have begun at once. Of these two are copied soon, and two take longer.
-    for (later, expected) in [(0, 2), (0, 3), (0, 4), (soon, 5), (0, 5), (1, 4), (0, 3), (0, 2)] {
+    for (later, besides, expected) in
+        [(0, 1, 2), (0, 1, 3), (0, 1, 4), (soon, 1, 5), (0, 0, 5), (1, 0, 4), (0, 0, 3), (0, 0, 2)]
+    {
         world.now += later;
         let again = world.obey();
         assert!(again.is_empty() || again == copying);
-        world.copies_first_of(&mut copying);
-        assert_eq!(copying.len(), expected, "{} us after the start", world.now - START);
+        assert_eq!(
+            (world.copies_first_of(&mut copying), copying.len()),
+            (besides, expected),
+            "{} us after the start",
+            world.now - START
+        );
     }
+}
+
+#[test]
+fn where_a_joiner_is_given_up_another_group_is_copied_instead() {
+    let groups: [Kept; 2] = [(7, 5, &[1], &[]), (8, 5, &[2], &[])];
+    let mut world = kept_by(&groups, &[1, 2], |config| (config.length, config.loads_least) = (2, 1));
+    let [(2, told)] = world.obey()[..] else { panic!("one at a time") };
+    world.say_placed(2, &Placement { refused: 1, ..told });
+    assert_eq!(world.obey(), [pass(START << 16 | 2, place(8, 5, &[2], 1, Joiner))]);
 }
 
 /// Its joiner takes up nobody's room.
@@ -173,7 +190,6 @@ fn a_group_is_lost_with_its_last_switch_and_others_are_copied_instead() {
     let mut world = kept_by(&groups, &[1, 2], |config| (config.length, config.loads_least) = (2, 1));
     let joiners = world.obey();
     assert_eq!(joiners, [pass(START << 16 | 1, place(7, 5, &[1], 2, Joiner))], "one at a time");
-    world.notices();
     world.boots.insert(1, BOOT + 1);
     world.hear(&[1]);
     assert_eq!((world.state(7), world.chain(7)), ((5, State::Lost), vec![]));
@@ -181,7 +197,9 @@ fn a_group_is_lost_with_its_last_switch_and_others_are_copied_instead() {
     assert_eq!(world.disk.records.borrow()[&(SWITCHES + 1)], (BOOT + 1).to_be_bytes());
     let (to, told) = pass(START << 16 | 2, place(8, 5, &[2], 1, Joiner));
     assert_eq!(world.obey(), [(to, Placement { boot: BOOT + 1, ..told })]);
-    assert_eq!(world.notices(), [Notice::Lost(7), Notice::Joining(8, 1)]);
+    // Each after what has happened before.
+    let before = [Notice::Active(7, 5), Notice::Joining(7, 2), Notice::Active(8, 5)];
+    assert_eq!(world.notices(), [&before[..], &[Notice::Lost(7), Notice::Joining(8, 1)]].concat());
     assert_eq!(world.controller.chain(7), None);
     // What was copied of it is nobody's.
     world.say_placed(2, &joiners[0].1);

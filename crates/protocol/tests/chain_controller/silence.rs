@@ -12,9 +12,9 @@ fn silence_is_counted_while_the_controller_listens_and_no_longer() {
     let mut world = serving(5, &[1, 2, 3], &[1, 2, 3]);
     world.now = START + 1;
     world.hear(&[1, 2, 3]);
-    world.listen(START + LEASE / 2, &[1, 3]);
-    // It is away for twice as long as anybody may be silent, and hears nobody before it looks.
-    let away = 2 * LEASE;
+    world.listen(START + LEASE * 4 / 5, &[1, 3]);
+    // It has been away, and hears nobody before it looks.
+    let away = LEASE / 2;
     world.now += away;
     assert_eq!(world.places(), []);
     let silent = START + 1 + LEASE + away;
@@ -24,6 +24,12 @@ fn silence_is_counted_while_the_controller_listens_and_no_longer() {
     assert_eq!(world.notices(), []);
     world.places_at(silent);
     assert_eq!(world.notices(), [Notice::Excluded(7, 2)]);
+
+    // If all but one are silent, all of these are left out.
+    let mut world = serving(5, &[1, 2, 3], &[1, 2, 3]);
+    world.listen(START + LEASE, &[1]);
+    world.places_at(START + LEASE);
+    assert_eq!((world.notices(), world.chain(7)), (vec![Notice::Excluded(7, 2), Notice::Excluded(7, 3)], vec![1]));
 
     // What others say is listening, too.
     let mut world = serving(5, &[1, 2, 3], &[1, 2, 3]);
