@@ -2,6 +2,7 @@
 //! (docs/chain.md).
 
 mod desk;
+mod following;
 mod joining;
 mod ranking;
 mod records;
