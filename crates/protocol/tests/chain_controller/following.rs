@@ -168,16 +168,18 @@ fn a_switch_asks_all_who_may_be_its_controller_for_its_lease_and_again_after_a_p
     assert_eq!(daemon.tick(now), asks(now)[1..]);
 }
 
-/// It looks after its keys all the same.
 #[test]
-fn a_switch_that_follows_nobody_asks_for_no_lease() {
+fn a_switch_that_follows_nobody_asks_for_no_lease_and_looks_after_its_keys_all_the_same() {
     let mut daemon = daemon(0);
     assert_eq!(daemon.tick(NOW), []);
     assert_eq!(daemon.member.next_timer(), NOW + LOOK_AGAIN);
-    // What comes first of all that is due.
+}
+
+#[test]
+fn a_daemon_is_wanted_again_when_the_first_of_what_it_does_is_due() {
     let mut daemon = daemon_with(BOOT, RENEWAL / 2);
     daemon.tick(NOW);
-    assert_eq!(daemon.member.next_timer(), NOW + RENEWAL / 2);
+    assert_eq!(daemon.member.next_timer(), NOW + RENEWAL / 2, "it looks at its keys");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What the controller of chains does for many groups is by what changes: looks at groups are counted, not time
-//! (docs/chain.md).
+//! The controller of chains (docs/chain.md), and who follows it. What it does for many groups is by what changes: here
+//! looks at groups are counted, not time. What it says of a few is looked at packet by packet (`desk.rs`).
 
 mod desk;
 mod following;
