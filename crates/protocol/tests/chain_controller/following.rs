@@ -37,7 +37,8 @@ fn daemon_with(boot: u64, look_again: u64) -> Daemon {
     let following = Following { boot, controllers, renewal: RENEWAL, retransmit: RETRANSMIT, window: 4, mutant: None };
     let sweeping = Sweeping { collect_after: 0, look_again, ..Sweeping::default() };
     let space = Groups { namespace: SPACE, name: SPACE_NAME.into(), base: GROUP, count: 1 };
-    let member = Member::new(Arc::clone(&switch), OWN, vec![space]).following(following).sweeping(sweeping);
+    let other = Groups { namespace: SPACE + 1, name: b"other".as_slice().into(), base: GROUP + 1, count: 1 };
+    let member = Member::new(Arc::clone(&switch), OWN, vec![space, other]).following(following).sweeping(sweeping);
     Daemon { member, switch }
 }
 
@@ -206,7 +207,7 @@ fn a_place_is_taken_once_an_epoch_and_acknowledged_whenever_it_is_told() {
     for other in [
         Placement { boot: BOOT - 1, epoch: 6, ..member },
         Placement { epoch: 4, ..member },
-        Placement { group: GROUP + 1, epoch: 6, ..member },
+        Placement { group: GROUP + 2, epoch: 6, ..member },
         Placement { role: 9, epoch: 6, ..member },
     ] {
         assert_eq!(daemon.told(other), [], "{other:?}");
@@ -281,6 +282,12 @@ fn a_question_is_asked_again_after_a_pause_and_no_sooner() {
     assert_eq!(daemon.tick(Time(NOW.0 + RETRANSMIT - 1)), []);
     let again = Copied { nonce: (BOOT << 20) + 2, ..nothing() };
     assert_eq!(daemon.tick(NOW + RETRANSMIT), [Said::Fetch(1, again)]);
+    // The pause is twice as long then, and the first to be due is another group's.
+    assert_eq!(daemon.member.next_timer(), NOW + 3 * RETRANSMIT);
+    let other = Placement { group: GROUP + 1, ..joiner(6, 9) };
+    let question = Copied { nonce: (BOOT << 20) + 3, group: GROUP + 1, ..nothing() };
+    assert_eq!(daemon.told(other), [Said::Fetch(1, question)]);
+    assert_eq!(daemon.member.next_timer(), NOW + RETRANSMIT);
 }
 
 /// Or it would say that it has what it has lost.
