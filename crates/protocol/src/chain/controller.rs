@@ -569,7 +569,7 @@ impl<S: Store> Controller<S> {
         }
         let mut stepped: BTreeSet<usize> = BTreeSet::new();
         while let Some(index) = self.touched.pop_first().or_else(|| self.next_wish()) {
-            // A stage may follow at once, up to one that waits: each new chain does in CROWN, which nobody has heard of.
+            // A stage may follow at once, up to one that waits: a new chain does in CROWN, of which nobody has heard.
             loop {
                 let before = (self.groups[index].stage, self.groups[index].epoch);
                 self.step(now, index);

@@ -104,7 +104,7 @@ fn from_the_longest_chain_one_leaves_before_another_joins() {
     assert_eq!(joiners, [pass(START << 16 | 1, place(7, 6, &chain, 6, Joiner))]);
 }
 
-/// It may be that its own copy of what it left is newer than what it would copy.
+/// Who owes it its leaving may serve it yet, under an epoch of before.
 #[test]
 fn a_group_that_was_lost_begins_with_those_that_are_there_and_owe_it_nothing() {
     let lost = |switches: &[Handle], owing: &[Handle]| kept_by(&[(7, 5, &[], owing)], switches, |_| {});

@@ -169,12 +169,9 @@ fn copyings_of_an_earlier_post_are_nobodys() {
     let mut world = kept_by(&groups, &[1, 2], |config| (config.length, config.loads_least) = (2, 1));
     assert_eq!(world.obey().len(), 1, "another group waits for that");
     world.controller.leave_post();
-    // Whoever has it then finds no other switch to be had, and begins the chain again.
-    world
-        .disk
-        .records
-        .borrow_mut()
-        .extend([(7, records::group(6, &[1, 2], &[])), (8, records::group(6, &[2, 1], &[]))]);
+    // Whoever has it then has both groups copied.
+    let copied = [(7, [1, 2]), (8, [2, 1])].map(|(number, chain)| (number, records::group(6, &chain, &[])));
+    world.disk.records.borrow_mut().extend(copied);
     world.disk.records.borrow_mut().insert(JOINED, 12u64.to_be_bytes().to_vec());
     world.controller.take_post(Time(world.now), Time::NEVER);
     assert_eq!(world.obey(), []);
