@@ -72,8 +72,8 @@ struct Pending {
     pause: u64,
     /// Packets that went unanswered since its chain was known to be this one.
     silent: u32,
-    /// Packets sent so far.
-    sent: u32,
+    /// Whether a packet was sent.
+    is_sent: bool,
     /// Of its group, when the first was.
     first_epoch: u32,
 }
@@ -202,7 +202,7 @@ impl Client {
             due: Time::NEVER,
             pause: self.pause_first,
             silent: 0,
-            sent: 0,
+            is_sent: false,
             first_epoch: 0,
         };
         if pending.deadline != Time::NEVER {
@@ -271,7 +271,8 @@ impl Client {
     /// When [`Client::on_tick`] is wanted. Asked after every call of a node, most of which have no keys.
     #[inline]
     pub fn next_timer(&mut self) -> Time {
-        let is_quiet = self.timers.is_empty() && self.map.asked.is_none() && self.map.look_at == Time(0);
+        // Who is doubtful has a timer.
+        let is_quiet = self.timers.is_empty() && self.map.asked.is_none();
         let own = if is_quiet { Time::NEVER } else { self.next_of_its_own() };
         own.min(self.watching.next_timer(self.next != 0))
     }
@@ -321,7 +322,7 @@ impl Client {
             self.send(link, id);
         }
         self.fill_lanes(link);
-        if self.watching.next_timer(self.has_session()) <= link.now && !link.out.is_full() {
+        if self.watching.next_timer(self.has_session()) <= link.now {
             self.ask_watches(link);
         }
     }
@@ -470,15 +471,15 @@ impl Client {
         };
         let operation = Operation { group: self.map.base + number, client: link.header.source, ..operation };
         // A first write goes with its value alone. Whatever may be answered with a value has room for any.
-        let is_lean = kind == kind::chain::WRITE && pending.sent == 0 && pending.condition == Condition::Always;
+        let is_lean = kind == kind::chain::WRITE && !pending.is_sent && pending.condition == Condition::Always;
         let room = if is_lean || kind == kind::chain::INSERT { 0 } else { limits::MAX_VALUE_BYTES };
         let count = content.len().max(room).div_ceil(limits::BLOCK_BYTES);
-        if pending.sent == 0 {
+        if !pending.is_sent {
             pending.first_epoch = group.epoch;
         }
         let first_epoch = if pending.first_epoch == group.epoch { 0 } else { pending.first_epoch };
         let operation = Operation { first_epoch, ..operation };
-        pending.sent += 1;
+        pending.is_sent = true;
         let header = Header { service: service::CHAIN, kind, epoch: group.epoch, count: count as u8, ..link.header };
         let write = |packet: &mut [u8], at| {
             operation.write(packet, at);

@@ -164,12 +164,10 @@ impl Watching {
         self.note_next();
     }
 
-    /// The chains of these groups may be others by now.
+    /// The chains of these groups may be others by now: their strands are due.
     pub(super) fn ask_again(&mut self, changed: impl Fn(u16) -> bool) {
-        for watch in self.watches.values_mut().filter(|watch| !watch.is_full()) {
-            watch.strands.iter_mut().filter(|strand| changed(strand.group)).for_each(|strand| strand.due = Time(0));
-        }
-        self.note_next();
+        let strands = self.watches.values_mut().flat_map(|watch| &mut watch.strands);
+        strands.filter(|strand| changed(strand.group)).for_each(|strand| strand.due = Time(0));
     }
 
     /// The namespace has no groups.
