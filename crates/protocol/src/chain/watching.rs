@@ -161,7 +161,6 @@ impl Watching {
         for strand in self.watches.values_mut().flat_map(|watch| &mut watch.strands) {
             (strand.request, strand.due, strand.silent) = (0, Time(0), 0);
         }
-        self.note_next();
     }
 
     /// The chains of these groups may be others by now: their strands are due.
@@ -200,7 +199,7 @@ impl Watching {
         if has_session { self.due.min(self.until) } else { self.until }
     }
 
-    /// There is a session again.
+    /// There is a session again, or will be.
     pub(super) fn resume(&mut self) {
         if !self.watches.is_empty() {
             self.due = Time(0);
@@ -290,6 +289,7 @@ impl Client {
     /// Goes on with these.
     pub fn take_watches(&mut self, watching: Watching) {
         self.watching = watching;
+        self.watching.resume();
     }
 
     /// The next watch of which there is something to see.

@@ -325,6 +325,27 @@ fn the_next_session_goes_on_from_the_same_position_with_a_question_of_its_own() 
 }
 
 #[test]
+fn a_session_that_has_begun_takes_watches_wherever_they_are() {
+    // Positioned, and not even told where its group is.
+    let (mut before, id, asked) = positioned();
+    let mut world = World::knowing(1);
+    world.client.take_watches(before.client.leave_watches());
+    assert_eq!((before.glance(id), before.due_in()), (Glance::Ended, None));
+    assert_eq!(world.due_in(), Some(0));
+    world.tick();
+    let next = question(&mut world);
+    assert_eq!((next.number, next.history), (asked.number, asked.history));
+
+    let mut before = World::new();
+    before.watch();
+    let mut world = World::knowing(1);
+    world.client.take_watches(before.client.leave_watches());
+    assert_eq!(world.due_in(), Some(0));
+    world.tick();
+    assert_eq!(question(&mut world).history, 0);
+}
+
+#[test]
 fn keys_that_are_in_other_groups_by_now_are_watched_there_and_read_again() {
     let mut world = World::knowing(2);
     let watches = [(); 3].map(|()| world.watch());
