@@ -298,7 +298,7 @@ impl Client {
             self.map.pause = (self.map.pause * 2).min(self.pause_most);
             self.send_map(link, first);
         }
-        if self.map.asked.is_none() && self.map.look_at != Time(0) && self.map.look_at <= link.now {
+        if self.map.look_at != Time(0) && self.map.look_at <= link.now {
             self.map.look_at = Time(0);
             if let Some(group) = self.doubtful_group() {
                 self.ask_map(link, group);

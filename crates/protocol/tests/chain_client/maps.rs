@@ -8,10 +8,10 @@ use wayside_wire::{Outcome, kind};
 /// From the map's answer to the next look, while requests go unanswered.
 const LOOK: u64 = 50_000;
 
-/// One that knows three pages of groups.
-fn with_pages() -> (World, u16) {
+/// One that knows three pages of groups, and its first pause.
+fn with_pages(pause: u64) -> (World, u16) {
     let groups = 2 * PAGE + 10;
-    let mut world = World::new();
+    let mut world = World::pausing(pause, 100 * pause);
     let id = world.ask(Wish::Read, key_in(0, groups));
     for (first, count) in [(0, PAGE), (PAGE, PAGE), (2 * PAGE, 10)] {
         assert_eq!(world.pages(), [first]);
@@ -59,7 +59,7 @@ fn whoever_asks_while_the_map_is_asked_for_waits_and_is_sent_in_order() {
 
 #[test]
 fn pages_follow_as_long_as_their_groups_are_not_known() {
-    let (mut world, groups) = with_pages();
+    let (mut world, groups) = with_pages(FIRST);
     // A group that moves is in one page: those behind it are known.
     let id = world.ask(Wish::Read, key_in(PAGE + 5, groups));
     world.packets();
@@ -130,6 +130,8 @@ fn what_a_new_chain_is_asked_at_once_is_asked_in_order() {
     let mut world = World::knowing(1);
     let ids: Vec<u64> = (0..40).map(|_| world.read(b"name").0).collect();
     world.packets();
+    // Each is sent again later, at a time that is far.
+    assert_eq!([world.all_due().len(), world.all_due().len()], [ids.len(); 2]);
     world.answer_of(2, ids[7], Outcome::Moved);
     world.packets();
     world.map(1, 2, AFTER, AFTER);
@@ -164,23 +166,28 @@ fn the_third_silence_asks_the_map_and_then_every_look_until_there_is_an_answer()
 
 #[test]
 fn looks_go_round_the_pages_of_those_without_an_answer() {
-    let (mut world, groups) = with_pages();
+    const PAUSE: u64 = 100_000;
+    let (mut world, groups) = with_pages(PAUSE);
     // The first group of each page but the second, of which there is the last.
     for group in [0, 2 * PAGE - 1, 2 * PAGE] {
         world.ask(Wish::Read, key_in(group, groups));
     }
     world.packets();
-    let mut looks = Vec::new();
+    let (begun, mut looks) = (world.now, Vec::new());
     while looks.len() < 7 {
         world.go_on();
         for page in world.pages() {
-            looks.push(page);
+            // Nobody asks for himself then, between his third silence and the fourth.
+            if world.now > begun + 7 * PAUSE {
+                looks.push((world.now.since(begun) - 7 * PAUSE, page));
+            }
             let count = usize::from(PAGE.min(groups - page));
             world.map_page(page, groups, &vec![(1, HEAD, TAIL); count]);
         }
     }
     let round = [0, PAGE, 2 * PAGE];
-    assert_eq!(looks, [&round[..], &round, &round[..1]].concat());
+    let pages = round.into_iter().cycle().skip(usize::from(looks[0].1 / PAGE));
+    assert_eq!(looks, (1..).map(|nth| nth * LOOK).zip(pages).take(7).collect::<Vec<_>>());
 }
 
 #[test]
