@@ -9,6 +9,10 @@
 #[expect(dead_code, reason = "only its switch and nodes are used here")]
 mod bench;
 
+#[path = "chain_client/bench.rs"]
+#[expect(dead_code, reason = "only its requests are used here")]
+mod keys;
+
 use bench::Bench;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -18,34 +22,42 @@ use wayside_protocol::Time;
 use wayside_protocol::{Acquire, Event, Mode, Priority, RequestId};
 use wayside_switch::Action;
 use wayside_wire::limits::MAX_PACKET_BYTES;
-use wayside_wire::{BODY, Entry, Header, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service};
+use wayside_wire::{BODY, Entry, Header, Outcome, SlotBits, SlotState, entry_flag, header_flag, kind, limits, service};
 
-/// Counts the allocations of each thread: tests run side by side.
+/// Counts the allocations of each thread, and what it has more than it gave back: tests run side by side.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(bytes: usize) {
     ALLOCATIONS.with(|count| count.set(count.get() + 1));
+    weigh(bytes as isize);
+}
+
+fn weigh(bytes: isize) {
+    BYTES.with(|all| all.set(all.get() + bytes));
 }
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
+        weigh(-(layout.size() as isize));
         // SAFETY: as the caller promises.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        weigh(-(layout.size() as isize));
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(block, layout) }
     }
@@ -56,6 +68,10 @@ static ALLOCATOR: Counting = Counting;
 
 fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
+}
+
+fn bytes() -> isize {
+    BYTES.with(Cell::get)
 }
 
 /// A datagram, without a heap.
@@ -314,4 +330,55 @@ fn a_census_of_what_a_node_holds_alone_takes_no_memory_for_each_lock() {
     tell(&mut bench, kind::lock::ADOPT, header_flag::LAST, Entry { tenure: 1, slot_bits, flags, ..about });
     assert!(allocations() - before < MOST as u64 / 4, "{} for {MOST} locks", allocations() - before);
     assert!((0..MOST as u32).all(|slot| bench.nodes[0].books(slot).is_some()), "it keeps all of them");
+}
+
+/// A key is made, as far as to INSERT: its request, and that of the write for which it is.
+fn insert_key(world: &mut keys::World) -> (RequestId, u64) {
+    let write = world.write();
+    world.packets();
+    world.answer(write.0, Outcome::Missing);
+    world.insert(write, b"name");
+    (write, world.packet().operation().request)
+}
+
+#[test]
+fn a_client_of_keys_remembers_nothing_of_what_has_ended() {
+    let mut world = keys::World::knowing(1);
+    // Its timer comes before those of all others, which are no more.
+    world.read(b"without an answer");
+    let mut before = 0;
+    for round in 0..10_000 {
+        if round == 100 {
+            before = bytes();
+        }
+        let (write, insert) = insert_key(&mut world);
+        world.answer(insert, Outcome::Done);
+        world.answer(write.0, Outcome::Done);
+        assert!(world.taken(write).is_some());
+        let (given_up, _) = insert_key(&mut world);
+        world.cancel(given_up);
+        world.told();
+        world.packets();
+        assert_eq!(world.due_in(), Some(keys::FIRST));
+    }
+    assert!(bytes() - before < 20_000, "{} bytes", bytes() - before);
+}
+
+#[test]
+fn a_client_of_keys_remembers_nothing_of_sessions_that_have_ended() {
+    let mut world = keys::World::new();
+    let mut before = 0;
+    for session in 2..10_000 {
+        if session == 100 {
+            before = bytes();
+        }
+        world.read(b"name");
+        world.tell(1, keys::BEFORE);
+        world.packets();
+        insert_key(&mut world);
+        world.client.lose_everything();
+        world.told();
+        world.client.start(session, 1);
+    }
+    assert!(bytes() - before < 20_000, "{} bytes", bytes() - before);
 }
