@@ -449,17 +449,18 @@ impl Client {
     fn send(&mut self, link: &mut Link<'_>, id: u64) {
         let Some(pending) = self.pending.get_mut(&id) else { return };
         let number = self.map.group_of(pending.key);
-        let known = self.map.groups.get(usize::from(number)).filter(|group| group.epoch != 0);
         let waits =
             matches!(pending.state, State::Unnamed) || (pending.kind != kind::chain::READ && pending.lane.is_none());
+        let known = self.map.groups.get(usize::from(number)).filter(|group| group.epoch != 0 && !waits);
+        if known.is_some() && pending.state == State::Parked {
+            // Nobody was asked before: that was no silence.
+            (pending.state, pending.pause, pending.silent) = (State::Asked, self.pause_first, 0);
+        }
         pending.due = if waits { Time::NEVER } else { link.now + pending.pause };
         if pending.due < pending.deadline {
             self.timers.set(link.now, pending.due, Due::Request(RequestId(id)));
         }
-        let Some(group) = known.filter(|_| !waits) else { return };
-        if pending.state == State::Parked {
-            pending.state = State::Asked;
-        }
+        let Some(group) = known else { return };
         let asked = if pending.kind == kind::chain::READ { group.tail } else { group.head };
         let (to, port) = (Ends { asked, answers: group.tail }, pending.port);
         let (kind, operation, content): (u8, Operation, &[u8]) = match pending.state {

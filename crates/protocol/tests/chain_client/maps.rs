@@ -200,3 +200,17 @@ fn a_write_that_waits_for_its_name_is_not_looked_for() {
     world.wait(LOOK);
     assert_eq!((world.packets().len(), world.due_in()), (0, None));
 }
+
+#[test]
+fn nobody_was_silent_to_what_waited_for_the_map() {
+    let mut world = World::new();
+    world.read(b"name");
+    world.packets();
+    world.times(100 * FIRST);
+    world.map(1, 1, HEAD, TAIL);
+    assert_eq!(world.sent(), [(kind::chain::READ, Some(TAIL))]);
+    assert_eq!(world.due_in(), Some(FIRST), "it is sent for the first time");
+    let [read, map] = [kind::chain::READ, kind::chain::MAP];
+    assert_eq!(world.times(3 * FIRST), [(FIRST, read), (3 * FIRST, read)]);
+    assert_eq!(world.times(4 * FIRST), [(4 * FIRST, map), (4 * FIRST, read)]);
+}
