@@ -16,7 +16,7 @@ fn a_packet_says_what_is_wished_and_has_room_for_any_value_that_may_be_answered(
     let plain = (Kind::None, 0, 0);
     let [read, write, delete] = [kind::chain::READ, kind::chain::WRITE, kind::chain::DELETE];
     // Kind, flags, condition, value, blocks of the first packet.
-    let cases: &[(Wish, u8, u16, (Kind, u32, u64), Value, usize)] = &[
+    let cases = [
         (Wish::Read, read, 0, plain, Value::default(), ROOM),
         (Wish::Write(Value::default(), Condition::Always), write, 0, plain, Value::default(), 0),
         (Wish::Write(short, Condition::Always), write, 0, plain, short, 2),
@@ -29,7 +29,7 @@ fn a_packet_says_what_is_wished_and_has_room_for_any_value_that_may_be_answered(
         (Wish::Delete(version), delete, 0, (Kind::Version, 3, 9), Value::default(), ROOM),
     ];
     let key = key_in(1, 2);
-    for &(wish, of, flags, (condition, expected_epoch, expected), content, blocks) in cases {
+    for (wish, of, flags, (condition, expected_epoch, expected), content, blocks) in cases {
         let mut world = World::knowing(2);
         let id = world.with(|client, link| client.ask(link, &Ask { key, wish, deadline: None, port: 9 }));
         let operation = Operation {
