@@ -252,4 +252,51 @@ mod tests {
             assert!(!dead.has(4, request(incarnation), &config), "another's lives");
         }
     }
+
+    /// A request of half of all incarnations later may be of either side: it is taken for one of a session that lives.
+    #[test]
+    fn sessions_are_told_apart_by_half_of_their_numbers() {
+        let (config, half) = (NodeConfig::new(0), 1_u64 << (INCARNATION_BITS - 1));
+        let mut dead = Dead::default();
+        assert!(dead.is_empty() && dead.note(3, half + 1));
+        assert!(dead.has(3, 2 << COUNTER_BITS, &config), "one less than half before it");
+        assert!(!dead.has(3, 1 << COUNTER_BITS, &config));
+        dead.clear();
+        assert!(dead.is_empty() && !dead.has(3, 2 << COUNTER_BITS, &config));
+    }
+
+    #[test]
+    fn nothing_of_a_book_is_left_to_the_next_one_in_its_place() {
+        let mut agency = Agency::default();
+        for is_emptied in [true, false] {
+            let book = agency.book(3);
+            book.limbo_due = Some(Time(5));
+            book.seen = Some(Default::default());
+            book.agent = is_emptied.then(|| Box::new(Agent::with_room()));
+            let place = agency.open(3);
+            if is_emptied {
+                agency.empty(place);
+                let book = agency.books.at(place);
+                assert!(book.plain && book.is_idle() && book.limbo_due.is_none() && book.seen.is_none());
+            }
+            agency.close(place);
+            assert_eq!(agency.open(4), place);
+            let book = agency.books.at(place);
+            assert!(book.plain && book.is_idle() && book.agent.is_none());
+            assert!(book.limbo_due.is_none() && book.seen.is_none());
+            agency.close(place);
+        }
+    }
+
+    #[test]
+    fn a_limbo_that_is_taken_leaves_no_time_and_no_word_of_the_switch_behind() {
+        let mut agency = Agency::default();
+        let book = agency.book_with_limbo(3);
+        assert!(book.keep(Stray { kind: 1, entry: Entry::default(), hops: 2 }));
+        (book.limbo_due, book.seen) = (Some(Time(5)), Some(Default::default()));
+        let limbo = agency.take_limbo(3);
+        assert_eq!(limbo.iter().map(|stray| stray.hops).collect::<Vec<_>>(), [2]);
+        let book = agency.book(3);
+        assert!(book.limbo.is_empty() && book.limbo_due.is_none() && book.seen.is_none());
+    }
 }

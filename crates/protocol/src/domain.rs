@@ -155,4 +155,16 @@ mod tests {
         assert!((0..100).all(|name| !domain.has(name)));
         assert_eq!(domain.pledge(), None);
     }
+
+    #[test]
+    fn of_two_maps_that_it_is_closed_for_the_later_counts_alone() {
+        let (kept, given) = names();
+        let mut domain = Domain::new("a".into(), map(0, &["a", "b"]));
+        domain.close(&map(2, &["a", "b", "c"]));
+        assert!(!domain.has(given));
+        domain.close(&map(3, &["a", "b"]));
+        assert!(domain.has(kept) && domain.has(given), "the change was taken back before it was pledged");
+        domain.reopen();
+        assert_eq!((domain.has(given), domain.version()), (true, 0));
+    }
 }

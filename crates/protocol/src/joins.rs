@@ -4,12 +4,11 @@ use alloc::vec::Vec;
 use wayside_wire::limits;
 
 /// Ordinals 1 to 4,095 as a set, and how many the switch has counted.
-/// Invariant: `known <= highest`, and bits above `highest` are 0.
+/// Invariant: `known` bits are 1, none of them above `expected`.
 #[derive(Debug, Default)]
 pub struct Joins {
     seen: Vec<u64>,
     known: u16,
-    highest: u16,
     /// Joins that the switch has said there are; in MANAGED exactly so many, in OPEN at least.
     pub expected: u16,
 }
@@ -23,7 +22,7 @@ impl Joins {
     /// Starts a tenure of `expected` joins, none of them known. Keeps its memory.
     pub fn reset(&mut self, expected: u16) {
         self.seen.clear();
-        (self.known, self.highest, self.expected) = (0, 0, expected);
+        (self.known, self.expected) = (0, expected);
     }
 
     /// Learns of an ordinal; false if it was known (or is none).
@@ -40,7 +39,6 @@ impl Joins {
         }
         self.seen[word] |= bit;
         self.known += 1;
-        self.highest = self.highest.max(ordinal);
         self.expected = self.expected.max(ordinal);
         true
     }

@@ -118,4 +118,13 @@ mod tests {
         kept.go_on(Time(9));
         assert_eq!(kept.due(), Time::NEVER);
     }
+
+    #[test]
+    fn what_was_kept_before_all_ended_has_no_place_any_more() {
+        let mut kept = Kept::new(2);
+        assert!(kept.enter(1) && kept.enter(2));
+        kept.clear();
+        assert_eq!(kept.leave(), None);
+        assert!(kept.enter(3) && kept.enter(4), "there is room for as many again");
+    }
 }

@@ -341,4 +341,15 @@ mod tests {
         assert_eq!(outbox.pop(None).map(|out| out.port), Some(7));
         assert!(outbox.pop(None).is_none(), "what was to go along is forgotten");
     }
+
+    /// In one and the same frame.
+    #[test]
+    fn entries_go_to_the_sessions_switch_whatever_was_sent_before() {
+        let mut outbox = Outbox::new();
+        let address = SocketAddrV4::new(core::net::Ipv4Addr::LOCALHOST, 1);
+        outbox.body_to(Some(Ends { asked: address, answers: address }), 1, Header::default(), 8, |_, _| ());
+        assert!(outbox.pop(None).is_some_and(|out| out.to.is_some()));
+        outbox.entries(2, Header::default(), &[Entry::default()]);
+        assert!(outbox.pop(None).is_some_and(|out| out.to.is_none()));
+    }
 }

@@ -242,4 +242,10 @@ mod tests {
         let many: Vec<String> = (0..65).map(|shard| alloc::format!("{shard}")).collect();
         assert_eq!(Shards::new(many), Err(ShardsError::Count(65)));
     }
+
+    #[test]
+    fn of_shards_with_equal_scores_the_first_has_the_name() {
+        let twins = Shards { keys: alloc::vec![5; 3], ..shards(&["a", "b", "c"]) };
+        assert!((0..100).all(|name| twins.owner(name) == 0));
+    }
 }

@@ -73,10 +73,14 @@ mod tests {
         assert!((0..1_000).all(|id| recent.has(id)), "however many there are");
         assert_eq!(recent.recall(Time(9_000), 7), Some(&mut 7));
         recent.remove(8);
+        assert!(!recent.has(8) && recent.recall(Time(9_000), 8).is_none(), "nor what is taken out");
         recent.keep(Time(6_500), Time(11_500), 1_000, 1_000);
         assert_eq!((recent.kept.len(), recent.order.len()), (2, 2));
         assert!(recent.has(7) && recent.has(1_000));
         recent.keep(Time(9_000), Time(14_000), 1_001, 1_001);
         assert!(!recent.has(7) && recent.recall(Time(0), 7).is_none());
+        recent.clear();
+        assert!(!recent.has(1_001));
+        assert_eq!((recent.kept.len(), recent.order.len()), (0, 0), "and all of it goes at once");
     }
 }

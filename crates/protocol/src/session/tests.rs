@@ -302,9 +302,8 @@ fn the_epoch_rises_and_never_falls_and_is_followed_by_a_heartbeat_at_once() {
     assert_eq!(scene.session.due(), NOW + 11 + PAUSE_FIRST, "whoever leaves needs none");
 }
 
-#[test]
-fn a_session_that_was_agreed_on_elsewhere_begins_once() {
-    let enrolment = Enrolment {
+fn agreed() -> Enrolment {
+    Enrolment {
         handle: 3,
         incarnation: 9,
         epoch: 7,
@@ -319,7 +318,12 @@ fn a_session_that_was_agreed_on_elsewhere_begins_once() {
         policy: wayside_wire::Policy::Fair,
         patience: crate::OVERTAKEN_MOST,
         secret: None,
-    };
+    }
+}
+
+#[test]
+fn a_session_that_was_agreed_on_elsewhere_begins_once() {
+    let enrolment = agreed();
     let mut scene = Scene::new();
     assert_eq!(scene.session.begin(NOW + 9, NOW, &enrolment), Some(Change::Enrolled));
     assert_eq!(scene.lease_end(), NOW + LEASE);
@@ -356,4 +360,89 @@ fn a_pledge_is_said_in_pauses_that_double_however_often_it_is_wanted() {
     scene.session.follow(now, 6);
     scene.tick(now);
     assert!(scene.kinds().contains(&kind::fabric::ENROL));
+}
+
+/// Its answer is under the session's own nonce, of the epoch that the session has come to, and of what was said last.
+#[test]
+fn a_pledge_is_counted_when_the_shard_says_so_of_it_and_is_said_until_then() {
+    let is_followed = |scene: &mut Scene, flags: u16, nonce: u64, epoch: u32, pledge: u32| {
+        let header = Header { epoch, shard_map: pledge, ..answer(flags) };
+        scene.session.on_enrolled(NOW, &header, &enrolled(nonce))
+    };
+    let mut scene = Scene::live();
+    assert_eq!(is_followed(&mut scene, 0, 42, 7, 5), None, "nothing was pledged");
+    scene.session.follow(NOW, 5);
+    let refused = header_flag::REFUSED;
+    for (flags, nonce, epoch, pledge) in [(0, 43, 7, 5), (refused, 42, 7, 5), (0, 42, 8, 5), (0, 42, 7, 6)] {
+        assert_eq!(is_followed(&mut scene, flags, nonce, epoch, pledge), None, "{flags} {nonce} {epoch} {pledge}");
+    }
+    scene.tick(NOW);
+    assert!(scene.kinds().contains(&kind::fabric::ENROL), "it is said still");
+    assert_eq!(is_followed(&mut scene, 0, 42, 7, 5), Some(Change::Followed(5)));
+    assert_eq!(is_followed(&mut scene, 0, 42, 7, 5), None, "a copy");
+    scene.tick(NOW + 1_000);
+    assert!(!scene.kinds().contains(&kind::fabric::ENROL));
+}
+
+#[test]
+fn who_leaves_pledges_nothing_any_more() {
+    let mut scene = Scene::live();
+    scene.session.follow(NOW, 5);
+    scene.session.leave(NOW, true, &mut scene.out);
+    scene.tick(NOW + PAUSE_FIRST);
+    assert_eq!(scene.kinds(), [kind::fabric::LEAVE; 2]);
+}
+
+fn hybrid(nonce: u64) -> (Header, Enrolled) {
+    (Header { position: Engine::Hybrid as u16, ..answer(0) }, enrolled(nonce))
+}
+
+/// A list of another question may be another list: that of its answer is asked for with it.
+#[test]
+fn a_hybrid_session_goes_by_the_names_of_its_own_question_and_epoch() {
+    let names = || Names::new([2, 5]);
+    for (nonce, epoch, begins) in [(42, 7, true), (43, 7, false), (42, 6, false)] {
+        let mut scene = Scene::new();
+        scene.session.start(NOW, &mut scene.out);
+        scene.session.on_names(epoch, nonce, names());
+        let (header, body) = hybrid(42);
+        assert_eq!(scene.session.on_enrolled(NOW, &header, &body).is_some(), begins, "{nonce} {epoch}");
+        assert_eq!(scene.session.names().has(5), begins);
+    }
+    // Of a question that was given up for another one.
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    scene.said();
+    scene.session.on_names(7, 42, names());
+    let later = NOW + (4 * PAUSE_MOST + 1);
+    scene.tick(later);
+    let second = scene.nonce();
+    let (header, body) = hybrid(second);
+    assert_eq!(scene.session.on_enrolled(later, &header, &body), None);
+    scene.session.on_names(7, second, names());
+    assert_eq!(scene.session.on_enrolled(later, &header, &body), Some(Change::Enrolled));
+}
+
+#[test]
+fn a_session_that_is_over_or_was_refused_is_never_due_again() {
+    let mut scene = Scene::live();
+    assert_eq!(scene.session.fall_silent(), Change::Lost);
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+    let mut scene = Scene::new();
+    scene.session.start(NOW, &mut scene.out);
+    scene.said();
+    let other = Header { shard_map: 7, ..answer(0) };
+    assert_eq!(scene.session.on_enrolled(NOW, &other, &enrolled(42)), Some(Change::Refused(Refusal::Shards)));
+    assert_eq!(scene.session.due(), Time(u64::MAX));
+    assert_eq!(scene.session.on_enrolled(NOW, &answer(0), &enrolled(42)), None, "nor does it begin after all");
+}
+
+#[test]
+fn a_session_is_signed_where_it_has_a_secret() {
+    let mut scene = Scene::live();
+    assert_eq!(scene.session.info().map(|info| info.signed), Some(false));
+    scene = Scene::new();
+    let enrolment = Enrolment { secret: Some(crate::seal::Secret([7; 32])), ..agreed() };
+    scene.session.begin(NOW, NOW, &enrolment);
+    assert_eq!(scene.session.info().map(|info| info.signed), Some(true));
 }
