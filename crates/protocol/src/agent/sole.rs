@@ -77,10 +77,11 @@ impl Sole {
         matches!(self.duty, Duty::Rest) && !self.suspended
     }
 
-    /// Whether the slot stays here when its hold ends, and the switch knows all that it has to know.
+    /// Whether the slot stays here when its hold ends. The switch knows all that it has to know of one that has a place:
+    /// it came to rest before.
     #[inline]
     pub fn stays(&self) -> bool {
-        self.home.is_kept && self.confirmed && !self.open && !self.tryable
+        self.home.is_kept
     }
 
     #[inline]

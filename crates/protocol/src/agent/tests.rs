@@ -3,6 +3,7 @@
 mod changes;
 mod granting;
 mod heritage;
+mod home;
 mod priorities;
 
 use super::*;

@@ -856,3 +856,6 @@ fn lock_entries(packet: &[u8]) -> impl Iterator<Item = Entry> + '_ {
 fn decider(is_the_switch: bool) -> Path {
     if is_the_switch { Path::Switch } else { Path::Agent }
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,6 +183,25 @@ fn of_several_those_of_slots_come_first_whatever_is_said_first() {
     assert_eq!(sorted, [COLD[0], COLD[1], HOT[0], HOT[1]]);
 }
 
+/// The one before them is refused, and they wait for it.
+#[test]
+fn of_several_all_that_come_in_vain_say_that_the_budget_was_spent() {
+    let mut node = node();
+    let mut ids = Vec::new();
+    let wants = [COLD[0], HOT[0], HOT[1]].map(|name| Acquire { deadline: Some(Time(500)), ..want(name) });
+    node.acquire_many(Time(10), &wants, &mut ids).expect("there is room");
+    let header = Header { service: service::LOCK, kind: kind::lock::REJECT, count: 1, ..Header::default() };
+    let entry =
+        Entry { name: COLD[0], request: ids[0].0, slot: slot_of(COLD[0], SLOTS), tenure: 100, ..Entry::default() };
+    node.on_packet(Time(20), &write(header, Entry::BYTES, |packet, at| entry.write(packet, at)));
+    node.on_tick(Time(500));
+    let mut told: Vec<Event> = std::iter::from_fn(|| node.event()).collect();
+    told.sort_by_key(|event| {
+        ids.iter().position(|id| matches!(event, Event::TimedOut { request, .. } if request == id))
+    });
+    assert_eq!(told, [0, 1, 2].map(|place| Event::TimedOut { request: ids[place], over_budget: true }));
+}
+
 #[test]
 fn who_can_not_ask_for_all_asks_for_none() {
     let mut node = node_with(NodeConfig { requests_most: 2, ..NodeConfig::new(1) });

@@ -374,3 +374,16 @@ fn every_change_has_a_nonce_of_its_own() {
     let second = scene.one().entries[0].request;
     assert_eq!((first, second), (1, 2));
 }
+
+/// Each time that it came again it would.
+#[test]
+fn who_does_not_stay_overtakes_nobody_where_its_name_is_held() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.agent.tryable = false;
+    scene.agent.holders.push(party(5, 50, OTHER, EXCLUSIVE));
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    scene.acquire(Party { tries: true, ..urgent(7, party(4, 40, NAME, SHARED)) });
+    let refused = scene.one();
+    assert_eq!((refused.kind, refused.to), (kind::lock::BUSY, 4));
+    assert_eq!(scene.agent.queue.iter().map(|waiter| waiter.rank.overtaken).collect::<Vec<_>>(), [0]);
+}

@@ -382,6 +382,9 @@ fn who_comes_while_waiters_are_still_to_come_waits_in_the_order_of_arrival_and_m
     assert_eq!(scene.waiting(), [(2, 20), (3, 30), (3, 32)]);
     scene.agent.reminder = None;
     assert_eq!(scene.agent.due(), Time(u64::MAX), "all have come");
+    scene.with(|agent, desk| agent.serve(desk));
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30), (3, 32)], "nor is it another order once all are in one line");
+    assert!(scene.agent.late.is_empty());
 }
 
 #[test]
@@ -418,4 +421,44 @@ fn an_agent_in_a_few_words_decides_while_its_one_request_holds() {
     let entry = free.freeing(SLOT, 6);
     assert_eq!((entry.name, entry.request, entry.slot, entry.tenure), (NAME, 6, SLOT, STAMP.tenure));
     assert_eq!((entry.holder, SlotBits::from_u16(entry.slot_bits).state), (ME, SlotState::Unheld));
+}
+
+/// The last of those who were to come is here, and those who came meanwhile are in no line yet.
+#[test]
+fn who_comes_after_the_last_of_them_lines_up_behind_those_that_were_late() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 1, [].into_iter());
+    scene.acquire(party(3, 30, NAME, EXCLUSIVE));
+    scene.agent.take_waiters(now, 0, [party(2, 20, NAME, EXCLUSIVE)].into_iter());
+    scene.acquire(party(5, 50, NAME, EXCLUSIVE));
+    assert_eq!(scene.waiting(), [(2, 20), (3, 30), (5, 50)]);
+}
+
+#[test]
+fn when_the_last_of_them_arrives_whoever_was_late_is_granted_what_nobody_holds() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.agent.tryable = false;
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 1, [].into_iter());
+    scene.acquire(party(5, 50, OTHER, EXCLUSIVE));
+    scene.is_silent();
+    scene.agent.take_waiters(now, 0, [party(2, 20, NAME, EXCLUSIVE)].into_iter());
+    scene.with(|agent, desk| agent.serve_arrivals(0, desk));
+    assert_eq!((scene.one().to, scene.waiting()), (5, alloc::vec![(2, 20)]));
+}
+
+/// The controller has found that it holds: it may have been granted by somebody before.
+#[test]
+fn who_is_adopted_as_a_holder_waits_no_more_and_all_others_do() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    let now = scene.now;
+    scene.agent.inherit(now, 9, 1, [].into_iter());
+    for holder in [4, 5] {
+        scene.acquire(party(holder, 10 * u64::from(holder), NAME, EXCLUSIVE));
+    }
+    scene.agent.suspend();
+    scene.agent.prepare_adoption(77, NEXT, bits(SlotState::Managed, 0));
+    scene.agent.adopt_holder(77, party(4, 40, NAME, EXCLUSIVE));
+    assert_eq!((scene.holding(), scene.waiting()), (alloc::vec![(4, 40)], alloc::vec![(5, 50)]));
 }
