@@ -77,8 +77,8 @@ impl Sole {
         matches!(self.duty, Duty::Rest) && !self.suspended
     }
 
-    /// Whether the slot stays here when its hold ends. The switch knows all that it has to know of one that has a place:
-    /// it came to rest before.
+    /// Whether the slot stays here when its hold ends. Of one that has its place among those that are kept the switch
+    /// knows all that it has to know: it came to rest before.
     #[inline]
     pub fn stays(&self) -> bool {
         self.home.is_kept

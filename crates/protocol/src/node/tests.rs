@@ -346,22 +346,31 @@ fn when_a_limbo_has_gone_back_the_slot_is_due_for_what_is_left() {
     assert_eq!(book.due, book.next_due());
 }
 
+/// For an agency that may be on its way, or for the answer to a claim, of which nothing comes then.
 #[test]
 fn who_waits_in_limbo_while_a_slot_is_adopted_is_in_its_line_soon() {
-    let mut scene = keeping(0);
-    scene.ask(NAME, Mode::Exclusive);
-    scene.forward(kind::lock::ACQUIRE, theirs(OTHER, 1, SLOT, TENURE));
-    let about = Entry { request: CENSUS, ..Entry::default() };
-    scene.hear(of_kind(kind::lock::ADOPT), &[about, agency(SLOT, TENURE + 2)]);
-    scene.tick(PAUSE);
-    assert_eq!(scene.book(SLOT).limbo.len(), 1, "it is not known yet who holds");
-    let holder = Entry { flags: entry_flag::HELD | EXCLUSIVE, ..theirs(THIRD, 1, SLOT, 1) };
-    let last = Header { position: 1, flags: header_flag::LAST, ..of_kind(kind::lock::ADOPT) };
-    scene.hear(last, &[about, holder]);
-    scene.tick(PAUSE);
-    let book = scene.book(SLOT);
-    let waiters = book.agent.iter().flat_map(|agent| agent.waiters()).map(|waiter| waiter.holder);
-    assert_eq!((waiters.collect::<Vec<_>>(), book.limbo.len()), (vec![OTHER], 0));
+    for is_claimed in [false, true] {
+        let mut scene = keeping(0);
+        if !is_claimed {
+            scene.ask(NAME, Mode::Exclusive);
+        }
+        for number in [1, 2] {
+            scene.forward(kind::lock::ACQUIRE, theirs(OTHER, number, SLOT, TENURE));
+        }
+        assert_eq!(scene.book(SLOT).claim.is_some(), is_claimed);
+        let about = Entry { request: CENSUS, ..Entry::default() };
+        scene.hear(of_kind(kind::lock::ADOPT), &[about, agency(SLOT, TENURE + 2)]);
+        scene.tick(PAUSE);
+        assert_eq!(scene.book(SLOT).limbo.len(), 2, "it is not known yet who holds");
+        let holder = Entry { flags: entry_flag::HELD | EXCLUSIVE, ..theirs(THIRD, 1, SLOT, 1) };
+        let last = Header { position: 1, flags: header_flag::LAST, ..of_kind(kind::lock::ADOPT) };
+        scene.hear(last, &[about, holder]);
+        scene.tick(PAUSE);
+        let book = scene.book(SLOT);
+        let waiters = book.agent.iter().flat_map(|agent| agent.waiters()).map(|waiter| waiter.holder);
+        // The agent asks to be confirmed for the first of them, and the other waits for the answer to that.
+        assert_eq!((waiters.collect::<Vec<_>>(), book.limbo.len()), (vec![OTHER], 1));
+    }
 }
 
 #[test]

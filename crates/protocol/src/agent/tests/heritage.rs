@@ -61,6 +61,18 @@ fn who_arrives_is_granted_at_once_unless_somebody_before_it_waits_for_its_name()
     assert_eq!(waiting, [(4, 40), (5, 50), (6, 60), (7, 70)]);
 }
 
+/// The switch has said so meanwhile: it has to hear that somebody wants to be alone, whoever is still to come.
+#[test]
+fn who_arrives_and_wants_to_be_alone_has_a_slot_closed_that_readers_are_let_into() {
+    let mut scene = Scene::held(SlotState::Open, party(2, 20, OTHER, SHARED));
+    let now = scene.now;
+    scene.agent.inherit(now, 4, 9, [].into_iter());
+    scene.agent.take_waiters(now, 0, [party(3, 30, NAME, EXCLUSIVE)].into_iter());
+    scene.with(|agent, desk| agent.serve_arrivals(0, desk));
+    let said = scene.one();
+    assert_eq!((said.kind, said.bits().state), (kind::lock::RETENURE, SlotState::Managed));
+}
+
 #[test]
 fn who_arrives_dead_does_not_wait() {
     let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));
