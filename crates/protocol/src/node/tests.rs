@@ -230,6 +230,24 @@ fn what_rests_at_home_takes_few_words_and_so_does_what_is_held_from_there() {
     assert_eq!(scene.kinds(), []);
 }
 
+/// Whether its owner releases or cancels it.
+#[test]
+fn several_locks_that_come_in_one_packet_take_few_words_until_they_are_free() {
+    let mut scene = keeping(0);
+    let names = [1, 2, 3];
+    let mut ids = Vec::new();
+    scene.node.acquire_many(scene.now, &names.map(|name| Scene::want(name, Mode::Exclusive)), &mut ids).expect("room");
+    let granted = [0, 1, 2].map(|place| fresh(names[place], ids[place], TENURE));
+    scene.hear(of_kind(kind::lock::GRANT), &granted);
+    assert_eq!(scene.told().len(), 3);
+    assert!(names.iter().all(|&name| is_in_few_words(scene.book(name as u32))));
+    scene.sent();
+    scene.release(ids[0]);
+    scene.node.cancel(scene.now, ids[1]);
+    assert_eq!(scene.kinds(), [kind::lock::RETENURE; 2]);
+    assert!(names.iter().all(|&name| is_in_few_words(scene.book(name as u32))));
+}
+
 #[test]
 fn who_is_asked_whether_it_is_agent_needs_no_more_words_for_that() {
     let mut scene = keeping(0);
