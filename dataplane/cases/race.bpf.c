@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* The XDP program with a race in it: race.h. The race word lies in the globals' reserved field. The verifier
- * walks through 868,000 instructions of it, of a million at most (clang 14, Linux 6.18); of the program itself, 368,000. */
+/* The XDP program with a race in it: race.h. The race word lies in the globals' reserved field. The verifier walks
+ * through 868,000 instructions of it, of a million at most (clang 14, Linux 6.18); of the program itself, 368,000. */
 #include "../platform_bpf.h"
 
 WS_INLINE struct ws_globals *ws_race_globals(void)

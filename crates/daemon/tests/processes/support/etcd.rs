@@ -76,8 +76,8 @@ impl Etcd {
     }
 }
 
-/// A directory in memory, where there is room for several members' logs, of 64 MiB and more each: etcd syncs each write,
-/// and a disk that others use keeps it waiting for longer than a serving lease.
+/// A directory in memory, where there is room for several members' logs, of 64 MiB and more each: etcd syncs each
+/// write, and a disk that others use keeps it waiting for longer than a serving lease.
 fn in_memory() -> Option<TempDir> {
     const PLACE: &CStr = c"/dev/shm";
     let mut room = MaybeUninit::<libc::statvfs>::uninit();
