@@ -224,6 +224,17 @@ impl Sessions {
         lines
     }
 
+    /// The invariants of `live` and `mourned`.
+    #[cfg(test)]
+    pub fn check(&self) {
+        for (handle, session) in &self.by_handle {
+            let is_in = (self.live.contains(handle), self.mourned.contains(handle));
+            let is_live = matches!(session.life, Life::Live { .. });
+            assert_eq!(is_in, (is_live, matches!(session.life, Life::Mourned(_))), "handle {handle}");
+        }
+        assert!(self.live.iter().chain(&self.mourned).all(|handle| self.by_handle.contains_key(handle)));
+    }
+
     /// Whether a new session may take the handle.
     pub fn is_free(&self, now: Time, handle: Handle, config: &Config) -> bool {
         if config.is_broken(Mutant::HastyReuse) && !self.live.contains(&handle) {
@@ -354,7 +365,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         // Whoever starts before that is done finds them LIVE and lets them expire: late, but safe.
         self.write_down(now, batch);
         for &handle in handles {
-            self.announce(now, handle);
+            self.announce(handle);
         }
         if ending != Ending::LeftClean {
             self.patrol.hurry();
@@ -376,12 +387,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             }
         }
         for handle in self.sessions.mourned.clone() {
-            self.announce(now, handle);
+            self.announce(handle);
         }
     }
 
-    /// Every live node of the dead one's namespace has to hear of it; the dead hear nothing.
-    fn announce(&mut self, now: Time, dead: Handle) {
+    /// Every live node of the dead one's namespace has to hear of its death, which is new; the dead hear nothing.
+    fn announce(&mut self, dead: Handle) {
         for handle in &self.sessions.mourned {
             if let Some(Life::Mourned(death)) = self.sessions.by_handle.get_mut(handle).map(|s| &mut s.life) {
                 death.untold.remove(&dead);
@@ -391,7 +402,6 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let untold = self.sessions.living_in(namespace).map(|handle| (handle, 0)).collect();
         if let Some(Life::Mourned(death)) = self.sessions.by_handle.get_mut(&dead).map(|s| &mut s.life) {
             death.untold = untold;
-            death.next_down = now;
         }
     }
 
@@ -507,5 +517,42 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let Some(record) = self.sessions.get(to).map(|session| session.record) else { return };
         let header = Header { kind, position, destination: to, namespace: record.namespace, ..Header::default() };
         self.send_fabric(record.address, header, FabricKind::Down.body().bytes(0), |packet, at| body.write(packet, at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use wayside_wire::limits;
+
+    fn record(incarnation: u64, stage: Stage) -> SessionRecord {
+        SessionRecord {
+            incarnation,
+            nonce: incarnation,
+            lifeline: 2,
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7600),
+            namespace: 1,
+            lease: 100_000,
+            grace: 10_000,
+            pid: 3,
+            host: [0; limits::MAX_HOST_BYTES],
+            stage,
+            secret: None,
+            admission: 0,
+        }
+    }
+
+    #[test]
+    fn whoever_is_given_a_handle_is_there_in_the_place_of_whoever_had_it() {
+        let mut sessions = Sessions::default();
+        let stages = [Stage::Live, Stage::Mourned, Stage::AtRest];
+        let pairs = stages.iter().flat_map(|former| stages.iter().map(move |latter| [*former, *latter]));
+        for (incarnation, stage) in (1..).zip(pairs.flatten()) {
+            sessions.insert(5, record(incarnation, stage));
+            sessions.check();
+            assert_eq!(sessions.by_nonce(incarnation).map(|(handle, record)| (handle, record.stage)), Some((5, stage)));
+            assert!(sessions.by_nonce(incarnation - 1).is_none(), "the former one's");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod divisions;
 mod doubts;
 mod epochs;
 mod lives;
+mod mourning;
 mod parts;
 mod policies;
 mod rosters;
@@ -251,6 +252,7 @@ impl Bench {
         let end = self.now + micros;
         loop {
             self.controller.on_tick(Time(self.now));
+            self.controller.sessions.check();
             let next = self.controller.next_timer().0;
             if next > end {
                 break;

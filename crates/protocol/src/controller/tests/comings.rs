@@ -121,3 +121,37 @@ fn a_session_ends_once() {
     }
     assert_eq!(bench.notices(), [Notice::Ended(1, Ending::Closed)]);
 }
+
+/// What a node says by it is believed: who reads one packet must not know those of others.
+#[test]
+fn no_two_lifelines_are_alike_whichever_session_or_cluster_they_are_of() {
+    let lifelines = |secret| {
+        let mut bench = Bench::with(Config { secret, ..config() });
+        bench.memory.more_handles.set(40);
+        (1..=40).map(|nonce| bench.enrol(nonce).expect("there is room").1.lifeline).collect::<Vec<u64>>()
+    };
+    let mut all: Vec<u64> = [1, 2, 42, 1 << 63].into_iter().flat_map(lifelines).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 4 * 40);
+}
+
+#[test]
+fn what_is_listed_is_told_where_something_is_and_before_the_answer() {
+    let told = |engine, names: &[u64]| {
+        let mut config = config();
+        config.namespaces[0].names = crate::Names::new(names.iter().copied()).expect("few");
+        config.namespaces[0].engine = engine;
+        let mut bench = Bench::with(config);
+        let mut packet = vec![0; BODY + Enrol::BYTES];
+        Header { service: service::FABRIC, kind: fabric::ENROL, ..Header::default() }.write(&mut packet);
+        let body = Enrol { nonce: 1, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+        body.write(&mut packet, BODY);
+        bench.controller.on_packet(Time(bench.now), address(1), &packet);
+        let sent = core::iter::from_fn(|| bench.controller.transmit()).map(|(_, packet)| check(&packet).unwrap().kind);
+        sent.filter(|kind| [fabric::NAMES, fabric::ENROLLED].contains(kind)).collect::<Vec<u8>>()
+    };
+    assert_eq!(told(Engine::Hybrid, &[7, 9]), [fabric::NAMES, fabric::ENROLLED]);
+    assert_eq!(told(Engine::Fission, &[]), [fabric::ENROLLED]);
+    assert_eq!(told(Engine::Queue, &[]), [fabric::ENROLLED]);
+}

@@ -164,3 +164,62 @@ fn a_store_that_fails_is_told_of() {
     bench.enrol(1);
     assert!(bench.notices().iter().any(|notice| matches!(notice, Notice::StoreFailed(_))));
 }
+
+/// So that a node hears if it has another list than the switch, or another engine.
+#[test]
+fn who_is_asked_about_all_slots_is_told_what_is_listed_there_and_how_locks_are_decided_on() {
+    let mut hybrid = config();
+    let first = hybrid.namespaces[0].clone();
+    hybrid.namespaces.extend([(2, "two", &[7, 9][..]), (3, "three", &[8])].map(|(id, name, listed)| {
+        let names = crate::Names::new(listed.iter().copied()).expect("few");
+        Namespace { id, name: name.to_string(), engine: Engine::Hybrid, names, ..first.clone() }
+    }));
+    let prints = [0, hybrid.namespaces[1].names.fingerprint(), hybrid.namespaces[2].names.fingerprint()];
+    let mut bench = Bench::with(hybrid);
+    bench.memory.more_namespaces.set(2);
+    bench.memory.more_handles.set(10);
+    for (nonce, name) in (1..).zip(["default", "two", "three"]) {
+        let body = Enrol { nonce, namespace_name: padded(name).expect("short"), ..Enrol::default() };
+        bench.controller.enrol(Time(bench.now), applicant(0), 0, &body).expect("there is room");
+    }
+    bench.restart_switch();
+    let asked = bench.sent(lock::CENSUS).into_iter().map(|census| {
+        let about = Entry::read(&census, BODY);
+        (check(&census).unwrap().namespace, about.slot, about.sequence, about.name)
+    });
+    let engines = [Engine::Fission, Engine::Hybrid, Engine::Hybrid].map(|engine| engine as u8);
+    let expected = [0, 1, 2].map(|at| (at as u16 + 1, limits::ALL_SLOTS, engines[at], prints[at]));
+    assert_eq!(asked.collect::<Vec<_>>(), expected);
+    assert!(prints[1] != 0 && prints[2] != prints[1]);
+}
+
+/// What was looked at before is of another epoch, and its pass would only be waited for.
+#[test]
+fn the_pass_over_all_slots_begins_anew_with_an_epoch() {
+    let mut bench = Bench::with(Config { slots_per_tick: 4, ..config() });
+    bench.enrol(1);
+    bench.live(&[1], 1_000_000);
+    let tick = |bench: &mut Bench| {
+        bench.beat(1);
+        bench.now = bench.controller.next_timer().0;
+        bench.controller.on_tick(Time(bench.now));
+    };
+    // In the middle of a pass.
+    bench.restart_controller();
+    (0..8).for_each(|_| tick(&mut bench));
+    bench.restart_switch();
+    bench.report(1, 0, wayside_wire::header_flag::LAST);
+    while bench.controller.next_timer() == Time(bench.now) {
+        bench.controller.on_tick(Time(bench.now));
+    }
+    let adopt = Entry::read(&bench.sent(lock::ADOPT).pop().expect("an heir"), BODY);
+    bench.lock(1, lock::ADOPTED, 0, 0, &[adopt]);
+    assert!(bench.memory.serving());
+    let mut ticks = 0;
+    tick(&mut bench);
+    while bench.controller.next_timer() == Time(bench.now + 1_000) {
+        tick(&mut bench);
+        ticks += 1;
+    }
+    assert_eq!(ticks, SLOTS / 4, "one tick after another, until every slot has been looked at once");
+}

@@ -220,3 +220,20 @@ fn a_namespace_has_one_to_fourteen_lock_servers() {
         assert_eq!(config.check().is_ok(), wanted, "{servers}");
     }
 }
+
+/// It may be that the switch is another one, and that nodes that were its lock servers do not know it yet.
+#[test]
+fn who_would_be_a_lock_server_says_so_anew_in_an_epoch() {
+    let mut bench = Bench::divided(4);
+    for node in [1, 2] {
+        bench.offer(node, CAN_ALL);
+    }
+    bench.stay(&[1, 2, 3], QUARTER + TICK);
+    assert_eq!([1, 2].map(|node| bench.count(node)), [2, 2]);
+    bench.restart_switch();
+    bench.stay(&[1, 2, 3], QUARTER + TICK);
+    assert_eq!(bench.count(0), 4, "nobody has said so");
+    bench.offer(2, CAN_ALL);
+    bench.stay(&[1, 2, 3], QUARTER + TICK);
+    assert_eq!([0, 1, 2].map(|node| bench.count(node)), [0, 0, 4]);
+}
