@@ -296,7 +296,7 @@ mod tests {
         let moved: Vec<_> = told.iter().filter(|(_, step)| *step > Step::Announced).collect();
         assert_eq!(moved[0], &("b".into(), Step::Moved));
         assert_eq!(seen["b"].division.begins, None);
-        assert!(seen["a"].epoch > 2 && seen["c"].epoch > 2);
+        assert_eq!((seen["a"].epoch, seen["c"].epoch), (3, 3), "above the one that gives, whatever the others have");
     }
 
     #[test]
@@ -323,6 +323,10 @@ mod tests {
         // It has looked at one that was in the way, and at no other.
         wait.insert("b".into(), seen["b"].clone());
         assert_eq!(change.next(&wait), Next::Overtaken(2));
+        let third = redivision(3, &["a", "b"], &["a", "b"]);
+        carry_out(&third, &mut seen);
+        wait.insert("a".into(), seen["a"].clone());
+        assert_eq!(change.next(&wait), Next::Overtaken(3), "the latest that is known");
         let other = redivision(1, &["a", "b"], &["a", "b", "d"]);
         wait = fresh(&["a", "b", "d"]);
         carry_out(&other, &mut wait);

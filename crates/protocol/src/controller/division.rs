@@ -411,6 +411,33 @@ mod tests {
     }
 
     #[test]
+    fn versions_rise_by_no_more_than_so_many_at_a_time() {
+        let mut controller = controller(Config { shards: 7, ..config() });
+        assert_eq!(controller.redivide(&order(FAR, Step::Moved, Some(8))), Ok(()));
+        assert_eq!(controller.redivide(&order(2 * FAR + 1, Step::Announced, Some(8))), Err(Disobeyed::Far(FAR)));
+        assert_eq!(controller.redivide(&order(2 * FAR, Step::Announced, Some(8))), Ok(()));
+    }
+
+    #[test]
+    fn an_order_is_carried_out_at_once_and_not_when_something_is_due() {
+        let mut controller = controller(Config { shards: 7, ..config() });
+        while controller.next_timer() == Time(0) {
+            controller.on_tick(Time(0));
+        }
+        let above = controller.epoch() + 10;
+        assert_eq!(controller.redivide(&Order { above, ..order(1, Step::Moved, Some(8)) }), Ok(()));
+        controller.on_tick(Time(1));
+        assert_eq!(controller.epoch(), above + 1);
+    }
+
+    #[test]
+    fn a_record_of_another_layout_is_none() {
+        let (_, bytes) = Division { map: b"map".to_vec(), ..Division::default() }.encode();
+        assert!(Division::decode(&bytes).is_some_and(|division| division.map == b"map"));
+        assert_eq!(Division::decode(&[&[LAYOUT + 1], &bytes[1..]].concat()), None);
+    }
+
+    #[test]
     fn the_record_survives_a_restart_and_who_followed_is_behind_again() {
         let mut first = controller(Config { shards: 7, ..config() });
         assert_eq!(enrol(&mut first, 1, 7), Ok(7));

@@ -203,6 +203,23 @@ mod tests {
         assert_eq!(given_up_at(23), Some(0));
     }
 
+    /// Twice for each page, and eight times besides one for each that has come.
+    #[test]
+    fn a_report_is_given_up_when_more_was_asked_in_vain_than_its_pages_allow() {
+        let (mut pages, mut now) = (Pages::new(None, Time(50)), 0);
+        let mut bears = |page| {
+            assert_eq!(pages.ask(1), Some(page));
+            let borne = [0; 2].map(|_| {
+                now += 50;
+                pages.ask_again(Time(now), 50, 2)
+            });
+            assert!(pages.take(page, false, &Config::default()));
+            borne
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5, 6].map(&mut bears), [[true; 2]; 7], "14 times, and 8 + 6 are borne");
+        assert_eq!(bears(7), [true, false], "15 are, and not 16");
+    }
+
     #[test]
     fn a_page_that_eight_have_overtaken_is_asked_for_once_more() {
         let (mut pages, config) = (Pages::new(Some(40), Time(0)), Config::default());

@@ -188,4 +188,13 @@ mod tests {
         }
         assert_eq!(asked, [6], "watched from the second pass on");
     }
+
+    #[test]
+    fn slots_of_several_namespaces_are_watched_each_for_itself() {
+        let mut patrol = Patrol::default();
+        let word = |tenure| SlotWord { state: SlotState::Managed, agent: 1, ..SlotWord::unheld(tenure) };
+        let mut watch =
+            |now| [1, 2, 3].map(|namespace| patrol.watch(Time(now), namespace, 9, word(namespace.into()), 50));
+        assert_eq!([watch(0), watch(49), watch(50), watch(51)], [[false; 3], [false; 3], [true; 3], [false; 3]]);
+    }
 }

@@ -253,6 +253,7 @@ mod tests {
         let locks = [cold(1, 4_000, 3), cold(2, 7_200, 7), cold(3, 100, 0)];
         assert_eq!(planned(&locks, &ROOM), [(1, 4), (2, 4)]);
         assert_eq!(planned(&[cold(1, LEAST_RATE - 1, 0)], &ROOM), [], "rarely asked for");
+        assert_eq!(planned(&[cold(1, LEAST_RATE, 0)], &ROOM), [(1, 1)]);
     }
 
     #[test]

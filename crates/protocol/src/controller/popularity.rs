@@ -109,7 +109,6 @@ impl Space {
                 Some(sample) if line.ticket < sample.ticket => *sample = Sample::of(line, now),
                 Some(sample) => sample.most = sample.most.max(line.used),
             }
-            at += 1;
         }
     }
 
@@ -355,6 +354,34 @@ mod tests {
             count += 1;
         }
         count
+    }
+
+    #[test]
+    fn what_is_seen_of_a_queue_is_by_its_name_and_begins_anew_with_its_tickets() {
+        let line = |name, ticket, used| Line {
+            name,
+            cells: 4,
+            stage: Stage::Here,
+            ticket,
+            used,
+            given: 0,
+            settled: 0,
+            pushed: 0,
+            ranked: 0,
+        };
+        let mut space = Space::default();
+        let mut look = |now, lines: &[Line]| {
+            space.look(Time(now), lines.iter());
+            let seen = space.samples.iter().map(|sample| (sample.name, sample.since.0, sample.ticket, sample.most));
+            seen.collect::<Vec<_>>()
+        };
+        assert_eq!(look(5, &[line(2, 10, 1), line(6, 20, 3)]), [(2, 5, 10, 1), (6, 5, 20, 3)]);
+        // One is gone, others come before, between and behind.
+        let others = [line(1, 1, 0), line(4, 7, 2), line(6, 25, 2), line(9, 3, 3)];
+        let seen = [(1, 6, 1, 0), (2, 5, 10, 1), (4, 6, 7, 2), (6, 5, 20, 3), (9, 6, 3, 3)];
+        assert_eq!(look(6, &others), seen);
+        assert_eq!(look(7, &[line(6, 30, 4)])[3], (6, 5, 20, 4), "the most at a time, since it was seen first");
+        assert_eq!(look(8, &[line(6, 19, 2)])[3], (6, 8, 19, 2), "another queue of that name");
     }
 
     /// Locks that are asked for alike all the time, some more than others: what is measured of them differs all the

@@ -89,7 +89,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         let mut left = u64::from(self.config.slots_per_tick.saturating_mul(WRITTEN_AT_ONCE)) * PASSED_BY;
         let mut slot = rebuilt.next;
         let mut living = Living::default();
-        while left > 0 {
+        loop {
             let Scope::All(rebuilt) = &census.scope else { return true };
             let passed = rebuilt.passed_by(slot, left);
             (slot, left) = (slot + passed, left.saturating_sub(passed.into()));
@@ -193,5 +193,21 @@ impl Living {
                 lives
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_asked_about_is_asked_about_again_where_the_session_is_another() {
+        let hold =
+            |session: u64, count: u64, holder| Entry { request: session << 40 | count, holder, ..Entry::default() };
+        let mut living = Living::default();
+        assert!(living.has(&hold(1, 9, 2), |_| true));
+        assert!(living.has(&hold(1, 10, 2), |_| panic!("it is the same session")));
+        assert!(!living.has(&hold(7, 10, 2), |_| false), "an earlier process of that node");
+        assert!(living.has(&hold(7, 10, 3), |_| true));
     }
 }

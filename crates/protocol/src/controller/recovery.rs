@@ -582,6 +582,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_slot_that_is_at_a_census_waits_for_no_other() {
+        let mut recovery = Recovery { at: BTreeSet::from([(1, 5)]), ..Recovery::default() };
+        for (namespace, slot) in [(1, 5), (1, 6), (2, 5)] {
+            recovery.queue(namespace, slot);
+        }
+        assert_eq!(recovery.queue, BTreeSet::from([(1, 6), (2, 5)]));
+    }
+
+    #[test]
     fn a_namespace_whose_censuses_never_end_keeps_no_other_from_its_own() {
         let mut recovery = Recovery::default();
         let census = |namespace| Census {

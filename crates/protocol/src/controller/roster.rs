@@ -89,23 +89,16 @@ impl Roster {
             return;
         }
         self.rotations.insert(handle, period);
-        if self.living.contains_key(&handle) {
-            self.give_keys(memory, handle);
-        }
+        self.give_keys(memory, handle);
     }
 
+    /// Its keys as they are by now, if it lives.
     fn give_keys<M: SwitchMemory>(&mut self, memory: &M, handle: Handle) {
         let Some(known) = self.living.get_mut(&handle) else { return };
         let first = Period { incarnation: known.record.incarnation, epoch: self.epoch, rotation: 0 };
         let is_its = |period: &&Period| Period { rotation: 0, ..**period } == first;
         let period = self.rotations.get(&handle).filter(is_its).copied().unwrap_or(first);
-        let Some(secret) = known.record.secret else {
-            known.period = None;
-            return memory.set_keys(handle, None);
-        };
-        if known.period == Some(period) {
-            return;
-        }
+        let Some(secret) = known.record.secret else { return memory.set_keys(handle, None) };
         if known.period.is_none_or(|before| Period { rotation: 0, ..before } != first) {
             memory.set_keys(handle, Some(&secret.keys(first)));
         }

@@ -409,6 +409,19 @@ mod tests {
         assert!(serving.runs(Time(LEASE)));
     }
 
+    /// Where the lease is short, so is the time in which its successor is waited for.
+    #[test]
+    fn who_hands_over_looks_soon_whether_its_post_was_taken() {
+        for (lease, first, next) in [(LEASE, LOOK, HANDING_LOOK), (8_000, 1_000, 1_000)] {
+            let mut serving = Serving::new(ServingConfig { lease, ..CONFIG }, None);
+            run(&mut serving, &mut Register::default(), 0, 10);
+            serving.hand_over(Time(20));
+            assert_eq!(serving.due(), Time(20 + first));
+            assert!(serving.ask(at(20 + first)).is_some());
+            assert_eq!(serving.due(), Time(20 + first + next));
+        }
+    }
+
     #[test]
     fn another_ones_post_is_taken_only_once_it_was_silent_for_longer_than_its_lease() {
         let mut register = Register(Post { holder: 2, revision: 7 });

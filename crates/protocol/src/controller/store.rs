@@ -275,8 +275,13 @@ mod tests {
         for at_end in [
             Counters { starts: u32::MAX, ..Counters::default() },
             Counters { incarnation: u64::MAX, ..Counters::default() },
+            Counters { incarnation: 1 << 63, ..Counters::default() },
+            Counters { epoch: limits::MAX_EPOCH + 1, ..Counters::default() },
         ] {
             assert_eq!(Counters::decode(&at_end.encode().1), None, "the next start or session would overflow it");
         }
+        let (epoch, starts) = (limits::MAX_EPOCH, u32::MAX - 1);
+        let last = Counters { epoch, starts, incarnation: (1 << 63) - 1, handle: u16::MAX };
+        assert_eq!(Counters::decode(&last.encode().1), Some(last));
     }
 }

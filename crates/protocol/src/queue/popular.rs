@@ -132,6 +132,27 @@ mod tests {
         assert_eq!(popular.due(), Time(2 * LENGTH));
     }
 
+    /// Names of which each was asked for once make room for one that is asked for more and more.
+    #[test]
+    fn a_name_that_comes_when_the_table_is_full_is_in_it_once_it_is_asked_for_often() {
+        let mut popular = Popular::new(Time(0), LENGTH);
+        (0..NAMES as u64).for_each(|name| popular.ask(name, 1));
+        popular.ask(0, 1);
+        (0..3).for_each(|_| popular.ask(9_999_999, 2));
+        let told = told(&mut popular, LENGTH, &[]);
+        let asked: Vec<(u64, u64)> = told.iter().map(|(asked, ..)| (asked.name, asked.requests)).collect();
+        assert_eq!(asked, [(9_999_999, 2), (0, 1)], "the first of its requests has taken one from each");
+    }
+
+    #[test]
+    fn of_those_that_wait_for_the_switch_the_longest_lines_are_told_and_first() {
+        let mut popular = Popular::new(Time(0), LENGTH);
+        let names = |told: Vec<(Asked, u64, u64)>| told.iter().map(|(asked, ..)| asked.name).collect::<Vec<_>>();
+        assert_eq!(names(told(&mut popular, LENGTH, &[(4, 6), (5, 2), (6, 9)])), [6, 4, 5]);
+        let many: Vec<(u64, usize)> = (0..2 * TOLD).map(|place| (place as u64, 2 * TOLD - place)).collect();
+        assert_eq!(names(told(&mut popular, 2 * LENGTH, &many)), (0..TOLD as u64).collect::<Vec<_>>());
+    }
+
     /// Against exact counts: the promise of the table, among far more names than it has room for.
     #[test]
     fn counts_are_short_by_less_than_a_four_thousandth_of_all_requests() {

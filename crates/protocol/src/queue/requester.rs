@@ -719,7 +719,8 @@ fn send_request(timers: &mut Timers, mutant: Option<Mutant>, link: &mut Link<'_>
 }
 
 fn set_timer(timers: &mut Timers, now: Time, id: u64, pending: &mut Pending, at: Time) {
-    pending.due = if pending.waits() { pending.deadline.min(at) } else { at };
+    // Whoever does not wait any more has no deadline.
+    pending.due = pending.deadline.min(at);
     if pending.due != Time::NEVER {
         timers.set(now, pending.due, Due::Request(RequestId(id)));
     }

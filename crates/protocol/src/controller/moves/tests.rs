@@ -105,3 +105,18 @@ fn a_namespace_whose_wishes_are_forgotten_is_looked_at_again_and_no_other() {
     moves.forget_wishes(SPACE);
     assert!(!moves.rests(SPACE, &[here(1)]) && moves.wanted.is_empty(), "all stays where it is");
 }
+
+/// An answer to one that has no number would not be believed.
+#[test]
+fn a_lock_is_asked_back_by_the_number_of_its_move_whatever_was_known_of_it() {
+    let (config, memory, disk) = (super::super::tests::config(), Default::default(), Default::default());
+    let mut controller: Controller<alloc::rc::Rc<super::super::tests::Memory>, super::super::tests::Disk> =
+        Controller::new(config, memory, disk).expect("an empty store");
+    controller.moves.under_way.insert((SPACE, 7), Move { id: 0, since: Time(1), due: Time(1) });
+    let server = LockServer { handle: 1, term: 1 };
+    controller.recall(Time(50), SPACE, 7, server);
+    let Move { id, since, .. } = controller.moves.under_way[&(SPACE, 7)];
+    assert!(id != 0 && since == Time(50), "it begins now");
+    controller.recall(Time(90), SPACE, 7, server);
+    assert_eq!((controller.moves.under_way[&(SPACE, 7)].id, since), (id, Time(50)), "and goes on");
+}

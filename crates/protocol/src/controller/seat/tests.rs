@@ -143,6 +143,7 @@ fn what_is_handed_over_is_not_gone_on_with_where_another_epoch_has_begun() {
     let (second, memory) = &mut seats[1];
     second.on_answer(Time(9), taken, Answer::Done(Post { holder: 2, revision: 2 }));
     assert_eq!(memory.epoch(), 3);
+    assert!(!told(second).iter().any(|notice| matches!(notice, Notice::TookOver(..))));
 }
 
 /// Whoever forges them, or has a larger table.
@@ -489,4 +490,72 @@ fn a_successor_that_has_the_namespaces_in_another_order_takes_over() {
     seats[1].1.more_namespaces.set(1);
     seats[1].0.shared.as_mut().expect("a standby").config = turned;
     carried(&mut seats);
+}
+
+// ---- what is not gone on with ----
+
+/// Finds the post vacant, and takes it.
+fn takes(seat: &mut Seat<Rc<Memory>, Disk>, at: u64, revision: u64) {
+    let looked = seat.ask(Time(at)).expect("at once");
+    seat.on_answer(Time(at), looked, Answer::Is(Post { holder: 0, revision }));
+    let taken = seat.ask(Time(at)).expect("it is vacant");
+    seat.on_answer(Time(at), taken, Answer::Done(Post { holder: 2, revision: revision + 1 }));
+}
+
+/// Another has the post by the time that a renewal is due.
+fn loses(seat: &mut Seat<Rc<Memory>, Disk>, at: u64, revision: u64) {
+    let asked = seat.ask(Time(at)).expect("a renewal is due");
+    seat.on_answer(Time(at), asked, Answer::Is(Post { holder: 1, revision }));
+}
+
+#[test]
+fn what_was_handed_over_is_forgotten_with_the_post() {
+    let mut seats = two();
+    let taken = carried(&mut seats);
+    let (second, memory) = &mut seats[1];
+    let disk = second.shared.as_ref().expect("it shares").store.clone();
+    disk.full.set(true);
+    second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert!(second.records().is_none(), "it could not write that it begins");
+    assert_eq!(add(second, 9, memory), Err(Unaddable::TakesOver));
+    loses(second, 8 + LEASE / 4, 3);
+    disk.full.set(false);
+    assert_eq!(add(second, 9 + LEASE / 4, memory), Ok(()));
+}
+
+/// Slots that came before this switch served by itself are overwritten.
+#[test]
+fn a_hand_over_that_was_begun_before_a_switch_served_is_not_gone_on_with() {
+    let [(mut first, former), (mut second, _)] = two();
+    let look = second.ask(Time(3)).expect("at once");
+    second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
+    let mut copying = first.prepare(Time(4)).expect("nothing is in its way");
+    assert_eq!(second.receive(Time(5), &copying.opening()), Ok(false));
+    takes(&mut second, 2 * LEASE, 5);
+    assert!(second.records().is_some());
+    loses(&mut second, 3 * LEASE, 7);
+    let mut slots = Vec::new();
+    copying.send(&former, |message| slots.push(message));
+    assert_eq!((slots.len(), second.receive(Time(3 * LEASE), &slots[0])), (1, Err(Unfit::Torn)));
+}
+
+#[test]
+fn whatever_comes_behind_the_end_of_a_hand_over_undoes_it() {
+    let mut seats = two();
+    let taken = carried(&mut seats);
+    let (second, memory) = &mut seats[1];
+    assert_eq!(second.receive(Time(8), &[]), Err(Unfit::Torn));
+    second.on_answer(Time(9), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert_eq!((memory.epoch(), memory.serving()), (2, false), "everybody is asked");
+}
+
+#[test]
+fn a_policy_that_a_standby_hears_of_is_the_one_by_which_it_begins_sessions_when_it_serves() {
+    let [_, (mut second, _)] = two();
+    second.set_policy(Time(3), 1, Policy::WritePreferring, 3);
+    takes(&mut second, 2 * LEASE, 5);
+    let body = Enrol { nonce: 8, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+    let controller = second.controller(Time(2 * LEASE)).expect("it serves");
+    let enrolment = controller.enrol(Time(2 * LEASE), applicant(0), 0, &body).expect("there is room");
+    assert_eq!((enrolment.policy, enrolment.patience), (Policy::WritePreferring, 3));
 }

@@ -100,16 +100,25 @@ fn what_a_node_says_of_slots_that_it_is_not_asked_about_is_not_kept() {
 #[test]
 fn who_reports_more_than_a_node_can_hold_is_dismissed() {
     let (mut bench, about) = asked();
+    bench.hold(20, 2, 5);
+    bench.lock(2, lock::GAP, 0, 0, &[Entry { slot: 20, tenure: 5, ..Entry::default() }]);
+    let other = Entry { request: Bench::id_of(&bench.sent(lock::CENSUS).pop().expect("asked")), ..about };
+    assert_ne!(other.request, about.request);
     bench.notices();
-    let page: Vec<Entry> = core::iter::once(about).chain([held(9, 1); 31]).collect();
-    let mut pages: u16 = 0;
-    while bench.memory.node_word(1).state == NodeState::Live {
-        bench.lock(1, lock::REPORT, 0, pages, &page);
+    let mut report = |about: Entry, page, holds: &[Entry]| {
+        bench.lock(1, lock::REPORT, 0, page, &[&[about], holds].concat());
         bench.sent(0);
-        pages += 1;
+        (bench.controller.recovery.reported_by(1), bench.notices())
+    };
+    const WHOLE: usize = recovery::REPORTED_MOST / 31;
+    for page in 0..WHOLE as u16 {
+        assert_eq!(report(about, page, &[held(9, 1); 31]), (31 * (usize::from(page) + 1), vec![]));
     }
-    assert_eq!(usize::from(pages), recovery::REPORTED_MOST / 31 + 1);
-    assert_eq!(bench.notices(), [Notice::Dismissed(1)]);
+    let rest = [held(9, 1); recovery::REPORTED_MOST % 31];
+    assert_eq!(report(about, WHOLE as u16, &rest), (recovery::REPORTED_MOST, vec![]), "so much it may have");
+    let first = report(other, 0, &[held(20, 1)]);
+    assert_eq!(first, (recovery::REPORTED_MOST + 1, vec![]), "the first page of a census is what all have asked for");
+    assert_eq!(report(other, 1, &[]).1, [Notice::Dismissed(1)]);
 }
 
 #[test]
@@ -205,4 +214,84 @@ fn a_slot_is_frozen_while_two_tenures_are_left_besides_the_last() {
         bench.lock(1, lock::GAP, 0, 0, &[Entry { slot: 9, tenure, ..Entry::default() }]);
         assert_eq!((bench.memory.epoch(), bench.memory.serving()), (epoch, epoch == 1));
     }
+}
+
+/// Of a later version of nodes, say.
+#[test]
+fn what_is_neither_a_hold_nor_an_agency_makes_nobody_an_heir() {
+    let neither = Entry { flags: 0, ..agency(9, 5) };
+    let (mut bench, about) = asked();
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, neither]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!((adopted(&mut bench).0, bench.slot(9)), (vec![], SlotWord::unheld(7)));
+    let (mut bench, about) = restarted();
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, neither]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    assert_eq!((adopted(&mut bench).0, bench.slot(9), bench.memory.serving()), (vec![], SlotWord::unheld(0), true));
+}
+
+/// Nodes 1 and 2 are asked about all slots. What names the census.
+fn restarted() -> (Bench, Entry) {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.restart_switch();
+    let about = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    (bench, about)
+}
+
+/// Whoever reports it alone, and can be told to adopt the rest, is the agent still of what nobody holds.
+#[test]
+fn an_agent_keeps_a_slot_that_nobody_holds() {
+    let (mut bench, about) = restarted();
+    let about = Entry { flags: entry_flag::AGENCY, ..about };
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, agency(9, 5)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    let (to, books) = adopted(&mut bench);
+    assert_eq!((to, books.len(), books[0].slot, books[0].tenure), (vec![1], 1, 9, 1));
+    bench.lock(1, lock::ADOPTED, 0, 0, &[about]);
+    assert_eq!((bench.slot(9).agent, bench.memory.serving()), (1, true));
+}
+
+#[test]
+fn a_switch_serves_again_when_its_heirs_have_every_page() {
+    let (mut bench, about) = restarted();
+    let holds: Vec<Entry> = (1..=40).map(|id| Entry { request: 1 << 40 | id, ..held(9, 1) }).collect();
+    for (page, holds) in (0..).zip(holds.chunks(31)) {
+        let flags = if page == 1 { LAST } else { 0 };
+        bench.lock(1, lock::REPORT, flags, page, &[&[about], holds].concat());
+    }
+    bench.sent(0);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about]);
+    let pages = bench.sent(lock::ADOPT);
+    let told: Vec<(u16, u8)> =
+        pages.iter().map(|page| check(page).unwrap()).map(|it| (it.position, it.count)).collect();
+    assert_eq!(told, [(0, 32), (1, 11)]);
+    for (page, serves) in [(0, false), (1, true)] {
+        bench.lock(1, lock::ADOPTED, 0, page, &[about]);
+        assert_eq!(bench.memory.serving(), serves, "{page}");
+    }
+}
+
+/// However long that takes: nothing has been sent to it yet.
+#[test]
+fn an_heir_is_not_waited_for_while_slots_are_written() {
+    let mut bench = Bench::with(Config { slots_per_tick: 1, ..config() });
+    bench.memory.more_slots.set(200);
+    bench.enrol(1);
+    bench.enrol(2);
+    bench.restart_switch();
+    let about = Entry::read(&bench.sent(lock::CENSUS).pop().expect("asked"), BODY);
+    bench.lock(1, lock::REPORT, LAST, 0, &[about, held(3, 1)]);
+    bench.lock(2, lock::REPORT, LAST, 0, &[about, held(3, 2)]);
+    let mut ticks = 0;
+    while bench.controller.next_timer() <= Time(bench.now) {
+        bench.now += config().retransmit;
+        [1, 2].into_iter().for_each(|node| bench.beat(node));
+        bench.controller.on_tick(Time(bench.now));
+        ticks += 1;
+    }
+    assert!(ticks > 40, "{ticks}");
+    assert_eq!([1, 2].map(|node| bench.memory.node_word(node).state), [NodeState::Live; 2]);
+    assert_eq!(adopted(&mut bench).0, [1]);
 }

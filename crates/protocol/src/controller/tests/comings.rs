@@ -122,6 +122,59 @@ fn a_session_ends_once() {
     assert_eq!(bench.notices(), [Notice::Ended(1, Ending::Closed)]);
 }
 
+#[test]
+fn an_enrol_is_known_by_its_service_and_kind() {
+    let packet = |service, kind, bytes| {
+        let mut packet = vec![0; BODY + bytes];
+        Header { service, kind, ..Header::default() }.write(&mut packet);
+        packet
+    };
+    assert!(is_enrol(&packet(service::FABRIC, fabric::ENROL, Enrol::BYTES)));
+    assert!(!is_enrol(&packet(service::FABRIC, fabric::LEAVE, Heartbeat::BYTES)));
+    assert!(!is_enrol(&packet(service::FABRIC, fabric::ENROL, Enrol::BYTES)[..BODY]) && !is_enrol(&[]), "torn");
+}
+
+#[test]
+fn a_node_that_knows_nothing_of_lists_gets_a_session_where_there_is_none() {
+    let mut both = config();
+    let first = both.namespaces[0].clone();
+    let names = crate::Names::new([7]).expect("few");
+    both.namespaces.push(Namespace { id: 2, name: "listed".to_string(), engine: Engine::Hybrid, names, ..first });
+    let mut bench = Bench::with(both);
+    bench.memory.more_namespaces.set(1);
+    bench.memory.more_handles.set(10);
+    let mut ask = |nonce, name, version| {
+        let body = Enrol { nonce, namespace_name: padded(name).expect("short"), ..Enrol::default() };
+        let who = Applicant { version, ..applicant(0) };
+        bench.controller.enrol(Time(bench.now), who, 0, &body).map(|enrolment| enrolment.namespace)
+    };
+    assert_eq!(ask(1, "listed", KNOWS_NAMES - 1), Err(Refusal::Version));
+    assert_eq!([ask(1, "listed", KNOWS_NAMES), ask(2, "default", KNOWS_NAMES - 1)], [Ok(2), Ok(1)]);
+}
+
+/// Sessions that are there count, and so do those that come together.
+#[test]
+fn a_tenant_has_half_of_all_handles_whoever_comes_together() {
+    let mut shared = config();
+    shared.namespaces.push(Namespace { id: 2, name: "other".to_string(), ..shared.namespaces[0].clone() });
+    let mut bench = Bench::with(shared);
+    bench.memory.more_handles.set(5);
+    let reasons = |answers: Vec<(u64, Handle, u64, u8)>| answers.iter().map(|answer| answer.3).collect::<Vec<u8>>();
+    assert_eq!(reasons(enrolled_together(&mut bench, &[1, 2])), [0, 0]);
+    let full = Refusal::Full as u8;
+    assert_eq!(reasons(enrolled_together(&mut bench, &[3, 4, 5, 6])), [0, 0, full, full]);
+}
+
+/// What is written twice takes a busy store twice as long.
+#[test]
+fn sessions_that_began_together_are_written_once() {
+    let mut bench = Bench::new();
+    bench.memory.more_handles.set(2);
+    assert_eq!(enrolled_together(&mut bench, &[1, 2, 3]).len(), 3);
+    bench.disk.most.set(Some(2));
+    assert!(bench.enrol(4).is_some(), "its own record and the counters, and no more");
+}
+
 /// What a node says by it is believed: who reads one packet must not know those of others.
 #[test]
 fn no_two_lifelines_are_alike_whichever_session_or_cluster_they_are_of() {

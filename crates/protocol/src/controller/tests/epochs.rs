@@ -193,6 +193,16 @@ fn who_is_asked_about_all_slots_is_told_what_is_listed_there_and_how_locks_are_d
     assert!(prints[1] != 0 && prints[2] != prints[1]);
 }
 
+#[test]
+fn a_controller_that_begins_does_not_go_on_under_an_epoch_that_it_does_not_know() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.memory.epoch.set(9);
+    bench.restart_controller();
+    assert_eq!((bench.memory.epoch(), bench.memory.serving()), (10, false));
+    assert_eq!(bench.notices(), [Notice::EpochRaised(10)], "not for a moment");
+}
+
 /// What was looked at before is of another epoch, and its pass would only be waited for.
 #[test]
 fn the_pass_over_all_slots_begins_anew_with_an_epoch() {

@@ -83,3 +83,15 @@ fn another_namespaces_policy_concerns_nobody_here() {
     bench.controller.on_tick(Time(bench.now));
     assert_eq!(told(&mut bench), []);
 }
+
+#[test]
+fn who_has_died_hears_of_no_policy() {
+    let mut bench = Bench::new();
+    for nonce in 1..=2 {
+        bench.enrol(nonce).expect("there is room");
+    }
+    let number = change(&mut bench, Policy::WritePreferring, 3);
+    bench.controller.closed(Time(bench.now), 1);
+    bench.live(&[2], 2 * config().retransmit);
+    assert_eq!(told(&mut bench), [(2, number, [Policy::WritePreferring as u8, 3])]);
+}

@@ -131,3 +131,20 @@ fn keys_go_from_one_rotation_to_the_next_and_are_begun_anew_with_an_epoch_or_a_s
     roster.take(&memory, &live(2, 9));
     assert_eq!((memory.rotation(2), memory.keys_of(2)), (0, keys(9, 6, 0)));
 }
+
+/// A hook goes on under that epoch while its daemon is restarted, and a session has begun elsewhere meanwhile.
+#[test]
+fn a_session_that_the_memory_does_not_know_gets_its_keys_whatever_epoch_that_is_in() {
+    for epoch in [0, 4, 5] {
+        let (mut roster, memory) = begun();
+        memory.set_epoch(epoch);
+        roster.take(&memory, &live(2, 7));
+        assert_eq!((memory.keys_of(2), memory.node_word(2).state), (keys(7, 5, 0), NodeState::Live));
+    }
+    // Nor does a roster that has heard of no epoch go on under that of an empty memory.
+    let (mut roster, memory) = (Roster::default(), Rc::new(Memory::default()));
+    let (_, bytes) = live(2, 7);
+    memory.set_node(2, &SessionRecord::decode(&bytes).expect("a record").entry());
+    roster.take(&memory, &live(2, 7));
+    assert_eq!(memory.keys_of(2), keys(7, 0, 0));
+}

@@ -356,3 +356,87 @@ fn timers_do_not_pile_up() {
         desk.now += 1;
     }
 }
+
+/// A request whose grant goes by way of node 8.
+fn asks_by(desk: &mut Desk, try_: bool) -> u64 {
+    let third = Third { handle: 8, incarnation: 77 };
+    let asked = desk.does(|requester, link| requester.acquire_by(link, &Acquire { try_, ..want() }, third, b"item"));
+    asked.0.expect("there is room").0
+}
+
+#[test]
+fn a_try_that_asks_by_way_of_another_says_so_too() {
+    for try_ in [true, false] {
+        let mut desk = Desk::new();
+        let third = Third { handle: 8, incarnation: 77 };
+        let header = Header { service: service::QUEUE, source: ME, epoch: 1, ..Header::default() };
+        let mut link = Link { now: Time(desk.now), header, out: &mut desk.out };
+        let want = Acquire { try_, ..want() };
+        desk.requester.acquire_by(&mut link, &want, third, b"").expect("there is room");
+        let sent = desk.out.pop(None).expect("a packet");
+        let flags = Fetch::read(sent.packet, BODY).flags;
+        assert_eq!((flags & queue_flag::TRY != 0, flags & queue_flag::EXCLUSIVE != 0), (try_, true));
+    }
+}
+
+/// Else it would be said that who was to be asked has not answered.
+#[test]
+fn who_was_told_to_wait_knows_that_nobody_was_asked() {
+    for (is_queued, why) in [(true, NotFetched::Direct), (false, NotFetched::Silent)] {
+        let mut desk = Desk::new();
+        let id = asks_by(&mut desk, false);
+        if is_queued {
+            desk.hears(kind::queue::QUEUED, 0, Attempt { request: id, ticket: 6, ..want_none() });
+        }
+        assert_eq!(kinds(&desk.ticks(1_100)), [kind::queue::ACQUIRE]);
+        desk.granted(id, 6);
+        assert_eq!(desk.requester.take_fetched(RequestId(id)), Some(Err(why)));
+        assert_eq!(desk.requester.take_fetched(RequestId(id)), None, "once");
+    }
+}
+
+#[test]
+fn what_came_with_the_holds_of_a_session_goes_with_it() {
+    let mut desk = Desk::new();
+    let id = asks_by(&mut desk, false);
+    desk.granted(id, 6);
+    desk.requester.lose_everything();
+    assert_eq!(desk.requester.take_fetched(RequestId(id)), None);
+}
+
+/// A lock server's word that it knows a hold no more ends one session, and not the next one, too.
+#[test]
+fn a_session_begins_without_the_loss_that_ended_the_one_before() {
+    let mut desk = Desk::new();
+    let id = desk.asks(want());
+    desk.lent(id, 6, 1_000, 400);
+    let over = Attempt { request: id, over: id, ticket: 6, ..want_none() };
+    desk.hears(kind::queue::RELEASED, 7, over);
+    assert!(desk.requester.bereft);
+    desk.requester.lose_everything();
+    desk.requester.start(INCARNATION + 1, 1);
+    assert!(!desk.requester.bereft);
+}
+
+#[test]
+fn what_nobody_wants_is_given_back_when_there_is_room_for_it() {
+    let mut desk = Desk::new();
+    let (first, second) = (FIRST + 70, FIRST + 71);
+    for id in [first, second] {
+        assert_eq!(kinds(&desk.granted(id, 6)), [kind::queue::RELEASE]);
+    }
+    let fill = |_: &mut Requester, link: &mut Link<'_>| {
+        while !link.out.is_full() {
+            link.send(0, kind::queue::NEXT, 0, &want_none());
+        }
+    };
+    let ((), sent) = desk.does(|requester, link| {
+        link.now = link.now + PAUSES.0;
+        fill(requester, link);
+        requester.on_tick(link);
+    });
+    assert!(sent.iter().all(|(header, _)| header.kind == kind::queue::NEXT), "it is no more than fits");
+    let again = desk.ticks(1_000 + PAUSES.0);
+    assert_eq!(kinds(&again), [kind::queue::RELEASE; 2]);
+    assert_eq!(again.iter().map(|(_, attempt)| attempt.request).collect::<Vec<_>>(), [first, second]);
+}

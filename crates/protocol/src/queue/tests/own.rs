@@ -349,3 +349,30 @@ fn names_that_nobody_has_or_wants_are_forgotten() {
     tick(&mut own, PATIENCE + config().lull_us.max(now));
     assert_eq!(own.names_known(), (0, 0), "and for long nobody has asked with a priority");
 }
+
+/// Its hold lasts from its grant on, however long it has waited since it asked.
+#[test]
+fn who_is_granted_a_lock_has_it_for_as_long_as_if_it_had_just_asked() {
+    let mut own = own(1);
+    let first = acquire(&mut own, 0, &wish(1, Mode::Exclusive))[0].2.ticket;
+    acquire(&mut own, 0, &wish(2, Mode::Exclusive));
+    tick(&mut own, PATIENCE);
+    // It has not been heard since, and need not have been.
+    assert_eq!(told(&release(&mut own, PATIENCE + 1, 1, first)), [(RELEASED, 1), (GRANT, 2)]);
+    acquire(&mut own, PATIENCE + 1, &wish(3, Mode::Exclusive));
+    let holds = |own: &Own| own.line(EPOCH, NAME).filter(|one| one.token.is_some()).map(|one| one.holder).next();
+    for at in [5 * PATIENCE / 4, 3 * PATIENCE / 2, 7 * PATIENCE / 4, 2 * PATIENCE] {
+        assert_eq!(told(&tick(&mut own, at)), []);
+        assert_eq!(holds(&own), Some(2), "at {at}");
+    }
+    acquire(&mut own, 2 * PATIENCE, &wish(3, Mode::Exclusive));
+    assert_eq!(told(&tick(&mut own, 9 * PATIENCE / 4)), [(GRANT, 3)], "it was silent for longer");
+}
+
+#[test]
+fn a_grant_says_how_it_is_held() {
+    for (mode, flags) in [(Mode::Exclusive, queue_flag::EXCLUSIVE), (Mode::Shared, 0)] {
+        let sent = acquire(&mut own(1), 0, &wish(1, mode));
+        assert_eq!((told(&sent), sent[0].2.flags), (vec![(GRANT, 1)], flags));
+    }
+}

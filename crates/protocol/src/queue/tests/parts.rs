@@ -101,3 +101,50 @@ fn a_switch_that_knows_no_parts_has_one() {
     serving(&mut server, 0, 0, 1);
     assert!((0..100).all(|name| server.serves(name)));
 }
+
+#[test]
+fn the_controller_is_asked_four_times_in_a_lease_and_every_pause_until_it_answers() {
+    let mut server = server();
+    let asks = |server: &mut LockServer, now: u64| kinds(&link(now, |link| server.on_tick(link)).1);
+    assert_eq!(asks(&mut server, 0), [kind::queue::SERVE]);
+    assert_eq!((server.next_timer(), asks(&mut server, PAUSE - 1)), (Time(PAUSE), vec![]));
+    assert_eq!(asks(&mut server, PAUSE), [kind::queue::SERVE]);
+    told(&mut server, PAUSE + 5, 0, 1, false);
+    assert_eq!(server.next_timer(), Time(PAUSE + 5 + LEASE / 4));
+    assert_eq!(asks(&mut server, PAUSE + 5 + LEASE / 4), [kind::queue::SERVE]);
+}
+
+#[test]
+fn the_next_time_is_the_earliest_of_any_part() {
+    let mut server = server();
+    told(&mut server, 0, 0, 1, true);
+    let first = server.next_timer();
+    assert!(first <= Time(WINDOW));
+    told(&mut server, 100, 2, 1, true);
+    assert_eq!(server.next_timer(), first, "the part that came later has to do later");
+}
+
+/// It is of before the epoch, or of a switch that knows of no parts.
+#[test]
+fn what_is_said_of_another_division_changes_nothing_where_something_is_served() {
+    let mut server = server();
+    told(&mut server, 0, 0, 1, true);
+    serving(&mut server, 10, 0, 7);
+    assert_eq!([0, 1, 2].map(|part| server.serves(name_in(part))), [true, false, false]);
+    assert!(granted(&asks(&mut server, 20, 0, 1)).is_some());
+}
+
+#[test]
+fn a_part_that_comes_after_another_policy_is_served_by_that() {
+    let mut server = server();
+    server.decide_by(&NodeConfig { writers_first: true, ..config() });
+    told(&mut server, 0, 0, 1, true);
+    let wishes = [(1, Mode::Exclusive), (2, Mode::Shared), (3, Mode::Exclusive)];
+    let header = Header { kind: kind::queue::ACQUIRE, destination: ME, ..Header::default() };
+    for (holder, mode) in wishes {
+        let attempt = Attempt { name: name_in(0), ..wish(holder, mode) };
+        link(0, |link| server.on_packet(link, &Header { source: holder, ..header }, &attempt));
+    }
+    let line: Vec<Handle> = server.line(EPOCH, name_in(0)).map(|one| one.holder).collect();
+    assert_eq!(line, [1, 3, 2], "who writes goes first");
+}
