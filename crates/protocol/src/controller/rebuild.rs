@@ -198,7 +198,40 @@ impl Living {
 
 #[cfg(test)]
 mod tests {
+    use super::super::enrolment::tests::applicant;
+    use super::super::tests::{Disk, Memory, config};
     use super::*;
+    use alloc::boxed::Box;
+    use alloc::rc::Rc;
+    use wayside_wire::{Enrol, padded};
+
+    /// A slot that two nodes hold takes three entries of who is to keep its books.
+    #[test]
+    fn a_slot_that_an_heir_has_no_page_for_is_left_to_a_census_of_its_own() {
+        const MOST: usize = PAGE * 65_535;
+        let mut controller = Controller::new(config(), Rc::new(Memory::default()), Disk::default()).expect("it loads");
+        controller.on_tick(Time(0));
+        for nonce in [1, 2] {
+            let body = Enrol { nonce, namespace_name: padded("default").expect("short"), ..Enrol::default() };
+            controller.enrol(Time(0), applicant(0), 0, &body).expect("there is room");
+        }
+        for (before, fits) in [(MOST - 3, true), (MOST - 2, false)] {
+            let mut rebuilt = Rebuilt::of(64, false);
+            for node in [1, 2] {
+                let hold =
+                    Entry { request: u64::from(node) << 40 | 1, slot: 9, flags: entry_flag::HELD, ..Entry::default() };
+                rebuilt.file(node, &Entry::default(), [hold].into_iter());
+            }
+            let mut census = Census::of(1, Scope::All(Box::new(rebuilt)));
+            let mut entries = Vec::with_capacity(MOST);
+            entries.resize(before, Entry::default());
+            heir_of(&mut census, 1, Time(0)).entries = entries;
+            let word = controller.judge(Time(0), &mut census, 9, &mut Living::default());
+            let state = if fits { SlotState::Managed } else { SlotState::Frozen };
+            assert_eq!((word.state, word.tenure), (state, FIRST_HEIR));
+            assert_eq!(census.heirs[&1].entries.len() - before, if fits { 3 } else { 0 });
+        }
+    }
 
     #[test]
     fn who_was_asked_about_is_asked_about_again_where_the_session_is_another() {

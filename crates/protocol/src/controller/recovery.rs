@@ -66,6 +66,14 @@ pub(super) struct Census {
     phase: Phase,
 }
 
+#[cfg(test)]
+impl Census {
+    /// One in which nobody is asked.
+    pub fn of(namespace: u16, scope: Scope) -> Census {
+        Census { namespace, scope, asked: BTreeMap::new(), heirs: BTreeMap::new(), phase: Phase::Asking }
+    }
+}
+
 pub(super) enum Scope {
     Slots(Frozen),
     All(Box<Rebuilt>),
@@ -593,13 +601,7 @@ mod tests {
     #[test]
     fn a_namespace_whose_censuses_never_end_keeps_no_other_from_its_own() {
         let mut recovery = Recovery::default();
-        let census = |namespace| Census {
-            namespace,
-            scope: Scope::Slots(Frozen::default()),
-            asked: BTreeMap::new(),
-            heirs: BTreeMap::new(),
-            phase: Phase::Asking,
-        };
+        let census = |namespace| Census::of(namespace, Scope::Slots(Frozen::default()));
         (0..100).for_each(|slot| recovery.queue(1, slot));
         recovery.queue(2, 7);
         for id in 0..MAX_CENSUSES as u64 {
