@@ -146,6 +146,18 @@ fn what_is_handed_over_is_not_gone_on_with_where_another_epoch_has_begun() {
     assert!(!told(second).iter().any(|notice| matches!(notice, Notice::TookOver(..))));
 }
 
+/// A switch that was restarted meanwhile, say.
+#[test]
+fn what_is_handed_over_is_not_gone_on_with_where_it_is_not_there_any_more() {
+    let mut seats = two();
+    let taken = carried(&mut seats);
+    let (second, memory) = &mut seats[1];
+    memory.write_slots(1, 9, &[[0; 2]]);
+    second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert_eq!((memory.epoch(), memory.serving()), (2, false), "everybody is asked");
+    assert!(!told(second).iter().any(|notice| matches!(notice, Notice::TookOver(..))));
+}
+
 /// Whoever forges them, or has a larger table.
 #[test]
 fn nodes_that_the_successor_has_no_room_for_are_not_taken_up() {

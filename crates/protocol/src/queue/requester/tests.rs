@@ -355,6 +355,64 @@ fn timers_do_not_pile_up() {
         assert!(desk.requester.timers.is_empty());
         desk.now += 1;
     }
+    // Nor behind one that is due before all of them.
+    let mut desk = Desk::new();
+    desk.asks(want());
+    for round in 0..1_000 {
+        let id = desk.asks(want());
+        desk.granted(id, 11 + round);
+        desk.does(|requester, link| requester.end(link, RequestId(id)));
+        desk.released(id, 11 + round);
+        assert_eq!(desk.next(), 1_100);
+        assert!(!desk.requester.timers.is_crowded(1), "{round}");
+    }
+}
+
+/// For whoever looks at a node: since when it waits, holds or gives back.
+#[test]
+fn what_becomes_of_a_request_is_dated() {
+    let mut desk = Desk::new();
+    let since = |desk: &Desk| desk.requester.requests().map(|(_, pending)| pending.since.0).collect::<Vec<_>>();
+    let id = desk.asks(want());
+    assert_eq!(since(&desk), [1_000]);
+    desk.now = 1_050;
+    desk.granted(id, 6);
+    assert_eq!(since(&desk), [1_050]);
+    desk.now = 1_080;
+    desk.does(|requester, link| requester.end(link, RequestId(id)));
+    assert_eq!(since(&desk), [1_080]);
+}
+
+#[test]
+fn who_holds_is_woken_for_its_lease_alone_and_not_for_what_it_waited_for() {
+    let wanted = || Acquire { deadline: Some(Time(1_120)), ..want() };
+    let mut desk = Desk::new();
+    let id = desk.asks(wanted());
+    desk.granted(id, 6);
+    assert_eq!(desk.next(), u64::MAX, "the switch's has none");
+    let mut desk = Desk::new();
+    let id = desk.asks(wanted());
+    desk.lent(id, 6, 1_000, 800);
+    assert_eq!((desk.next(), desk.ticks(1_120).len()), (1_200, 0), "a quarter of its lease, and no deadline");
+    let renewed = desk.ticks(1_200);
+    assert_eq!((kinds(&renewed), renewed[0].1.ticket), (vec![kind::queue::ACQUIRE], 6));
+}
+
+/// Nor is its priority of any concern then.
+#[test]
+fn who_gives_up_says_so_in_its_own_pauses_and_not_in_those_of_a_lock_server() {
+    let mut desk = Desk::new();
+    let id = desk.asks(want());
+    desk.hears(kind::queue::QUEUED, 7, Attempt { request: id, order: 400, ..want_none() });
+    let mut sent = desk.does(|requester, link| requester.end(link, RequestId(id))).1;
+    let mut at = Vec::new();
+    for _ in 0..4 {
+        let next = desk.next();
+        sent.extend(desk.ticks(next));
+        at.push(next);
+    }
+    assert_eq!(at, [1_100, 1_300, 1_700, 2_500]);
+    assert_eq!((kinds(&sent), sent.iter().all(|(_, it)| it.cause == 0)), (vec![kind::queue::CANCEL; 5], true));
 }
 
 /// A request whose grant goes by way of node 8.
