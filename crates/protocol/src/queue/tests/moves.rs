@@ -450,8 +450,10 @@ fn who_is_down_waits_nowhere_and_holds_nothing() {
 }
 
 #[test]
-fn who_waits_behind_a_priority_that_is_down_is_pushed_unless_the_lock_is_being_taken_over() {
-    for is_taken in [false, true] {
+fn who_waits_behind_a_priority_that_is_gone_is_pushed_unless_the_lock_is_being_taken_over() {
+    let cancelled = |served: &mut LockServer| say(served, 40, kind::queue::CANCEL, &urgent(7, 1, Mode::Exclusive));
+    let down = |served: &mut LockServer| link(40, |link| served.on_down(link, 1, |_| true)).1;
+    for (is_taken, cancels) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut served = server();
         for attempt in [urgent(7, 1, Mode::Exclusive), wish(2, Mode::Exclusive)] {
             let order = u64::from(attempt.holder);
@@ -461,7 +463,7 @@ fn who_waits_behind_a_priority_that_is_down_is_pushed_unless_the_lock_is_being_t
         if is_taken {
             yields(&mut served, 30, 700, 3, 0);
         }
-        let sent = link(40, |link| served.on_down(link, 1, |_| true)).1;
+        let sent = if cancels { cancelled(&mut served) } else { down(&mut served) };
         assert_eq!(pushes(&sent).is_empty(), is_taken, "{sent:?}");
     }
 }
