@@ -402,7 +402,7 @@ fn who_holds_is_woken_for_its_lease_alone_and_not_for_what_it_waited_for() {
 #[test]
 fn who_gives_up_says_so_in_its_own_pauses_and_not_in_those_of_a_lock_server() {
     let mut desk = Desk::new();
-    let id = desk.asks(want());
+    let id = desk.asks(Acquire { priority: Priority::new(7).expect("one"), ..want() });
     desk.hears(kind::queue::QUEUED, 7, Attempt { request: id, order: 400, ..want_none() });
     let mut sent = desk.does(|requester, link| requester.end(link, RequestId(id))).1;
     let mut at = Vec::new();
