@@ -158,6 +158,22 @@ fn no_more_queues_drain_at_a_time_than_are_allowed() {
     assert_eq!(stages(&bench), [HERE, HERE, DRAINS, DRAINS], "the first rest, and others have their turn");
 }
 
+#[test]
+fn a_lock_that_comes_back_is_one_of_those_that_come_however_long_ago_it_left() {
+    let mut bench = Bench::fixed(&[]);
+    bench.switch.add_queue(SPACE, 1, 2, FIRST).unwrap();
+    bench.controller.place(SPACE, []);
+    bench.pass(2 * TICK);
+    assert_eq!(bench.stage(1), Some(Stage::Handed));
+    bench.take(bench.server, 1, FIRST);
+    bench.pass(100 * PATIENCE);
+    bench.controller.place(SPACE, [(1, 2), (2, 2), (3, 2)]);
+    for _ in 0..3 {
+        bench.pass(TICK);
+        assert_eq!(bench.stages(), [(1, Stage::Awaited), (2, Stage::Awaited)], "two at a time");
+    }
+}
+
 /// docs/queue.md, "Moves": tokens rise.
 #[test]
 fn a_lock_is_handed_over_only_to_a_term_that_has_higher_tickets() {
