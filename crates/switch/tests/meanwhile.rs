@@ -5,7 +5,7 @@ mod support;
 use support::queue::packet as queue_packet;
 use support::{EPOCH, NAMESPACE, expire, from, heartbeat, lock_packet, request, switch};
 use wayside_protocol::Time;
-use wayside_protocol::memory::{NodeWord, Part, SlotWord, SwitchMemory};
+use wayside_protocol::memory::{NodeWord, Part, SlotWord, Step, SwitchMemory};
 use wayside_switch::{Action, QueueConfig, Switch, Verdict};
 use wayside_wire::{Attempt, DropReason, Entry, Header, SlotBits, SlotState, entry_at, entry_flag, kind, limits};
 
@@ -122,6 +122,25 @@ fn a_push_of_whoever_was_the_lock_server_is_not_taken_once_another_one_is() {
     assert!(reason == DropReason::None && steps > 0);
     assert_eq!(push(Some(1)).0, DropReason::NotItsServer, "it was the lock server when the packet came");
     assert_eq!(switch.queue(NAMESPACE, 0xaa).expect("it has one").pushed, 1);
+}
+
+/// Its place may have another lock's queue by now.
+#[test]
+fn who_asks_for_a_lock_whose_queue_leaves_gets_nothing_of_the_one_that_comes_in_its_place() {
+    let switch = switch(1, 3).with_queues(QueueConfig { queues: 1, cells: 4, seed: 5 });
+    switch.add_queue(NAMESPACE, 0xaa, 4, 1).unwrap();
+    let attempt = Attempt { name: 0xaa, request: request(HOLDER, 1), holder: HOLDER, ..Attempt::default() };
+    let mut packet = queue_packet(kind::queue::ACQUIRE, HOLDER, 0, &attempt);
+    let verdict = decide(&switch, &mut packet, HOLDER, |step| {
+        if step == 0 {
+            for step in [Step::Drain, Step::Hand, Step::Remove] {
+                switch.move_queue(NAMESPACE, 0xaa, step).unwrap();
+            }
+            switch.add_queue(NAMESPACE, 0xbb, 4, 1).unwrap();
+        }
+    });
+    assert_eq!((verdict.action, verdict.reason), (Action::Drop, DropReason::LostRace));
+    assert_eq!(switch.queued(NAMESPACE, 0xbb).len(), 0);
 }
 
 /// The GAP is about the slot that is stuck, not about the first of the batch.
