@@ -196,12 +196,12 @@ pub const SECOND_LINES: &[Rule] = &[
 /// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::ForgetReports), 23_606),
+    (Rule::Machine(Mutant::LeaveBehind), 15_678),
     (Rule::Core(CoreMutant::NoServingLease), 5_385),
     (Rule::Machine(Mutant::OverGaps), 5_217),
     (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
     (Rule::Machine(Mutant::AnyCeded), 2_978),
     (Rule::Machine(Mutant::AnyPledge), 2_420),
-    (Rule::Machine(Mutant::LeaveBehind), 2_150),
     (Rule::Machine(Mutant::PagesTwice), 1_971),
     (Rule::Core(CoreMutant::AnyGroupEpoch), 1_609),
     (Rule::Machine(Mutant::HastyReuse), 1_559),
@@ -213,6 +213,7 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::OpenBehind), 708),
     (Rule::Machine(Mutant::LeaseFromGrant), 622),
     (Rule::Machine(Mutant::KeepHanded), 481),
+    (Rule::Machine(Mutant::HastyFence), 470),
     (Rule::Machine(Mutant::LeaseFromAck), 450),
     (Rule::Machine(Mutant::HastyWatch), 409),
     (Rule::Machine(Mutant::TakeTorn), 333),

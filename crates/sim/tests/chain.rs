@@ -21,5 +21,5 @@ fn the_same_seed_gives_the_same_trace() {
 #[cfg(feature = "mutants")]
 #[test]
 fn every_broken_rule_is_noticed() {
-    support::notices(wayside_sim::mutants::CHAIN_RULES, 10_000);
+    support::notices(wayside_sim::mutants::CHAIN_RULES, 20_000);
 }
