@@ -65,14 +65,14 @@ impl News {
         self.rung.notify_all();
     }
 
-    /// What was told, at once if there is something, or after so long. Who waits is heard at once, too, unless this one
-    /// `is_busy`: whoever waits rings again as soon as it has been looked for him, and neither would ever rest.
-    pub(crate) fn take(&self, most: Duration, is_busy: bool) -> Vec<(String, Divided)> {
+    /// What was told, at once if there is something, or after so long, and whether somebody waits. That is heard at
+    /// once, too, unless `is_paced`: whoever waits rings again as soon as it was looked for him, and neither would ever
+    /// rest.
+    pub(crate) fn take(&self, most: Duration, is_paced: bool) -> (bool, Vec<(String, Divided)>) {
         let mut told = self.told.lock();
-        let is_nothing = |(is_rung, told): &mut (bool, Vec<_>)| told.is_empty() && (is_busy || !*is_rung);
+        let is_nothing = |(is_rung, told): &mut (bool, Vec<_>)| told.is_empty() && (is_paced || !*is_rung);
         self.rung.wait_while_for(&mut told, is_nothing, most);
-        told.0 = false;
-        std::mem::take(&mut told.1)
+        std::mem::take(&mut *told)
     }
 }
 

@@ -478,10 +478,10 @@ fn look_after(spread: &Weak<Spread>, news: &News) {
     let mut care = Care::default();
     let mut is_busy = false;
     loop {
-        let told = news.take(if is_busy { LOOK } else { IDLE_LOOK }, is_busy);
+        let (is_rung, told) = news.take(if is_busy { LOOK } else { IDLE_LOOK }, is_busy);
         let Some(spread) = spread.upgrade() else { return };
         told.iter().for_each(|(shard, divided)| spread.learn(shard, divided, &mut care));
-        is_busy = spread.look(&mut care);
+        is_busy = spread.look(&mut care) || is_rung;
     }
 }
 
@@ -491,20 +491,22 @@ mod tests {
 
     /// Otherwise it and whoever waits would call each other without a pause.
     #[test]
-    fn who_looks_anyway_is_called_by_news_alone() {
+    fn who_looks_soon_anyway_is_called_by_news_alone() {
         const LONG: Duration = Duration::from_secs(60);
         let (news, begun) = (News::default(), std::time::Instant::now());
         news.ring();
-        assert!(news.take(LONG, false).is_empty());
+        let (is_rung, told) = news.take(LONG, false);
+        assert!(is_rung && told.is_empty());
         let divided =
             Divided { shards: String::new(), version: 1, settled: false, former: String::new(), moved: false };
         news.tell("a".to_owned(), divided);
-        assert_eq!(news.take(LONG, true).len(), 1);
+        assert_eq!(news.take(LONG, true).1.len(), 1);
         assert!(begun.elapsed() < LONG, "both at once");
         let begun = std::time::Instant::now();
         news.ring();
-        assert!(news.take(20 * LOOK, true).is_empty());
+        assert!(news.take(20 * LOOK, true).0, "somebody waits still");
         assert!(begun.elapsed() >= 20 * LOOK);
+        assert!(!news.take(LOOK, true).0);
     }
 
     #[test]
