@@ -253,15 +253,22 @@ fn an_agent_keeps_a_slot_that_nobody_holds() {
     assert_eq!((bench.slot(9).agent, bench.memory.serving()), (1, true));
 }
 
+/// Node 1 reports so many holds of slot 9, page by page.
+fn report_many(bench: &mut Bench, about: Entry, holds: u64) {
+    let holds: Vec<Entry> = (1..=holds).map(|id| Entry { request: 1 << 40 | id, ..held(9, 1) }).collect();
+    let pages = holds.chunks(31);
+    let last = pages.len() - 1;
+    for (page, holds) in pages.enumerate() {
+        let flags = if page == last { LAST } else { 0 };
+        bench.lock(1, lock::REPORT, flags, page as u16, &[&[about], holds].concat());
+    }
+    bench.sent(0);
+}
+
 #[test]
 fn a_switch_serves_again_when_its_heirs_have_every_page() {
     let (mut bench, about) = restarted();
-    let holds: Vec<Entry> = (1..=40).map(|id| Entry { request: 1 << 40 | id, ..held(9, 1) }).collect();
-    for (page, holds) in (0..).zip(holds.chunks(31)) {
-        let flags = if page == 1 { LAST } else { 0 };
-        bench.lock(1, lock::REPORT, flags, page, &[&[about], holds].concat());
-    }
-    bench.sent(0);
+    report_many(&mut bench, about, 40);
     bench.lock(2, lock::REPORT, LAST, 0, &[about]);
     let pages = bench.sent(lock::ADOPT);
     let told: Vec<(u16, u8)> =

@@ -210,10 +210,7 @@ fn of_a_group_the_latest_changes_are_kept() {
 
 #[test]
 fn a_watch_that_waits_loses_nothing_by_what_is_kept_no_more() {
-    let mut world = World::new(1);
-    let position = world.begin(&Question::of_key("b"));
-    let question = Question::of_key("b").from(position);
-    world.wait(&question);
+    let (mut world, position, question) = World::with_waiting("b");
     world.take_many(KEPT_MOST);
     world.take_many(1);
     // He does not know yet where it has come to, and asks as he did.

@@ -350,6 +350,15 @@ impl World {
         event.position()
     }
 
+    /// One with a watch of this key that waits; from where on, and by which question.
+    fn with_waiting(key: &str) -> (World, Position, Question) {
+        let mut world = World::new(1);
+        let position = world.begin(&Question::of_key(key));
+        let question = Question::of_key(key).from(position);
+        world.wait(&question);
+        (world, position, question)
+    }
+
     /// A question that waits.
     fn wait(&mut self, question: &Question) {
         assert_eq!(self.ask(question), []);

@@ -88,10 +88,7 @@ fn a_watch_that_waits_is_told_at_the_next_look_and_only_once() {
 
 #[test]
 fn a_watch_waits_for_two_seconds_and_its_namespace_is_noted_for_ten_more() {
-    let mut world = World::new(1);
-    let position = world.begin(&Question::of_key("a"));
-    let question = Question::of_key("a").from(position);
-    world.wait(&question);
+    let (mut world, _, question) = World::with_waiting("a");
     assert_eq!(world.noted(), [(BASE..BASE + 1, true)]);
     assert_eq!(world.tick_at(BEGIN + PATIENCE - LOOK), []);
     assert_eq!(world.waiting(), 1);
@@ -157,10 +154,7 @@ fn what_is_watched_in_one_namespace_does_not_depend_on_another() {
 
 #[test]
 fn who_asks_again_while_he_waits_is_told_only_where_it_has_come_to() {
-    let mut world = World::new(1);
-    let position = world.begin(&Question::of_key("a"));
-    let question = Question::of_key("a").from(position);
-    world.wait(&question);
+    let (mut world, position, question) = World::with_waiting("a");
     world.take("b", 1, Some(b"not his"));
     assert_eq!(world.look(), []);
     world.now = BEGIN + PATIENCE - 1;
@@ -186,10 +180,7 @@ fn who_asks_again_while_he_waits_is_told_only_where_it_has_come_to() {
 
 #[test]
 fn who_asks_again_while_nothing_can_be_told_is_answered_once_it_can() {
-    let mut world = World::new(1);
-    let position = world.begin(&Question::of_key("a"));
-    let question = Question::of_key("a").from(position);
-    world.wait(&question);
+    let (mut world, position, question) = World::with_waiting("a");
     world.script.borrow_mut().serves = false;
     assert_eq!(world.ask(&question), [], "another switch may be the tail");
     assert_eq!(world.look(), []);

@@ -92,12 +92,7 @@ fn who_reports_page_by_page_is_asked_again_a_pause_after_the_latest() {
 #[test]
 fn an_heir_gets_so_many_pages_at_a_time_and_one_more_for_each_that_it_has() {
     let (mut bench, about) = asked();
-    let holds: Vec<Entry> = (1..=540).map(|id| Entry { request: 1 << 40 | id, ..held(9, 1) }).collect();
-    for (page, holds) in (0..).zip(holds.chunks(31)) {
-        let flags = if page == 17 { LAST } else { 0 };
-        bench.lock(1, lock::REPORT, flags, page, &[&[about], holds].concat());
-    }
-    bench.sent(0);
+    report_many(&mut bench, about, 540);
     bench.lock(2, lock::REPORT, LAST, 0, &[about]);
     let pages = |bench: &mut Bench| -> Vec<u16> {
         bench.sent(lock::ADOPT).iter().map(|packet| check(packet).unwrap().position).collect()
