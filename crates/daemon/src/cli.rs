@@ -150,8 +150,8 @@ pub struct ShardDrainArgs {
 
 #[derive(Debug, Args)]
 pub struct ShardChangeArgs {
-    /// Wait so long for the holders of names that change hands, who keep all others from these names; then take the
-    /// change back
+    /// Wait so long for the holders of names that change hands, who keep all others from these names, then take the
+    /// change back; and for a shard that answers no more, then say what can be done
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     pub within: Duration,
 
