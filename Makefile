@@ -10,6 +10,7 @@ setup: ## install what building and testing need; silent if it is all there
 	@scripts/setup.sh
 
 demo: ## a switch and four hosts move money under locks while things break
+	@scripts/setup.sh demo
 	@features=$$(scripts/xdp.sh wayside-daemon wayside-demo) && \
 		cargo build --release --quiet -p wayside-daemon -p wayside-demo $$features
 	@"$${CARGO_TARGET_DIR:-target}/release/wayside-demo"
