@@ -16,6 +16,7 @@
  *        |  '--------- tenure + 1 ----'  '---- tenure + 1 -----+  '---- tenure + 1
  *        '------------ tenure + 1 -----------------------------'
  *       RETENURE transfer: OPEN or MANAGED under another agent, tenure + 1.     FROZEN: by the controller alone.
+ *       FREE is RETENURE free, of several slots.
  *
  * Invariants
  *   - w0 changes by one compare-and-swap against the w0 that was decided on. Lost 8 times: dropped, nothing changed.
@@ -82,8 +83,10 @@ WS_INLINE enum ws_action ws_answer_holder(struct ws_turn *turn, ws_u8 kind, ws_u
 /* Not now: the switch or this slot is being recovered. */
 WS_INLINE enum ws_action ws_tell_recovering(struct ws_turn *turn)
 {
+	ws_u8 kind = ws_header_kind(turn->header);
+
 	ws_count(turn->sw, WS_COUNTER_recovering);
-	if (ws_header_kind(turn->header) != WS_LOCK_RETENURE)
+	if (kind != WS_LOCK_RETENURE && kind != WS_LOCK_FREE)
 		return ws_answer_holder(turn, WS_LOCK_RECOVERING, 0);
 	ws_answer_with(turn, WS_LOCK_RECOVERING, 0, turn->source);
 	return ws_to_sender(turn);
@@ -472,6 +475,105 @@ WS_INLINE enum ws_action ws_on_retenure(struct ws_turn *turn)
 			return ws_retenure_applied(turn, &change, changed);
 	}
 	return ws_drop(turn, WS_DROP_REASON_LOST_RACE);
+}
+
+/* An entry of FREE: RETENURE *free* of its slot, under the same condition, tried once. Whether that freed it; the entry
+ * has the slot as it is then. */
+WS_INLINE int ws_free(struct ws_switch *sw, struct ws_slot *slot, void *entry, ws_u16 source)
+{
+	ws_u64 w0 = ws_word_load(&slot->w0);
+	ws_u64 tenure = ws_entry_tenure(entry);
+	ws_u64 joins = ws_slot_bits_joins(ws_entry_slot_bits(entry));
+	ws_u64 freed = ws_slot_word(WS_SLOT_STATE_UNHELD, 0, 0, 0, 0, tenure + 1);
+	int held = ws_slot_w0_state(w0) != WS_SLOT_STATE_UNHELD && !ws_is_frozen(w0) && !ws_is_exhausted(w0);
+	int is_its = held && ws_slot_w0_agent(w0) == source && ws_slot_w0_tenure(w0) == tenure &&
+		     ws_slot_w0_joins(w0) == joins && ws_word_cas(&slot->w0, w0, freed);
+
+	ws_count(sw, is_its ? WS_COUNTER_freed : WS_COUNTER_free_over);
+	w0 = is_its ? freed : w0;
+	ws_show_slot(entry, w0);
+	ws_entry_set_holder(entry, (ws_u16)ws_slot_w0_agent(w0));
+	return is_its;
+}
+
+/* Entries of a FREE behind the first. */
+struct ws_frees {
+	struct ws_switch *sw;
+	void *entry; /* the first */
+	const void *end;
+	ws_u32 base;  /* of the namespace's slots, */
+	ws_u32 slots; /* and how many these are */
+	ws_u16 source;
+	ws_u8 reason; /* why none of them may be freed */
+	ws_u8 missed; /* one at least was not freed */
+};
+
+/* The drop reason of an entry, or 0. */
+WS_INLINE ws_u8 ws_check_free(struct ws_frees *frees, const void *entry)
+{
+	if (ws_entry_slot(entry) >= frees->slots || !ws_slot_at(frees->sw, frees->base + ws_entry_slot(entry)))
+		return WS_DROP_REASON_BAD_SLOT;
+	return ws_entry_holder(entry) == frees->source ? WS_DROP_REASON_NONE : WS_DROP_REASON_FOREIGN_HOLDER;
+}
+
+static inline long ws_check_next_free(ws_u32 index, struct ws_frees *frees)
+{
+	void *entry = ws_entry_at(frees->entry, frees->end, index + 1);
+
+	frees->reason = entry ? ws_check_free(frees, entry) : WS_DROP_REASON_BAD_SLOT;
+	return frees->reason != WS_DROP_REASON_NONE; /* 0 or 1: the verifier insists */
+}
+
+static inline long ws_free_next(ws_u32 index, struct ws_frees *frees)
+{
+	void *entry = ws_entry_at(frees->entry, frees->end, index + 1);
+	struct ws_slot *slot = entry ? ws_slot_at(frees->sw, frees->base + ws_entry_slot(entry)) : 0;
+
+	if (!slot || !ws_free(frees->sw, slot, entry, frees->source))
+		frees->missed = 1;
+	return 0;
+}
+
+/* The other entries of a FREE: none of them if one has a `reason`, which is the result then. A function of its own:
+ * inlined, the compiler would keep what it needs of the turn in memory for every packet. */
+static __attribute__((noinline, unused)) int ws_free_others(struct ws_frees *frees, ws_u32 others)
+{
+	ws_repeat(others, ws_check_next_free, frees);
+	if (frees->reason)
+		return frees->reason;
+	ws_repeat(others, ws_free_next, frees);
+	return WS_DROP_REASON_NONE;
+}
+
+/* FREE: slots of which an agent is rid. QUIET: it asks no answer where all of them are freed by it, and about those that
+ * it never hears of asks again later. */
+WS_INLINE enum ws_action ws_on_free(struct ws_turn *turn, ws_u8 count)
+{
+	struct ws_frees frees = {
+		.sw = turn->sw,
+		.entry = turn->entry,
+		.end = turn->end,
+		.base = turn->region->base,
+		.slots = turn->region->count,
+		.source = turn->source,
+	};
+
+	if (!turn->slot || ws_entry_slot(turn->entry) >= frees.slots)
+		return ws_drop(turn, WS_DROP_REASON_BAD_SLOT);
+	if (ws_entry_holder(turn->entry) != turn->source)
+		return ws_drop(turn, WS_DROP_REASON_FOREIGN_HOLDER);
+	if (!ws_serves(turn->sw))
+		return ws_tell_recovering(turn);
+	int reason = count > 1 ? ws_free_others(&frees, count - 1u) : WS_DROP_REASON_NONE;
+	/* Named once more: the verifier does not know what it can be. */
+	if (reason)
+		return ws_drop(turn, reason == WS_DROP_REASON_BAD_SLOT ? WS_DROP_REASON_BAD_SLOT
+								       : WS_DROP_REASON_FOREIGN_HOLDER);
+	int all = ws_free(turn->sw, turn->slot, turn->entry, turn->source) && !frees.missed;
+	if (all && ws_header_flags(turn->header) & WS_HEADER_FLAG_QUIET)
+		return ws_done(turn);
+	ws_answer_with(turn, WS_LOCK_FREED, 0, turn->source);
+	return ws_to_sender(turn);
 }
 
 #endif

@@ -133,7 +133,7 @@ _Static_assert(sizeof(struct ws_traces) == 32 + 32 * WS_TRACES, "traces");
 	X(forwarded)         /* requests sent on to the slot's agent */                    \
 	X(recovering)        /* requests told to come back later */                        \
 	X(released)          /* RELEASE, CANCEL, DOWNGRADE of an UNHELD slot */            \
-	X(freed)             /* RETENURE, by what it did */                                \
+	X(freed)             /* RETENURE, by what it did; entries of FREE */               \
 	X(transferred)                                                                     \
 	X(transfer_repeated)                                                               \
 	X(renewed)                                                                         \
@@ -164,7 +164,8 @@ _Static_assert(sizeof(struct ws_traces) == 32 + 32 * WS_TRACES, "traces");
 	X(queue_pushed)      /* requests taken from a lock server */                       \
 	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
 	X(handed_up_lost)    /* XDP: those that found its ring full */                     \
-	X(rejected)          /* requests over a budget whose senders were told so */
+	X(rejected)          /* requests over a budget whose senders were told so */       \
+	X(free_over)         /* entries of FREE whose slots are not as they say: free by an earlier one, mostly */
 
 #define WS_OUTCOME(name) WS_COUNTER_##name,
 enum ws_counter {
@@ -186,7 +187,7 @@ _Static_assert(WS_COUNTERS <= WS_FOLLOWS, "counters of a lane");
 
 /* What to do with the packet, which has been rewritten in place. */
 enum ws_action {
-	WS_DROP,          /* `reason` says why */
+	WS_DROP,          /* `reason` says why; none: all is done, and nobody waits for an answer */
 	WS_TO_SENDER,     /* back to the UDP address it came from */
 	WS_TO_NODE,       /* to `handle`'s address, at UDP port `port`; 0: its agent port */
 	WS_TO_CONTROLLER,

@@ -157,7 +157,7 @@ WS_INLINE enum ws_action ws_on_change(struct ws_turn *turn)
 WS_INLINE void ws_find_slot(struct ws_turn *turn)
 {
 	const ws_u32 kinds = 1 << WS_LOCK_ACQUIRE | 1 << WS_LOCK_RELEASE | 1 << WS_LOCK_CANCEL | 1 << WS_LOCK_DOWNGRADE |
-			     1 << WS_LOCK_RETENURE;
+			     1 << WS_LOCK_RETENURE | 1 << WS_LOCK_FREE;
 
 	turn->region = ws_region_at(turn->sw, ws_header_namespace(turn->header));
 	if (ws_header_service(turn->header) != WS_SERVICE_LOCK || !(kinds >> ws_header_kind(turn->header) & 1))
@@ -188,6 +188,8 @@ WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 		return ws_on_request(turn);
 	case WS_LOCK_RETENURE:
 		return ws_on_change(turn);
+	case WS_LOCK_FREE:
+		return ws_on_free(turn, ws_header_count(turn->header));
 	case WS_LOCK_GRANT:
 	case WS_LOCK_BUSY:
 	case WS_LOCK_RELEASED:
@@ -199,7 +201,7 @@ WS_INLINE enum ws_action ws_on_lock(struct ws_turn *turn)
 	case WS_LOCK_REPORT:
 	case WS_LOCK_ADOPTED:
 		return ws_to_controller(turn);
-	default: /* JOIN, RETENURED, RECOVERING are the switch's; CENSUS, ADOPT the controller's. */
+	default: /* JOIN, RETENURED, FREED, RECOVERING are the switch's; CENSUS, ADOPT the controller's. */
 		return ws_drop(turn, WS_DROP_REASON_UNKNOWN_KIND);
 	}
 }

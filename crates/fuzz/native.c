@@ -455,10 +455,13 @@ static ws_u32 write_packet(ws_u8 *packet)
 	for (ws_u32 i = 0; i < count; i++)
 		write_entry(packet + WS_HEADER_BYTES + i * WS_ENTRY_BYTES, namespace, holder);
 	/* Only a slot's agent gets far with a change of it. */
-	if (count && kind == WS_LOCK_RETENURE && !(many & 0x10)) {
+	if (count && (kind == WS_LOCK_RETENURE || kind == WS_LOCK_FREE) && !(many & 0x10)) {
 		ws_u32 place = sw.regions[namespace].base + ws_entry_slot(packet + WS_HEADER_BYTES);
-		if (place < SLOTS && ws_slot_w0_agent(sw.slots[place].w0))
-			ws_header_set_source(packet, (ws_u16)ws_slot_w0_agent(sw.slots[place].w0));
+		ws_u16 agent = place < SLOTS ? (ws_u16)ws_slot_w0_agent(sw.slots[place].w0) : 0;
+		if (agent)
+			ws_header_set_source(packet, agent);
+		for (ws_u32 i = 0; agent && kind == WS_LOCK_FREE && i < count; i++)
+			ws_entry_set_holder(packet + WS_HEADER_BYTES + i * WS_ENTRY_BYTES, agent);
 	}
 	if (!count && length == WS_HEADER_BYTES + WS_HEARTBEAT_BYTES) {
 		ws_u8 *body = packet + WS_HEADER_BYTES;

@@ -8,7 +8,7 @@ local names = {}
 
 names.service = { [0] = "fabric", [1] = "lock", [2] = "queue", [3] = "chain" }
 names.fabric_kind = { [1] = "enrol", [2] = "enrolled", [3] = "heartbeat", [4] = "heartbeat_ack", [5] = "leave", [6] = "left", [7] = "down", [8] = "down_ack", [9] = "stale", [10] = "turn", [11] = "turn_ack", [12] = "names", [13] = "policy", [14] = "policy_ack" }
-names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject" }
+names.lock_kind = { [1] = "acquire", [2] = "grant", [3] = "join", [4] = "release", [5] = "cancel", [6] = "released", [7] = "downgrade", [8] = "retenure", [9] = "retenured", [10] = "busy", [11] = "recovering", [12] = "queue", [13] = "queued", [14] = "gap", [15] = "census", [16] = "report", [17] = "adopt", [18] = "adopted", [19] = "inspect", [20] = "reject", [21] = "free", [22] = "freed" }
 names.queue_kind = { [1] = "acquire", [2] = "grant", [3] = "queued", [4] = "release", [5] = "cancel", [6] = "released", [7] = "next", [8] = "busy", [9] = "recovering", [10] = "push", [11] = "settle", [12] = "pushed", [13] = "room", [14] = "serve", [15] = "serving", [16] = "recall", [17] = "ceded", [18] = "yield", [19] = "taken", [20] = "asked", [21] = "reject", [22] = "fetch", [23] = "fetched" }
 names.chain_kind = { [1] = "read", [2] = "write", [3] = "delete", [4] = "apply", [5] = "answer", [6] = "insert", [7] = "install", [8] = "map", [9] = "routes", [10] = "place", [11] = "placed", [12] = "renew", [13] = "renewed", [14] = "fetch", [15] = "copy", [16] = "watch", [17] = "event", [18] = "remove", [19] = "removed" }
 names.slot_state = { [0] = "unheld", [1] = "open", [2] = "managed", [3] = "frozen" }
@@ -38,6 +38,7 @@ f.header_flags_dead = ProtoField.bool("wayside.flags.dead", "dead", 16, nil, 0x2
 f.header_flags_expired = ProtoField.bool("wayside.flags.expired", "expired", 16, nil, 0x40, "HEARTBEAT_ACK: the session is over")
 f.header_flags_clean = ProtoField.bool("wayside.flags.clean", "clean", 16, nil, 0x80, "LEAVE: nothing is left to sweep")
 f.header_flags_retry = ProtoField.bool("wayside.flags.retry", "retry", 16, nil, 0x100, "BUSY: send it again after a pause")
+f.header_flags_quiet = ProtoField.bool("wayside.flags.quiet", "quiet", 16, nil, 0x400, "FREE: to be answered only if one of the slots is not freed by it")
 f.header_flags_key = ProtoField.bool("wayside.flags.key", "key", 16, nil, 0x200, "the tag is made with the key of an odd rotation; otherwise of an even one")
 f.header_source = ProtoField.uint16("wayside.source", "source", base.DEC, nil, nil, "handle of the sender; of the agent in a switch's GRANT by join")
 f.header_destination = ProtoField.uint16("wayside.destination", "destination", base.DEC, nil, nil, "handle of the receiver; 0 to the switch or the controller")
@@ -52,7 +53,7 @@ f.queue_kind = ProtoField.uint8("wayside.queue.kind", "Kind", base.DEC, names.qu
 f.chain_kind = ProtoField.uint8("wayside.chain.kind", "Kind", base.DEC, names.chain_kind)
 
 f.entry_name = ProtoField.uint64("wayside.entry.name", "name", base.HEX, nil, nil, "name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace")
-f.entry_request = ProtoField.uint64("wayside.entry.request", "request", base.HEX, nil, nil, "request id; nonce of a RETENURE; id of a census")
+f.entry_request = ProtoField.uint64("wayside.entry.request", "request", base.HEX, nil, nil, "request id; nonce of a RETENURE or FREE; id of a census")
 f.entry_slot = ProtoField.uint32("wayside.entry.slot", "slot", base.DEC, nil, nil, "slot within the namespace")
 f.entry_tenure = ProtoField.uint32("wayside.entry.tenure", "tenure", base.DEC, nil, nil, "tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds")
 f.entry_holder = ProtoField.uint16("wayside.entry.holder", "holder", base.DEC, nil, nil, "handle of the requester; the agent after a RETENURE")
@@ -278,6 +279,7 @@ function dissect.header(buffer, tree)
   branch:add(f.header_flags_expired, buffer(6, 2))
   branch:add(f.header_flags_clean, buffer(6, 2))
   branch:add(f.header_flags_retry, buffer(6, 2))
+  branch:add(f.header_flags_quiet, buffer(6, 2))
   branch:add(f.header_flags_key, buffer(6, 2))
   tree:add(f.header_source, buffer(8, 2))
   tree:add(f.header_destination, buffer(10, 2))
@@ -569,6 +571,8 @@ local body_of = {
     [18] = { name = "ADOPTED", bytes = 0, entries = true },
     [19] = { name = "INSPECT", bytes = 0, entries = true },
     [20] = { name = "REJECT", bytes = 0, entries = true },
+    [21] = { name = "FREE", bytes = 0, entries = true },
+    [22] = { name = "FREED", bytes = 0, entries = true },
   },
   [2] = {
     [1] = { name = "ACQUIRE", bytes = 64, title = "Attempt", dissect = dissect.attempt },

@@ -52,8 +52,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_ADMIN_PORT 7601                   /* TCP: the control connection */
 #define WS_MAGIC 0x5753                      /* first two bytes of a packet */
 #define WS_MAJOR 1                           /* another one is dropped: foreign_version */
-#define WS_MINOR 13                          /* any is accepted */
-#define WS_VERSION 0x1d                      /* major << 4 | minor */
+#define WS_MINOR 14                          /* any is accepted */
+#define WS_VERSION 0x1e                      /* major << 4 | minor */
 
 /* Limits. */
 #define WS_HEADER_BYTES 32                   /* common header */
@@ -140,6 +140,8 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_LOCK_ADOPTED 18                   /* node to controller: page taken */
 #define WS_LOCK_INSPECT 19                   /* controller to agent: is this slot still yours? */
 #define WS_LOCK_REJECT 20                    /* switch to holder: the namespace is over its budget; ask again after a pause */
+#define WS_LOCK_FREE 21                      /* agent to switch: RETENURE *free* of every entry's slot */
+#define WS_LOCK_FREED 22                     /* switch to agent: those slots as they are now */
 
 /* Kinds of the queue service. */
 #define WS_QUEUE_ACQUIRE 1                   /* holder to switch, switch to lock server */
@@ -197,6 +199,7 @@ WS_INLINE ws_u64 ws_with_bits(ws_u64 word, int low, int width, ws_u64 x)
 #define WS_HEADER_FLAG_EXPIRED 0x0040        /* HEARTBEAT_ACK: the session is over */
 #define WS_HEADER_FLAG_CLEAN 0x0080          /* LEAVE: nothing is left to sweep */
 #define WS_HEADER_FLAG_RETRY 0x0100          /* BUSY: send it again after a pause */
+#define WS_HEADER_FLAG_QUIET 0x0400          /* FREE: to be answered only if one of the slots is not freed by it */
 #define WS_HEADER_FLAG_KEY 0x0200            /* the tag is made with the key of an odd rotation; otherwise of an even one */
 
 /* Entry flags. */
@@ -369,7 +372,7 @@ WS_INLINE void ws_header_set_tag(void *header, ws_u64 x) { ws_store64((ws_u8 *)h
 
 /* entry, 32 bytes. One request, grant, hold, waiter or change of a slot. */
 #define WS_ENTRY_NAME_AT 0                   /* name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace */
-#define WS_ENTRY_REQUEST_AT 8                /* request id; nonce of a RETENURE; id of a census */
+#define WS_ENTRY_REQUEST_AT 8                /* request id; nonce of a RETENURE or FREE; id of a census */
 #define WS_ENTRY_SLOT_AT 16                  /* slot within the namespace */
 #define WS_ENTRY_TENURE_AT 20                /* tenure of the slot (of the grant, of the condition); REJECT: for how long not to ask again, in microseconds */
 #define WS_ENTRY_HOLDER_AT 24                /* handle of the requester; the agent after a RETENURE */
@@ -1016,6 +1019,8 @@ WS_INLINE ws_u32 ws_packet_bytes(ws_u8 service, ws_u8 kind, ws_u8 count)
 		case WS_LOCK_ADOPTED:
 		case WS_LOCK_INSPECT:
 		case WS_LOCK_REJECT:
+		case WS_LOCK_FREE:
+		case WS_LOCK_FREED:
 			return WS_HEADER_BYTES + (ws_u32)count * WS_ENTRY_BYTES;
 		default:
 			return 0;
@@ -1148,6 +1153,8 @@ WS_INLINE const char *ws_lock_kind_name(ws_u8 lock_kind)
 	case WS_LOCK_ADOPTED: return "adopted";
 	case WS_LOCK_INSPECT: return "inspect";
 	case WS_LOCK_REJECT: return "reject";
+	case WS_LOCK_FREE: return "free";
+	case WS_LOCK_FREED: return "freed";
 	default: return "unknown";
 	}
 }

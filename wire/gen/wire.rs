@@ -38,7 +38,7 @@ pub const MAGIC: u16 = 0x5753;
 pub const MAJOR: u8 = 1;
 
 /// Minor version; any is accepted.
-pub const MINOR: u8 = 13;
+pub const MINOR: u8 = 14;
 
 /// The version byte.
 pub const VERSION: u8 = MAJOR << 4 | MINOR;
@@ -289,6 +289,12 @@ pub mod kind {
 
         /// Switch to holder: the namespace is over its budget; ask again after a pause.
         pub const REJECT: u8 = 20;
+
+        /// Agent to switch: RETENURE *free* of every entry's slot.
+        pub const FREE: u8 = 21;
+
+        /// Switch to agent: those slots as they are now.
+        pub const FREED: u8 = 22;
     }
 
     /// Locks whose queues are in the switch, or at a lock server.
@@ -568,11 +574,15 @@ pub enum LockKind {
     Inspect = 19,
     /// Switch to holder: the namespace is over its budget; ask again after a pause.
     Reject = 20,
+    /// Agent to switch: RETENURE *free* of every entry's slot.
+    Free = 21,
+    /// Switch to agent: those slots as they are now.
+    Freed = 22,
 }
 
 impl LockKind {
     /// Every one, in the order of their numbers.
-    pub const ALL: [LockKind; 20] = [
+    pub const ALL: [LockKind; 22] = [
         LockKind::Acquire,
         LockKind::Grant,
         LockKind::Join,
@@ -593,6 +603,8 @@ impl LockKind {
         LockKind::Adopted,
         LockKind::Inspect,
         LockKind::Reject,
+        LockKind::Free,
+        LockKind::Freed,
     ];
 
     /// Its name in the schema, for people and metrics.
@@ -618,6 +630,8 @@ impl LockKind {
             LockKind::Adopted => "adopted",
             LockKind::Inspect => "inspect",
             LockKind::Reject => "reject",
+            LockKind::Free => "free",
+            LockKind::Freed => "freed",
         }
     }
 }
@@ -647,6 +661,8 @@ impl TryFrom<u8> for LockKind {
             18 => Ok(LockKind::Adopted),
             19 => Ok(LockKind::Inspect),
             20 => Ok(LockKind::Reject),
+            21 => Ok(LockKind::Free),
+            22 => Ok(LockKind::Freed),
             _ => Err(Unknown(number)),
         }
     }
@@ -1094,6 +1110,9 @@ pub mod header_flag {
 
     /// BUSY: send it again after a pause.
     pub const RETRY: u16 = 1 << 8;
+
+    /// FREE: to be answered only if one of the slots is not freed by it.
+    pub const QUIET: u16 = 1 << 10;
 
     /// The tag is made with the key of an odd rotation; otherwise of an even one.
     pub const KEY: u16 = 1 << 9;
@@ -1869,7 +1888,7 @@ impl Header {
 pub struct Entry {
     /// Name id; of a census of the whole switch: fingerprint of the names that are listed in a hybrid namespace.
     pub name: u64,
-    /// Request id; nonce of a RETENURE; id of a census.
+    /// Request id; nonce of a RETENURE or FREE; id of a census.
     pub request: u64,
     /// Slot within the namespace.
     pub slot: u32,

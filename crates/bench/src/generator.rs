@@ -190,6 +190,7 @@ mod tests {
             lease_end: Default::default(),
             lifeline: 0,
             signed: false,
+            version: wayside_wire::VERSION,
         }
     }
 

@@ -154,6 +154,9 @@ pub struct Enrolled {
     pub grace_us: u32,
     /// Ties a local connection to the session, hexadecimal.
     pub lifeline: String,
+    /// Version of the packets that the switch speaks, as in their second byte. Earlier switches do not say.
+    #[serde(default)]
+    pub version: u8,
     /// Where the session's keys come from, hexadecimal.
     pub secret: String,
     /// Of the certificate that was shown.
@@ -199,6 +202,7 @@ impl Enrolled {
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
             lifeline: format!("{:016x}", enrolment.lifeline),
+            version: enrolment.version,
             secret: hex(&secret.0),
             renewal,
         })
@@ -228,6 +232,7 @@ impl Enrolled {
             policy: Policy::try_from(self.policy).unwrap_or(Policy::Fair),
             patience: self.patience.min(LONGEST_PATIENCE),
             secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
+            version: self.version,
         })
     }
 }
@@ -353,6 +358,7 @@ mod tests {
             policy: Policy::WritePreferring,
             patience: 3,
             secret: Some(Secret([9; 32])),
+            version: wayside_wire::VERSION,
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
         let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();

@@ -334,6 +334,7 @@ mod tests {
             lease_end: Time::NEVER,
             lifeline: 1,
             signed: false,
+            version: wayside_wire::VERSION,
         }
     }
 

@@ -67,6 +67,7 @@ impl World {
                 policy: wayside_wire::Policy::Fair,
                 patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: signs.then_some(SECRET),
+                version: wayside_wire::VERSION,
             };
             world.node.begin(now, now, &enrolment);
         } else {

@@ -40,6 +40,7 @@ impl Server {
             policy: wayside_wire::Policy::Fair,
             patience: wayside_protocol::OVERTAKEN_MOST,
             secret: None,
+            version: wayside_wire::VERSION,
         };
         node.begin(now, now, &enrolment);
         let mut server = Server { node, now };

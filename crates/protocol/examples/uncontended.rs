@@ -131,6 +131,7 @@ impl World {
             policy: wayside_wire::Policy::Fair,
             patience: wayside_protocol::OVERTAKEN_MOST,
             secret: None,
+            version: wayside_wire::VERSION,
         };
         node.begin(now, now, &enrolment);
         assert!(matches!(node.event(), Some(Event::Enrolled(_))));

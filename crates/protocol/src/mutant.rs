@@ -203,6 +203,8 @@ pub enum Mutant {
     AskSlot,
     /// Hybrid: a node goes on with the list that it has, whichever is the epoch's.
     AnyNames,
+    /// A slot that was freed quietly is taken for free at once.
+    FreeUnheard,
     /// Hybrid: each machine of a node counts its requests for itself.
     OwnIds,
     /// Hybrid: the oldest request that a node tells is that of its slots alone.

@@ -128,6 +128,13 @@ impl Outbox {
         draft.send(port, header);
     }
 
+    /// Adds an entry to the last packet that has not left yet, if that is one of these entries from the same port, and
+    /// has room; what was in its header's `flags` is cleared and given back.
+    #[inline]
+    pub fn join(&mut self, port: Port, of: (u8, u8), flags: u16, entry: &Entry) -> Option<u16> {
+        if self.now.len == 0 { None } else { self.now.join(port, of, flags, entry) }
+    }
+
     /// A packet of entries; sets the header's count.
     pub fn entries(&mut self, port: Port, header: Header, entries: &[Entry]) {
         self.now.entries(port, header, entries);
@@ -213,6 +220,26 @@ impl Ring {
         draft.send(port, header);
     }
 
+    /// As [`Outbox::join`], where there is one.
+    fn join(&mut self, port: Port, of: (u8, u8), flags: u16, entry: &Entry) -> Option<u16> {
+        let index = self.wrapped(self.head + self.len - 1);
+        let frame = &mut self.frames[index];
+        let header = Header::read(&frame.packet).ok()?;
+        let count = usize::from(header.count);
+        if (header.service, header.kind) != of
+            || frame.port != port
+            || frame.to.is_some()
+            || count == limits::MAX_ENTRIES
+        {
+            return None;
+        }
+        entry.write(&mut frame.packet, entry_at(count));
+        Header { count: header.count + 1, flags: header.flags & !flags, ..header }.write(&mut frame.packet);
+        frame.bytes += limits::ENTRY_BYTES;
+        self.bytes += limits::ENTRY_BYTES;
+        Some(header.flags & flags)
+    }
+
     /// The first of at least one.
     #[inline]
     fn pop(&mut self) -> &mut Frame {
@@ -258,6 +285,7 @@ fn empty_frames(count: usize) -> Vec<Frame> {
 mod tests {
     use super::*;
     use alloc::vec;
+    use wayside_wire::{header_flag, kind, service};
 
     #[test]
     fn keeps_order_while_it_grows() {
@@ -351,5 +379,114 @@ mod tests {
         assert!(outbox.pop(None).is_some_and(|out| out.to.is_some()));
         outbox.entries(2, Header::default(), &[Entry::default()]);
         assert!(outbox.pop(None).is_some_and(|out| out.to.is_none()));
+    }
+
+    const FREE: (u8, u8) = (service::LOCK, kind::lock::FREE);
+    const QUIET: u16 = header_flag::QUIET;
+
+    fn of(kind: (u8, u8), flags: u16) -> Header {
+        Header { service: kind.0, kind: kind.1, flags, ..Header::default() }
+    }
+
+    fn slot(slot: u32) -> Entry {
+        Entry { slot, ..Entry::default() }
+    }
+
+    /// Port, flags and slots of each packet.
+    fn packets(outbox: &mut Outbox) -> Vec<(Port, u16, Vec<u32>)> {
+        let each = || {
+            let out = outbox.pop(None)?;
+            let header = wayside_wire::check(out.packet).expect("as long as its count says");
+            Some((out.port, header.flags, wayside_wire::entries(out.packet).map(|entry| entry.slot).collect()))
+        };
+        core::iter::from_fn(each).collect()
+    }
+
+    #[test]
+    fn an_entry_joins_the_last_packet_that_has_not_left() {
+        let mut outbox = Outbox::new();
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(9)), None, "there is none");
+        for first in [1, 2] {
+            outbox.entry(1, of(FREE, QUIET | header_flag::LAST), &slot(first));
+        }
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(3)), Some(QUIET), "what was cleared");
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(4)), Some(0), "nothing was left to clear");
+        let (last, quiet) = (header_flag::LAST, QUIET | header_flag::LAST);
+        assert_eq!(packets(&mut outbox), [(1, quiet, vec![1]), (1, last, vec![2, 3, 4])]);
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(9)), None, "they have left");
+        assert_eq!(packets(&mut outbox), []);
+    }
+
+    #[test]
+    fn an_entry_joins_no_packet_of_another_kind_port_or_switch_and_changes_nothing_there() {
+        let address = SocketAddrV4::new(core::net::Ipv4Addr::LOCALHOST, 1);
+        let begin: [fn(&mut Outbox, SocketAddrV4); 5] = [
+            |outbox, _| outbox.entry(2, of(FREE, QUIET), &slot(1)),
+            |outbox, _| outbox.entry(1, of((service::LOCK, kind::lock::RETENURE), QUIET), &slot(1)),
+            |outbox, _| outbox.entry(1, of((service::QUEUE, FREE.1), QUIET), &slot(1)),
+            |outbox, address| {
+                let to = Some(Ends { asked: address, answers: address });
+                let header = Header { count: 1, ..of(FREE, QUIET) };
+                outbox.body_to(to, 1, header, Entry::BYTES, |packet, at| slot(1).write(packet, at));
+            },
+            |outbox, _| {
+                outbox.entry(1, of(FREE, QUIET), &slot(2));
+                outbox.entry(1, of((service::LOCK, kind::lock::ACQUIRE), QUIET), &slot(1));
+            },
+        ];
+        for begin in begin {
+            let [mut outbox, mut without] = [(); 2].map(|()| {
+                let mut outbox = Outbox::new();
+                begin(&mut outbox, address);
+                outbox
+            });
+            assert_eq!(outbox.join(1, FREE, QUIET, &slot(9)), None);
+            assert_eq!(outbox.now.bytes, without.now.bytes);
+            while let Some(out) = without.pop(None) {
+                assert_eq!(
+                    outbox.pop(None).map(|same| (same.port, same.packet.to_vec())),
+                    Some((out.port, out.packet.to_vec()))
+                );
+            }
+            assert!(outbox.pop(None).is_none());
+        }
+    }
+
+    #[test]
+    fn a_packet_has_room_for_32_entries_and_each_counts_for_what_waits() {
+        let mut outbox = Outbox::new();
+        outbox.entry(1, of(FREE, 0), &slot(0));
+        for next in 1..limits::MAX_ENTRIES as u32 {
+            assert!(!outbox.is_full());
+            assert_eq!(outbox.join(1, FREE, QUIET, &slot(next)), Some(0));
+            assert_eq!(outbox.now.bytes, entry_at(next as usize + 1));
+        }
+        assert!(outbox.is_full());
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(99)), None);
+        assert_eq!(packets(&mut outbox), [(1, 0, (0..limits::MAX_ENTRIES as u32).collect())]);
+        assert_eq!((outbox.now.len, outbox.now.bytes), (0, 0));
+    }
+
+    /// The last frame of the ring's memory, and then its first.
+    #[test]
+    fn an_entry_joins_the_last_packet_wherever_it_lies() {
+        let mut outbox = Outbox::new();
+        (0..FRAMES as u32).for_each(|each| outbox.entry(1, of(FREE, 0), &slot(each)));
+        assert_eq!(outbox.join(1, FREE, 0, &slot(100)), Some(0));
+        outbox.pop(None);
+        outbox.entry(1, of(FREE, 0), &slot(32));
+        assert_eq!(outbox.join(1, FREE, 0, &slot(101)), Some(0));
+        let slots: Vec<Vec<u32>> = packets(&mut outbox).into_iter().map(|(.., slots)| slots).collect();
+        assert_eq!((slots.len(), &slots[30], &slots[31]), (FRAMES, &vec![31, 100], &vec![32, 101]));
+        assert_eq!(outbox.now.frames.len(), FRAMES);
+    }
+
+    /// It is one that must go itself; what waits for another one to go with is none.
+    #[test]
+    fn an_entry_joins_nothing_that_goes_along() {
+        let mut outbox = Outbox::new();
+        outbox.entries_along(1, of(FREE, QUIET), &[slot(1)]);
+        assert_eq!(outbox.join(1, FREE, QUIET, &slot(2)), None);
+        assert_eq!(packets(&mut outbox), []);
     }
 }

@@ -42,6 +42,8 @@ pub struct SessionInfo {
     pub lifeline: u64,
     /// Its packets are signed: it began over a secure connection.
     pub signed: bool,
+    /// Version of the packets that its switch speaks; 0: not known.
+    pub version: u8,
 }
 
 /// What became of the session.
@@ -289,6 +291,7 @@ impl Session {
             lifeline: body.lifeline,
             shards: header.shard_map,
             secret: None,
+            version: body.version,
         };
         self.begin(now, self.first_sent, &enrolment)
     }
@@ -321,6 +324,7 @@ impl Session {
             lease_end: asked + lease,
             lifeline: enrolment.lifeline,
             signed: enrolment.secret.is_some(),
+            version: enrolment.version,
         });
         self.phase = Phase::Live;
         self.due = now;

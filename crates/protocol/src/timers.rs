@@ -35,6 +35,8 @@ const NEAR: u64 = 8_000;
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, Due)>>,
     queue: Fifo<(Time, Due)>,
+    /// The first time for which one was set since [`Timers::next`].
+    earliest: Option<Time>,
     owners: usize,
     /// What follows from that.
     most: usize,
@@ -44,6 +46,7 @@ impl Timers {
     /// Adds an entry; the older one of the same owner becomes stale.
     #[inline]
     pub fn set(&mut self, now: Time, at: Time, due: Due) {
+        self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
         let in_order = self.queue.last().is_none_or(|&(last, _)| last <= at);
         if in_order && at.since(now) <= NEAR {
             self.queue.push((at, due));
@@ -72,6 +75,7 @@ impl Timers {
     /// that an uncontended lock leaves nothing behind to wake up for.
     #[inline]
     pub fn next(&mut self, is_current: impl Fn(Time, Due) -> bool) -> Time {
+        self.earliest = None;
         let near = loop {
             match self.queue.first() {
                 None => break Time::NEVER,
@@ -109,6 +113,12 @@ impl Timers {
         // For what is added until the next call: so the memory follows from the most owners alone.
         self.heap.reserve((2 * self.most).saturating_sub(self.heap.len()));
         self.queue.make_room(2 * self.most);
+    }
+
+    /// Whether one was set for before `time` since [`Timers::next`].
+    #[inline]
+    pub fn has_set_before(&self, time: Time) -> bool {
+        self.earliest.is_some_and(|earliest| earliest < time)
     }
 
     /// Whether there is none at all, not even a stale one.

@@ -67,6 +67,11 @@ lines! {
     RetenureRecovering "RETENURE, switch recovering: RECOVERING"
     RetenureExhausted "RETENURE, last tenure: GAP"
     RetenureStale "RETENURE, another tenure or agent: STALE"
+    FreedQuietly "FREE, QUIET: not answered"
+    FreedOne "FREE: FREED"
+    FreedSeveral "FREE of several: FREED"
+    FreeOver "FREE, another tenure, agent or joins: FREED as it is"
+    FreeRecovering "FREE, switch recovering: RECOVERING"
     Heartbeat "HEARTBEAT, LIVE, sequence higher: taken"
     HeartbeatOver "HEARTBEAT, not LIVE: EXPIRED"
     Relayed "from node to node: relayed"
@@ -161,6 +166,7 @@ impl Decisions {
                 release(asked, header, verdict, answer)
             }
             (_, kind::lock::RETENURE) => retenure(asked, header, verdict, answer),
+            (_, kind::lock::FREE) => free(asked, header, verdict, answer),
             _ => match verdict.action {
                 Action::ToNode { .. } => Some(Line::Relayed),
                 Action::ToController => Some(Line::ToController),
@@ -263,6 +269,24 @@ fn release(asked: &Asked, header: &Header, verdict: &Verdict, answer: &[u8]) -> 
         kind::lock::CANCEL => Line::CancelForwarded,
         kind::lock::DOWNGRADE => Line::DowngradeForwarded,
         _ => return (header.kind == kind::lock::ACQUIRE).then_some(Line::Forwarded),
+    })
+}
+
+fn free(asked: &Asked, header: &Header, verdict: &Verdict, answer: &[u8]) -> Option<Line> {
+    if verdict.reason != DropReason::None {
+        return None;
+    }
+    if verdict.action == Action::Drop {
+        return Some(Line::FreedQuietly);
+    }
+    if Header::read(answer).ok()?.kind == kind::lock::RECOVERING {
+        return Some(Line::FreeRecovering);
+    }
+    let is_first_freed = asked.slot.held() && asked.slot.tenure + 1 == Entry::read(answer, BODY).tenure;
+    Some(match header.count {
+        _ if !is_first_freed => Line::FreeOver,
+        1 => Line::FreedOne,
+        _ => Line::FreedSeveral,
     })
 }
 

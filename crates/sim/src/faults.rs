@@ -72,6 +72,8 @@ impl Mix {
             kind::lock::DOWNGRADE,
             kind::lock::RETENURE,
             kind::lock::RETENURED,
+            kind::lock::FREE,
+            kind::lock::FREED,
             kind::lock::QUEUE,
             kind::lock::QUEUED,
             kind::lock::GAP,

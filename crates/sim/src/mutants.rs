@@ -178,7 +178,7 @@ pub const SHARD_RULES: &[Rule] = &[
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
-/// well, waiters that are forgotten ask again, what a retired request is granted is given back, a slot that a late
+/// well, waiters that are forgotten ask again, a slot whose FREE was lost is claimed once the controller asks about it, what a retired request is granted is given back, a slot that a late
 /// copy of an old request has seized is claimed and freed, a request that hops finds its agent in the end, and whoever
 /// names a slot's tenure is its agent, as a tenure has but one: who lies is a matter of the core's cases. What
 /// was handed over too late is told by the records' epoch besides.
@@ -186,6 +186,7 @@ pub const SECOND_LINES: &[Rule] = &[
     Rule::Machine(Mutant::ClaimTransferred),
     Rule::Machine(Mutant::ForgetQueue),
     Rule::Machine(Mutant::ForgetRetired),
+    Rule::Machine(Mutant::FreeUnheard),
     Rule::Machine(Mutant::KeepOldest),
     Rule::Core(CoreMutant::AnyHops),
     Rule::Core(CoreMutant::AnyAgent),
@@ -196,7 +197,7 @@ pub const SECOND_LINES: &[Rule] = &[
 /// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::ForgetReports), 23_606),
-    (Rule::Machine(Mutant::LeaveBehind), 15_678),
+    (Rule::Machine(Mutant::LeaveBehind), 15_677),
     (Rule::Core(CoreMutant::NoServingLease), 5_385),
     (Rule::Machine(Mutant::OverGaps), 5_217),
     (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
@@ -206,15 +207,17 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Core(CoreMutant::AnyGroupEpoch), 1_609),
     (Rule::Machine(Mutant::HastyReuse), 1_559),
     (Rule::Machine(Mutant::FollowBelow), 1_467),
+    (Rule::Machine(Mutant::HastyDismissal), 1_457),
     (Rule::Machine(Mutant::CensusKeepsFloors), 1_093),
     (Rule::Machine(Mutant::NoGrace), 1_080),
-    (Rule::Machine(Mutant::HastyDismissal), 993),
+    (Rule::Machine(Mutant::LeaseFromAck), 1_028),
     (Rule::Core(CoreMutant::HandBusy), 820),
     (Rule::Machine(Mutant::OpenBehind), 708),
     (Rule::Machine(Mutant::LeaseFromGrant), 622),
+    (Rule::Machine(Mutant::DeadByHandle), 523),
     (Rule::Machine(Mutant::KeepHanded), 481),
     (Rule::Machine(Mutant::HastyFence), 470),
-    (Rule::Machine(Mutant::LeaseFromAck), 450),
+    (Rule::Core(CoreMutant::BatchGoesOn), 414),
     (Rule::Machine(Mutant::HastyWatch), 409),
     (Rule::Machine(Mutant::TakeTorn), 333),
 ];

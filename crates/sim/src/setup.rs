@@ -4,7 +4,7 @@ use wayside_protocol::controller::{Allocation, Config, Counters, LONGEST_LEASE, 
 use wayside_protocol::seal::Secret;
 use wayside_protocol::{LONGEST_PATIENCE, Names, NodeConfig, OVERTAKEN_MOST, Shards};
 use wayside_switch::Budget;
-use wayside_wire::{Engine, Policy, limits, padded};
+use wayside_wire::{Engine, MAJOR, Policy, VERSION, limits, padded};
 
 use crate::dice::Dice;
 use crate::faults::Mix;
@@ -180,6 +180,7 @@ impl Setup {
         let keeps = &mut Dice::of(seed, &[KEPT]);
         let kept_most =
             if (!has_queues || is_hybrid) && keeps.percent(40) { keeps.magnitude(1, 32) as usize } else { 0 };
+        let mut frees = Dice::of(seed, &[FREES]);
         let node = NodeConfig {
             kept_most,
             lull_us: lull,
@@ -190,6 +191,8 @@ impl Setup {
             retired_most: if tight { dice.between(1, 8) as usize } else { NodeConfig::new(0).retired_most },
             scanned_most: if tight { dice.below(4) as usize } else { NodeConfig::new(0).scanned_most },
             page_entries: if tight { dice.between(1, 3) as usize } else { NodeConfig::new(0).page_entries },
+            seldom_us: frees.pick(&[0, 200, 5_000, 200_000]),
+            version: if frees.percent(20) { BEFORE_FREE } else { VERSION },
             requests_most: if tight { dice.between(4, 64) as usize } else { NodeConfig::new(0).requests_most },
             asked_us: if planned { plan_dice.magnitude(5_000, 100_000) } else { NodeConfig::new(0).asked_us },
             mutant: options.mutant,
@@ -370,6 +373,8 @@ pub fn name_of(index: u64) -> u64 {
     1_000 + index * 7
 }
 
+/// The last version of packets whose nodes know no FREE.
+const BEFORE_FREE: u8 = MAJOR << 4 | 13;
 /// Requests that a host has at a time, at most: six tasks, five names each.
 const REQUESTS_MOST: u64 = 30;
 
@@ -420,6 +425,7 @@ const LISTS: u64 = 53;
 const KEPT: u64 = 41;
 const POLICIES: u64 = 59;
 const HANDS: u64 = 47;
+const FREES: u64 = 61;
 
 #[cfg(test)]
 mod tests {

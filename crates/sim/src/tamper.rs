@@ -13,11 +13,11 @@ use crate::seat::{Disk, SharedSwitch};
 pub enum CoreMutant {
     /// Packets of every epoch are taken.
     AnyEpoch,
-    /// A RETENURE need not name the tenure.
+    /// A RETENURE or FREE need not name the tenure.
     AnyTenure,
-    /// A RETENURE need not know all joins.
+    /// Nor know all joins.
     AnyJoins,
-    /// A RETENURE need not come from the agent.
+    /// Nor come from the agent.
     AnyAgent,
     /// A request may hop for ever.
     AnyHops,
@@ -114,7 +114,10 @@ pub fn fulfil(mutant: CoreMutant, switch: &SharedSwitch, disk: &Disk, packet: &m
             });
         }
         CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::RETENURE]) => {
-            change(mutant, switch, &mut header, packet);
+            change(mutant, switch, &mut header, packet, BODY);
+        }
+        CoreMutant::AnyTenure | CoreMutant::AnyJoins | CoreMutant::AnyAgent if is_lock(&[kind::lock::FREE]) => {
+            (0..usize::from(header.count)).for_each(|i| change(mutant, switch, &mut header, packet, entry_at(i)));
         }
         CoreMutant::AnyTicket | CoreMutant::AnyFetched | CoreMutant::AnyNumber | CoreMutant::AnySettled
             if header.service == service::QUEUE =>
@@ -148,15 +151,19 @@ fn rewrite_slot(switch: &SharedSwitch, header: &Header, packet: &[u8], change: i
 /// Requests that an agent's node sends back to the switch if it is not the agent.
 const HOPPING: &[u8] = &[kind::lock::ACQUIRE, kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE];
 
-/// A RETENURE as the slot wants it.
-fn change(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet: &mut [u8]) {
-    let mut entry = Entry::read(packet, BODY);
+/// A RETENURE, or an entry of a FREE, as the slot wants it.
+fn change(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet: &mut [u8], at: usize) {
+    let mut entry = Entry::read(packet, at);
     if entry.slot >= switch.slot_count(header.namespace) {
         return;
     }
     let slot = switch.load_slot(header.namespace, entry.slot);
     match mutant {
         CoreMutant::AnyAgent if slot.agent != 0 => {
+            if header.kind == kind::lock::FREE {
+                entry.holder = slot.agent;
+                entry.write(packet, at);
+            }
             header.source = slot.agent;
             return header.write(packet);
         }
@@ -165,7 +172,7 @@ fn change(mutant: CoreMutant, switch: &SharedSwitch, header: &mut Header, packet
         _ => {}
     }
     entry.slot_bits = SlotBits { joins: slot.joins, ..SlotBits::from_u16(entry.slot_bits) }.to_u16();
-    entry.write(packet, BODY);
+    entry.write(packet, at);
 }
 
 /// A packet of the queue service as the queue wants it.

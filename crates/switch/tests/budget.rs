@@ -170,16 +170,20 @@ fn a_packet_of_32_is_admitted_whole_or_not_at_all() {
     assert!(!takes(&switch, 1_031_000, kind::lock::ACQUIRE, 1));
 }
 
+/// What gives back, or changes what is had.
+const GIVES_BACK: [u8; 5] =
+    [kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE, kind::lock::RETENURE, kind::lock::FREE];
+
 #[test]
 fn what_gives_back_is_never_refused_and_costs_nothing() {
     let switch = switch(Some(Budget { rate: 1, burst: 32 }));
     for _ in 0..1_000 {
-        for kind in [kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE, kind::lock::RETENURE] {
+        for kind in GIVES_BACK {
             assert!(takes(&switch, 1_000_000, kind, 1), "kind {kind}");
         }
     }
     assert_eq!(admitted(&switch, 1_000_000), 32);
-    for kind in [kind::lock::RELEASE, kind::lock::CANCEL, kind::lock::DOWNGRADE, kind::lock::RETENURE] {
+    for kind in GIVES_BACK {
         assert!(takes(&switch, 1_000_000, kind, 1), "kind {kind}");
     }
 }

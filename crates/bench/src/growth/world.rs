@@ -72,6 +72,7 @@ impl World {
                 policy: wayside_wire::Policy::Fair,
                 patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: None,
+                version: wayside_wire::VERSION,
             };
             one.begin(self.now, self.now, &enrolment);
             assert!(matches!(one.event(), Some(Event::Enrolled(_))), "the session begins");

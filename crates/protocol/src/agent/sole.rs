@@ -89,7 +89,27 @@ impl Sole {
         matches!(self.duty, Duty::Keep { request } if request == id)
     }
 
-    /// RETENURE, for *free*.
+    /// Whether the switch was asked to free the slot, by the change of this nonce.
+    #[inline]
+    pub fn frees_as(&self, nonce: u64) -> bool {
+        matches!(self.duty, Duty::Free { nonce: own, .. } if own == nonce)
+    }
+
+    /// Whether a fresh grant of this stamp shows that the slot was freed as it asked.
+    #[inline]
+    pub fn gives_way_to(&self, stamp: Stamp) -> bool {
+        matches!(self.duty, Duty::Free { .. }) && !self.suspended && self.stamp < stamp
+    }
+
+    /// It has been asked just now what became of that.
+    #[inline]
+    pub fn ask_again_at(&mut self, at: Time) {
+        if let Duty::Free { due, .. } = &mut self.duty {
+            *due = at;
+        }
+    }
+
+    /// RETENURE, for *free*, and an entry of FREE.
     #[inline]
     pub fn freeing(&self, slot: u32, nonce: u64) -> Entry {
         let bits = SlotBits { state: SlotState::Unheld, transferred: false, tryable: false, joins: 0 };

@@ -225,6 +225,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             lifeline: record.lifeline,
             shards,
             secret: record.secret,
+            version: VERSION,
         })
     }
 

@@ -45,6 +45,8 @@ impl Node {
             // Its ordinal is worth knowing all the same.
             entry.flags |= entry_flag::DEAD;
         }
+        // It has crossed a FREE that nobody answers, or one that was lost.
+        self.asks_for_freed(now, entry.slot);
         let stray = Stray { kind: header.kind, entry, hops: header.position };
         let seen = stray.shows_slot().then(|| self.snapshot(&entry));
         let agent = self.agency.get(entry.slot).and_then(|book| book.agent.as_ref());
@@ -423,6 +425,9 @@ impl Node {
     /// A slot's timer: changes, claims, limbo, hand-overs.
     pub(super) fn on_slot_tick(&mut self, now: Time, at: Time, slot: u32) {
         if self.agency.books.get(slot).is_none_or(|book| book.due != at) {
+            return;
+        }
+        if self.asks_for_freed(now, slot) {
             return;
         }
         let book = self.agency.book(slot);

@@ -37,7 +37,9 @@ impl Node {
             return None;
         }
         let book = self.agency.books.at_mut(request.book);
-        if !book.plain || book.waits != 1 || book.sole.is_some() {
+        // This node's agency of before is over if the slot could be granted anew, whatever it has been told of that.
+        let is_fresh = book.sole.as_ref().is_none_or(|sole| sole.gives_way_to(stamp));
+        if !book.plain || book.waits != 1 || !is_fresh {
             return None;
         }
         let token = Token::new(stamp, 0);
@@ -46,6 +48,7 @@ impl Node {
         request.due = Time::NEVER;
         self.held.note(request.slot, id);
         book.waits = 0;
+        book.due = Time::NEVER;
         book.sole = Some(Sole {
             stamp,
             name: entry.name,
@@ -86,10 +89,14 @@ impl Node {
         let due = now + pause;
         sole.duty = Duty::Free { nonce, pause, due };
         book.due = due;
-        let entry = sole.freeing(slot, nonce);
+        let (entry, is_awaited) = (sole.freeing(slot, nonce), book.waits > 0);
         self.requests.remove(id);
         self.timers.set(self.now, due, Due::Slot(slot));
-        self.out.entry(port, self.session.header(service::LOCK, kind::lock::RETENURE, 0), &entry);
+        if self.knows_free() {
+            self.free(now, port, &entry, is_awaited);
+        } else {
+            self.out.entry(port, self.session.header(service::LOCK, kind::lock::RETENURE, 0), &entry);
+        }
         true
     }
 
@@ -99,19 +106,7 @@ impl Node {
         let entry = Entry::read(packet, BODY);
         let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
         let Some(place) = self.agency.books.find(entry.slot) else { return false };
-        let book = self.agency.books.at_mut(place);
-        let Some(sole) = &book.sole else { return false };
-        let asked = matches!(sole.duty, Duty::Free { nonce, .. } if nonce == entry.request);
         let applied = flags & (header_flag::APPLIED | header_flag::STALE_TENURE) != 0;
-        if !asked || !applied || flags & header_flag::REFUSED != 0 || stamp <= sole.stamp {
-            return false;
-        }
-        // Who waits here by now was told of the agent's stamp when he came, and needs no other floor.
-        book.sole = None;
-        book.due = Time::NEVER;
-        if book.waits == 0 {
-            self.agency.close(place);
-        }
-        true
+        applied && flags & header_flag::REFUSED == 0 && self.end_sole(place, stamp, entry.request)
     }
 }

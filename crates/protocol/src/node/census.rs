@@ -98,6 +98,7 @@ impl Node {
         }
         if header.epoch > self.epoch() {
             self.session.raise_epoch(now, header.epoch);
+            self.frees.are_heard();
             self.turn = 0;
             if let Some(sealer) = &mut self.sealer {
                 sealer.raise_epoch(header.epoch);

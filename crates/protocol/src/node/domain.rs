@@ -122,6 +122,7 @@ mod tests {
             lifeline: 5,
             shards,
             secret: None,
+            version: wayside_wire::VERSION,
         };
         node.begin(Time(0), Time(0), &enrolment);
         node.close_for(&next);

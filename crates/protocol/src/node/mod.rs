@@ -2,6 +2,7 @@
 //!
 //! * `requests.rs`: the lock client's handlers (on_grant, on_busy, …) and the calls acquire, release, downgrade.
 //! * `alone.rs`: the same for a lock that nobody else wants: its grant, its release and the answer to that.
+//! * `freeing.rs`: how its slot goes back to the switch.
 //! * `agents.rs`: the agents' handlers (on_acquire, on_join, on_retenured, …), limbo, claims, handing over.
 //! * `census.rs`, `held.rs`, `adoption.rs`: the node's part in recovery: what it holds, and what it is to keep from
 //!   then on.
@@ -18,6 +19,7 @@ mod alone;
 mod census;
 mod chain;
 mod domain;
+mod freeing;
 mod held;
 mod hybrid;
 mod keeping;
@@ -46,7 +48,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
     BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Refusal,
-    SlotBits, check, kind, limits, padded, service, slot_of,
+    SlotBits, VERSION, check, kind, limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
@@ -66,6 +68,12 @@ pub struct NodeConfig {
     pub retransmit_us: u64,
     /// Longest such pause, in microseconds.
     pub retransmit_most_us: u64,
+    /// Slots that are given back so long after one another are each asked about, in microseconds: who gives back seldom
+    /// has all of it confirmed as soon as it can be.
+    pub seldom_us: u64,
+    /// The latest version of packets that it uses, whatever its switch speaks: another one where a test wants an earlier
+    /// node.
+    pub version: u8,
     /// How long an unknown join is waited for before the controller is asked, in microseconds.
     pub gap_us: u64,
     /// First value of the request counter: 1, or more where a test wants its end to be near.
@@ -116,6 +124,8 @@ impl NodeConfig {
             seed,
             retransmit_us: 5_000,
             retransmit_most_us: 500_000,
+            seldom_us: 200,
+            version: VERSION,
             gap_us: 20_000,
             first_request: 1,
             first_beat: 1,
@@ -309,6 +319,9 @@ pub struct Node {
     is_bereft: bool,
     adoptions: adoption::Adoptions,
     held: held::Held,
+    frees: freeing::Frees,
+    /// The last acquire, release or packet was of a lock that nobody else wants.
+    is_quick: bool,
     dropped: u64,
 }
 
@@ -357,6 +370,8 @@ impl Node {
             reports: census::Reports::default(),
             adoptions: adoption::Adoptions::default(),
             held: held::Held::default(),
+            frees: freeing::Frees::default(),
+            is_quick: false,
             dropped: 0,
         }
     }
@@ -406,7 +421,7 @@ impl Node {
     /// A UDP payload from the switch, whichever local port it came to.
     pub fn on_packet(&mut self, now: Time, packet: &[u8]) {
         self.end_if_over(now);
-        self.called = false;
+        (self.called, self.is_quick) = (false, false);
         if self.handle_packet(now, packet).is_err() {
             self.dropped += 1;
         }
@@ -455,6 +470,20 @@ impl Node {
         let next = next.min(self.session.due()).min(self.adoptions.due()).min(self.chain.next_timer());
         let next = next.min(self.next_queue_timer()).min(self.kept.due());
         (next != Time::NEVER).then_some(next)
+    }
+
+    /// Whether the last call, which was [`Node::acquire`], [`Node::release`] or [`Node::on_packet`], was of a lock that
+    /// nobody else wants, as nearly all are: what is due because of it [`Node::has_set_before`] knows.
+    #[inline]
+    pub fn was_quick(&self) -> bool {
+        self.is_quick
+    }
+
+    /// Whether some such call since [`Node::next_timer`] was asked has set a timer to before `time`. Where none has, who
+    /// looks again by that time need not ask.
+    #[inline]
+    pub fn has_set_before(&self, time: Time) -> bool {
+        self.timers.has_set_before(time)
     }
 
     /// The next packet to send to the switch.
@@ -613,7 +642,10 @@ impl Node {
         }
         match header.kind {
             kind::lock::GRANT => self.on_grant(now, packet),
-            kind::lock::RETENURED if self.end_alone(header.flags, packet) => Ok(()),
+            kind::lock::RETENURED if self.end_alone(header.flags, packet) => {
+                self.is_quick = true;
+                Ok(())
+            }
             _ => self.on_lock(now, &header_of(packet)?, packet),
         }
     }
@@ -663,6 +695,7 @@ impl Node {
                 }
             }
             LockKind::Reject => self.on_reject(now, &first),
+            LockKind::Freed => self.on_freed(now, header, packet),
             LockKind::Queue => self.on_queue(now, header, packet),
             LockKind::Queued => self.on_queued(now, header, first),
             LockKind::Adopt => self.on_adopt(now, header, packet),
@@ -723,6 +756,7 @@ impl Node {
         self.kept.clear();
         self.adoptions = adoption::Adoptions::default();
         self.held.forget();
+        self.frees.forget();
         self.dead.clear();
         self.timers.clear();
     }

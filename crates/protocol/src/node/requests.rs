@@ -19,7 +19,7 @@ use wayside_wire::{
 impl Node {
     /// Asks for a name. The answer is an event: Granted, Busy, `TimedOut` or Lost.
     pub fn acquire(&mut self, now: Time, want: Acquire) -> Result<RequestId, AcquireError> {
-        self.now = now;
+        (self.now, self.is_quick) = (now, false);
         self.admit(want.name)?;
         let info = self.session.info_at(now).ok_or(AcquireError::NoSession)?;
         if info.engine != Engine::Fission && self.is_queued(want.name) {
@@ -35,6 +35,7 @@ impl Node {
             Self::set_request_timer(&mut self.timers, now, id, request, at);
             let header = self.session.header(service::LOCK, kind::lock::ACQUIRE, 0);
             self.out.entry(want.port, header, &request.asking(id, info.handle));
+            self.is_quick = true;
         }
         Ok(RequestId(id))
     }
@@ -108,7 +109,8 @@ impl Node {
     pub fn release(&mut self, now: Time, request: RequestId) {
         self.end_if_over(now);
         let RequestId(id) = request;
-        if self.free_alone(now, id) {
+        self.is_quick = self.free_alone(now, id);
+        if self.is_quick {
             return;
         }
         if self.is_of_queue(request) {
@@ -325,11 +327,13 @@ impl Node {
         // Of several, the next in turn is called when the one before it holds; but not before it is known that it has
         // no grant of its own in this packet.
         let mut turn = 0;
+        self.is_quick = true;
         for entry in lock_entries(packet) {
             if let Some(next) = self.hold_alone(now, &entry, turn) {
                 turn = next;
                 continue;
             }
+            self.is_quick = false;
             self.call(now, mem::take(&mut turn));
             if !self.on_other_grant(now, &header_of(packet)?, entry, packet) {
                 break;
@@ -571,6 +575,10 @@ impl Node {
     /// RECOVERING: asked again after the pause that is running anyway.
     pub(super) fn on_recovering(&mut self, now: Time, entry: &Entry) {
         let pause = self.config.retransmit_us;
+        if self.requests.get(entry.request).is_none() {
+            // Of a change, or of slots that are given back.
+            self.frees.are_heard();
+        }
         if let Some(request) = self.requests.get_mut(entry.request)
             && request.state != State::Parked
             && !matches!(request.state, State::Held { downgrading: false, .. })

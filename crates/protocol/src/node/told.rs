@@ -20,6 +20,7 @@ impl Node {
         self.called = body.sequence != 0;
         if body.sequence > self.turn {
             self.turn = body.sequence;
+            self.frees.are_heard();
             self.session.beat_at_once(now);
             self.raise_floors_of(|_, _| Some(Stamp::default()));
         }

@@ -318,6 +318,7 @@ fn agreed() -> Enrolment {
         policy: wayside_wire::Policy::Fair,
         patience: crate::OVERTAKEN_MOST,
         secret: None,
+        version: wayside_wire::VERSION,
     }
 }
 

@@ -47,6 +47,19 @@ impl Bench {
     }
 
     pub fn with(nodes: usize, lease: u64, policy: Policy, config: &NodeConfig) -> Bench {
+        let (lease_us, policy) = (lease as u32, policy as u8);
+        Bench::enrolled(nodes, config, &Enrolled { lease_us, policy, ..Enrolled::default() })
+    }
+
+    /// Its nodes are told that the switch speaks this version of packets; those of other benches, that it is one of
+    /// before versions were told.
+    pub fn speaking(version: u8, nodes: usize, config: &NodeConfig) -> Bench {
+        let (lease_us, policy) = (LEASE as u32, Policy::Fair as u8);
+        Bench::enrolled(nodes, config, &Enrolled { lease_us, policy, version, ..Enrolled::default() })
+    }
+
+    fn enrolled(nodes: usize, config: &NodeConfig, told: &Enrolled) -> Bench {
+        let policy = Policy::try_from(told.policy).expect("a policy");
         let switch = Switch::new(SwitchConfig { slots: SLOTS, max_handle: 100 });
         switch.add_namespace(1, SLOTS, policy).expect("the first namespace fits");
         switch.set_epoch(EPOCH);
@@ -60,14 +73,14 @@ impl Bench {
             to_controller: Vec::new(),
         };
         for index in 0..nodes {
-            bench.enrol(index, lease, policy, config);
+            bench.enrol(index, config, told);
         }
         bench.run();
         bench
     }
 
     /// Plays the controller for one node.
-    fn enrol(&mut self, index: usize, lease: u64, policy: Policy, config: &NodeConfig) {
+    fn enrol(&mut self, index: usize, config: &NodeConfig, told: &Enrolled) {
         let mut node = Node::new(NodeConfig { seed: 1 + index as u64, ..config.clone() });
         node.start(self.now);
         let enrol = node.transmit().expect("a node enrols").packet.to_vec();
@@ -83,16 +96,8 @@ impl Bench {
             namespace: 1,
             ..Header::default()
         };
-        let body = Enrolled {
-            nonce,
-            incarnation,
-            lease_us: lease as u32,
-            grace_us: 1,
-            slots: SLOTS,
-            policy: policy as u8,
-            patience: 1 + config.overtaken_most,
-            ..Default::default()
-        };
+        let body =
+            Enrolled { nonce, incarnation, grace_us: 1, slots: SLOTS, patience: 1 + config.overtaken_most, ..*told };
         let mut packet = vec![0; BODY + FabricKind::Enrolled.body().bytes(0)];
         header.write(&mut packet);
         body.write(&mut packet, BODY);

@@ -37,6 +37,7 @@ fn enrolment() -> Enrolment {
         lifeline: 0,
         shards: 0,
         secret: None,
+        version: wayside_wire::VERSION,
     }
 }
 
@@ -224,7 +225,7 @@ fn each_kind_is_given_back_where_it_was_had() {
     node.release(Time(30), hot);
     assert_eq!(sent(&mut node), [(service::QUEUE, kind::queue::RELEASE, HOT[0])]);
     node.release(Time(30), cold);
-    assert_eq!(sent(&mut node), [(service::LOCK, kind::lock::RETENURE, COLD[0])]);
+    assert_eq!(sent(&mut node), [(service::LOCK, kind::lock::FREE, COLD[0])]);
     assert_eq!(node.holds().count(), 0);
 }
 

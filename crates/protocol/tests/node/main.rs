@@ -9,6 +9,7 @@ mod censuses;
 mod chaos;
 mod deaths;
 mod fetching;
+mod freeing;
 mod handing;
 mod hybrid;
 mod keeping;

@@ -50,6 +50,7 @@ fn enrolment(engine: Engine, secret: Option<Secret>) -> Enrolment {
         lifeline: 5,
         shards: former().begins("a").expect("it is of it"),
         secret,
+        version: wayside_wire::VERSION,
     }
 }
 

@@ -29,6 +29,7 @@ pub fn node_with(config: NodeConfig) -> Node {
         policy: wayside_wire::Policy::Fair,
         patience: wayside_protocol::OVERTAKEN_MOST,
         secret: None,
+        version: wayside_wire::VERSION,
     };
     node.begin(Time(0), Time(0), &enrolment);
     assert!(matches!(node.event(), Some(Event::Enrolled(_))));

@@ -31,6 +31,7 @@ fn enrolment(engine: Engine, secret: Option<Secret>) -> Enrolment {
         lifeline: 5,
         shards: 0,
         secret,
+        version: wayside_wire::VERSION,
     }
 }
 

@@ -104,6 +104,7 @@ impl World {
             policy: wayside_wire::Policy::Fair,
             patience: wayside_protocol::OVERTAKEN_MOST,
             secret: self.setup.authenticated.then_some(secret),
+            version: wayside_wire::VERSION,
         };
         let time = running.clock.at(now);
         running.node.begin(time, time, &enrolment);

@@ -114,7 +114,8 @@ impl Locks {
     ) {
         // An agent that has just come begins with another's line, and what the switch says of a change lets in whatever
         // was kept meanwhile: one that was taken out, as its node is dead, may stand there again.
-        let is_one_thing = !matches!(kind, kind::lock::GRANT | kind::lock::RETENURED | kind::lock::QUEUED);
+        let answers = [kind::lock::GRANT, kind::lock::RETENURED, kind::lock::FREED, kind::lock::QUEUED];
+        let is_one_thing = !answers.contains(&kind);
         // By what it was told last: that others are to go first may not have come to it yet.
         let node = world.hosts[host].running.as_ref().map(|running| &running.node);
         let Some(info) = node.and_then(|node| node.session()) else { return };

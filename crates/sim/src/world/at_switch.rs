@@ -257,7 +257,12 @@ fn slot_of(packet: &[u8]) -> Option<(u16, u32)> {
     let header = Header::read(packet).ok().filter(|header| header.service == service::LOCK)?;
     let decided = matches!(
         header.kind,
-        kind::lock::ACQUIRE | kind::lock::RELEASE | kind::lock::CANCEL | kind::lock::DOWNGRADE | kind::lock::RETENURE
+        kind::lock::ACQUIRE
+            | kind::lock::RELEASE
+            | kind::lock::CANCEL
+            | kind::lock::DOWNGRADE
+            | kind::lock::RETENURE
+            | kind::lock::FREE
     );
     (decided && packet.len() >= BODY + Entry::BYTES).then(|| (header.namespace, Entry::read(packet, BODY).slot))
 }

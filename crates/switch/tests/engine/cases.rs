@@ -361,6 +361,8 @@ impl Reader {
                 case.verdict.reason = words.reason();
                 case.counts.push((case.verdict.reason().name().into(), 1));
             }
+            // All is done, and nobody is told.
+            "done" => self.out = true,
             "attempt" => {
                 let packet = if self.out { &mut case.out } else { &mut case.packet };
                 let attempt = packet.attempt.as_mut().expect("a packet of the queue service");
@@ -503,6 +505,7 @@ fn set_header(header: &mut Header, words: &mut Words) {
         ("dead", header_flag::DEAD),
         ("expired", header_flag::EXPIRED),
         ("retry", header_flag::RETRY),
+        ("quiet", header_flag::QUIET),
         ("key", header_flag::KEY),
         ("no_flags", 0),
     ];

@@ -179,7 +179,8 @@ pub fn packet(random: &mut Random, state: &State) -> (Vec<u8>, u16) {
             let kind = random.pick(&kinds);
             request_packet(random, state, kind)
         }
-        12..16 => retenure_packet(random, state),
+        12..15 => retenure_packet(random, state),
+        15 => free_packet(random, state),
         16 | 17 => session_packet(random, state),
         _ => any_packet(random, state),
     };
@@ -278,6 +279,39 @@ fn request_packet(random: &mut Random, state: &State, kind: u8) -> Vec<u8> {
             entry.request = state.nodes.get(usize::from(holder)).map_or(0, |node| node.oldest) + index as u64;
         }
     }
+    assemble(header, &entries)
+}
+
+/// Slots of which their agent is rid, or others.
+fn free_packet(random: &mut Random, state: &State) -> Vec<u8> {
+    let word = |namespace: u16, slot: u64| {
+        let base = state.regions.get(usize::from(namespace)).map_or(0, |region| u64::from(region.base));
+        SlotWord::unpack(state.slots.get((base + slot) as usize).map_or(0, |slot| slot.w0))
+    };
+    let asker = live(random, state);
+    let namespace = state.nodes.get(usize::from(asker)).map_or(0, |node| node.namespace);
+    let agent = word(namespace, random.below(8)).agent;
+    let source = if random.once_in(6) || agent == 0 { asker } else { agent };
+    let mut header = header(random, state, kind::lock::FREE, source);
+    if random.once_in(2) {
+        header.flags |= header_flag::QUIET;
+    }
+    let count = if random.once_in(2) { 1 } else { 2 + random.below(31) };
+    let entries: Vec<Entry> = (0..count)
+        .map(|_| {
+            let slot = random.below(8);
+            let word = word(header.namespace, slot);
+            let bits = SlotBits { joins: word.joins, ..SlotBits::from_u16(0) };
+            let one = entry(random, state, if random.once_in(100) { asker } else { source });
+            // Chance would spoil one entry of almost every packet.
+            let slot = if random.once_in(100) { one.slot } else { slot as u32 };
+            if random.once_in(6) {
+                Entry { slot, ..one }
+            } else {
+                Entry { slot, tenure: word.tenure, slot_bits: bits.to_u16(), ..one }
+            }
+        })
+        .collect();
     assemble(header, &entries)
 }
 

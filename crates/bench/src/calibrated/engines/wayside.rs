@@ -266,6 +266,7 @@ impl Wayside {
                 policy: wayside_wire::Policy::Fair,
                 patience: wayside_protocol::OVERTAKEN_MOST,
                 secret: None,
+                version: wayside_wire::VERSION,
             };
             one.begin(Time(0), Time(0), &enrolment);
             while one.event().is_some() {}

@@ -1,0 +1,187 @@
+//! Slots that nobody else wants are given back by FREE, of which the switch tells as little as it can.
+//!
+//! ```text
+//!   released ── FREE QUIET ──────────────────────────> freed, and nobody is told
+//!      ...      at most 31 in a row, none long after the one before
+//!   released ── FREE, of it and of all those ────────> FREED: each slot as it is
+//! ```
+//!
+//! The answer is to make good for lost packets, and for joins that were on their way: it can come for many at once. Who
+//! takes and gives back one lock after another sends and gets three packets for each instead of four. Until it is told,
+//! a book is as one whose RETENURE *free* is not answered yet: what asks for the slot meanwhile is told so by the switch,
+//! or kept until it is known.
+//!
+//! Invariants
+//! * Of what went quietly and is not known to be free each is in `quiet`, or has been asked about since; the timer of its
+//!   slot asks in any case.
+//! * A packet of several slots is never quiet.
+//! * Who does not hear of FREE (it is lost, or the switch is of before 1.14) asks by RETENURE, once for each slot, at the
+//!   second time of asking.
+
+use super::{Node, lock_entries};
+use crate::agent::{Duty, Sole};
+use crate::books::Place;
+use crate::mutant::Mutant;
+use crate::timers::Due;
+use crate::{Port, Stamp, Time};
+use wayside_wire::{Entry, Header, MAJOR, header_flag, kind, limits, service};
+
+/// Slots that were freed quietly, at most: with one more they fill a packet.
+const QUIET_MOST: usize = limits::MAX_ENTRIES - 1;
+/// Questions in a row that nobody answers, after which it is by RETENURE alone: a switch of an earlier version serves.
+const UNHEARD_MOST: u8 = 8;
+/// The first minor version of [`MAJOR`] whose switches know FREE.
+const KNOWN_SINCE: u8 = 14;
+
+/// What has been freed and not been heard of.
+pub(super) struct Frees {
+    /// Slots, each with the nonce of its change.
+    quiet: [(u32, u64); QUIET_MOST],
+    count: usize,
+    /// When the last one was freed.
+    last: Time,
+    /// Questions since the last answer.
+    unheard: u8,
+}
+
+impl Default for Frees {
+    fn default() -> Frees {
+        Frees { quiet: [(0, 0); QUIET_MOST], count: 0, last: Time(0), unheard: 0 }
+    }
+}
+
+impl Frees {
+    /// Of a session that is over nothing is to be asked any more.
+    pub(super) fn forget(&mut self) {
+        (self.count, self.unheard) = (0, 0);
+    }
+
+    /// The switch has answered, or is another one: it may know FREE.
+    pub(super) fn are_heard(&mut self) {
+        self.unheard = 0;
+    }
+
+    fn has(&self, slot: u32, nonce: u64) -> bool {
+        self.quiet[..self.count].contains(&(slot, nonce))
+    }
+}
+
+impl Node {
+    /// Whether the switch is asked by FREE at all.
+    #[inline]
+    pub(super) fn knows_free(&self) -> bool {
+        let version = self.session.info().map_or(0, |info| info.version).min(self.config.version);
+        version >= MAJOR << 4 | KNOWN_SINCE && self.frees.unheard < UNHEARD_MOST
+    }
+
+    /// Asks the switch to free a slot, whose book says so. `is_awaited`: somebody of this node waits for it already.
+    #[inline]
+    pub(super) fn free(&mut self, now: Time, port: Port, entry: &Entry, is_awaited: bool) {
+        let is_seldom = now.since(self.frees.last) >= self.config.seldom_us;
+        self.frees.last = now;
+        if let Some(flags) = self.out.join(port, (service::LOCK, kind::lock::FREE), header_flag::QUIET, entry) {
+            // The one before was the last that went quietly, and has not left yet: both are asked about now.
+            if flags & header_flag::QUIET != 0 {
+                self.frees.count = self.frees.count.saturating_sub(1);
+                self.frees.unheard = self.frees.unheard.saturating_add(1);
+            }
+            return;
+        }
+        if is_seldom || is_awaited || self.frees.count == QUIET_MOST {
+            return self.ask_for_freed(now, port, Some(entry));
+        }
+        self.frees.quiet[self.frees.count] = (entry.slot, entry.request);
+        self.frees.count += 1;
+        let header = Header { flags: header_flag::QUIET, ..self.session.header(service::LOCK, kind::lock::FREE, 0) };
+        self.out.entry(port, header, entry);
+        if self.config.is_broken(Mutant::FreeUnheard)
+            && let Some(place) = self.agency.books.find(entry.slot)
+        {
+            let next = Stamp { epoch: self.epoch(), tenure: entry.tenure + 1 };
+            self.end_sole(place, next, entry.request);
+        }
+    }
+
+    /// Asks what became of all slots that were freed quietly, and frees `another` besides.
+    fn ask_for_freed(&mut self, now: Time, port: Port, another: Option<&Entry>) {
+        let header = self.session.header(service::LOCK, kind::lock::FREE, 0);
+        let due = now + self.config.retransmit_us;
+        let Node { frees, agency, out, timers, .. } = self;
+        let mut draft = out.draft();
+        if let Some(entry) = another {
+            draft.add(entry);
+        }
+        for &(slot, nonce) in &frees.quiet[..frees.count] {
+            let Some(place) = agency.books.find(slot) else { continue };
+            let book = agency.books.at_mut(place);
+            let is_its = |sole: &&mut Sole| sole.frees_as(nonce) && !sole.suspended;
+            let Some(sole) = book.sole.as_mut().filter(is_its) else { continue };
+            sole.ask_again_at(due);
+            book.due = due;
+            timers.set(now, due, Due::Slot(slot));
+            draft.add(&sole.freeing(slot, nonce));
+        }
+        frees.count = 0;
+        if draft.count() > 0 {
+            draft.send(port, header);
+            frees.unheard = frees.unheard.saturating_add(1);
+        }
+    }
+
+    /// Asks about what was freed quietly: somebody waits until all of it is known.
+    pub fn settle_freed(&mut self, now: Time) {
+        if self.frees.count > 0 {
+            self.ask_for_freed(now, 0, None);
+        }
+    }
+
+    /// Something has to be known of a slot that was freed quietly: it and all others are asked about. False, where it
+    /// was not.
+    pub(super) fn asks_for_freed(&mut self, now: Time, slot: u32) -> bool {
+        let Some(sole) = self.agency.books.get(slot).and_then(|book| book.sole.as_ref()) else { return false };
+        let Duty::Free { nonce, .. } = sole.duty else { return false };
+        if sole.suspended || !self.frees.has(slot, nonce) {
+            return false;
+        }
+        self.ask_for_freed(now, 0, None);
+        true
+    }
+
+    /// FREED: what became of slots, each as it is now.
+    pub(super) fn on_freed(&mut self, now: Time, header: &Header, packet: &[u8]) {
+        self.frees.are_heard();
+        self.is_quick = true;
+        for entry in lock_entries(packet) {
+            let stamp = Stamp { epoch: self.epoch(), tenure: entry.tenure };
+            let Some(place) = self.agency.books.find(entry.slot) else { continue };
+            let is_another =
+                self.agency.books.at(place).sole.as_ref().is_some_and(|sole| !sole.frees_as(entry.request));
+            if is_another || self.end_sole(place, stamp, entry.request) {
+                continue;
+            }
+            // Somebody had to do with the slot meanwhile: it is as if RETENURE had been asked.
+            self.is_quick = false;
+            let is_over = stamp > self.agency.books.at(place).floor();
+            let flags = if is_over { header_flag::STALE_TENURE } else { header_flag::REFUSED };
+            self.on_retenured(now, &Header { flags, ..*header }, entry);
+        }
+    }
+
+    /// The agency of a slot that only its own node had to do with, and that was to be freed by the change of this nonce,
+    /// is over: the slot is at this stamp now. False, where it is not so.
+    #[inline]
+    pub(super) fn end_sole(&mut self, place: Place, stamp: Stamp, nonce: u64) -> bool {
+        let book = self.agency.books.at_mut(place);
+        let Some(sole) = &book.sole else { return false };
+        if !sole.frees_as(nonce) || stamp <= sole.stamp {
+            return false;
+        }
+        // Who waits here by now was told of the agent's stamp when he came, and needs no other floor.
+        book.sole = None;
+        book.due = Time::NEVER;
+        if book.waits == 0 {
+            self.agency.close(place);
+        }
+        true
+    }
+}
