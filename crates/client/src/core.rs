@@ -253,8 +253,14 @@ impl Core {
         let standing = std::mem::replace(&mut request.standing, Standing::Spare);
         errands.forget(&mut request.listeners);
         match standing {
-            Standing::Held => self.node.release(now, begun.id),
-            Standing::Waiting => self.node.cancel(now, begun.id),
+            Standing::Held => {
+                self.node.release(now, begun.id);
+                errands.is_quick &= self.node.was_quick();
+            }
+            Standing::Waiting => {
+                self.node.cancel(now, begun.id);
+                errands.is_quick = false;
+            }
             _ => {}
         }
         self.book.end(begun.id);
@@ -271,6 +277,14 @@ impl Core {
         }
         self.drop_stale_limits();
         self.limits.peek().map_or(node, |Reverse((at, _))| node.min(*at))
+    }
+
+    /// As [`Core::next_timer`], or `known` if that is as good: after what [`Errands::is_quick`] says, for who looks again
+    /// by then.
+    #[inline]
+    pub(crate) fn next_timer_or(&mut self, known: Time) -> Time {
+        let is_sooner = self.node.has_set_before(known) || !self.limits.is_empty();
+        if is_sooner { self.next_timer() } else { known }
     }
 
     /// Whether nothing is held or awaited here, but something is under way to others that was.
@@ -312,12 +326,14 @@ impl Core {
                 None => continue,
             };
             self.observer.sent(out.packet);
-            match <[u8; HEARTBEAT_BYTES]>::try_from(out.packet) {
-                Ok(packet) if place == Place::AGENT && is_heartbeat(&packet) => {
-                    let place = self.place_of_heartbeat();
-                    errands.send(place, to, &packet);
-                }
-                _ => errands.send(place, to, out.packet),
+            if place == Place::AGENT
+                && let Ok(packet) = <[u8; HEARTBEAT_BYTES]>::try_from(out.packet)
+                && is_heartbeat(&packet)
+            {
+                let place = self.place_of_heartbeat();
+                errands.send(place, to, &packet);
+            } else {
+                errands.send(place, to, out.packet);
             }
         }
     }

@@ -216,7 +216,9 @@ impl Engine {
         let due = self.next_timer.load(Relaxed);
         let result = work(&mut core, now, errands);
         core.settle(now, errands);
-        let mut next = core.next_timer();
+        // The background thread looks at the timers by then, or is up: it finds out which of them are needless by now.
+        let is_looked_at = errands.is_quick && self.wakes_at.load(Relaxed) <= due;
+        let mut next = if is_looked_at { core.next_timer_or(Time(due)) } else { core.next_timer() };
         if due > now.0 && next <= now {
             // The work itself made something due at once: the next of several locks.
             core.on_tick(now, errands);
@@ -420,9 +422,13 @@ impl Engine {
                         }
                     };
                     next.inspect(|next| self.config.observer.received(next));
-                    let work = |core: &mut Core, now, _: &mut _| {
+                    let work = |core: &mut Core, now, errands: &mut Errands| {
                         core.node.on_packet(now, packet);
-                        next.into_iter().for_each(|next| core.node.on_packet(now, next));
+                        errands.is_quick = core.node.was_quick();
+                        if let Some(next) = next {
+                            core.node.on_packet(now, next);
+                            errands.is_quick &= core.node.was_quick();
+                        }
                     };
                     match self.visit_at(Some(now), reader, work, &mut look_if_told) {
                         Some(seen) => break seen,
@@ -677,6 +683,7 @@ impl Engine {
             lost += self.visit(|core, now, errands| {
                 let lease_end = core.info().map_or(Time(0), |info| info.lease_end);
                 let mut lost = 0;
+                errands.is_quick = true;
                 for begun in requests.by_ref().take(GIVEN_UP_AT_ONCE) {
                     let end = core.book.of(begun).grant.until.min(lease_end);
                     lost += usize::from(!core.give_up(now, begun, errands) || now >= end);
@@ -780,7 +787,10 @@ impl Engine {
         self.closes_at.store(clock::after(lingers_until, LEAVE_MOST).0, SeqCst);
         self.lingers_until.store(lingers_until.0, SeqCst);
         self.config.observer.closes();
-        self.visit(|core, now, _| core.node.keep_no_more(now));
+        self.visit(|core, now, _| {
+            core.node.keep_no_more(now);
+            core.node.settle_freed(now);
+        });
         self.leave_once_settled();
         self.agent().alarm.ring();
     }
@@ -833,7 +843,7 @@ fn look_into<'b>(socket: &Socket, spins: bool, buffer: &'b mut Buffer) -> Receiv
 /// Whether a packet confirms what was given back: nobody waits for it.
 #[inline]
 fn confirms(packet: &[u8]) -> bool {
-    let kinds = [kind::lock::RETENURED, kind::lock::RELEASED];
+    let kinds = [kind::lock::RETENURED, kind::lock::FREED, kind::lock::RELEASED];
     Header::read(packet).is_ok_and(|header| header.service == service::LOCK && kinds.contains(&header.kind))
 }
 

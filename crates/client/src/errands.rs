@@ -21,6 +21,8 @@ pub(crate) struct Errands {
     reader: Option<Place>,
     /// Something has changed for that thread.
     pub(crate) told: bool,
+    /// All that was done is of locks that nobody else wants ([`wayside_protocol::Node::was_quick`]).
+    pub(crate) is_quick: bool,
     /// The first packet, if it is short and for the session's switch: where it goes from, its length and its bytes.
     first: Option<(Place, usize)>,
     short: [u8; SHORT],
@@ -60,7 +62,7 @@ const BYTES: usize = 2 * wayside_wire::limits::MAX_PACKET_BYTES;
 impl Errands {
     #[inline]
     pub(crate) fn new(reader: Option<Place>) -> Errands {
-        Errands { reader, told: false, first: None, short: [0; SHORT], rest: None }
+        Errands { reader, told: false, is_quick: false, first: None, short: [0; SHORT], rest: None }
     }
 
     /// The session goes on at this switch, where what it sends from now on is to arrive.

@@ -141,9 +141,10 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let (begun, now, outcome) = loop {
             let begun = engine.visit_and_look(
                 Some(port.place),
-                |core, now, _| {
+                |core, now, errands| {
                     let deadline = self.terms.deadline(*since.get_or_insert(now), engine.patience());
                     let begun = core.begin(now, name, &self.terms, deadline, Answer::at(&port), fetches)?;
+                    errands.is_quick = fetches.is_none() && core.node.was_quick();
                     watch.is(begun, name.id, core);
                     Ok((begun, now))
                 },
