@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a reviewer should not have to say.
+# What a reviewer should not have to say. Silent, unless there is something.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-stages="setup lint wire build rust bench fuzz simulation spec"
+stages="setup wire build rust bench fuzz simulation spec"
 # Beside the Rust tests, which mostly wait, two lanes run, each one stage after the other. These wait for no clock but
 # their own: they take what the others leave of the processors.
 idle="fuzz simulation spec"
@@ -13,7 +13,6 @@ idle="fuzz simulation spec"
 nice="bench"
 
 stage_setup() { scripts/setup.sh; }
-stage_lint() { scripts/lint.sh; }
 stage_wire() { cargo xtask wire --check; }
 # Every crate's tests but the simulator's, in one build, with what a client's application may observe: other features, or
 # other packages at a time, would compile most of it again. Where XDP can be built it is: then the data plane is also

@@ -283,7 +283,7 @@ impl Core {
     /// by then.
     #[inline]
     pub(crate) fn next_timer_or(&mut self, known: Time) -> Time {
-        let is_sooner = self.node.has_set_before(known) || !self.limits.is_empty();
+        let is_sooner = self.node.wants_a_look_before(known) || !self.limits.is_empty();
         if is_sooner { self.next_timer() } else { known }
     }
 

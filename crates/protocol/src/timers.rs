@@ -115,10 +115,10 @@ impl Timers {
         self.queue.make_room(2 * self.most);
     }
 
-    /// Whether one was set for before `time` since [`Timers::next`].
+    /// Whether one was set for before `time` since [`Timers::next`], or there are so many that stale ones should go.
     #[inline]
-    pub fn has_set_before(&self, time: Time) -> bool {
-        self.earliest.is_some_and(|earliest| earliest < time)
+    pub fn want_a_look_before(&self, time: Time) -> bool {
+        self.earliest.is_some_and(|earliest| earliest < time) || self.queue.len().max(self.heap.len()) > self.most
     }
 
     /// Whether there is none at all, not even a stale one.
@@ -158,6 +158,24 @@ mod tests {
         }
         assert_eq!(timers.heap.capacity(), room);
         assert_eq!(timers.next(|at, _| at == Time(599_999)), Time(599_999), "the current one stays");
+    }
+
+    #[test]
+    fn a_look_is_wanted_for_what_was_set_since_the_last_and_for_too_many() {
+        let mut timers = Timers::default();
+        timers.drop_stale(2, |_, _| true);
+        assert!(!timers.want_a_look_before(Time(10)));
+        for (at, wanted) in [(10, false), (20, false), (9, true), (11, true)] {
+            timers.set(Time(0), Time(at), Due::Slot(0));
+            assert_eq!(timers.want_a_look_before(Time(10)), wanted, "{at}");
+        }
+        timers.next(|_, _| true);
+        assert!(!timers.want_a_look_before(Time(10)));
+        for _ in timers.queue.len()..=EACH * 2 + FEW {
+            assert!(!timers.want_a_look_before(Time(10)));
+            timers.set(Time(0), Time(11), Due::Slot(0));
+        }
+        assert!(timers.want_a_look_before(Time(10)));
     }
 
     #[test]

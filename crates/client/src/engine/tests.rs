@@ -5,7 +5,10 @@ use crate::observe::Observer;
 use crate::transport::Transport;
 use crate::wait::Wait;
 use std::net::{SocketAddr, UdpSocket};
-use wayside_wire::{BODY, Enrol, Enrolled, Entry, FabricKind, Heartbeat, VERSION, limits};
+use wayside_protocol::{Acquire, Mode, Priority};
+use wayside_wire::{
+    BODY, Enrol, Enrolled, Entry, FabricKind, Heartbeat, SlotBits, SlotState, VERSION, entry_flag, limits,
+};
 
 const HANDLE: u16 = 3;
 const INCARNATION: u64 = 9;
@@ -159,4 +162,45 @@ fn who_has_followed_a_turn_goes_back_for_no_late_census_but_for_the_turn_of_who_
     assert_eq!(engine.switch(), second.address(), "nobody told who said that");
     hear(&engine);
     assert_eq!(engine.switch(), first.address());
+}
+
+/// What the switch has granted of a slot that nobody had.
+fn granted(core: &mut Core, now: Time, errands: &mut Errands, RequestId(request): RequestId, name: u64) {
+    let bits = SlotBits { state: SlotState::Managed, tryable: true, ..SlotBits::default() };
+    let flags = entry_flag::AGENCY | entry_flag::EXCLUSIVE;
+    let entry = Entry { name, request, slot: name as u32, tenure: 1, holder: HANDLE, ..Entry::default() };
+    let header = Header { service: service::LOCK, kind: kind::lock::GRANT, count: 1, epoch: 7, ..Header::default() };
+    let mut packet = vec![0; BODY + Entry::BYTES];
+    Header { destination: HANDLE, namespace: 1, ..header }.write(&mut packet);
+    Entry { flags, slot_bits: bits.to_u16(), ..entry }.write(&mut packet, BODY);
+    core.node.on_packet(now, &packet);
+    assert!(core.node.was_quick());
+    errands.is_quick = true;
+}
+
+#[test]
+fn what_is_due_sooner_is_known_at_once_and_what_is_needless_by_now_is_left_to_who_looks_by_then() {
+    let (first, second) = (Switch::start(), Switch::start());
+    let (engine, _) = engine([&first, &second]);
+    let published = || engine.next_timer.load(Relaxed);
+    let ask = |name| {
+        engine.visit(|core, now, errands| {
+            let (mode, priority) = (Mode::Exclusive, Priority::default());
+            let want = Acquire { name, mode, try_: false, priority, deadline: None, port: 0 };
+            let id = core.node.acquire(now, want).expect("the session lives");
+            errands.is_quick = core.node.was_quick();
+            id
+        })
+    };
+    let beat = published();
+    let id = ask(1);
+    let asked = published();
+    assert!(asked < beat, "a packet may be lost");
+    engine.visit(|core, now, errands| granted(core, now, errands, id, 1));
+    assert_eq!(published(), asked, "the background thread is up");
+    engine.wakes_at.store(asked + 1, Relaxed);
+    let id = ask(2);
+    assert!(published() > asked, "it would come too late to find out");
+    engine.visit(|core, now, errands| granted(core, now, errands, id, 2));
+    assert!(published() > asked + 1_000_000, "heartbeats alone");
 }

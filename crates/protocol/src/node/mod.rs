@@ -473,17 +473,17 @@ impl Node {
     }
 
     /// Whether the last call, which was [`Node::acquire`], [`Node::release`] or [`Node::on_packet`], was of a lock that
-    /// nobody else wants, as nearly all are: what is due because of it [`Node::has_set_before`] knows.
+    /// nobody else wants, as nearly all are: what is due because of it [`Node::wants_a_look_before`] knows.
     #[inline]
     pub fn was_quick(&self) -> bool {
         self.is_quick
     }
 
-    /// Whether some such call since [`Node::next_timer`] was asked has set a timer to before `time`. Where none has, who
-    /// looks again by that time need not ask.
+    /// Whether such calls since [`Node::next_timer`] was asked are a reason to ask it before `time`: a timer was set, or
+    /// there are too many that are needless. Who asks by then anyway need not ask now.
     #[inline]
-    pub fn has_set_before(&self, time: Time) -> bool {
-        self.timers.has_set_before(time)
+    pub fn wants_a_look_before(&self, time: Time) -> bool {
+        self.timers.want_a_look_before(time)
     }
 
     /// The next packet to send to the switch.

@@ -781,3 +781,29 @@ fn a_lock_server_that_has_no_ticket_left_ends_its_session() {
     scene.tick(0);
     assert!(scene.node.session().is_none() && scene.node.is_bereft);
 }
+
+#[test]
+fn a_call_is_quick_if_it_is_of_a_lock_that_nobody_else_wants() {
+    let mut scene = keeping(0);
+    let id = scene.ask(NAME, Mode::Exclusive);
+    assert!(scene.node.was_quick());
+    scene.sent();
+    scene.grant(NAME, id, TENURE);
+    assert!(scene.node.was_quick());
+    scene.release(id);
+    assert!(scene.node.was_quick());
+    let (_, asked) = scene.sent()[0];
+    scene.hear(of_kind(kind::lock::FREED), &[Entry { tenure: TENURE + 1, ..asked }]);
+    assert!(scene.node.was_quick() && scene.node.is_idle());
+    scene.release(id);
+    assert!(!scene.node.was_quick(), "it is over");
+    let id = scene.ask(NAME, Mode::Exclusive);
+    scene.sent();
+    scene.grant(NAME, id, TENURE + 1);
+    scene.forward(kind::lock::ACQUIRE, theirs(OTHER, 1, SLOT, TENURE + 1));
+    assert!(!scene.node.was_quick());
+    scene.ask(NAME, Mode::Exclusive);
+    assert!(!scene.node.was_quick(), "its own agent has it in its books");
+    scene.release(id);
+    assert!(!scene.node.was_quick(), "others wait");
+}
