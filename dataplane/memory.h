@@ -165,7 +165,8 @@ _Static_assert(sizeof(struct ws_traces) == 32 + 32 * WS_TRACES, "traces");
 	X(handed_up)         /* XDP: packets that the daemon sends or hears, having no way of the switch's own */ \
 	X(handed_up_lost)    /* XDP: those that found its ring full */                     \
 	X(rejected)          /* requests over a budget whose senders were told so */       \
-	X(free_over)         /* entries of FREE whose slots are not as they say: free by an earlier one, mostly */
+	X(free_over)         /* entries of FREE whose slots are not as they say: free by an earlier one, mostly */ \
+	X(to_nobody)         /* a verdict: all is done, and nobody waits for an answer */
 
 #define WS_OUTCOME(name) WS_COUNTER_##name,
 enum ws_counter {

@@ -65,6 +65,7 @@ WS_INLINE enum ws_action ws_drop(struct ws_turn *turn, ws_u8 reason)
 /* Nobody is to hear of it. */
 WS_INLINE enum ws_action ws_done(struct ws_turn *turn)
 {
+	ws_count(turn->sw, WS_COUNTER_to_nobody);
 	turn->verdict = (struct ws_verdict){ .reason = WS_DROP_REASON_NONE };
 	return WS_DROP;
 }

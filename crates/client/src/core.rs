@@ -279,8 +279,8 @@ impl Core {
         self.limits.peek().map_or(node, |Reverse((at, _))| node.min(*at))
     }
 
-    /// As [`Core::next_timer`], or `known` if that is as good: after what [`Errands::is_quick`] says, for who looks again
-    /// by then.
+    /// As [`Core::next_timer`], or `known` if that is as good: after what [`Errands::is_quick`] says, for who looks
+    /// again by then.
     #[inline]
     pub(crate) fn next_timer_or(&mut self, known: Time) -> Time {
         let is_sooner = self.node.wants_a_look_before(known) || !self.limits.is_empty();

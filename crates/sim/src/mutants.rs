@@ -178,10 +178,11 @@ pub const SHARD_RULES: &[Rule] = &[
 ];
 
 /// These save time, or stand before another rule that holds alone: a transferred slot's claim is refused by the core as
-/// well, waiters that are forgotten ask again, a slot whose FREE was lost is claimed once the controller asks about it, what a retired request is granted is given back, a slot that a late
-/// copy of an old request has seized is claimed and freed, a request that hops finds its agent in the end, and whoever
-/// names a slot's tenure is its agent, as a tenure has but one: who lies is a matter of the core's cases. What
-/// was handed over too late is told by the records' epoch besides.
+/// well, waiters that are forgotten ask again, a slot whose FREE was lost is claimed once the controller asks about it,
+/// what a retired request is granted is given back, a slot that a late copy of an old request has seized is claimed and
+/// freed, a request that hops finds its agent in the end, and whoever names a slot's tenure is its agent, as a tenure
+/// has but one: who lies is a matter of the core's cases. What was handed over too late is told by the records' epoch
+/// besides.
 pub const SECOND_LINES: &[Rule] = &[
     Rule::Machine(Mutant::ClaimTransferred),
     Rule::Machine(Mutant::ForgetQueue),

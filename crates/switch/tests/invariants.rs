@@ -10,8 +10,12 @@ use engine::{
 };
 use wayside_protocol::chain::Place;
 use wayside_protocol::memory::{NodeWord, SlotWord};
-use wayside_wire::{Attempt, BODY, DropReason, NodeState, SlotState, cell_who, kind, limits, queue_holding, service};
+use wayside_wire::{
+    Attempt, BODY, DropReason, NodeState, SlotState, cell_who, header_flag, kind, limits, queue_holding, service,
+};
 
+/// Of a header's flags, which are two bytes, in the first.
+const QUIET_BYTE: u8 = (header_flag::QUIET >> 8) as u8;
 const SEEDS: u64 = 300;
 const PACKETS_OF_A_SEED: u64 = 1_000;
 
@@ -22,9 +26,11 @@ fn check_verdict(verdict: &Verdict, before: &State, after: &State, packet: &[u8]
     let length = packet.len();
     let is_lost = packet.get(3) == Some(&service::CHAIN) && verdict.reason == DropReason::DestinationNotLive as u8;
     let may_follow = is_lost || verdict.reason == DropReason::NoKey as u8;
-    if !may_follow && (verdict.action == DROP || verdict.reason != 0) {
+    let is_quiet = packet.get(3..5) == Some(&[service::LOCK, kind::lock::FREE]);
+    let is_quiet = is_quiet && packet.get(6).is_some_and(|flags| flags & QUIET_BYTE != 0);
+    assert!(is_quiet || verdict.action != DROP || verdict.reason != 0, "a drop without a reason");
+    if !may_follow && verdict.reason != 0 {
         assert_ne!(verdict.reason, DropReason::NotGranted as u8, "nobody expires here");
-        assert_ne!(verdict.reason, 0, "a drop without a reason");
         // What is charged for has been found good; that its agent is dead is seen later. `check_region` has the rest.
         let charged =
             [DropReason::OverBudget, DropReason::DestinationNotLive, DropReason::NoServer, DropReason::LostRace];
@@ -258,7 +264,7 @@ impl<F: Fn()> Drop for OnPanic<F> {
 fn of_every_packet() {
     let mut native = Native::new();
     let names = engine::counter_names();
-    let is_verdict = |name: &&str| ACTIONS.contains(name);
+    let is_verdict = |name: &&str| ACTIONS.contains(name) || *name == "to_nobody";
     let of_a_packet: Vec<bool> = names
         .iter()
         .map(|name| is_verdict(name) || DropReason::ALL.iter().any(|reason| reason.name() == *name))

@@ -7,16 +7,16 @@
 //! ```
 //!
 //! The answer is to make good for lost packets, and for joins that were on their way: it can come for many at once. Who
-//! takes and gives back one lock after another sends and gets three packets for each instead of four. Until it is told,
-//! a book is as one whose RETENURE *free* is not answered yet: what asks for the slot meanwhile is told so by the switch,
-//! or kept until it is known.
+//! takes and gives back one lock after another sends and gets three packets for each instead of four. Until it is
+//! told, a book is as one whose RETENURE *free* is not answered yet. What comes for the slot meanwhile, because it has
+//! crossed the FREE or that was lost, is kept, and the switch is asked at once.
 //!
 //! Invariants
-//! * Of what went quietly and is not known to be free each is in `quiet`, or has been asked about since; the timer of its
-//!   slot asks in any case.
-//! * A packet of several slots is never quiet.
-//! * Who does not hear of FREE (it is lost, or the switch is of before 1.14) asks by RETENURE, once for each slot, at the
-//!   second time of asking.
+//! * Of what went quietly and is not known to be free each is in `quiet`, or has been asked about since; the timer of
+//!   its slot asks in any case.
+//! * A packet of several slots is never quiet, nor is one of a slot that somebody of this node waits for.
+//! * Who does not hear of FREE (it is lost, or the switch is of before 1.14) asks by RETENURE, once for each slot, at
+//!   the second time of asking.
 
 use super::{Node, lock_entries};
 use crate::agent::{Duty, Sole};
@@ -167,8 +167,8 @@ impl Node {
         }
     }
 
-    /// The agency of a slot that only its own node had to do with, and that was to be freed by the change of this nonce,
-    /// is over: the slot is at this stamp now. False, where it is not so.
+    /// The agency of a slot that only its own node had to do with, and that was to be freed by the change of this
+    /// nonce, is over: the slot is at this stamp now. False, where it is not so.
     #[inline]
     pub(super) fn end_sole(&mut self, place: Place, stamp: Stamp, nonce: u64) -> bool {
         let book = self.agency.books.at_mut(place);

@@ -71,8 +71,8 @@ pub struct NodeConfig {
     /// Slots that are given back so long after one another are each asked about, in microseconds: who gives back seldom
     /// has all of it confirmed as soon as it can be.
     pub seldom_us: u64,
-    /// The latest version of packets that it uses, whatever its switch speaks: another one where a test wants an earlier
-    /// node.
+    /// The latest version of packets that it uses, whatever its switch speaks: another one where a test wants an
+    /// earlier node.
     pub version: u8,
     /// How long an unknown join is waited for before the controller is asked, in microseconds.
     pub gap_us: u64,
@@ -479,8 +479,8 @@ impl Node {
         self.is_quick
     }
 
-    /// Whether such calls since [`Node::next_timer`] was asked are a reason to ask it before `time`: a timer was set, or
-    /// there are too many that are needless. Who asks by then anyway need not ask now.
+    /// Whether such calls since [`Node::next_timer`] was asked are a reason to ask it before `time`: a timer was set,
+    /// or there are too many that are needless. Who asks by then anyway need not ask now.
     #[inline]
     pub fn wants_a_look_before(&self, time: Time) -> bool {
         self.timers.want_a_look_before(time)

@@ -362,7 +362,10 @@ impl Reader {
                 case.counts.push((case.verdict.reason().name().into(), 1));
             }
             // All is done, and nobody is told.
-            "done" => self.out = true,
+            "done" => {
+                self.out = true;
+                case.counts.push(("to_nobody".into(), 1));
+            }
             "attempt" => {
                 let packet = if self.out { &mut case.out } else { &mut case.packet };
                 let attempt = packet.attempt.as_mut().expect("a packet of the queue service");

@@ -302,7 +302,8 @@ fn free_packet(random: &mut Random, state: &State) -> Vec<u8> {
             let slot = random.below(8);
             let word = word(header.namespace, slot);
             let bits = SlotBits { joins: word.joins, ..SlotBits::from_u16(0) };
-            let one = entry(random, state, if random.once_in(100) { asker } else { source });
+            let holder = if random.once_in(100) { asker } else { source };
+            let one = entry(random, state, holder);
             // Chance would spoil one entry of almost every packet.
             let slot = if random.once_in(100) { one.slot } else { slot as u32 };
             if random.once_in(6) {

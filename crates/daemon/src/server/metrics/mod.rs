@@ -30,7 +30,7 @@ use wayside_wire::DropReason;
 pub const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Counters of the switch that say where a packet went.
-const VERDICTS: [&str; 3] = ["to_sender", "to_node", "to_controller"];
+const VERDICTS: [&str; 4] = ["to_sender", "to_node", "to_controller", "to_nobody"];
 
 /// What the controller knows at this moment.
 #[derive(Clone, Debug)]
