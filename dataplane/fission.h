@@ -545,8 +545,8 @@ static __attribute__((noinline, unused)) int ws_free_others(struct ws_frees *fre
 	return WS_DROP_REASON_NONE;
 }
 
-/* FREE: slots of which an agent is rid. QUIET: it wants no answer where all of them are freed by it, and asks later what
- * became of them. */
+/* FREE: slots of which an agent is rid. QUIET: it wants no answer where all of them are freed by it, and asks later
+ * what became of them. */
 WS_INLINE enum ws_action ws_on_free(struct ws_turn *turn, ws_u8 count)
 {
 	struct ws_frees frees = {
