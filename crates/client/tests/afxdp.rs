@@ -70,9 +70,9 @@ fn locks_are_taken_and_given_back_by_af_xdp_however_threads_wait() {
             assert_eq!(report.hook, Some(HookMode::Native));
             assert!(!port.zero_copy, "veth has none");
             assert!(report.to_string().contains("queue 0, copied"), "{report}");
-            // A request and its release each; on a busy machine some are sent again.
+            // A request and its release each, and mostly no answer to that; on a busy machine some are sent again.
             assert!(port.sent - before.sent >= 2 * count * 9 / 10, "{port:?}");
-            assert!(port.received - before.received >= 2 * count * 9 / 10, "{port:?}");
+            assert!(port.received - before.received >= count * 9 / 10, "{port:?}");
             // What was under way when the socket was bound had gone to the other one already.
             assert!(port.strays - before.strays < count / 100, "{port:?}");
         }
