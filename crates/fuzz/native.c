@@ -454,6 +454,8 @@ static ws_u32 write_packet(ws_u8 *packet)
 	}
 	for (ws_u32 i = 0; i < count; i++)
 		write_entry(packet + WS_HEADER_BYTES + i * WS_ENTRY_BYTES, namespace, holder);
+	if (kind == WS_LOCK_FREE && many & 1)
+		ws_header_set_flags(packet, ws_header_flags(packet) | WS_HEADER_FLAG_QUIET);
 	/* Only a slot's agent gets far with a change of it. */
 	if (count && (kind == WS_LOCK_RETENURE || kind == WS_LOCK_FREE) && !(many & 0x10)) {
 		ws_u32 place = sw.regions[namespace].base + ws_entry_slot(packet + WS_HEADER_BYTES);
@@ -723,7 +725,7 @@ static void check_changes(const struct ws_verdict *verdict, const struct state *
 	static struct state same;
 	same = *after;
 	check_regions(verdict, before->regions, same.regions);
-	if (!lost && verdict->reason != WS_DROP_REASON_NO_KEY && (verdict->action == WS_DROP || verdict->reason))
+	if (!lost && verdict->reason != WS_DROP_REASON_NO_KEY && verdict->reason)
 		MUST(!memcmp(before, &same, sizeof *before));
 	check_chains(before, after, writes, applies);
 	check_queues(before, after, queue);
@@ -750,7 +752,7 @@ static void check_counts(const struct ws_verdict *verdict, ws_u8 kind, ws_u8 ser
 		seen[name] += sw.counters[name];
 		outcomes[kind % 32 + row][name] |= sw.counters[name] != 0;
 		if (name < WS_DROP_REASON_COUNT || name == WS_COUNTER_to_sender || name == WS_COUNTER_to_node ||
-		    name == WS_COUNTER_to_controller)
+		    name == WS_COUNTER_to_controller || name == WS_COUNTER_to_nobody)
 			counted += sw.counters[name];
 	}
 	if (verdict->reason == WS_DROP_REASON_NO_KEY)
@@ -770,7 +772,10 @@ static void decide(const ws_u8 *bytes, ws_u32 length, ws_u16 port)
 	struct ws_verdict verdict = ws_process(&sw, packet, length, port);
 	save(&after);
 	MUST(verdict.action <= WS_TO_CONTROLLER && verdict.reason < WS_DROP_REASON_COUNT && !verdict.reserved);
-	MUST(verdict.length <= length && (verdict.action != WS_DROP || (verdict.reason && !verdict.copy)));
+	int quiet = length >= WS_HEADER_BYTES && ws_header_service(bytes) == WS_SERVICE_LOCK &&
+		    ws_header_kind(bytes) == WS_LOCK_FREE && ws_header_flags(bytes) & WS_HEADER_FLAG_QUIET;
+	MUST(verdict.length <= length);
+	MUST(verdict.action != WS_DROP || ((verdict.reason || quiet) && !verdict.copy));
 	MUST(verdict.action == WS_DROP || verdict.length);
 	MUST(verdict.action != WS_TO_NODE || verdict.handle != WS_CONTROLLER_HANDLE);
 	check_changes(&verdict, &before, &after, bytes, length);

@@ -218,7 +218,7 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::DeadByHandle), 523),
     (Rule::Machine(Mutant::KeepHanded), 481),
     (Rule::Machine(Mutant::HastyFence), 470),
-    (Rule::Core(CoreMutant::BatchGoesOn), 414),
+    (Rule::Core(CoreMutant::BatchGoesOn), 562),
     (Rule::Machine(Mutant::HastyWatch), 409),
     (Rule::Machine(Mutant::TakeTorn), 333),
 ];

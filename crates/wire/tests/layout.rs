@@ -32,7 +32,7 @@ fn header_is_32_bytes() {
     let none = Header::default();
     let mut packet = [0; 32];
     none.write(&mut packet);
-    assert_eq!(packet[..3], [0x57, 0x53, 0x1d]);
+    assert_eq!(packet[..3], [0x57, 0x53, 0x1e]);
     assert_eq!(header(Header { service: 0xff, ..none }), [3]);
     assert_eq!(header(Header { kind: 0xff, ..none }), [4]);
     assert_eq!(header(Header { count: 0xff, ..none }), [5]);
@@ -314,6 +314,7 @@ fn constants() {
     assert_eq!((Outcome::Moved as u8, Outcome::Recovering as u8), (4, 5));
     assert_eq!((Outcome::Full as u8, Outcome::Collision as u8), (6, 7));
     assert_eq!((header_flag::CLAIM, header_flag::LAST, header_flag::RETRY, header_flag::KEY), (1, 16, 256, 512));
+    assert_eq!((header_flag::QUIET, kind::lock::FREE, kind::lock::FREED), (1_024, 21, 22));
     assert_eq!((entry_flag::EXCLUSIVE, entry_flag::AGENCY, entry_flag::DEAD), (1, 4, 32));
     assert_eq!((SlotState::Open as u8, SlotState::Managed as u8), (1, 2));
     assert_eq!(DropReason::StaleEpoch.name(), "stale_epoch");
