@@ -740,6 +740,9 @@ impl Engine {
         if !self.is_here() {
             return true;
         }
+        // Who asks waits for it, as a rule, and sends nothing that would carry the question along.
+        let port = self.ports.kept().map_or(0, |port| port.socket.number());
+        self.visit(|core, now, _| core.node.settle_freed(now, port));
         // What was confirmed may lie unread where no thread reads now.
         self.sweep();
         self.core.lock().node.is_idle()
@@ -789,7 +792,7 @@ impl Engine {
         self.config.observer.closes();
         self.visit(|core, now, _| {
             core.node.keep_no_more(now);
-            core.node.settle_freed(now);
+            core.node.settle_freed(now, 0);
         });
         self.leave_once_settled();
         self.agent().alarm.ring();

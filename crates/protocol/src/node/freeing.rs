@@ -28,7 +28,8 @@ use wayside_wire::{Entry, Header, MAJOR, header_flag, kind, limits, service};
 
 /// Slots that were freed quietly, at most: with one more they fill a packet.
 const QUIET_MOST: usize = limits::MAX_ENTRIES - 1;
-/// Questions in a row that nobody answers, after which it is by RETENURE alone: a switch of an earlier version serves.
+/// Pauses in a row with questions that nobody answers, after which it is by RETENURE alone: a switch of an earlier
+/// version serves. Of those that give back thousands at once, and read nothing meanwhile, it is one.
 const UNHEARD_MOST: u8 = 8;
 /// The first minor version of [`MAJOR`] whose switches know FREE.
 const KNOWN_SINCE: u8 = 14;
@@ -40,13 +41,14 @@ pub(super) struct Frees {
     count: usize,
     /// When the last one was freed.
     last: Time,
-    /// Questions since the last answer.
+    /// Pauses in which something was asked since the last answer, and when the latest of them began.
     unheard: u8,
+    asked: Time,
 }
 
 impl Default for Frees {
     fn default() -> Frees {
-        Frees { quiet: [(0, 0); QUIET_MOST], count: 0, last: Time(0), unheard: 0 }
+        Frees { quiet: [(0, 0); QUIET_MOST], count: 0, last: Time(0), unheard: 0, asked: Time(0) }
     }
 }
 
@@ -54,6 +56,13 @@ impl Frees {
     /// Of a session that is over nothing is to be asked any more.
     pub(super) fn forget(&mut self) {
         (self.count, self.unheard) = (0, 0);
+    }
+
+    /// The switch is asked: another pause, if the one before is over.
+    fn are_asked_about(&mut self, now: Time, pause: u64) {
+        if self.unheard == 0 || now.since(self.asked) >= pause {
+            (self.unheard, self.asked) = (self.unheard.saturating_add(1), now);
+        }
     }
 
     /// The switch has answered, or is another one: it may know FREE.
@@ -83,7 +92,7 @@ impl Node {
             // The one before was the last that went quietly, and has not left yet: both are asked about now.
             if flags & header_flag::QUIET != 0 {
                 self.frees.count = self.frees.count.saturating_sub(1);
-                self.frees.unheard = self.frees.unheard.saturating_add(1);
+                self.frees.are_asked_about(now, self.config.retransmit_us);
             }
             return;
         }
@@ -106,7 +115,7 @@ impl Node {
     fn ask_for_freed(&mut self, now: Time, port: Port, another: Option<&Entry>) {
         let header = self.session.header(service::LOCK, kind::lock::FREE, 0);
         let due = now + self.config.retransmit_us;
-        let Node { frees, agency, out, timers, .. } = self;
+        let Node { frees, agency, out, timers, config, .. } = self;
         let mut draft = out.draft();
         if let Some(entry) = another {
             draft.add(entry);
@@ -124,14 +133,14 @@ impl Node {
         frees.count = 0;
         if draft.count() > 0 {
             draft.send(port, header);
-            frees.unheard = frees.unheard.saturating_add(1);
+            frees.are_asked_about(now, config.retransmit_us);
         }
     }
 
-    /// Asks about what was freed quietly: somebody waits until all of it is known.
-    pub fn settle_freed(&mut self, now: Time) {
+    /// Asks about what was freed quietly: somebody waits until all of it is known. He reads the answer at that port.
+    pub fn settle_freed(&mut self, now: Time, port: Port) {
         if self.frees.count > 0 {
-            self.ask_for_freed(now, 0, None);
+            self.ask_for_freed(now, port, None);
         }
     }
 

@@ -16,7 +16,7 @@ const SLOT: u32 = 5;
 const CENSUS: u64 = 77;
 /// Of which the switch is asked before others can go quietly.
 const FIRST: u64 = 63;
-/// Questions in a row that nobody answers.
+/// Pauses in a row with questions that nobody answers.
 const UNHEARD_MOST: usize = 8;
 
 /// A lock packet for the switch: its kind, whether it is quiet, and its slots.
@@ -144,7 +144,7 @@ fn of_slots_in_quick_succession_the_first_is_asked_about_and_then_one_in_32_with
         assert_eq!((slot.state, slot.tenure), (SlotState::Unheld, tenure + 1));
     }
     assert!(!bench.nodes[0].is_idle(), "of the last one it knows nothing yet");
-    bench.nodes[0].settle_freed(bench.now);
+    bench.nodes[0].settle_freed(bench.now, 0);
     bench.collect(0);
     assert_eq!(asked(&bench), [asking([34])], "all others are known to be free");
     bench.run();
@@ -190,7 +190,7 @@ fn a_slot_that_went_quietly_more_than_once_is_asked_about_once() {
     }
     bench.release(0, ids[0]);
     bench.run();
-    bench.nodes[0].settle_freed(bench.now);
+    bench.nodes[0].settle_freed(bench.now, 0);
     bench.collect(0);
     assert_eq!(asked(&bench), [asking([NAME])]);
     bench.run();
@@ -210,7 +210,7 @@ fn what_is_given_back_before_the_packet_leaves_goes_along_and_is_not_quiet() {
     assert_eq!(asked(&bench), [asking([2, 3, 4])]);
     bench.flying.clear();
     // What left before is still to be asked about, and nothing else.
-    bench.nodes[0].settle_freed(bench.now);
+    bench.nodes[0].settle_freed(bench.now, 0);
     bench.collect(0);
     assert_eq!(asked(&bench), [asking([1])]);
 }
@@ -347,7 +347,7 @@ fn who_was_asked_about_with_another_ones_timer_is_not_asked_about_sooner_for_bei
 fn who_waits_until_all_is_known_asks_about_what_went_quietly_and_about_nothing_else() {
     let mut bench = speaking(1);
     let settle = |bench: &mut Bench| {
-        bench.nodes[0].settle_freed(bench.now);
+        bench.nodes[0].settle_freed(bench.now, 0);
         bench.collect(0);
         asked(bench)
     };
@@ -455,7 +455,7 @@ fn a_slot_that_its_own_node_wants_before_it_has_heard_of_it_is_held_anew_in_few_
         bench.release(0, ids[0]);
         bench.run();
         if is_asked_about {
-            bench.nodes[0].settle_freed(bench.now);
+            bench.nodes[0].settle_freed(bench.now, 0);
             bench.collect(0);
             bench.run_until_sent(kind::lock::FREE);
             bench.step();
@@ -644,18 +644,18 @@ fn a_switch_or_a_node_of_before_1_14_frees_by_retenure_alone() {
 /// Node 0 gives these back, each long after the one before, and nobody answers.
 fn unheard(bench: &mut Bench, ids: &[RequestId]) {
     for &id in ids {
-        bench.now = bench.now + SELDOM;
+        bench.now = bench.now + PAUSE;
         bench.release(0, id);
         assert!(matches!(lost(bench)[..], [(kind::lock::FREE, false, _)]));
     }
 }
 
 #[test]
-fn after_eight_questions_that_nobody_answers_slots_are_freed_by_retenure_until_one_is_answered() {
+fn after_eight_pauses_in_which_nobody_answers_slots_are_freed_by_retenure_until_one_is_answered() {
     let mut bench = speaking(1);
     let ids = held(&mut bench, 1..=12);
     unheard(&mut bench, &ids[..UNHEARD_MOST - 1]);
-    bench.now = bench.now + SELDOM;
+    bench.now = bench.now + PAUSE;
     bench.release(0, ids[7]);
     let answer = answer(&bench.sent()[0].1, 1);
     bench.release(0, ids[8]);
@@ -670,7 +670,7 @@ fn an_answer_at_any_time_begins_the_count_of_those_that_nobody_answers_anew() {
     let mut bench = speaking(1);
     let ids = held(&mut bench, 1..=20);
     unheard(&mut bench, &ids[..UNHEARD_MOST - 1]);
-    bench.now = bench.now + SELDOM;
+    bench.now = bench.now + PAUSE;
     bench.release(0, ids[7]);
     bench.run();
     unheard(&mut bench, &ids[8..][..UNHEARD_MOST]);
@@ -745,7 +745,7 @@ fn nothing_is_asked_about_slots_of_before_a_census_of_all() {
     let ids = held_behind_one(&mut bench, 1..=3);
     ids[..2].iter().for_each(|&id| bench.release(0, id));
     census(&mut bench, EPOCH + 1, limits::ALL_SLOTS, 0);
-    bench.nodes[0].settle_freed(bench.now);
+    bench.nodes[0].settle_freed(bench.now, 0);
     bench.collect(0);
     bench.wait(2 * PAUSE);
     assert_eq!(asked(&bench), []);
@@ -805,7 +805,7 @@ fn a_switch_that_recovers_is_heard() {
     let ids = held(&mut bench, 1..=9);
     bench.switch.set_serving(false);
     for &id in &ids[..UNHEARD_MOST] {
-        bench.now = bench.now + SELDOM;
+        bench.now = bench.now + PAUSE;
         bench.release(0, id);
         bench.run();
     }
@@ -817,16 +817,28 @@ fn a_switch_that_recovers_is_heard() {
 
 #[test]
 fn questions_about_what_is_given_back_together_count_as_well() {
-    let mut bench = speaking(1);
-    let ids = held_behind_one(&mut bench, 1..=17);
+    let config = NodeConfig { seldom_us: LEASE, ..NodeConfig::new(1) };
+    let mut bench = Bench::speaking(VERSION, 1, &config);
+    let ids = held(&mut bench, 1..=17);
     for pair in ids[..2 * UNHEARD_MOST].chunks(2) {
-        bench.now = bench.now + SELDOM / 2;
+        bench.now = bench.now + PAUSE;
         pair.iter().for_each(|&id| bench.nodes[0].release(bench.now, id));
         bench.collect(0);
         assert_eq!(lost(&mut bench).len(), 1);
     }
     bench.release(0, ids[2 * UNHEARD_MOST]);
     assert_eq!(asked(&bench), [retenure(17)]);
+}
+
+/// Who gives back thousands at once reads nothing meanwhile.
+#[test]
+fn questions_within_a_pause_count_once() {
+    let mut bench = speaking(1);
+    for id in held(&mut bench, 1..=3 * UNHEARD_MOST as u64) {
+        bench.now = bench.now + SELDOM;
+        bench.release(0, id);
+        assert!(matches!(lost(&mut bench)[..], [(kind::lock::FREE, false, _)]));
+    }
 }
 
 /// It stands in the outbox when its slot turns out to be somebody else's matter, too.
@@ -840,7 +852,7 @@ fn a_quiet_packet_that_has_not_left_is_joined_though_nothing_is_to_be_asked_abou
     let now = bench.now;
     bench.nodes[0].release(now, ids[0]);
     bench.nodes[0].on_packet(now, &forwarded.packet);
-    bench.nodes[0].settle_freed(now);
+    bench.nodes[0].settle_freed(now, 0);
     bench.nodes[0].release(now, ids[1]);
     bench.collect(0);
     bench.run();
