@@ -82,6 +82,8 @@ impl Background<'_> {
             clock::until(next),
         );
         self.engine.is_up();
+        // Whatever is due: a thread that spins sees to the timers before this one has woken for them.
+        self.engine.look_for_the_way();
         self.engine.config.observer.flush();
         if rung {
             self.engine.agent().alarm.silence();

@@ -345,12 +345,17 @@ impl Engine {
         })
     }
 
-    /// Reads the ports that no thread reads now: answers to releases arrive there. Of each no more than fills it, or
-    /// whoever is answered fast enough would keep the caller here.
-    pub(crate) fn sweep(&self) {
+    /// Where AF_XDP finds the switch, if that was long ago.
+    pub(crate) fn look_for_the_way(&self) {
         if let Some(reach) = &self.reach {
             reach.refresh(self.switch());
         }
+    }
+
+    /// Reads the ports that no thread reads now: answers to releases arrive there. Of each no more than fills it, or
+    /// whoever is answered fast enough would keep the caller here.
+    pub(crate) fn sweep(&self) {
+        self.look_for_the_way();
         if self.seat().is_taken() {
             self.drain(&self.reactor().socket, SWEPT);
             self.listen_at(self.reactor(), SWEPT);
