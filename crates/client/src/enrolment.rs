@@ -154,9 +154,6 @@ pub struct Enrolled {
     pub grace_us: u32,
     /// Ties a local connection to the session, hexadecimal.
     pub lifeline: String,
-    /// Version of the packets that the switch speaks, as in their second byte. Earlier switches do not say.
-    #[serde(default)]
-    pub version: u8,
     /// Where the session's keys come from, hexadecimal.
     pub secret: String,
     /// Of the certificate that was shown.
@@ -202,7 +199,6 @@ impl Enrolled {
             lease_us: enrolment.lease,
             grace_us: enrolment.grace,
             lifeline: format!("{:016x}", enrolment.lifeline),
-            version: enrolment.version,
             secret: hex(&secret.0),
             renewal,
         })
@@ -232,7 +228,8 @@ impl Enrolled {
             policy: Policy::try_from(self.policy).unwrap_or(Policy::Fair),
             patience: self.patience.min(LONGEST_PATIENCE),
             secret: Some(Secret(unhex(&self.secret)?.try_into().ok()?)),
-            version: self.version,
+            // Earlier nodes would not take a field that they do not know: answers to heartbeats tell it.
+            version: 0,
         })
     }
 }
@@ -358,7 +355,7 @@ mod tests {
             policy: Policy::WritePreferring,
             patience: 3,
             secret: Some(Secret([9; 32])),
-            version: wayside_wire::VERSION,
+            version: 0,
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
         let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();

@@ -331,6 +331,13 @@ impl Session {
         Some(Change::Enrolled)
     }
 
+    /// An answer of the switch's own tells its version where enrolling did not: over a secure connection.
+    pub fn hear_version(&mut self, version: u8) {
+        if let Some(info) = self.info.as_mut().filter(|info| info.signed) {
+            info.version = version;
+        }
+    }
+
     pub fn on_heartbeat_ack(&mut self, now: Time, header: &Header, body: &Heartbeat) -> Option<Change> {
         let info = self.info.as_mut().filter(|i| i.incarnation == body.incarnation)?;
         if header.flags & header_flag::EXPIRED != 0 {

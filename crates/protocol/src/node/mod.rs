@@ -338,6 +338,8 @@ impl fmt::Debug for Node {
     }
 }
 
+/// The header's byte that has the sender's version.
+const VERSION_AT: usize = 2;
 /// Events and local grants for which there is room from the beginning: they are taken after every call.
 const QUEUED: usize = 32;
 
@@ -658,7 +660,10 @@ impl Node {
                 self.session.on_names(header.epoch, told.nonce, Names::read(packet, &told));
                 None
             }
-            FabricKind::HeartbeatAck => self.session.on_heartbeat_ack(now, header, &Heartbeat::read(packet, BODY)),
+            FabricKind::HeartbeatAck => {
+                self.session.hear_version(packet[VERSION_AT]);
+                self.session.on_heartbeat_ack(now, header, &Heartbeat::read(packet, BODY))
+            }
             FabricKind::Left => self.session.on_left(&Heartbeat::read(packet, BODY)),
             FabricKind::Down => {
                 self.on_down(now, header, &Heartbeat::read(packet, BODY));
