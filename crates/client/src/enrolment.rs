@@ -116,7 +116,8 @@ pub struct Renewal {
     pub again_s: u64,
 }
 
-/// A session.
+/// A session. Earlier nodes take no field that they do not know: whatever is added is left out unless the session has
+/// something that they would not take either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enrolled {
@@ -380,6 +381,38 @@ mod tests {
         assert_eq!(serde_json::from_str::<Enrolled>(&told).unwrap().patience, OVERTAKEN_MOST);
         assert_eq!(Enrolled { secret: "00".into(), ..enrolled }.enrolment(), None);
         assert_eq!(Enrolled::of(&Enrolment { secret: None, ..enrolment }, renewal), None, "nothing to keep secret");
+    }
+
+    /// Nor would they take it with one field more.
+    #[test]
+    fn of_a_usual_session_nodes_of_any_version_know_every_field() {
+        let enrolment = Enrolment {
+            handle: 7,
+            incarnation: 1 << 40,
+            epoch: 3,
+            namespace: 1,
+            slots: 65_536,
+            engine: Engine::Fission,
+            names: Names::default(),
+            lease: 2_000_000,
+            grace: 28_000,
+            lifeline: 1,
+            shards: 0,
+            policy: Policy::Fair,
+            patience: OVERTAKEN_MOST,
+            secret: Some(Secret([9; 32])),
+            version: wayside_wire::VERSION,
+        };
+        let enrolled = Enrolled::of(&enrolment, Renewal { certificate: None, again_s: 9 }).unwrap();
+        let told = serde_json::to_value(Answer::Enrolled(enrolled)).unwrap();
+        let fields = |of: &serde_json::Value| {
+            let mut fields: Vec<String> = of.as_object().unwrap().keys().cloned().collect();
+            fields.sort();
+            fields.join(" ")
+        };
+        let known = "epoch grace_us handle incarnation lease_us lifeline namespace renewal secret slots";
+        assert_eq!(fields(&told["enrolled"]), known);
+        assert_eq!(fields(&told["enrolled"]["renewal"]), "again_s certificate");
     }
 
     #[test]

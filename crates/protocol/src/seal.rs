@@ -260,7 +260,8 @@ pub struct Enrolment {
     pub lifeline: u64,
     /// [`crate::Shards::fingerprint`] of the shards whose names the controller takes for its own; 0: there is one.
     pub shards: u32,
-    /// Version of the packets that the switch speaks, as in a header; 0: not known.
+    /// Version of the packets that the switch speaks, as in a header; 0: not known, as over a secure connection, where
+    /// earlier nodes would not take a field that they do not know.
     pub version: u8,
     /// Where all keys come from; None: packets of this switch are not signed.
     pub secret: Option<Secret>,

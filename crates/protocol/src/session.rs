@@ -42,7 +42,8 @@ pub struct SessionInfo {
     pub lifeline: u64,
     /// Its packets are signed: it began over a secure connection.
     pub signed: bool,
-    /// Version of the packets that its switch speaks; 0: not known.
+    /// Version of the packets that its switch speaks, as ENROLLED and then answers to heartbeats tell it; 0: not known
+    /// yet.
     pub version: u8,
 }
 
@@ -331,9 +332,10 @@ impl Session {
         Some(Change::Enrolled)
     }
 
-    /// An answer of the switch's own tells its version where enrolling did not: over a secure connection.
+    /// An answer to a heartbeat tells the version of the switch that serves now. A session that began over a secure
+    /// connection was not told any, and a standby may speak another one.
     pub fn hear_version(&mut self, version: u8) {
-        if let Some(info) = self.info.as_mut().filter(|info| info.signed) {
+        if let Some(info) = &mut self.info {
             info.version = version;
         }
     }

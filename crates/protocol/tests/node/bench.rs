@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use wayside_protocol::memory::{NodeEntry, SlotWord, SwitchMemory};
 use wayside_protocol::{Acquire, Event, Mode, Node, NodeConfig, Path, Priority, RequestId, Time, Token};
 use wayside_switch::{Action, Switch, SwitchConfig};
-use wayside_wire::{BODY, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Policy, check, kind, service};
+use wayside_wire::{
+    BODY, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, MAJOR, Policy, check, kind, service,
+};
 
 pub const SLOTS: u32 = 64;
 pub const LEASE: u64 = 1_000_000;
@@ -27,7 +29,12 @@ pub struct Bench {
     pub delivered: Vec<(Option<usize>, u8)>,
     /// Packets for the controller.
     pub to_controller: Vec<Vec<u8>>,
+    /// Which version its answers to heartbeats tell from now on.
+    pub version: u8,
 }
+
+/// The latest that was not told when a session began.
+const UNTOLD: u8 = MAJOR << 4 | 13;
 
 pub fn address(node: usize, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, node as u8 + 1), if port == 0 { 9_000 } else { port })
@@ -71,6 +78,7 @@ impl Bench {
             flying: VecDeque::new(),
             delivered: Vec::new(),
             to_controller: Vec::new(),
+            version: if told.version == 0 { UNTOLD } else { told.version },
         };
         for index in 0..nodes {
             bench.enrol(index, config, told);
@@ -142,6 +150,9 @@ impl Bench {
         }
         self.delivered.push((to, if header.service == service::LOCK { header.kind } else { 0 }));
         if let Some(index) = to {
+            if (header.service, header.kind) == (service::FABRIC, kind::fabric::HEARTBEAT_ACK) {
+                packet[2] = self.version;
+            }
             self.nodes[index].on_packet(self.now, &packet);
             return self.collect(index);
         }

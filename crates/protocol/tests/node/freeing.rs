@@ -641,6 +641,26 @@ fn a_switch_or_a_node_of_before_1_14_frees_by_retenure_alone() {
     }
 }
 
+/// As one that began over a secure connection was told none, and as one that goes on at a standby.
+#[test]
+fn which_version_its_switch_speaks_a_session_hears_from_every_answer_to_a_heartbeat() {
+    let before = MAJOR << 4 | 13;
+    let mut bench = Bench::speaking(0, 1, &NodeConfig::new(1));
+    let ids = held(&mut bench, 1..=4);
+    for (id, (version, question)) in ids.into_iter().zip([
+        (before, retenure(1)),
+        (VERSION, asking([2])),
+        (before, retenure(3)),
+        (VERSION, asking([4])),
+    ]) {
+        bench.version = version;
+        bench.pass(LEASE / 2);
+        bench.release(0, id);
+        assert_eq!(asked(&bench), [question]);
+        bench.run();
+    }
+}
+
 /// Node 0 gives these back, each long after the one before, and nobody answers.
 fn unheard(bench: &mut Bench, ids: &[RequestId]) {
     for &id in ids {
