@@ -185,6 +185,8 @@ impl Enrolled {
     #[must_use]
     pub fn of(enrolment: &Enrolment, renewal: Renewal) -> Option<Enrolled> {
         let secret = enrolment.secret?;
+        // Of slots that readers go first is the switch's to know; of queues it is their lock server's too.
+        let is_told = enrolment.policy == Policy::WritePreferring || enrolment.engine.has_queues();
         Some(Enrolled {
             handle: enrolment.handle,
             incarnation: enrolment.incarnation,
@@ -193,8 +195,7 @@ impl Enrolled {
             slots: enrolment.slots,
             engine: enrolment.engine as u8,
             names: enrolment.names.iter().collect(),
-            // That readers go first is the switch's to know.
-            policy: if enrolment.policy == Policy::WritePreferring { enrolment.policy as u8 } else { 0 },
+            policy: if is_told { enrolment.policy as u8 } else { 0 },
             patience: enrolment.patience,
             shards: enrolment.shards,
             lease_us: enrolment.lease,
@@ -369,6 +370,12 @@ mod tests {
         assert_eq!(Enrolled { names: Vec::new(), ..read.clone() }.enrolment(), None, "without its list");
         assert_eq!(Enrolled { engine: 0, ..read.clone() }.enrolment(), None, "a list of nothing");
         assert_eq!(Enrolled { names: (0..121).collect(), ..read }.enrolment(), None, "more than there can be");
+        let queues = Enrolment { engine: Engine::Queue, policy: Policy::ReadPreferring, ..enrolment.clone() };
+        assert_eq!(
+            Enrolled::of(&queues, renewal.clone()).unwrap().enrolment(),
+            Some(queues),
+            "its lock server is told"
+        );
         for policy in [Policy::Fair, Policy::ReadPreferring] {
             let enrolled = Enrolled::of(&Enrolment { policy, ..enrolment.clone() }, renewal.clone()).unwrap();
             let told = serde_json::to_string(&enrolled).unwrap();

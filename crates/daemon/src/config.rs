@@ -842,10 +842,6 @@ mod tests {
             ("[[namespace]]\nname = 'a'\nslots = 0", "namespace.slots = 0 must be 1 to 67108864"),
             ("[[namespace]]\nname = 'a'\nslots = 67108864\n[[namespace]]\nname = 'b'", "of all namespaces"),
             ("[[namespace]]\nname = 'a'\npolicy = 'first'", "must be fair, read-preferring, write-preferring"),
-            (
-                "[[namespace]]\nname = 'a'\npolicy = 'read-preferring'\nengine = 'queue'",
-                "w.toml: namespace.policy = \"read-preferring\" goes with engine = \"fission\": in a queue",
-            ),
             ("[[namespace]]\nname = 'a'\npatience = 32", "w.toml: namespace.patience = 32 must be 0 to 31"),
             ("[[namespace]]\nname = 'a'\npatience = -1", "namespace.patience = -1 must be 0 to 31"),
             (

@@ -6,12 +6,15 @@
 //! * A newcomer overtakes whoever at the line's end is of lower priority: never an equal, so equals are served first
 //!   come, first served.
 //! * Where writers go first, whoever wants to be alone overtakes those of its own priority who share, too.
+//! * Where readers go first, whoever shares joins those who hold and share, unless somebody waits who is more urgent:
+//!   nobody counts that, and who waits may starve. Of agents' locks the switch decides that, so their lines know
+//!   nothing of it; a lock server's do.
 //! * Each bears that [`OVERTAKEN_MOST`] times at most, or as often as its line's [`Order`] has it. After that it is
 //!   overtaken by nobody, so it waits for those before it alone, and they do not become more: nobody starves.
 
 use crate::mutant::Mutant;
 use alloc::collections::VecDeque;
-use wayside_wire::limits;
+use wayside_wire::{Policy, limits};
 
 /// How urgent a request is: 0 to 7, and the higher is served earlier. Unless told it is 4, so that there is room for
 /// what is urgent and for what has time.
@@ -104,8 +107,8 @@ pub trait Ranked {
 pub struct Order {
     /// How often each is overtaken at most.
     pub overtaken_most: u8,
-    /// Of the same priority who wants to be alone overtakes who shares: the namespace's policy is write-preferring.
-    pub writers_first: bool,
+    /// The namespace's.
+    pub policy: Policy,
     pub mutant: Option<Mutant>,
 }
 
@@ -114,9 +117,13 @@ impl Order {
         cfg!(feature = "mutants") && self.mutant == Some(mutant)
     }
 
+    fn is_of(self, policy: Policy) -> bool {
+        self.policy == policy && !self.is_broken(Mutant::IgnorePolicy)
+    }
+
     fn overtakes<T: Ranked>(self, newcomer: &T, before: &T) -> bool {
         let (writes, reads) = (newcomer.is_exclusive(), !before.is_exclusive());
-        let goes_first = self.writers_first && writes && reads && !self.is_broken(Mutant::IgnorePolicy);
+        let goes_first = self.is_of(Policy::WritePreferring) && writes && reads;
         let (newcomer, other) = (newcomer.rank(), before.rank());
         let bears = other.overtaken < self.overtaken_most.min(LONGEST_PATIENCE) || self.is_broken(Mutant::NoPatience);
         let is_higher = newcomer.priority > other.priority
@@ -149,6 +156,12 @@ impl Order {
             }
         }
         line.insert(place, newcomer);
+    }
+
+    /// Whether a newcomer goes past all who wait to those who hold, all of whom share.
+    pub fn joins<T: Ranked>(self, line: &VecDeque<T>, newcomer: &T, waits: impl Fn(&T) -> bool) -> bool {
+        let is_outranked = || line.iter().any(|other| waits(other) && other.rank().priority > newcomer.rank().priority);
+        self.is_of(Policy::ReadPreferring) && !newcomer.is_exclusive() && !is_outranked()
     }
 
     /// What comes with a waiter whose line goes elsewhere: all of its rank.
@@ -187,7 +200,7 @@ mod tests {
         }
     }
 
-    const ORDER: Order = Order { overtaken_most: 2, writers_first: false, mutant: None };
+    const ORDER: Order = Order { overtaken_most: 2, policy: Policy::Fair, mutant: None };
 
     fn of(level: u8) -> Rank {
         Rank::newcomer(Priority::new(level).expect("a level"))
@@ -260,9 +273,10 @@ mod tests {
     #[test]
     fn lines_that_chance_makes_keep_every_rule() {
         let mut dice = 7u64;
-        let orders = [0, 1, 3, LONGEST_PATIENCE].into_iter().flat_map(|most| [(most, false), (most, true)]);
-        for (most, writers_first) in orders {
-            let order = Order { overtaken_most: most, writers_first, mutant: None };
+        let policies = [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring];
+        let orders = [0, 1, 3, LONGEST_PATIENCE].into_iter().flat_map(|most| policies.map(|policy| (most, policy)));
+        for (most, policy) in orders {
+            let order = Order { overtaken_most: most, policy, mutant: None };
             let mut line: VecDeque<(u32, Rank)> = VecDeque::new();
             let mut passed = [0u8; 4_000];
             for number in 0..passed.len() as u32 {
@@ -273,7 +287,7 @@ mod tests {
                 let (_, newcomer) = line[at];
                 for &(other, rank) in line.iter().skip(at + 1) {
                     passed[other as usize] += 1;
-                    let writes_first = writers_first && number % 2 == 0 && other % 2 == 1;
+                    let writes_first = policy == Policy::WritePreferring && number % 2 == 0 && other % 2 == 1;
                     assert!(rank.priority < newcomer.priority || (writes_first && rank.priority == newcomer.priority));
                     assert!(rank.overtaken == passed[other as usize] && rank.overtaken <= most);
                 }
@@ -291,8 +305,22 @@ mod tests {
     }
 
     #[test]
+    fn where_readers_go_first_they_join_unless_somebody_waits_who_is_more_urgent() {
+        let (reader, writer) = (7, 8);
+        let joins = |policy, number: u32, level: u8| {
+            let line = VecDeque::from([(2, of(4)), (3, of(3)), (5, of(7))]);
+            Order { policy, ..ORDER }.joins(&line, &(number, of(level)), |other| other.0 != 5)
+        };
+        for level in 0..=7 {
+            assert_eq!(joins(Policy::ReadPreferring, reader, level), level >= 4, "{level}");
+            assert!(!joins(Policy::ReadPreferring, writer, level));
+            assert!(!joins(Policy::Fair, reader, level) && !joins(Policy::WritePreferring, reader, level));
+        }
+    }
+
+    #[test]
     fn where_writers_go_first_they_overtake_readers_of_their_priority_and_no_more_often_than_is_borne() {
-        let order = Order { writers_first: true, ..ORDER };
+        let order = Order { policy: Policy::WritePreferring, ..ORDER };
         let mut line = VecDeque::new();
         for (number, level) in [(1, 4), (2, 4), (3, 5), (4, 4), (5, 4), (6, 5)] {
             order.line_up(&mut line, (number, of(level)), |_| true);

@@ -302,6 +302,7 @@ pub const OUTCOMES: &[&str] = &[
     "granted alone: no answer in time",
     "overtaken",
     "overtaken no more",
+    "joined past a waiter",
     "busy",
     "timed out",
     "cancelled",

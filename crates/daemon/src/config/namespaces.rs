@@ -225,10 +225,6 @@ impl Layers<'_> {
             let groups = self.number("namespace.groups", groups, false, 1, 4_096)? as u16;
             let budget = self.budget(*rate, *burst)?;
             let (engine, queues, cells) = self.engine(settings)?;
-            if engine.has_queues() && policy == Policy::ReadPreferring {
-                let rule = "goes with engine = \"fission\": in a queue readers and writers are served as they come";
-                return Err(self.wrong("namespace.policy", &"\"read-preferring\"", false, rule));
-            }
             let (allocation, room) = self.plan(settings, engine, queues.len() as u32, cells)?;
             let servers = self.servers(settings, engine)?;
             let longest_lease = match &settings.longest_lease {

@@ -149,8 +149,15 @@ fn the_lock_is_had_whatever_the_server_does() {
     let too_long = Arc::new(Mutex::new(None));
     let noted = too_long.clone();
     owner.serve_fetches(move |fetch| *noted.lock().unwrap() = Some(fetch.answer(&[0; 961])));
-    eventually("it answers too much", || fetched(server).0 == Err(NotFetched::Refused));
-    assert_eq!(too_long.lock().unwrap().take(), Some(Err(Error::FetchTooLarge { bytes: 961, limit: 960 })));
+    let answered = || too_long.lock().unwrap().take();
+    let mut answer = None;
+    eventually("it answers too much", || {
+        assert_eq!(fetched(server).0, Err(NotFetched::Refused));
+        // The asker hears of it before who answers does.
+        answer = answered();
+        answer.is_some()
+    });
+    assert_eq!(answer, Some(Err(Error::FetchTooLarge { bytes: 961, limit: 960 })));
     // It keeps the question to itself for a while.
     let (sender, kept) = std::sync::mpsc::channel();
     let sender = Mutex::new(sender);

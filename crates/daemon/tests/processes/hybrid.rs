@@ -253,7 +253,6 @@ fn a_configuration_that_cannot_be_is_told() {
         ("queues = ['a', 'a']", "is there twice"),
         ("queues = ['a']\nplan = 'knapsack'", "goes with engine = \"queue\": what is listed with \"hybrid\" stays so"),
         ("queues = ['a']\nroom = 9", "goes with plan"),
-        ("queues = ['a']\npolicy = 'read-preferring'", "goes with engine = \"fission\""),
         ("queues = ['a']\nservers = 15", "1 to 14"),
     ] {
         support::refuses_namespace(&format!("engine = 'hybrid'\n{text}"), wanted);

@@ -38,6 +38,25 @@ fn first(sessions: &[Session; 3]) -> &'static str {
     order.recv().expect("both were granted")
 }
 
+/// Whether one that reads gets in where one reads and one that writes waits.
+fn is_joined(sessions: &[Session; 3]) -> bool {
+    let [holder, reader, writer] = sessions;
+    let held = holder.lock("orders").shared().wait(WAIT).acquire().expect("it is free");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| writer.lock("orders").wait(WAIT).acquire().expect("in time").release());
+        thread::sleep(PAUSE);
+        let joined = reader.lock("orders").shared().try_lock();
+        held.release().expect("it was held");
+        let is_joined = joined.is_ok();
+        if let Ok(joined) = joined {
+            assert!(!waiting.is_finished(), "it writes beside one that reads");
+            joined.release().expect("it was held");
+        }
+        waiting.join().expect("it was granted").expect("it was held");
+        is_joined
+    })
+}
+
 #[test]
 fn a_policy_changes_for_sessions_that_live_and_for_those_to_come() {
     for engine in ["fission", "queue"] {
@@ -50,6 +69,7 @@ fn a_policy_changes_for_sessions_that_live_and_for_those_to_come() {
         let begin = || Session::connect(daemon.address.to_string()).expect("it serves");
         let sessions = [begin(), begin(), begin()];
         assert_eq!(first(&sessions), "reader", "{engine}: it was the first");
+        assert!(!is_joined(&sessions), "{engine}: the writer was before");
 
         daemon.configure(&settings(engine, "write-preferring"));
         let ended = end(daemon.command(&["reload"]));
@@ -65,6 +85,11 @@ fn a_policy_changes_for_sessions_that_live_and_for_those_to_come() {
         daemon.configure(&settings(engine, "fair"));
         assert_eq!(end(daemon.command(&["reload"])).code, Some(0));
         eventually(&format!("{engine}: the reader goes first again"), || first(&sessions) == "reader");
+
+        daemon.configure(&settings(engine, "read-preferring"));
+        assert_eq!(end(daemon.command(&["reload"])).code, Some(0));
+        eventually(&format!("{engine}: readers join"), || is_joined(&sessions));
+        assert!(is_joined(&[begin(), begin(), begin()]), "{engine}: new sessions know it");
         drop(server);
     }
 }

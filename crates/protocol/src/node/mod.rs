@@ -47,8 +47,8 @@ use crate::{Handle, Mode, Names, Port, RequestId, Stamp, Time, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wayside_wire::{
-    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Refusal,
-    SlotBits, VERSION, check, kind, limits, padded, service, slot_of,
+    BODY, DropReason, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, LockKind, Names as NamesBody, Policy,
+    Refusal, SlotBits, VERSION, check, kind, limits, padded, service, slot_of,
 };
 
 /// How a node behaves.
@@ -96,8 +96,8 @@ pub struct NodeConfig {
     /// How often a waiter is overtaken at most by those who go before it, in the namespace: known once the session has
     /// begun.
     pub overtaken_most: u8,
-    /// The namespace's policy is write-preferring: known once the session has begun.
-    pub writers_first: bool,
+    /// Who goes first in the namespace: known once the session has begun.
+    pub policy: Policy,
     /// [`crate::Shards::fingerprint`] of those that it divides names among, and of the one that it is to have its
     /// session with; 0: there is one.
     pub shards: u32,
@@ -137,7 +137,7 @@ impl NodeConfig {
             retired_most: 1_024,
             kept_most: 0,
             overtaken_most: OVERTAKEN_MOST,
-            writers_first: false,
+            policy: Policy::Fair,
             shards: 0,
             domain: None,
             lock_server: false,
@@ -155,7 +155,7 @@ impl NodeConfig {
 
     /// By what its agents' lines are ordered.
     pub(crate) fn order(&self) -> Order {
-        Order { overtaken_most: self.overtaken_most, writers_first: self.writers_first, mutant: self.mutant }
+        Order { overtaken_most: self.overtaken_most, policy: self.policy, mutant: self.mutant }
     }
 
     /// Whether this rule is broken on purpose: never, unless built with the feature `mutants`.

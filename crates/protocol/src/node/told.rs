@@ -46,7 +46,7 @@ impl Node {
     }
 
     pub(super) fn decide_by(&mut self, policy: Policy, patience: u8) {
-        self.config.writers_first = policy == Policy::WritePreferring;
+        self.config.policy = policy;
         self.config.overtaken_most = patience;
         if let Some(server) = &mut self.server {
             server.decide_by(&self.config);

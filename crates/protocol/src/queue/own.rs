@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! * Whoever holds is before all who wait. Holders are one exclusive, or all shared.
+//! * Where readers go first, whoever shares is let in by who waits, until readers have left or somebody more urgent waits.
 //! * A ticket is of the server's term and counted up with every grant: none is granted twice, and each is above all
 //!   that were granted before, of whatever server of the epoch.
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
@@ -360,7 +361,9 @@ impl Own {
         }
         let tries = attempt.flags & queue_flag::TRY != 0;
         let is_held = line.iter().any(|other| other.holds() && other.conflicts(&claim));
-        let waits = is_held || !self.order.would_lead(line, &claim, Claim::waits);
+        let joins =
+            !is_held && line.iter().any(Claim::holds) && is_open && self.order.joins(line, &claim, Claim::waits);
+        let waits = !joins && (is_held || !self.order.would_lead(line, &claim, Claim::waits));
         let may_hold = is_open && !waits;
         let claims = line.len() + 1;
         if tries && !may_hold {
@@ -368,7 +371,12 @@ impl Own {
             self.tell_busy(link, attempt, flags);
             return Some(claims);
         }
-        self.order.line_up(line, claim, Claim::waits);
+        if joins {
+            let place = line.iter().position(Claim::waits).unwrap_or(line.len());
+            line.insert(place, claim);
+        } else {
+            self.order.line_up(line, claim, Claim::waits);
+        }
         if !may_hold {
             self.tell_queued(link, attempt);
         }

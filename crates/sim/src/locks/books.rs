@@ -17,6 +17,13 @@ use crate::world::World;
 /// Bits of a request id that count within an incarnation.
 const COUNTER_BITS: u32 = 40;
 
+/// Whose line it is.
+#[derive(Clone, Copy)]
+enum Keeper {
+    Agent,
+    LockServer,
+}
+
 impl Locks {
     /// A packet for the node of a process that runs.
     pub(super) fn watch_delivery(&mut self, world: &mut World, host: usize, packet: &[u8]) {
@@ -40,7 +47,7 @@ impl Locks {
         line(world, &mut before);
         world.hand(host, packet);
         line(world, &mut after);
-        self.compare_lines(world, host, kind, &[], &before, &after);
+        self.compare_lines(world, host, (kind, Keeper::LockServer), &[], &before, &after);
         (self.booked, self.booked_after) = (before, after);
     }
 
@@ -97,7 +104,7 @@ impl Locks {
             Cause::Release { .. } => kind::lock::RELEASE,
             Cause::Other(kind) => kind,
         };
-        self.compare_lines(world, host, kind, packet, &before, &after);
+        self.compare_lines(world, host, (kind, Keeper::Agent), packet, &before, &after);
         (self.booked, self.booked_after) = (before, after);
         result
     }
@@ -107,7 +114,7 @@ impl Locks {
         &self,
         world: &mut World,
         host: usize,
-        kind: u8,
+        (kind, keeper): (u8, Keeper),
         packet: &[u8],
         before: &[Booked],
         after: &[Booked],
@@ -119,14 +126,21 @@ impl Locks {
         // By what it was told last: that others are to go first may not have come to it yet.
         let node = world.hosts[host].running.as_ref().map(|running| &running.node);
         let Some(info) = node.and_then(|node| node.session()) else { return };
-        let (most, writers_first) = (info.patience, info.policy == Policy::WritePreferring);
+        let policy = match (keeper, info.policy) {
+            (Keeper::Agent, Policy::ReadPreferring) => Policy::Fair,
+            (_, policy) => policy,
+        };
+        let most = info.patience;
         // Most packets change no line: then nobody has overtaken anybody, and was told nothing of it.
         let is_same = before == after && after.iter().all(|party| party.overtaken <= most);
         if is_one_thing && !is_same && !before.is_empty() && !after.is_empty() {
-            match (Lines { before, after, kind, most, writers_first }).check() {
+            match (Lines { before, after, kind, most, policy }).check() {
                 Ok(seen) => {
                     if seen.overtook {
                         world.count("overtaken");
+                    }
+                    if seen.joined {
+                        world.count("joined past a waiter");
                     }
                     if seen.was_stopped {
                         world.count("overtaken no more");

@@ -3,13 +3,13 @@
 //! | id | checked, of an agent that acts before and after |
 //! | --- | --- |
 //! | P1 | who stays in the line keeps its place among the others; a newcomer is before those alone that it may |
-//! | | overtake, and before all of them; who is granted was before all who still wait |
+//! | | overtake, and before all of them; who is granted was before all who still wait, or joined where readers may |
 //! | P2 | nobody is overtaken more often than is borne, and each time counts |
 //! | P3 | who waits has the priority that its application asked for, whichever agent keeps the line, and a new agent |
 //! | | knows how often it was overtaken |
 
 use wayside_protocol::{Booked, Handle, Mode, RequestId};
-use wayside_wire::{BODY, Entry, Header, entry_flag, kind};
+use wayside_wire::{BODY, Entry, Header, Policy, entry_flag, kind};
 
 use super::checker::Verdict;
 
@@ -24,8 +24,8 @@ pub struct Lines<'a> {
     pub kind: u8,
     /// How often a waiter is overtaken at most.
     pub most: u8,
-    /// Who wants to be alone goes before those of its priority who share.
-    pub writers_first: bool,
+    /// Who goes first. That readers do is the switch's to know of agents' lines, which are checked as fair ones.
+    pub policy: Policy,
 }
 
 /// What is worth counting.
@@ -35,6 +35,8 @@ pub struct Seen {
     pub overtook: bool,
     /// or did not, though it is more urgent: he has borne enough.
     pub was_stopped: bool,
+    /// A newcomer went past somebody to those who share.
+    pub joined: bool,
 }
 
 fn key(party: &Booked) -> (Handle, RequestId) {
@@ -97,8 +99,16 @@ impl Lines<'_> {
     }
 
     fn goes_before(&self, newcomer: &Booked, other: &Booked) -> bool {
-        let writes = self.writers_first && (newcomer.mode, other.mode) == (Mode::Exclusive, Mode::Shared);
+        let writes =
+            self.policy == Policy::WritePreferring && (newcomer.mode, other.mode) == (Mode::Exclusive, Mode::Shared);
         newcomer.priority > other.priority || writes && newcomer.priority == other.priority
+    }
+
+    /// Whether who comes may go past who waits to those who share already, and nobody has to bear it.
+    fn may_join(&self, newcomer: &Booked, other: &Booked) -> bool {
+        let shares = self.policy == Policy::ReadPreferring && newcomer.mode == Mode::Shared;
+        let joins = |party: &Booked| party.token.is_some() && party.name == newcomer.name && party.mode == Mode::Shared;
+        shares && newcomer.priority >= other.priority && self.before.iter().any(joins)
     }
 
     fn may_overtake(&self, newcomer: &Booked, other: &Booked) -> Verdict {
@@ -124,6 +134,7 @@ impl Lines<'_> {
                     Some(_) => {
                         return Err(("P1", format!("{granted:?} was granted before {waiter:?}, behind whom it was")));
                     }
+                    None if self.may_join(granted, waiter) => seen.joined = true,
                     None if self.kind == kind::lock::ACQUIRE => {
                         self.may_overtake(granted, waiter)?;
                         seen.overtook = true;
@@ -139,7 +150,9 @@ impl Lines<'_> {
         for (place, waiter) in after.iter().enumerate() {
             let Some(known) = find(before, waiter) else { continue };
             let ahead = after[..place].iter().filter(|party| find(before, party).is_none()).count();
-            let is_new = |party: &&Booked| party.name == waiter.name && find(self.before, party).is_none();
+            let is_new = |party: &&Booked| {
+                party.name == waiter.name && find(self.before, party).is_none() && !self.may_join(party, known)
+            };
             let granted = if self.kind == kind::lock::ACQUIRE { self.granted().filter(is_new).count() } else { 0 };
             // It may have been overtaken more often when more was borne.
             if waiter.overtaken > self.most.max(known.overtaken)

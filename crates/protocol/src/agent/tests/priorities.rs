@@ -3,6 +3,7 @@
 use super::*;
 use crate::line::OVERTAKEN_MOST;
 use alloc::vec;
+use wayside_wire::Policy;
 
 fn held() -> Scene {
     Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE))
@@ -100,7 +101,7 @@ fn each_name_of_a_slot_has_a_line_of_its_own() {
 #[test]
 fn where_writers_go_first_a_reader_lets_so_many_of_its_priority_pass_and_no_more() {
     let mut scene = held();
-    scene.config.writers_first = true;
+    scene.config.policy = Policy::WritePreferring;
     scene.acquire(party(2, 20, NAME, SHARED));
     scene.acquire(urgent(5, party(3, 30, NAME, SHARED)));
     scene.acquire(party(4, 40, NAME, EXCLUSIVE));
@@ -117,14 +118,15 @@ fn where_writers_go_first_a_reader_lets_so_many_of_its_priority_pass_and_no_more
 
 #[test]
 fn a_reader_that_comes_does_not_pass_a_writer_whoever_goes_first() {
-    for writers_first in [false, true] {
+    for policy in [Policy::Fair, Policy::ReadPreferring, Policy::WritePreferring] {
         let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));
-        scene.config.writers_first = writers_first;
+        scene.config.policy = policy;
         scene.acquire(party(2, 20, NAME, EXCLUSIVE));
         scene.acquire(party(3, 30, NAME, SHARED));
         scene.acquire(party(4, 40, NAME, EXCLUSIVE));
         scene.is_silent();
-        let line = if writers_first { [(2, 20), (4, 40), (3, 30)] } else { [(2, 20), (3, 30), (4, 40)] };
+        let writes_first = [(2, 20), (4, 40), (3, 30)];
+        let line = if policy == Policy::WritePreferring { writes_first } else { [(2, 20), (3, 30), (4, 40)] };
         assert_eq!(scene.waiting(), line);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::Part;
+use wayside_wire::Policy;
 
 const PARTS: u16 = 3;
 
@@ -137,7 +138,7 @@ fn what_is_said_of_another_division_changes_nothing_where_something_is_served() 
 #[test]
 fn a_part_that_comes_after_another_policy_is_served_by_that() {
     let mut server = server();
-    server.decide_by(&NodeConfig { writers_first: true, ..config() });
+    server.decide_by(&NodeConfig { policy: Policy::WritePreferring, ..config() });
     told(&mut server, 0, 0, 1, true);
     let wishes = [(1, Mode::Exclusive), (2, Mode::Shared), (3, Mode::Exclusive)];
     let header = Header { kind: kind::queue::ACQUIRE, destination: ME, ..Header::default() };

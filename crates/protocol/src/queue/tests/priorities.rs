@@ -3,6 +3,7 @@
 use super::*;
 use crate::line::OVERTAKEN_MOST;
 use crate::queue::{CEDED_ORDERS, first_number};
+use wayside_wire::Policy;
 
 /// So long is waited for a queue without anybody in it.
 const WITHHELD: u64 = 4 * 8 * PAUSE;
@@ -71,8 +72,8 @@ fn a_request_is_overtaken_so_often_and_no_more() {
 
 #[test]
 fn where_writers_go_first_they_are_served_before_readers_of_their_priority() {
-    for (writers_first, served) in [(false, [&[2][..], &[3]]), (true, [&[3], &[2, 4, 5]])] {
-        let config = NodeConfig { writers_first, ..config() };
+    for (policy, served) in [(Policy::Fair, [&[2][..], &[3]]), (Policy::WritePreferring, [&[3][..], &[2, 4, 5]])] {
+        let config = NodeConfig { policy, ..config() };
         let mut own = Own::new(Time(0), Terms { term: 1, lease: LEASE, patience: PATIENCE }, &config);
         let ticket = held(&mut own);
         acquire(&mut own, 0, &wish(2, Mode::Shared));
@@ -81,8 +82,53 @@ fn where_writers_go_first_they_are_served_before_readers_of_their_priority() {
         acquire(&mut own, 0, &urgent(0, 5, Mode::Shared));
         let (first, ticket) = leaves(&mut own, 1, ticket);
         let (second, _) = leaves(&mut own, first[0], ticket);
-        assert_eq!((first, second), (served[0].to_vec(), served[1].to_vec()), "{writers_first}");
+        assert_eq!((first, second), (served[0].to_vec(), served[1].to_vec()), "{policy:?}");
     }
+}
+
+/// One who reads holds, and one who writes waits.
+fn read_while_a_writer_waits(policy: Policy) -> Own {
+    let config = NodeConfig { policy, ..config() };
+    let mut own = Own::new(Time(0), Terms { term: 1, lease: LEASE, patience: PATIENCE }, &config);
+    assert_eq!(told(&acquire(&mut own, 0, &wish(1, Mode::Shared))), [(GRANT, 1)]);
+    assert_eq!(told(&acquire(&mut own, 0, &wish(2, Mode::Exclusive))), [(QUEUED, 2)]);
+    own
+}
+
+#[test]
+fn where_readers_go_first_they_join_who_reads_though_a_writer_waits() {
+    for (policy, answer) in [(Policy::Fair, QUEUED), (Policy::ReadPreferring, GRANT), (Policy::WritePreferring, QUEUED)]
+    {
+        let mut own = read_while_a_writer_waits(policy);
+        assert_eq!(told(&acquire(&mut own, 0, &wish(3, Mode::Shared))), [(answer, 3)], "{policy:?}");
+    }
+    let mut own = read_while_a_writer_waits(Policy::ReadPreferring);
+    let tries = |attempt: Attempt| Attempt { flags: attempt.flags | queue_flag::TRY, ..attempt };
+    assert_eq!(told(&acquire(&mut own, 0, &tries(wish(3, Mode::Shared)))), [(GRANT, 3)]);
+    assert_eq!(told(&acquire(&mut own, 0, &wish(4, Mode::Exclusive))), [(QUEUED, 4)], "writers wait in their order");
+    let line: Vec<(Handle, u8)> = own.line(EPOCH, NAME).map(|one| (one.holder, one.overtaken)).collect();
+    assert_eq!(line, [(1, 0), (3, 0), (2, 0), (4, 0)], "nobody has borne anything");
+}
+
+/// Nor where a writer holds, where one is more urgent, or where the lock is about to leave.
+#[test]
+fn where_readers_go_first_they_wait_for_who_writes_or_is_more_urgent_all_the_same() {
+    let config = NodeConfig { policy: Policy::ReadPreferring, ..config() };
+    let mut own = Own::new(Time(0), Terms { term: 1, lease: LEASE, patience: PATIENCE }, &config);
+    let ticket = held(&mut own);
+    for (asker, mode) in [(2, Mode::Exclusive), (3, Mode::Shared), (4, Mode::Shared)] {
+        assert_eq!(told(&acquire(&mut own, 0, &wish(asker, mode))), [(QUEUED, asker)]);
+    }
+    assert_eq!(leaves(&mut own, 1, ticket).0, [2], "first come, first served");
+
+    let mut own = read_while_a_writer_waits(Policy::ReadPreferring);
+    assert_eq!(told(&acquire(&mut own, 0, &urgent(5, 3, Mode::Exclusive))), [(QUEUED, 3)]);
+    assert_eq!(told(&acquire(&mut own, 0, &wish(4, Mode::Shared))), [(QUEUED, 4)]);
+    assert_eq!(told(&acquire(&mut own, 0, &urgent(5, 5, Mode::Shared))), [(GRANT, 5)]);
+
+    let mut own = read_while_a_writer_waits(Policy::ReadPreferring);
+    link(0, |link| own.stop(link, NAME, 1));
+    assert_eq!(told(&acquire(&mut own, 0, &wish(3, Mode::Shared))), [(QUEUED, 3)]);
 }
 
 #[test]
