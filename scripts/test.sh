@@ -20,7 +20,11 @@ stage_wire() { cargo xtask wire --check; }
 # tested once more as those have it who build without.
 # --show-output: a test that skips itself says so, and the summary below repeats it.
 stage_build() { tests --no-run && without_xdp --no-run; }
-stage_rust() { tests --no-fail-fast -- --show-output --skip bench_ && without_xdp -- --show-output; }
+# Twice as many at a time as there are processors: most of them wait for a clock or for another process.
+stage_rust() {
+	export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
+	tests --no-fail-fast -- --show-output --skip bench_ && without_xdp -- --show-output
+}
 stage_bench() { tests --test bench -- --show-output; }
 tests() {
 	# shellcheck disable=SC2046 # flags

@@ -151,14 +151,22 @@ two_versions() {
     rm -rf "$work/state"
 }
 
-# replace_switch FROM TO TITLE: under load, on the same state directory.
+# let_in SWITCH NODE: lets this host join a switch whose packets are signed.
+let_in() {
+    local token
+    token=$("$1" node token --state-dir "$work/state" | tail -1)
+    "$2" node join "$token" >/dev/null || fail "the host can't join"
+}
+
+# replace_switch FROM TO TITLE FLAGS...: under load, on the same state directory.
 replace_switch() {
-    start "$1" "$port" --state-dir "$work/state"
+    start "$1" "$port" --state-dir "$work/state" "${@:4}"
     until_it serves "$port"
+    case "${*:4}" in *"--authentication on"*) let_in "$1" "$OLD" ;; esac
     begin "$3" "127.0.0.1:$port" "$OLD" "$NEW"
     go_on
     stop "$switch"
-    start "$2" "$port" --state-dir "$work/state"
+    start "$2" "$port" --state-dir "$work/state" "${@:4}"
     until_it serves "$port"
     go_on
     check
@@ -216,6 +224,10 @@ two_versions "$OLD" "an old switch, old and new nodes" "$OLD" "$NEW"
 two_versions "$NEW" "a new switch, old and new nodes" "$OLD" "$NEW"
 replace_switch "$OLD" "$NEW" "a switch that is upgraded, old and new nodes"
 replace_switch "$NEW" "$OLD" "a switch that is rolled back, old and new nodes"
+export WAYSIDE_CREDENTIALS=$work/credentials.json
+replace_switch "$OLD" "$NEW" "a switch that signs and is upgraded, old and new nodes" --authentication on
+replace_switch "$NEW" "$OLD" "a switch that signs and is rolled back, old and new nodes" --authentication on
+unset WAYSIDE_CREDENTIALS
 replace_pair
 [ "$broken" = 0 ] || { echo "not as docs/upgrades.md says" >&2; exit 1; }
 echo "nothing was lost"
