@@ -800,10 +800,56 @@ fn a_call_is_quick_if_it_is_of_a_lock_that_nobody_else_wants() {
     let id = scene.ask(NAME, Mode::Exclusive);
     scene.sent();
     scene.grant(NAME, id, TENURE + 1);
+    scene.ask(NAME, Mode::Exclusive);
+    assert!(!scene.node.was_quick(), "its own agent decides");
     scene.forward(kind::lock::ACQUIRE, theirs(OTHER, 1, SLOT, TENURE + 1));
     assert!(!scene.node.was_quick());
     scene.ask(NAME, Mode::Exclusive);
     assert!(!scene.node.was_quick(), "its own agent has it in its books");
     scene.release(id);
     assert!(!scene.node.was_quick(), "others wait");
+}
+
+#[test]
+fn a_lock_that_turns_out_to_be_wanted_is_not_quick() {
+    let mut scene = keeping(0);
+    let reads = scene.ask(NAME, Mode::Shared);
+    scene.grant(NAME, reads, TENURE);
+    let again = scene.ask(NAME, Mode::Shared);
+    scene.grant(NAME, again, TENURE + 1);
+    assert!(!scene.node.was_quick(), "granted as others are");
+
+    let mut scene = keeping(0);
+    let id = scene.ask(NAME, Mode::Exclusive);
+    scene.grant(NAME, id, TENURE);
+    scene.sent();
+    scene.release(id);
+    let (_, asked) = scene.sent()[0];
+    scene.hear(of_kind(kind::lock::FREED), &[Entry { tenure: TENURE, ..asked }]);
+    assert!(!scene.node.was_quick(), "it is not free");
+}
+
+#[test]
+fn a_slot_that_is_free_by_retenure_is_quick() {
+    let mut scene = Scene::new(NodeConfig { version: wayside_wire::MAJOR << 4 | 13, ..NodeConfig::new(1) });
+    let id = scene.ask(NAME, Mode::Exclusive);
+    scene.grant(NAME, id, TENURE);
+    scene.sent();
+    scene.release(id);
+    let (_, asked) = scene.sent()[0];
+    let header = Header { flags: header_flag::APPLIED, ..of_kind(kind::lock::RETENURED) };
+    scene.hear(header, &[Entry { tenure: TENURE + 1, ..asked }]);
+    assert!(scene.node.was_quick() && scene.node.is_idle());
+}
+
+/// For a caller that looks by itself until then.
+#[test]
+fn a_timer_that_was_set_wants_a_look() {
+    let mut scene = keeping(0);
+    scene.ask(NAME, Mode::Exclusive);
+    let pause = scene.node.config.retransmit_us;
+    assert!(scene.node.next_timer() == Some(scene.now + pause) && !scene.node.wants_a_look_before(Time::NEVER));
+    scene.ask(NAME + 1, Mode::Exclusive);
+    let at = [pause, pause + 1].map(|later| scene.node.wants_a_look_before(scene.now + later));
+    assert_eq!(at, [false, true]);
 }

@@ -5,37 +5,35 @@ use crate::bench::{Bench, EPOCH, Flying, LEASE, SLOTS, address, handle};
 use wayside_protocol::memory::{SlotWord, SwitchMemory};
 use wayside_protocol::{Acquire, Event, Mode, NodeConfig, Path, Priority, RequestId};
 use wayside_wire::{
-    BODY, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, MAJOR, SlotBits, SlotState, VERSION, check, entries,
+    BODY, Enrol, Enrolled, Entry, FabricKind, Header, Heartbeat, SlotBits, SlotState, VERSION, check, entries,
     entry_flag, header_flag, kind, limits, service,
 };
 
-const PAUSE: u64 = 5_000;
-const SELDOM: u64 = 200;
+pub const PAUSE: u64 = 5_000;
+pub const SELDOM: u64 = 200;
 const NAME: u64 = 5;
 const SLOT: u32 = 5;
 const CENSUS: u64 = 77;
 /// Of which the switch is asked before others can go quietly.
 const FIRST: u64 = 63;
-/// Pauses in a row with questions that nobody answers.
-const UNHEARD_MOST: usize = 8;
 
 /// A lock packet for the switch: its kind, whether it is quiet, and its slots.
-type Asked = (u8, bool, Vec<u32>);
+pub type Asked = (u8, bool, Vec<u32>);
 
-fn quietly(slot: u64) -> Asked {
+pub fn quietly(slot: u64) -> Asked {
     (kind::lock::FREE, true, vec![slot as u32])
 }
 
-fn asking(slots: impl IntoIterator<Item = u64>) -> Asked {
+pub fn asking(slots: impl IntoIterator<Item = u64>) -> Asked {
     (kind::lock::FREE, false, slots.into_iter().map(|slot| slot as u32).collect())
 }
 
-fn retenure(slot: u64) -> Asked {
+pub fn retenure(slot: u64) -> Asked {
     (kind::lock::RETENURE, false, vec![slot as u32])
 }
 
 /// What is under way to the switch, and goes on.
-fn asked(bench: &Bench) -> Vec<Asked> {
+pub fn asked(bench: &Bench) -> Vec<Asked> {
     let packets = bench.flying.iter().filter(|flying| flying.to.is_none()).map(|flying| &flying.packet);
     let of_locks = packets.filter(|packet| check(packet).expect("whole").service == service::LOCK);
     let asked = of_locks.map(|packet| {
@@ -47,17 +45,17 @@ fn asked(bench: &Bench) -> Vec<Asked> {
 }
 
 /// The same, and nothing of it arrives.
-fn lost(bench: &mut Bench) -> Vec<Asked> {
+pub fn lost(bench: &mut Bench) -> Vec<Asked> {
     let asked = asked(bench);
     bench.flying.clear();
     asked
 }
 
-fn speaking(nodes: usize) -> Bench {
+pub fn speaking(nodes: usize) -> Bench {
     Bench::speaking(VERSION, nodes, &NodeConfig::new(1))
 }
 
-fn held(bench: &mut Bench, names: impl IntoIterator<Item = u64>) -> Vec<RequestId> {
+pub fn held(bench: &mut Bench, names: impl IntoIterator<Item = u64>) -> Vec<RequestId> {
     let ids: Vec<RequestId> = names.into_iter().map(|name| bench.ask(0, name, Mode::Exclusive)).collect();
     bench.run();
     ids.iter().for_each(|&id| {
@@ -67,7 +65,7 @@ fn held(bench: &mut Bench, names: impl IntoIterator<Item = u64>) -> Vec<RequestI
 }
 
 /// Node 0 holds these, and has just given back another one, which is freed.
-fn held_behind_one(bench: &mut Bench, names: impl IntoIterator<Item = u64>) -> Vec<RequestId> {
+pub fn held_behind_one(bench: &mut Bench, names: impl IntoIterator<Item = u64>) -> Vec<RequestId> {
     let first = held(bench, [FIRST]);
     let ids = held(bench, names);
     bench.now = bench.now + SELDOM;
@@ -97,11 +95,11 @@ fn bits(state: SlotState, joins: u16) -> u16 {
 }
 
 /// The answer to this question, of so many tenures later.
-fn answer(asked: &Entry, tenures: u32) -> Entry {
+pub fn answer(asked: &Entry, tenures: u32) -> Entry {
     Entry { tenure: asked.tenure + tenures, holder: 0, slot_bits: bits(SlotState::Unheld, 0), ..*asked }
 }
 
-fn freed(bench: &mut Bench, answers: &[Entry]) {
+pub fn freed(bench: &mut Bench, answers: &[Entry]) {
     bench.tell(0, header(kind::lock::FREED), answers);
 }
 
@@ -623,97 +621,9 @@ fn who_asks_for_a_slot_as_it_is_freed_has_it_with_the_answer() {
     assert!(bench.nodes[0].is_idle());
 }
 
-// ---- who does not know FREE ----
-
-#[test]
-fn a_switch_or_a_node_of_before_1_14_frees_by_retenure_alone() {
-    let before = MAJOR << 4 | 13;
-    for (told, version, knows_free) in
-        [(before, VERSION, false), (VERSION, before, false), (0, VERSION, false), (before + 1, before + 1, true)]
-    {
-        let mut bench = Bench::speaking(told, 1, &NodeConfig { version, ..NodeConfig::new(1) });
-        let ids = held(&mut bench, 1..=3);
-        ids.into_iter().for_each(|id| bench.nodes[0].release(bench.now, id));
-        bench.collect(0);
-        assert_eq!(asked(&bench), if knows_free { vec![asking(1..=3)] } else { [1, 2, 3].map(retenure).to_vec() });
-        bench.run();
-        assert!(bench.nodes[0].is_idle());
-    }
-}
-
-/// As one that began over a secure connection was told none, and as one that goes on at a standby.
-#[test]
-fn which_version_its_switch_speaks_a_session_hears_from_every_answer_to_a_heartbeat() {
-    let before = MAJOR << 4 | 13;
-    let mut bench = Bench::speaking(0, 1, &NodeConfig::new(1));
-    let ids = held(&mut bench, 1..=4);
-    for (id, (version, question)) in ids.into_iter().zip([
-        (before, retenure(1)),
-        (VERSION, asking([2])),
-        (before, retenure(3)),
-        (VERSION, asking([4])),
-    ]) {
-        bench.version = version;
-        bench.pass(LEASE / 2);
-        bench.release(0, id);
-        assert_eq!(asked(&bench), [question]);
-        bench.run();
-    }
-}
-
-/// Node 0 gives these back, each long after the one before, and nobody answers.
-fn unheard(bench: &mut Bench, ids: &[RequestId]) {
-    for &id in ids {
-        bench.now = bench.now + PAUSE;
-        bench.release(0, id);
-        assert!(matches!(lost(bench)[..], [(kind::lock::FREE, false, _)]));
-    }
-}
-
-#[test]
-fn after_eight_pauses_in_which_nobody_answers_slots_are_freed_by_retenure_until_one_is_answered() {
-    let mut bench = speaking(1);
-    let ids = held(&mut bench, 1..=12);
-    unheard(&mut bench, &ids[..UNHEARD_MOST - 1]);
-    bench.now = bench.now + PAUSE;
-    bench.release(0, ids[7]);
-    let answer = answer(&bench.sent()[0].1, 1);
-    bench.release(0, ids[8]);
-    assert_eq!(lost(&mut bench), [retenure(9)]);
-    freed(&mut bench, &[answer]);
-    bench.release(0, ids[9]);
-    assert_eq!(lost(&mut bench), [quietly(10)]);
-}
-
-#[test]
-fn an_answer_at_any_time_begins_the_count_of_those_that_nobody_answers_anew() {
-    let mut bench = speaking(1);
-    let ids = held(&mut bench, 1..=20);
-    unheard(&mut bench, &ids[..UNHEARD_MOST - 1]);
-    bench.now = bench.now + PAUSE;
-    bench.release(0, ids[7]);
-    bench.run();
-    unheard(&mut bench, &ids[8..][..UNHEARD_MOST]);
-    bench.release(0, ids[16]);
-    assert_eq!(lost(&mut bench), [retenure(17)]);
-}
-
-/// What goes quietly is no question, however much of it there is.
-#[test]
-fn nobody_is_taken_for_silent_who_was_not_asked() {
-    let mut bench = speaking(1);
-    let ids = held_behind_one(&mut bench, 1..=31);
-    for (id, slot) in ids.into_iter().zip(1..) {
-        bench.release(0, id);
-        assert_eq!(lost(&mut bench), [quietly(slot)]);
-    }
-    bench.wait(PAUSE);
-    assert_eq!(asked(&bench), [asking(1..=31)]);
-}
-
 // ---- a census, and the end ----
 
-fn census(bench: &mut Bench, epoch: u32, slot: u32, tenure: u32) {
+pub fn census(bench: &mut Bench, epoch: u32, slot: u32, tenure: u32) {
     let about = Entry { request: CENSUS, slot, tenure, ..Entry::default() };
     bench.tell(0, Header { epoch, ..header(kind::lock::CENSUS) }, &[about]);
     bench.flying.clear();
@@ -773,7 +683,7 @@ fn nothing_is_asked_about_slots_of_before_a_census_of_all() {
 }
 
 /// The node's session ends as it wishes, and it enrols once more.
-fn begin_anew(bench: &mut Bench) {
+pub fn begin_anew(bench: &mut Bench) {
     bench.nodes[0].leave(bench.now);
     let left = Header { service: service::FABRIC, kind: kind::fabric::LEFT, ..Header::default() };
     let body = Heartbeat { incarnation: 100, ..Heartbeat::default() };
@@ -803,61 +713,6 @@ fn a_session_asks_about_nothing_of_the_one_before_and_has_room_for_as_much_of_it
     for (id, slot) in ids.into_iter().zip(31..) {
         bench.release(0, id);
         assert_eq!(lost(&mut bench), [if slot == 62 { asking([62].into_iter().chain(31..62)) } else { quietly(slot) }]);
-    }
-}
-
-#[test]
-fn whether_its_switch_answers_a_session_finds_out_for_itself() {
-    let mut bench = speaking(1);
-    let ids = held(&mut bench, 1..=9);
-    unheard(&mut bench, &ids[..UNHEARD_MOST]);
-    bench.release(0, ids[8]);
-    assert_eq!(lost(&mut bench), [retenure(9)]);
-    begin_anew(&mut bench);
-    let ids = held(&mut bench, 31..=31);
-    bench.release(0, ids[0]);
-    assert_eq!(asked(&bench), [quietly(31)]);
-}
-
-#[test]
-fn a_switch_that_recovers_is_heard() {
-    let mut bench = speaking(1);
-    let ids = held(&mut bench, 1..=9);
-    bench.switch.set_serving(false);
-    for &id in &ids[..UNHEARD_MOST] {
-        bench.now = bench.now + PAUSE;
-        bench.release(0, id);
-        bench.run();
-    }
-    bench.switch.set_serving(true);
-    bench.now = bench.now + SELDOM;
-    bench.release(0, ids[8]);
-    assert_eq!(asked(&bench), [asking([9])]);
-}
-
-#[test]
-fn questions_about_what_is_given_back_together_count_as_well() {
-    let config = NodeConfig { seldom_us: LEASE, ..NodeConfig::new(1) };
-    let mut bench = Bench::speaking(VERSION, 1, &config);
-    let ids = held(&mut bench, 1..=17);
-    for pair in ids[..2 * UNHEARD_MOST].chunks(2) {
-        bench.now = bench.now + PAUSE;
-        pair.iter().for_each(|&id| bench.nodes[0].release(bench.now, id));
-        bench.collect(0);
-        assert_eq!(lost(&mut bench).len(), 1);
-    }
-    bench.release(0, ids[2 * UNHEARD_MOST]);
-    assert_eq!(asked(&bench), [retenure(17)]);
-}
-
-/// Who gives back thousands at once reads nothing meanwhile.
-#[test]
-fn questions_within_a_pause_count_once() {
-    let mut bench = speaking(1);
-    for id in held(&mut bench, 1..=3 * UNHEARD_MOST as u64) {
-        bench.now = bench.now + SELDOM;
-        bench.release(0, id);
-        assert!(matches!(lost(&mut bench)[..], [(kind::lock::FREE, false, _)]));
     }
 }
 

@@ -23,5 +23,6 @@ mod sessions;
 mod strangers;
 mod strays;
 mod suspended;
+mod unheard;
 mod wishes;
 mod workflows;
