@@ -493,8 +493,12 @@ impl Queues {
 /// The page with the figures of `queues`, which is kept as `record`, in the place of those before.
 ///
 /// # Errors
-/// If it has no place for them.
+/// If it has no place for them, or the record is not of all parts that the page shows.
 pub fn put_queues(page: &str, queues: &Queues, record: &str) -> Result<String, Error> {
+    let parts = [queues.memory.len(), queues.priorities.len(), queues.isolation.len(), queues.moves.len()];
+    if parts.contains(&0) {
+        return Err(format!("{record}: the page shows a run of all parts (`--queues` without one), not of some").into());
+    }
     let drawing = record.replace(".json", ".svg");
     let text = format!(
         "{}. Medians, and in brackets the least and the most of the rounds. Every run: [{record}](../{record}).\n\n{}\n\
