@@ -29,8 +29,14 @@ pub fn newest_packets() -> Packets {
     let place = Path::new(PLACE);
     Packets {
         keys: newest(place, "keys", Keys::from_json, KEYS),
-        queues: newest(place, "queues", Queues::from_json, QUEUES),
+        queues: newest(place, "queues", whole_queues, QUEUES),
     }
+}
+
+/// Of all parts that were measured on packets: there are records of some.
+fn whole_queues(text: &str) -> Result<Queues, Error> {
+    let queues = Queues::from_json(text)?;
+    if queues.is_whole() { Ok(queues) } else { Err("of some parts alone".into()) }
 }
 
 fn newest<T>(
@@ -116,7 +122,7 @@ mod tests {
     fn where_nothing_is_kept_the_own_records_are_taken_and_otherwise_what_is_kept() {
         let of = |place: &Path| {
             let keys = newest(place, "keys", Keys::from_json, KEYS).unwrap().record;
-            (keys, newest(place, "queues", Queues::from_json, QUEUES).unwrap().record)
+            (keys, newest(place, "queues", whole_queues, QUEUES).unwrap().record)
         };
         let own = (format!("{PLACE}/{}", KEYS.0), format!("{PLACE}/{}", QUEUES.0));
         assert_eq!(of(Path::new("/nowhere")), own);
@@ -125,6 +131,9 @@ mod tests {
         let kept = directory.path().join("2026-11-22-f00-keys.json");
         std::fs::write(&kept, KEYS.1).unwrap();
         std::fs::write(directory.path().join("2026-11-22-f00-queues.json"), "{}").unwrap();
+        let mut part: serde_json::Value = serde_json::from_str(QUEUES.1).unwrap();
+        part["priorities"] = serde_json::json!([]);
+        std::fs::write(directory.path().join("2026-11-22-f01-queues.json"), part.to_string()).unwrap();
         assert_eq!(of(directory.path()), (kept.display().to_string(), own.1));
     }
 

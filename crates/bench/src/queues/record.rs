@@ -261,6 +261,12 @@ impl Queues {
         serde_json::from_str(text).map_err(|error| format!("no record of this version: {error}"))
     }
 
+    /// Whether it has every part that was measured on packets.
+    pub fn is_whole(&self) -> bool {
+        let parts = [self.memory.len(), self.priorities.len(), self.isolation.len(), self.moves.len()];
+        !parts.contains(&0)
+    }
+
     /// Runs that failed, and those in which two held at once what excludes each other.
     pub fn broken(&self) -> impl Iterator<Item = String> {
         let why = |failed: &Option<String>, overlaps, stale| match failed {
@@ -350,6 +356,11 @@ impl Queues {
             add(of("locks/s"), run.rate(), Better::More);
             add(of("at the switch, %"), run.share_of_switch(), Better::Neither);
             add(of("grant p50, us"), run.grant_us(0.5), Better::Less);
+        }
+        for (name, [rate, p50, p99]) in self.contention.iter().filter_map(ContentionRun::figures) {
+            add(format!("{name}: locks/s"), rate, Better::More);
+            add(format!("{name}: grant p50, us"), p50, Better::Less);
+            add(format!("{name}: grant p99, us"), p99, Better::Less);
         }
         for (runs, with) in [(&self.priorities, "priorities"), (&self.isolation, "budgets")] {
             for run in runs.iter().filter(|run| run.counts()) {
@@ -495,9 +506,8 @@ impl Queues {
 /// # Errors
 /// If it has no place for them, or the record is not of all parts that the page shows.
 pub fn put_queues(page: &str, queues: &Queues, record: &str) -> Result<String, Error> {
-    let parts = [queues.memory.len(), queues.priorities.len(), queues.isolation.len(), queues.moves.len()];
-    if parts.contains(&0) {
-        return Err(format!("{record}: the page shows a run of all parts (`--queues` without one), not of some").into());
+    if !queues.is_whole() {
+        return Err(format!("{record}: the page shows a run of all parts (`--queues` without one), not of some"));
     }
     let drawing = record.replace(".json", ".svg");
     let text = format!(
