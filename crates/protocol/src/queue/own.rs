@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! * Whoever holds is before all who wait. Holders are one exclusive, or all shared.
-//! * Where readers go first, whoever shares is let in by who waits, until readers have left or somebody more urgent waits.
+//! * Where readers go first, who waits lets whoever shares in to those who share, unless somebody more urgent waits.
 //! * A ticket is of the server's term and counted up with every grant: none is granted twice, and each is above all
 //!   that were granted before, of whatever server of the epoch.
 //! * A holder is forgotten by its own RELEASE or CANCEL, by the end of its session, or when it has been silent for
