@@ -340,9 +340,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_session_reads_back() {
-        let enrolment = Enrolment {
+    /// A session in which nothing is out of the ordinary.
+    fn usual() -> Enrolment {
+        Enrolment {
             handle: 7,
             incarnation: 1 << 40,
             epoch: 3,
@@ -352,12 +352,24 @@ mod tests {
             names: Names::default(),
             lease: 2_000_000,
             grace: 28_000,
+            lifeline: 1,
+            shards: 0,
+            policy: Policy::Fair,
+            patience: OVERTAKEN_MOST,
+            secret: Some(Secret([9; 32])),
+            version: wayside_wire::VERSION,
+        }
+    }
+
+    #[test]
+    fn a_session_reads_back() {
+        let enrolment = Enrolment {
             lifeline: u64::MAX - 1,
             shards: 77,
             policy: Policy::WritePreferring,
             patience: 3,
-            secret: Some(Secret([9; 32])),
             version: 0,
+            ..usual()
         };
         let renewal = Renewal { certificate: None, again_s: 9 };
         let enrolled = Enrolled::of(&enrolment, renewal.clone()).unwrap();
@@ -393,24 +405,7 @@ mod tests {
     /// Nor would they take it with one field more.
     #[test]
     fn of_a_usual_session_nodes_of_any_version_know_every_field() {
-        let enrolment = Enrolment {
-            handle: 7,
-            incarnation: 1 << 40,
-            epoch: 3,
-            namespace: 1,
-            slots: 65_536,
-            engine: Engine::Fission,
-            names: Names::default(),
-            lease: 2_000_000,
-            grace: 28_000,
-            lifeline: 1,
-            shards: 0,
-            policy: Policy::Fair,
-            patience: OVERTAKEN_MOST,
-            secret: Some(Secret([9; 32])),
-            version: wayside_wire::VERSION,
-        };
-        let enrolled = Enrolled::of(&enrolment, Renewal { certificate: None, again_s: 9 }).unwrap();
+        let enrolled = Enrolled::of(&usual(), Renewal { certificate: None, again_s: 9 }).unwrap();
         let told = serde_json::to_value(Answer::Enrolled(enrolled)).unwrap();
         let fields = |of: &serde_json::Value| {
             let mut fields: Vec<String> = of.as_object().unwrap().keys().cloned().collect();
