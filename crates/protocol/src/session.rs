@@ -332,15 +332,9 @@ impl Session {
         Some(Change::Enrolled)
     }
 
-    /// An answer to a heartbeat tells the version of the switch that serves now. A session that began over a secure
+    /// HEARTBEAT_ACK. `version`: its header's, the one of the switch that serves now. A session that began over a secure
     /// connection was not told any, and a standby may speak another one.
-    pub fn hear_version(&mut self, version: u8) {
-        if let Some(info) = &mut self.info {
-            info.version = version;
-        }
-    }
-
-    pub fn on_heartbeat_ack(&mut self, now: Time, header: &Header, body: &Heartbeat) -> Option<Change> {
+    pub fn on_heartbeat_ack(&mut self, now: Time, version: u8, header: &Header, body: &Heartbeat) -> Option<Change> {
         let info = self.info.as_mut().filter(|i| i.incarnation == body.incarnation)?;
         if header.flags & header_flag::EXPIRED != 0 {
             self.phase = Phase::Over;
@@ -350,6 +344,7 @@ impl Session {
         let beat = self.beats.iter().find(|beat| beat.sequence == body.sequence && beat.sequence > 0)?;
         let from = if self.config.is_broken(Mutant::LeaseFromAck) { now } else { beat.sent };
         info.lease_end = info.lease_end.max(from + info.lease);
+        info.version = version;
         None
     }
 

@@ -661,8 +661,8 @@ impl Node {
                 None
             }
             FabricKind::HeartbeatAck => {
-                self.session.hear_version(packet[VERSION_AT]);
-                self.session.on_heartbeat_ack(now, header, &Heartbeat::read(packet, BODY))
+                let (version, body) = (packet[VERSION_AT], Heartbeat::read(packet, BODY));
+                self.session.on_heartbeat_ack(now, version, header, &body)
             }
             FabricKind::Left => self.session.on_left(&Heartbeat::read(packet, BODY)),
             FabricKind::Down => {

@@ -2,7 +2,7 @@
 
 use super::*;
 use alloc::vec::Vec;
-use wayside_wire::{BODY, Engine, Enrol, check};
+use wayside_wire::{BODY, Engine, Enrol, VERSION, check};
 
 const LEASE: u64 = 800_000;
 const BEAT: u64 = LEASE / BEATS_PER_LEASE;
@@ -68,7 +68,7 @@ impl Scene {
 
     fn acknowledge(&mut self, sequence: u64, now: Time) -> Option<Change> {
         let body = Heartbeat { sequence, incarnation: 9, ..Heartbeat::default() };
-        self.session.on_heartbeat_ack(now, &answer(0), &body)
+        self.session.on_heartbeat_ack(now, VERSION, &answer(0), &body)
     }
 
     fn lease_end(&self) -> Time {
@@ -224,11 +224,16 @@ fn an_acknowledgement_lengthens_the_lease_from_when_its_heartbeat_went() {
         assert_eq!(scene.lease_end(), NOW + 10 + BEAT + LEASE, "of no heartbeat of ours");
     }
     let body = Heartbeat { sequence: 2, incarnation: 8, ..Heartbeat::default() };
+    for body in [body, Heartbeat { sequence: 3, incarnation: 9, ..body }] {
+        scene.session.on_heartbeat_ack(NOW, VERSION - 1, &answer(0), &body);
+        let known = scene.session.info().expect("it lives").version;
+        assert_eq!(known, VERSION, "another switch's, as far as anybody knows");
+    }
     let expired = answer(header_flag::EXPIRED);
-    assert_eq!(scene.session.on_heartbeat_ack(NOW, &expired, &body), None, "of an earlier session");
+    assert_eq!(scene.session.on_heartbeat_ack(NOW, VERSION, &expired, &body), None, "of an earlier session");
     assert!(scene.session.is_live());
     let body = Heartbeat { incarnation: 9, ..body };
-    assert_eq!(scene.session.on_heartbeat_ack(NOW, &expired, &body), Some(Change::Lost));
+    assert_eq!(scene.session.on_heartbeat_ack(NOW, VERSION, &expired, &body), Some(Change::Lost));
     assert!(!scene.session.is_live());
     assert_eq!(scene.session.due(), Time(u64::MAX));
 }
