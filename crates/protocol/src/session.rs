@@ -332,8 +332,8 @@ impl Session {
         Some(Change::Enrolled)
     }
 
-    /// HEARTBEAT_ACK. `version`: its header's, the one of the switch that serves now. A session that began over a secure
-    /// connection was not told any, and a standby may speak another one.
+    /// HEARTBEAT_ACK. `version`: its header's, the one of the switch that serves now. A session that began over a
+    /// secure connection was not told any, and a standby may speak another one.
     pub fn on_heartbeat_ack(&mut self, now: Time, version: u8, header: &Header, body: &Heartbeat) -> Option<Change> {
         let info = self.info.as_mut().filter(|i| i.incarnation == body.incarnation)?;
         if header.flags & header_flag::EXPIRED != 0 {
