@@ -25,8 +25,9 @@ const CELLS: usize = 8;
 const ACQUIRES: usize = 200;
 const CYCLES: usize = 50;
 const WARM_UP: usize = 20;
-/// How often each engine hands over, for each way of waiting.
-const HAND_OVER_ROUNDS: u32 = 6;
+/// How often each engine hands over, for each way of waiting: sessions of their own each time, whose threads fall into
+/// steps of their own, for better or worse.
+const HAND_OVER_ROUNDS: u32 = 24;
 
 /// Begins a session at one of the two hosts, of this namespace, whose threads wait so and are bound to this core.
 type Connect<'e> = dyn Fn(usize, &str, Waiting, usize) -> Result<Session, Error> + Sync + 'e;

@@ -92,15 +92,16 @@ impl Worker {
                 None
             }
         };
+        // Whoever was granted something waits for it; nobody waits for a copy.
+        if let Some(to) = to {
+            batch.queue(index, verdict.length, to);
+        }
         if let Some(agent) = verdict.copy.and_then(|agent| self.switch.address(agent, 0)) {
             batch.queue_copy(index, agent, |packet, copy| {
                 let copy = &mut copy[..verdict.length];
                 copy.copy_from_slice(&packet[..verdict.length]);
                 self.switch.make_copy(copy).then_some(verdict.length)
             });
-        }
-        if let Some(to) = to {
-            batch.queue(index, verdict.length, to);
         }
     }
 }
@@ -204,6 +205,32 @@ mod tests {
         assert_eq!(round(1..21), (60, 20, 0));
         assert_eq!(events.try_iter().flatten().count(), 21, "the controller has its packets");
         assert_eq!(worker.switch.counter("granted"), 21);
+    }
+
+    /// Whoever waits for the grant would wait for the copy as well.
+    #[test]
+    fn a_grant_goes_before_its_copy() {
+        let (inbox, _events, _fellows) = Inbox::with_channels();
+        let (worker, node) = worker(inbox);
+        let mut batch = Batch::new();
+        let mut answers = |request: u64| -> Vec<u8> {
+            let mut shared = packet(kind::lock::ACQUIRE, 1);
+            let request = 1 << 40 | request;
+            Entry { name: 1, request, slot: wayside_wire::slot_of(1, SLOTS), holder: 1, ..Entry::default() }
+                .write(&mut shared, 32);
+            node.send_to(&shared, ipv4(&worker.socket)).unwrap();
+            let count = batch.receive(worker.socket.as_fd(), true).unwrap();
+            (0..count).for_each(|index| worker.decide(Time(0), &mut batch, index));
+            let sent = batch.send(worker.socket.as_fd()).sent;
+            let kind_of_next = |_| {
+                let mut answer = [0; 64];
+                node.recv(&mut answer).unwrap();
+                Header::read(&answer).unwrap().kind
+            };
+            (0..sent).map(kind_of_next).collect()
+        };
+        assert_eq!(answers(1), [kind::lock::GRANT]);
+        assert_eq!(answers(2), [kind::lock::GRANT, kind::lock::JOIN]);
     }
 
     #[test]

@@ -184,14 +184,6 @@ struct Delivery {
 
 impl Delivery {
     fn deliver(&self, upcall: &Upcall<'_>) {
-        if let Some(agent) = upcall.copy.and_then(|agent| self.switch.address(agent, 0)) {
-            let mut copy = [0; MAX_PACKET_BYTES];
-            let copy = &mut copy[..upcall.packet.len()];
-            copy.copy_from_slice(upcall.packet);
-            if self.switch.make_copy(copy) {
-                self.send(copy, agent);
-            }
-        }
         match upcall.action {
             Action::ToNode { handle, port } => {
                 if let Some(to) = self.switch.address(handle, port) {
@@ -203,6 +195,14 @@ impl Delivery {
                 self.inbox.packet(upcall.from, self.switch.tenant_of(upcall.packet), upcall.packet);
             }
             Action::Drop | Action::ToSender => {}
+        }
+        if let Some(agent) = upcall.copy.and_then(|agent| self.switch.address(agent, 0)) {
+            let mut copy = [0; MAX_PACKET_BYTES];
+            let copy = &mut copy[..upcall.packet.len()];
+            copy.copy_from_slice(upcall.packet);
+            if self.switch.make_copy(copy) {
+                self.send(copy, agent);
+            }
         }
     }
 

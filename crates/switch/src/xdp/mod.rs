@@ -260,7 +260,9 @@ impl Hook {
                     continue;
                 }
                 let pair = new_pair()?;
-                for (at, of) in [(0u32, port), (1, other)] {
+                // Ports send in the reverse order of this (the kernel keeps a stack of them): the GRANT, which somebody
+                // waits for, leaves first.
+                for (at, of) in [(0u32, other), (1, port)] {
                     pair.update(&at.to_ne_bytes(), &entry(of), MapFlags::ANY).map_err(io::Error::other)?;
                 }
                 set(&self.object, "pairs", key, &pair.as_fd().as_raw_fd().to_ne_bytes())?;
