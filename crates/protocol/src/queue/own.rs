@@ -425,8 +425,9 @@ impl Own {
                 line.remove(place);
             }
         }
-        tell_released(link, attempt);
+        // Whoever is granted it waits for that, and nobody for the answer.
         self.serve(link, attempt.name);
+        tell_released(link, attempt);
     }
 
     /// A session is over. Request ids begin with its incarnation's low bits.

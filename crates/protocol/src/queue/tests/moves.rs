@@ -365,7 +365,7 @@ fn a_lock_that_comes_back_with_no_ticket_used_is_taken() {
     // The recall of the move before is history, and this one is not.
     assert_eq!(recall(&mut server, 1_100, 9), []);
     let sent = releases(&mut server, 1_110, 2, first);
-    assert_eq!(told(&sent), [(kind::queue::RELEASED, 2), (GRANT, 3)]);
+    assert_eq!(told(&sent), [(GRANT, 3), (kind::queue::RELEASED, 2)]);
     recall(&mut server, 1_120, 10);
     assert_eq!(kinds(&releases(&mut server, 1_130, 3, first + 1)), [kind::queue::RELEASED, CEDED]);
 }
