@@ -19,7 +19,7 @@ impl Agent {
         self.bury_the_dead(desk);
         self.admit_late(desk);
         if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
-            // No heir and no adopted agent has one; whoever forges packets can say that it has.
+            // An heir has one whose GRANT was lost and said again; no adopted agent has, but a forger can say so.
             if !self.joins_are_known(desk) {
                 return self.note_gap(desk);
             }

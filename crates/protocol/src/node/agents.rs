@@ -282,7 +282,8 @@ impl Node {
             self.hold(now, entry.request, token, self.handle(), None, path);
         }
         let mut agent = self.agency.new_agent();
-        agent.reset(slot, stamp, SlotBits { joins: 0, ..bits });
+        // A hand-over that is said again shows the slot as it is by then: who joined it meanwhile counts.
+        agent.reset(slot, stamp, bits);
         agent.granted_with(Party { token, tries: false, ..Party::from_entry(&entry) }, wanted);
         let was_handed = handed.is_some();
         if wanted && !was_handed {

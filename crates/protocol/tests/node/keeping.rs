@@ -271,3 +271,40 @@ fn where_two_of_its_own_want_what_rests_both_have_it_in_turn() {
     }
     assert!(bench.nodes[0].keeps(NAME as u32));
 }
+
+/// The switch repeats the hand-over with the slot as it is by then: a reader has joined it, of whom the heir never heard,
+/// and a writer has closed it. The heir stays, so it asks the switch nothing that would be refused.
+#[test]
+fn an_heir_whose_grant_is_said_again_counts_who_joined_before_it_came() {
+    let mut bench = keeping(4, 8);
+    let first = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, first);
+    let heirs = [(); 2].map(|()| bench.ask(1, NAME, Mode::Shared));
+    bench.run();
+    bench.release(0, first);
+    bench.step();
+    assert_eq!(bench.lose(LockKind::Grant as u8), 1);
+    let reader = bench.ask(2, NAME, Mode::Shared);
+    bench.step();
+    assert_eq!(bench.lose(LockKind::Join as u8), 1);
+    bench.run();
+    let (read, _) = bench.granted(2, reader);
+    bench.ask(3, NAME, Mode::Exclusive);
+    bench.step();
+    assert_eq!(bench.lose(LockKind::Acquire as u8), 1, "it was on its way to the heir");
+    bench.now = bench.nodes[0].next_timer().expect("it asks again");
+    bench.nodes[0].on_tick(bench.now);
+    bench.collect(0);
+    bench.run();
+    for heir in heirs {
+        bench.granted(1, heir);
+    }
+    let writer = bench.ask(1, NAME, Mode::Exclusive);
+    heirs.map(|heir| bench.release(1, heir));
+    bench.run();
+    bench.quiet(1);
+    bench.release(2, reader);
+    bench.run();
+    assert!(bench.granted(1, writer).0 > read);
+}
