@@ -126,11 +126,12 @@ impl Lines<'_> {
     }
 
     fn check_grants(&self, before: &[Booked], after: &[Booked], seen: &mut Seen) -> Verdict {
-        let waiting = before.iter().enumerate().filter(|(_, party)| find(after, party).is_some());
-        for (place, waiter) in waiting {
+        // Who does not stay has a place, too, while the agent may not act: it may have been there for long.
+        let place = |party: &Booked| self.before.iter().position(|known| key(known) == key(party) && !known.is_late);
+        for waiter in before.iter().filter(|party| find(after, party).is_some()) {
             for granted in self.granted().filter(|party| party.name == waiter.name) {
-                match before.iter().position(|party| key(party) == key(granted)) {
-                    Some(earlier) if earlier < place => {}
+                match place(granted) {
+                    earlier @ Some(_) if earlier < place(waiter) => {}
                     Some(_) => {
                         return Err(("P1", format!("{granted:?} was granted before {waiter:?}, behind whom it was")));
                     }
