@@ -2,15 +2,17 @@
 (* How the agency comes to a node and leaves it (crates/protocol/src/node/agents.rs). *)
 EXTENDS agent
 
-(* GRANT with the agency: fresh, or handed over with the waiters. A grant that nobody waits for makes an agent that   *)
-(* may do nothing before the switch has confirmed it.                                                                *)
+(* GRANT with the agency: fresh, or handed over with the waiters. It shows the slot, and one that is said again shows *)
+(* what has become of the slot since: closed, with joins of which the heir need not have heard. A grant that nobody  *)
+(* waits for makes an agent that may do nothing before the switch has confirmed it.                                  *)
 on_agency ==
   \E m \in net["AGENCY"] :
     LET r == m.r
         n == NodeOf(r)
         wanted == IsWanted(r, m.at)
         queue == Living(n, m.queue)
-        fresh == [Fresh(m.at, \A q \in {r} \cup Range(m.queue) : Wish(q).mode = "S", 0) EXCEPT !.queue = queue]
+        joins == IF Use("HeirCounts") THEN m.now.joins ELSE 0
+        fresh == [Fresh(m.at, m.now.state = "OPEN", joins) EXCEPT !.queue = queue]
     IN /\ n \in alive /\ Epoch(m.at) = epochs[n]
        /\ ~(agent[n].on /\ agent[n].at >= m.at)
        /\ agent' = [agent EXCEPT ![n] = [fresh EXCEPT !.confirmed = wanted, !.holders = IF wanted THEN {r} ELSE {}]]

@@ -23,12 +23,13 @@ Learn(a) == IF slot.at = a.at /\ slot.state = "MANAGED"
             ELSE a
 
 (* ACQUIRE, from this very node or forwarded by the switch. That was in the agent's tenure or before it: a packet that *)
-(* was sent `since` a later stamp of the slot cannot have come here.                                                 *)
+(* was sent `since` a later stamp of the slot cannot have come here. One of its own node may never have been at the  *)
+(* switch, and then it says nothing of the slot.                                                                     *)
 on_acquire(n) ==
   \E m \in net["ACQUIRE"] :
     /\ n \in alive /\ m.epoch = epochs[n] /\ AtWork(agent[n])
-    /\ LET r == m.r
-           a == Learn(agent[n])
+    /\ \E a \in {Learn(agent[n])} \cup (IF NodeOf(m.r) = n THEN {agent[n]} ELSE {}) :
+       LET r == m.r
            known == r \in a.holders \cup Range(a.queue) \cup (IF Use("Retired") THEN a.retired ELSE {})
        IN /\ ~IsDead(n, r) /\ IF NodeOf(r) = n THEN Waits(r) ELSE m.since <= a.at
           /\ IF known \/ (a.open /\ Wish(r).mode = "X")

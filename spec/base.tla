@@ -14,7 +14,8 @@ CONSTANTS
   Broken        \* the rules that are left out, of Rules
 
 Rules == {"Floor", "WaitingCheck", "Confirm", "KeepState", "Sequence", "OwnRequest", "Retired",
-          "JoinsCondition", "TenureCondition", "ClaimNonce", "TransferredNoClaim", "ClaimKeepsJoins", "Ordinals", "JoinsOfTenure",
+          "JoinsCondition", "TenureCondition", "ClaimNonce", "TransferredNoClaim", "ClaimKeepsJoins", "HeirCounts",
+          "Ordinals", "JoinsOfTenure",
           "Suspend", "CensusFloor", "CensusAll", "AdoptTwo", "AdoptConfirm", "Serving", "EpochRaise",
           "ReadWordAgain", "DeadSet", "DeadQueue", "Sweep", "ExpiryTwoSided",
           "AskAgain", "ReleaseAgain", "GrantAgain", "RetenureAgain", "QueuedAgain", "Claim", "Gap"}
@@ -91,7 +92,7 @@ Release(r, epoch, grantAt, ordinal) ==
 Downgrade(r, epoch) == [kind |-> "DOWNGRADE", r |-> r, epoch |-> epoch]
 Grant(r, at, sequence, ordinal) ==
   [kind |-> "GRANT", r |-> r, at |-> at, sequence |-> sequence, ordinal |-> ordinal]
-Agency(r, at, from, queue) == [kind |-> "AGENCY", r |-> r, at |-> at, from |-> from, queue |-> queue]
+Agency(r, now, from, queue) == [kind |-> "AGENCY", r |-> r, at |-> now.at, now |-> now, from |-> from, queue |-> queue]
 Join(n, r, at, ordinal, dead) ==
   [kind |-> "JOIN", to |-> n, r |-> r, at |-> at, ordinal |-> ordinal, dead |-> dead]
 Retenure(n, at, change) == [kind |-> "RETENURE", from |-> n, at |-> at, change |-> change]

@@ -12,6 +12,7 @@ ReadThenWrite  == "a" :> <<S("x"), X("x")>> @@ "b" :> <<S("x")>>
 ReadTwiceEach  == "a" :> <<S("x"), S("x")>> @@ "b" :> <<S("x"), S("x")>>
 WriteAgainstReader == "a" :> <<X("x"), X("x")>> @@ "b" :> <<S("x")>>
 TwoNames   == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y"), X("x")>>
+HeirWrites == "a" :> <<X("x"), S("x")>> @@ "b" :> <<S("x"), X("x")>>
 KeptReader == "a" :> <<X("x"), S("x")>> @@ "b" :> <<S("x")>>
 NamesApart == "a" :> <<X("x"), X("y")>> @@ "b" :> <<X("y")>>
 ThreeNodes == "a" :> <<X("x")>> @@ "b" :> <<S("x")>> @@ "c" :> <<S("x")>>

@@ -13,7 +13,7 @@ on_acquire_unheld(m) ==
               joins |-> 0, at |-> slot.at]
   IN /\ slot.state = "UNHELD"
      /\ IF NodeOf(r) \in live \/ ~Use("ReadWordAgain")
-        THEN slot' = won /\ Take(m, {Agency(r, slot.at, Nobody, <<>>)}) /\ UNCHANGED census
+        THEN slot' = won /\ Take(m, {Agency(r, won, Nobody, <<>>)}) /\ UNCHANGED census
         ELSE \/ slot' = Unheld(slot.at + 1) /\ Take(m, {}) /\ UNCHANGED census
              \* Somebody joined before it could be undone: a GAP.
              \/ slot' = won /\ census' = [census EXCEPT !.gap = TRUE] /\ Take(m, {})
@@ -47,7 +47,7 @@ Changed(m) ==
        [] c.op = "transfer" -> [state |-> IF \E r \in heirs : Wish(r).mode = "X" THEN "MANAGED" ELSE "OPEN",
                                 agent |-> NodeOf(c.heir), transferred |-> TRUE, joins |-> 0, at |-> next]
 
-Handed(m, at) == Agency(m.change.heir, at, m.from, m.change.queue)
+Handed(m, now) == Agency(m.change.heir, now, m.from, m.change.queue)
 IsCurrent(m) == /\ slot.state # "UNHELD"
                 /\ slot.agent = m.from
                 /\ Use("TenureCondition") => slot.at = m.at
@@ -64,7 +64,7 @@ on_retenure ==
            heir == NodeOf(m.change.heir)
        IN \/ /\ ~IsCurrent(m) /\ UNCHANGED <<slot, census>>
              /\ IF transfers /\ slot.at = m.at + 1 /\ slot.transferred /\ slot.agent = heir
-                THEN Take(m, {Handed(m, slot.at)})
+                THEN Take(m, {Handed(m, slot)})
                 ELSE Answer(m, "stale")
           \/ /\ IsCurrent(m) /\ Use("JoinsCondition") /\ slot.joins # m.change.joins
              /\ Answer(m, "refused") /\ UNCHANGED <<slot, census>>
@@ -75,7 +75,7 @@ on_retenure ==
                      \/ /\ slot' = Changed(m) /\ Take(m, {})
                         /\ census' = [census EXCEPT !.gap = @ \/ Use("ReadWordAgain")]
                 ELSE /\ slot' = Changed(m) /\ UNCHANGED census
-                     /\ IF transfers THEN Take(m, {Handed(m, slot.at + 1)})
+                     /\ IF transfers THEN Take(m, {Handed(m, Changed(m))})
                         ELSE Take(m, {Retenured(m.from, m.at, m.change, "applied", Changed(m))})
 
 (* CLAIM: by the named agent that never heard of its agency. The joins stay: their ordinals are what it must learn. *)
