@@ -46,6 +46,7 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::ServeUnconfirmed),
     Rule::Machine(Mutant::ChangeOnce),
     Rule::Machine(Mutant::IgnoreGaps),
+    Rule::Machine(Mutant::HeirWithoutJoins),
     Rule::Machine(Mutant::SameSequence),
     Rule::Machine(Mutant::ForgetSequence),
     Rule::Machine(Mutant::RestThroughCensus),
@@ -197,6 +198,7 @@ pub const SECOND_LINES: &[Rule] = &[
 /// Those that take long, and a seed that has noticed each: a search that begins with it is over sooner, as long as
 /// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
+    (Rule::Machine(Mutant::HeirWithoutJoins), 32_217),
     (Rule::Machine(Mutant::ForgetReports), 23_606),
     (Rule::Machine(Mutant::LeaveBehind), 15_677),
     (Rule::Machine(Mutant::AnyCeded), 13_444),
