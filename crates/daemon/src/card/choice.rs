@@ -12,8 +12,8 @@ pub trait Ports {
     fn cards(&self) -> Vec<Card>;
     /// Whether what an earlier daemon has left there is generic.
     fn were_generic(&self) -> bool;
-    /// On all of them, in the first of these modes that all take.
-    fn attach(&mut self, modes: &[Mode]) -> Result<Mode, Failure>;
+    /// On all of them, in the first of these modes that all take. Which, and why the one before was refused.
+    fn attach(&mut self, modes: &[Mode]) -> Result<(Mode, Option<String>), Failure>;
     fn detach(&mut self);
 }
 
@@ -23,21 +23,25 @@ pub fn attach(asked: Asked, kernel: (u32, u32), ports: &mut impl Ports) -> Resul
         return ports.attach(&[Mode::Generic]).map(|_| None);
     }
     let cards = ports.cards();
-    let has_veth = cards.iter().any(Card::is_veth);
+    let veth = cards.iter().find(|card| card.is_veth());
     let unfit = cards.iter().find_map(|card| card.loses(kernel, false));
     match (asked, unfit) {
         (Asked::Native, Some(why)) => return Err(refused(&why)),
         (_, Some(why)) => return in_generic(ports, why),
-        // Native XDP sends back by veth only if the other end has an XDP program, which comes and goes.
-        (Asked::Auto, None) if has_veth => return ports.attach(&[Mode::Generic]).map(|_| None),
+        // That comes and goes.
+        (Asked::Auto, None) if let Some(veth) = veth => {
+            let why = "is a veth: native XDP answers there only if the other end has an XDP program";
+            return in_generic(ports, format!("{} {why}", veth.name));
+        }
         _ => {}
     }
     let modes: &[Mode] = if asked == Asked::Native { &[Mode::Native] } else { &[Mode::Native, Mode::Generic] };
     let were_generic = ports.were_generic();
-    if ports.attach(modes)? == Mode::Generic {
+    let (mode, refused_for) = ports.attach(modes)?;
+    if mode == Mode::Generic {
         // What is attached stays so: a change would drop packets.
-        let left = "as the daemon before has left it";
-        return Ok(Some(if were_generic { left } else { "native XDP is refused: see `wayside doctor`" }.into()));
+        let left = || "as the daemon before has left it".to_owned();
+        return Ok(Some(refused_for.filter(|_| !were_generic).unwrap_or_else(left)));
     }
     // Now they say all that they can do.
     let (veths, cards): (Vec<Card>, Vec<Card>) = ports.cards().into_iter().partition(Card::is_veth);
@@ -94,11 +98,13 @@ mod tests {
             self.were_generic
         }
 
-        fn attach(&mut self, modes: &[Mode]) -> Result<Mode, Failure> {
+        fn attach(&mut self, modes: &[Mode]) -> Result<(Mode, Option<String>), Failure> {
             assert_eq!(self.attached, None, "it is detached first");
             self.attempts += 1;
             self.attached = modes.iter().copied().find(|mode| self.takes.contains(mode));
-            self.attached.ok_or_else(|| Failure::unavailable("the hook is taken"))
+            let refused = (self.attached != modes.first().copied()).then(|| "eth0 refuses it".to_owned());
+            let mode = self.attached.ok_or_else(|| Failure::unavailable("the hook is taken"))?;
+            Ok((mode, refused))
         }
 
         fn detach(&mut self) {
@@ -149,7 +155,8 @@ mod tests {
     fn a_veth_is_generic_unless_configured_and_then_says_what_it_loses() {
         let veth = |after| Fake { kind: Some("veth"), ..fake(BASIC | REDIRECT, after) };
         let mut card = veth(ALL);
-        assert_eq!(attach(Asked::Auto, KERNEL, &mut card).unwrap(), None);
+        let why = attach(Asked::Auto, KERNEL, &mut card).unwrap().expect("a reason");
+        assert!(why.starts_with("eth0 is a veth: native XDP answers there only if"), "{why}");
         assert_eq!(card.attached, Some(Mode::Generic));
         let mut card = veth(ALL);
         assert_eq!(attach(Asked::Native, KERNEL, &mut card).unwrap(), None);
@@ -164,7 +171,7 @@ mod tests {
         let refuses = || Fake { takes: &[Mode::Generic], ..fake(0, 0) };
         let mut card = refuses();
         let why = attach(Asked::Auto, KERNEL, &mut card).unwrap();
-        assert_eq!(why.as_deref(), Some("native XDP is refused: see `wayside doctor`"));
+        assert_eq!(why.as_deref(), Some("eth0 refuses it"));
         let mut card = Fake { were_generic: true, ..refuses() };
         let why = attach(Asked::Auto, KERNEL, &mut card).unwrap();
         assert_eq!(why.as_deref(), Some("as the daemon before has left it"));

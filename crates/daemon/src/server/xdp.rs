@@ -165,8 +165,10 @@ impl choice::Ports for Attachment<'_> {
         self.ports.iter().any(|port| port.program.is_some_and(|(_, mode)| mode == Mode::Generic))
     }
 
-    fn attach(&mut self, modes: &[Mode]) -> Result<Mode, Failure> {
-        self.hook.attach(self.ports, modes).map_err(|error| Failure::unavailable(error.to_string()))
+    fn attach(&mut self, modes: &[Mode]) -> Result<(Mode, Option<String>), Failure> {
+        let attached = self.hook.attach(self.ports, modes);
+        let (mode, refused) = attached.map_err(|error| Failure::unavailable(error.to_string()))?;
+        Ok((mode, refused.map(|error| error.to_string())))
     }
 
     fn detach(&mut self) {

@@ -37,7 +37,7 @@ fn veth_is_told_with_its_driver_its_limits_and_what_has_the_hook() {
 
     switch.ip("link set port0 mtu 9000").expect("an MTU");
     let found = findings(&switch);
-    let mtu = "port0: MTU 9000, with XDP veth takes at most 3506";
+    let mtu = "port0: MTU 9000: if the other end's is above 3506 too, veth takes no native XDP here";
     assert!(found.contains(&("note".into(), mtu.into())), "{found:?}");
 
     switch.ip("link set port0 mtu 1500").expect("an MTU");

@@ -565,6 +565,7 @@ fn keys_change_under_load() {
 }
 
 const SWITCH: &str = "10.79.0.1:7600";
+const ADMIN: &str = "10.79.0.1:7601";
 
 /// A switch and two clients, each at a port of its own: `10.79.0.2` by `port0`, `10.79.1.2` by `port1`.
 struct World {
@@ -610,9 +611,19 @@ impl World {
     }
 
     fn drops(&self, reason: &str) -> u64 {
+        self.status()["drops"][reason].as_u64().unwrap_or(0)
+    }
+
+    fn status(&self) -> serde_json::Value {
         let ended = self.on(&self.switch, &["status", "--endpoint", SWITCH, "-o", "json"]);
-        let status: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-        status["drops"][reason].as_u64().unwrap_or(0)
+        serde_json::from_str(&ended.stdout).expect("JSON")
+    }
+
+    /// A counter of `/metrics`.
+    fn counter(&self, series: &str) -> u64 {
+        let text = self.switch.within(|| support::scrape(ADMIN.parse().expect("an address")));
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {series} in {text}")).parse().expect("a count")
     }
 }
 
@@ -625,6 +636,8 @@ fn on_the_network(mode: &str) {
     let state = world.path("state").display().to_string();
     let mut command = wayside(&["switch", "--listen", SWITCH, "--mode", mode, "--state-dir", &state]);
     command.args(["--interfaces", "port0,port1", "--bpf-dir", &bpf]).arg("--control-socket").arg(world.path("s"));
+    // Keys change as often as heartbeats allow.
+    command.args(["--lease", "800ms", "--key-lifetime", "100ms"]);
     world.switch.enter(&mut command);
     let daemon = Running::start(command);
     let ready = daemon.line();
@@ -689,6 +702,7 @@ fn on_the_network(mode: &str) {
         assert!(next > token, "round {round}");
         token = next;
     }
+    join_while_keys_change(&world, &one, &other);
     assert_eq!(world.drops("bad_tag"), 0, "all that was sent was signed");
 
     // What anybody can write: as a live session, from the host of that session, and without a signature.
@@ -703,6 +717,37 @@ fn on_the_network(mode: &str) {
     daemon.signal(libc::SIGTERM);
     daemon.wait();
     let _ = std::fs::remove_dir(&bpf);
+}
+
+/// Readers of both hosts join each other's locks: the GRANT is signed for the reader, its copy, the JOIN, for the agent.
+/// Of an agent that did not believe one, the writer after it would wait for a census.
+fn join_while_keys_change(world: &World, one: &Session, other: &Session) {
+    let before = [world.counter("wayside_key_rotations_total"), joins(world)];
+    let mut rounds: u64 = 0;
+    while rounds < 50 || world.counter("wayside_key_rotations_total") < before[0] + 10 {
+        for (client, agent, reader) in [(0, one, other), (1, other, one)] {
+            let name = format!("read-{rounds}-{client}");
+            let shared = |host: usize, session: &Session| {
+                let guard =
+                    world.clients[host].within(|| session.lock(name.as_str()).shared().wait(PATIENCE).acquire());
+                guard.expect("a lock")
+            };
+            let read = [shared(client, agent), shared(1 - client, reader)];
+            for guard in read {
+                guard.release().expect("still ours");
+            }
+            let written = world.clients[client].within(|| agent.lock(name.as_str()).wait(PATIENCE).acquire());
+            written.expect("a lock").release().expect("still ours");
+        }
+        rounds += 1;
+    }
+    assert!(joins(world) >= before[1] + 2 * rounds, "each round two readers join");
+    assert_eq!(world.counter("wayside_recoveries_total{namespace=\"default\",result=\"agent\"}"), 0, "a JOIN was lost");
+    assert_eq!(world.drops("no_key"), 0);
+}
+
+fn joins(world: &World) -> u64 {
+    world.status()["packets"]["joined"].as_u64().unwrap_or(0)
 }
 
 /// An ACQUIRE, a LEAVE and an ENROL.

@@ -137,11 +137,12 @@ impl Hook {
         Hook::load(options)
     }
 
-    /// Attaches the program to these interfaces in the first of `modes` that all of them take.
+    /// Attaches the program to these interfaces in the first of `modes` that all of them take. Which, and why the one
+    /// before it was refused.
     ///
     /// # Errors
     /// Why the last mode was refused, and by which interface.
-    pub fn attach(&mut self, ports: &[Interface], modes: &[Mode]) -> io::Result<Mode> {
+    pub fn attach(&mut self, ports: &[Interface], modes: &[Mode]) -> io::Result<(Mode, Option<io::Error>)> {
         if ports.is_empty() || ports.len() > MAX_PORTS {
             return Err(io::Error::other(format!("a switch has 1 to {MAX_PORTS} ports, not {}", ports.len())));
         }
@@ -153,19 +154,19 @@ impl Hook {
             self.detach();
         }
         let wanted = left.into_iter().filter(|mode| modes.contains(mode)).chain(modes.iter().copied());
-        let mut failure = io::Error::other("no mode was asked for");
+        let mut failure = None;
         for mode in wanted {
             match self.attach_all(ports, mode) {
                 Ok(()) => {
                     self.mode = Some(mode);
                     self.detach_others(ports);
-                    return Ok(mode);
+                    return Ok((mode, failure));
                 }
-                Err(error) => failure = error,
+                Err(error) => failure = Some(error),
             }
             self.detach();
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| io::Error::other("no mode was asked for")))
     }
 
     /// How the program is attached.

@@ -320,11 +320,7 @@ impl Daemon {
 
     /// What `/metrics` says.
     pub fn scrape(&self) -> String {
-        let mut stream = TcpStream::connect(self.admin()).expect("the daemon listens");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        text
+        scrape(self.admin())
     }
 
     /// How many hold or await this lock.
@@ -391,4 +387,13 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         signal_process(self.0, libc::SIGCONT);
     }
+}
+
+/// What `/metrics` says at this admin port.
+pub fn scrape(admin: SocketAddrV4) -> String {
+    let mut stream = TcpStream::connect(admin).expect("the daemon listens");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    text
 }

@@ -10,6 +10,7 @@ use wayside_client::Session;
 use wayside_hosts::{Host, Program};
 
 pub const SWITCH: &str = "10.78.0.1:7600";
+const ADMIN: &str = "10.78.0.1:7601";
 
 /// A switch and two clients, each with a port of its own: `10.78.0.2` by `port0`, `10.78.1.2` by `port1`.
 pub struct World {
@@ -78,6 +79,11 @@ impl World {
     pub fn count(&self, name: &str) -> u64 {
         let status = self.status();
         status["packets"][name].as_u64().or_else(|| status["drops"][name].as_u64()).unwrap_or(0)
+    }
+
+    /// What `/metrics` says.
+    pub fn scrape(&self) -> String {
+        self.switch.within(|| super::scrape(ADMIN.parse().expect("an address")))
     }
 
     pub fn status(&self) -> serde_json::Value {
