@@ -115,17 +115,22 @@ pub fn sim(arguments: &Sim) -> Result<bool, String> {
     }
 }
 
+impl Seeds {
+    fn options(&self) -> Options {
+        let scale = (self.nodes.is_some() || self.names.is_some()).then(|| Scale {
+            nodes: self.nodes.unwrap_or(1_000) as usize,
+            names: self.names.unwrap_or(1_000_000),
+            packets: self.packets.unwrap_or(1_000_000),
+        });
+        let filter = Filter { only: self.only.clone(), without: self.without.clone().unwrap_or_default() };
+        Options { chart: self.trace, service: self.service, filter, scale, ..Options::default() }
+    }
+}
+
 fn run_seeds(arguments: &Seeds) -> bool {
     let seeds = arguments.seed.map_or(arguments.seeds.clone(), |seed| seed..seed + 1);
-    let is_large = arguments.nodes.is_some() || arguments.names.is_some();
-    let scale = is_large.then(|| Scale {
-        nodes: arguments.nodes.unwrap_or(1_000) as usize,
-        names: arguments.names.unwrap_or(1_000_000),
-        packets: arguments.packets.unwrap_or(1_000_000),
-    });
-    let without = arguments.without.clone().unwrap_or_default();
-    let filter = Filter { only: arguments.only.clone(), without };
-    let options = Options { chart: arguments.trace, service: arguments.service, filter, scale, ..Options::default() };
+    let options = arguments.options();
+    let is_large = options.scale.is_some();
     let count = seeds.end - seeds.start;
     let jobs = if arguments.trace { 1 } else { arguments.jobs.unwrap_or_else(processors) }.min(count);
     let progress = bar(count, arguments.trace, "{bar:40} {pos}/{len} seeds, {eta} left{msg}");
@@ -138,13 +143,17 @@ fn run_seeds(arguments: &Seeds) -> bool {
         progress.inc(1);
         if let Some(failure) = &outcome.failure {
             let only = options.filter.only.is_some();
-            let story = format!("seed {}: {failure}\n  commit {COMMIT}; to see it: {}", outcome.seed, outcome.replay());
+            let story = format!(
+                "seed {}: {failure}\n  commit {COMMIT}; to see it: {}",
+                outcome.seed,
+                options.replay(outcome.seed)
+            );
             progress.suspend(|| say(&story));
             if !arguments.no_shrink && !only && !arguments.keep_going {
                 let bar = bar(0, false, "shrinking: {msg} happenings left");
                 let shrunk = shrink(&outcome, &options, &|left| bar.set_message(left.to_string()));
                 bar.finish_and_clear();
-                shrunk.iter().for_each(|shrunk| say(&told(&outcome, shrunk)));
+                shrunk.iter().for_each(|shrunk| say(&told(outcome.seed, &options, shrunk)));
             }
             failures.entry(failure.invariant).or_default().push(outcome.seed);
         }
@@ -173,20 +182,14 @@ fn say(text: &str) {
 }
 
 /// What a failure takes, and how to see it.
-fn told(outcome: &Outcome, shrunk: &Shrunk) -> String {
+fn told(seed: u64, options: &Options, shrunk: &Shrunk) -> String {
     let Shrunk { filter, happened, failure, before, runs } = shrunk;
     let mut text = format!("  shrunk from {before} happenings to {}, in {runs} runs:\n", happened.len());
     for (at, mark) in happened {
         text += &format!("    {:>12.6} s  {}:{}\n", *at as f64 / 1e6, mark.kind.name(), mark.occasion);
     }
-    text += &format!("  {failure}\n  to see it: {}", outcome.command());
-    if !filter.without.is_empty() {
-        text += &format!(" --without {}", filter.without);
-    }
-    if let Some(only) = &filter.only {
-        text += &format!(" --only {only}");
-    }
-    text + " --trace"
+    let replay = Options { filter: filter.clone(), ..options.clone() }.replay(seed);
+    text + &format!("  {failure}\n  to see it: {replay}")
 }
 
 /// A bar on a terminal, nothing in a pipe.
@@ -230,4 +233,30 @@ fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        seeds: Seeds,
+    }
+
+    /// Whatever a seed was run with is in the command that shows it again.
+    #[test]
+    fn the_command_of_a_failure_runs_the_same() {
+        for text in [
+            "wayside sim --seed 7 --trace",
+            "wayside sim --service hybrid --seed 7 --trace",
+            "wayside sim --seed 0 --nodes 30 --names 500 --packets 20000 --without lost:17,late,jitter --trace",
+            "wayside sim --service shards --seed 4 --without drift --only lost:17+20-40,crash:3 --trace",
+        ] {
+            let seeds = Command::parse_from(text.split(' ').skip(1)).seeds;
+            assert_eq!(seeds.options().replay(seeds.seed.expect("one")), text);
+        }
+    }
 }

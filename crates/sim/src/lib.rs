@@ -93,6 +93,8 @@ pub struct Options {
     pub filter: Filter,
     /// A large world.
     pub scale: Option<Scale>,
+    /// What breaks later than this, in microseconds of the world's time, need not be found. Of locks.
+    pub until: Option<u64>,
     /// Break a rule. Needs the feature `mutants`.
     pub mutant: Option<Mutant>,
     /// Leave out a condition of the core.

@@ -5,10 +5,9 @@ use std::fmt;
 
 use wayside_wire::mix;
 
-use crate::ServiceKind;
 use crate::decisions::{LINES, UNREACHED_DROPS};
-use crate::schedule::{Kind, Mark};
-use crate::{chain, hybrid, queues, shards};
+use crate::schedule::{Filter, Kind, Mark};
+use crate::{Options, Scale, ServiceKind, chain, hybrid, queues, shards};
 
 /// How a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +55,9 @@ pub struct Outcome {
 /// Seeds from which on a batch must have reached everything that [`Outcome::missing`] asks for.
 pub const BATCH: u64 = 5_000;
 
-impl Outcome {
-    /// The command that runs it again, step by step.
-    pub fn replay(&self) -> String {
-        self.command() + " --trace"
-    }
-
-    /// The command that runs it again.
-    pub(crate) fn command(&self) -> String {
+impl Options {
+    /// The command that runs a seed so again, step by step. Rules that are broken have no flag.
+    pub fn replay(&self, seed: u64) -> String {
         let service = match self.service {
             ServiceKind::Lock => "",
             ServiceKind::Chain => "--service chain ",
@@ -71,9 +65,22 @@ impl Outcome {
             ServiceKind::Hybrid => "--service hybrid ",
             ServiceKind::Shards => "--service shards ",
         };
-        format!("wayside sim {service}--seed {}", self.seed)
+        let mut text = format!("wayside sim {service}--seed {seed}");
+        if let Some(Scale { nodes, names, packets }) = self.scale {
+            text += &format!(" --nodes {nodes} --names {names} --packets {packets}");
+        }
+        let Filter { only, without } = &self.filter;
+        if !without.is_empty() {
+            text += &format!(" --without {without}");
+        }
+        if let Some(only) = only {
+            text += &format!(" --only {only}");
+        }
+        text + " --trace"
     }
+}
 
+impl Outcome {
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Outcome) {
         self.trace_hash = self.trace_hash.wrapping_add(mix(other.trace_hash));

@@ -49,8 +49,9 @@ impl<S: Service> Run<S> {
         for host in 0..self.world.hosts.len() {
             self.start_process(host);
         }
+        let until = self.world.options.until.unwrap_or(u64::MAX);
         while self.world.failure().is_none() {
-            let Some((at, happening)) = self.world.agenda.next() else { break };
+            let Some((at, happening)) = self.world.agenda.next().filter(|(at, _)| *at <= until) else { break };
             self.world.now = at;
             self.happen(happening);
             self.events += 1;

@@ -1,11 +1,17 @@
 //! A failure's happenings, fewer and fewer, as long as the same invariant breaks: first conditions and kinds of faults
-//! as a whole, then halves, quarters, ... and single ones.
+//! as a whole, then halves, quarters, ... and single ones, until no single one can be left out.
+
+use std::time::{Duration, Instant};
 
 use crate::schedule::{Filter, Kind, Mark, Marks};
 use crate::{Failure, Options, Outcome, run};
 
-/// Runs after which it is what it is.
-const RUNS_MOST: u64 = 1_000;
+/// After which it is what it is. A late failure has more than a thousand happenings, each of which is left out by itself
+/// once at the least, and each run may take as long as the first.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Microseconds of the world's time.
+const MARGIN: u64 = 100_000;
+const AT_THE_END: [&str; 4] = ["L1", "L2", "P4", "vacuous"];
 
 /// A failure with as few happenings as could be found.
 pub struct Shrunk {
@@ -27,6 +33,7 @@ struct Shrinking<'a> {
     invariant: &'static str,
     best: (Filter, Outcome),
     runs: u64,
+    until: Instant,
     progress: &'a dyn Fn(usize),
 }
 
@@ -35,7 +42,7 @@ pub fn shrink(outcome: &Outcome, options: &Options, progress: &dyn Fn(usize)) ->
     let invariant = outcome.failure.as_ref()?.invariant;
     let before = outcome.happened.len();
     let best = (options.filter.clone(), outcome.clone());
-    let mut shrinking = Shrinking { seed: outcome.seed, options, invariant, best, runs: 0, progress };
+    let mut shrinking = Shrinking { seed: outcome.seed, options, invariant, best, runs: 0, until: Instant::now() + LONGEST, progress };
     shrinking.leave_out_kinds();
     shrinking.leave_out_happenings();
     let Shrinking { best: (filter, outcome), runs, .. } = shrinking;
@@ -46,11 +53,14 @@ pub fn shrink(outcome: &Outcome, options: &Options, progress: &dyn Fn(usize)) ->
 impl Shrinking<'_> {
     /// Whether it still fails so; then that is what it is from now on.
     fn try_with(&mut self, filter: Filter) -> bool {
-        if self.runs >= RUNS_MOST {
+        if self.is_late() {
             return false;
         }
         self.runs += 1;
-        let options = Options { filter, chart: false, ..self.options.clone() };
+        // With less that happens it breaks a little later, or never: what promises that all ends well is looked at last.
+        let at = self.best.1.failure.as_ref().map(|failure| 2 * failure.at + MARGIN);
+        let until = at.filter(|_| !AT_THE_END.contains(&self.invariant));
+        let options = Options { filter, until, chart: false, ..self.options.clone() };
         let outcome = run(self.seed, &options);
         let fails = outcome.failure.as_ref().is_some_and(|failure| failure.invariant == self.invariant);
         if fails {
@@ -58,6 +68,10 @@ impl Shrinking<'_> {
             self.best = (options.filter, outcome);
         }
         fails
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() > self.until
     }
 
     fn leave_out_kinds(&mut self) {
@@ -84,7 +98,7 @@ impl Shrinking<'_> {
         }
         let mut size = all.len().div_ceil(2);
         loop {
-            let mut from = 0;
+            let (mut from, before) = (0, self.best.1.happened.len());
             loop {
                 let left: Vec<Mark> = self.best.1.happened.iter().map(|(_, mark)| *mark).collect();
                 if from >= left.len() {
@@ -97,7 +111,8 @@ impl Shrinking<'_> {
                     from += size;
                 }
             }
-            if self.runs >= RUNS_MOST || size == 1 {
+            let is_done = size == 1 && self.best.1.happened.len() == before;
+            if self.is_late() || is_done {
                 return;
             }
             size = size.div_ceil(2);

@@ -10,7 +10,12 @@ pub fn keeps_every_invariant(options: &Options, seeds: u64) {
     let mut total = Outcome { service: options.service, ..Outcome::default() };
     run_all(0..seeds, options, processors(), |outcome| {
         if let Some(failure) = &outcome.failure {
-            panic!("seed {}: {failure}\n{} (commit {})", outcome.seed, outcome.replay(), wayside_sim::COMMIT);
+            panic!(
+                "seed {}: {failure}\n{} (commit {})",
+                outcome.seed,
+                options.replay(outcome.seed),
+                wayside_sim::COMMIT
+            );
         }
         total.add(&outcome);
         true
