@@ -43,6 +43,11 @@ impl Joins {
         true
     }
 
+    /// How many are known.
+    pub fn known(&self) -> u16 {
+        self.known
+    }
+
     /// Whether every join that is known to exist is known.
     pub fn complete(&self) -> bool {
         self.known == self.expected

@@ -42,7 +42,8 @@ pub fn shrink(outcome: &Outcome, options: &Options, progress: &dyn Fn(usize)) ->
     let invariant = outcome.failure.as_ref()?.invariant;
     let before = outcome.happened.len();
     let best = (options.filter.clone(), outcome.clone());
-    let mut shrinking = Shrinking { seed: outcome.seed, options, invariant, best, runs: 0, until: Instant::now() + LONGEST, progress };
+    let mut shrinking =
+        Shrinking { seed: outcome.seed, options, invariant, best, runs: 0, until: Instant::now() + LONGEST, progress };
     shrinking.leave_out_kinds();
     shrinking.leave_out_happenings();
     let Shrinking { best: (filter, outcome), runs, .. } = shrinking;

@@ -19,19 +19,13 @@ impl Agent {
         self.bury_the_dead(desk);
         self.admit_late(desk);
         if !self.confirmed && !desk.config.is_broken(Mutant::ServeUnconfirmed) {
-            // An heir has one whose GRANT was lost and said again; no adopted agent has, but a forger can say so.
-            if !self.joins_are_known(desk) {
-                return self.note_gap(desk);
-            }
-            let idle = self.holders.is_empty() && !self.has_waiters() && self.heir_is_complete();
-            let change = if idle { Change::Free } else { Change::Renew { tryable: false } };
-            return self.start(change, desk);
+            return self.ask_whether(desk);
         }
         if self.has_to_close() {
             if !self.joins_are_known(desk) {
                 return self.note_gap(desk);
             }
-            return self.start(Change::Renew { tryable: self.tryable }, desk);
+            return self.start(Change::Renew { tryable: self.is_of_one_name() }, desk);
         }
         if self.first_takes_over(desk) && !self.lends(desk.kept) {
             return self.hand_over(desk);
@@ -87,6 +81,11 @@ impl Agent {
 
     pub(super) fn heir_is_complete(&self) -> bool {
         self.heir.as_ref().is_none_or(|heir| heir.arrived == heir.total)
+    }
+
+    /// What `tryable` promises of the slot. Who has joined by another name has cleared it at the switch.
+    fn is_of_one_name(&self) -> bool {
+        self.tryable && self.holders.iter().all(|party| party.name == self.name)
     }
 
     pub(super) fn joins_are_known(&self, desk: &Desk) -> bool {
@@ -147,7 +146,7 @@ impl Agent {
             }
             let wraps = desk.config.is_broken(Mutant::SequenceWraps);
             if party.mode == Mode::Exclusive && self.sequence == limits::MAX_SEQUENCE && !wraps {
-                self.start(Change::Renew { tryable: self.tryable }, desk);
+                self.start(Change::Renew { tryable: self.is_of_one_name() }, desk);
                 break;
             }
             self.queue.remove(index);
@@ -254,14 +253,19 @@ impl Agent {
         let frees_by_name = desk.config.is_broken(Mutant::FreeUnderOthers);
         let is_idle = |p: &Party| frees_by_name && p.name != self.name;
         let (idle, stays) = (self.holders.iter().all(is_idle), self.stays(desk));
-        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer.
-        if !idle && !(shared_only && (!self.open && !stays || saturated)) {
+        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer. Nor
+        // may it refuse others' tries: a reader is let in here.
+        let at_home = shared_only && !self.open && stays;
+        if !idle && !(shared_only && (!self.open && !stays || saturated)) && !(at_home && self.tryable) {
             return;
         }
         if !self.joins_are_known(desk) {
             return self.note_gap(desk);
         }
         self.gap_due = None;
+        if !idle && at_home {
+            return self.start(Change::Renew { tryable: false }, desk);
+        }
         if idle && stays && self.come_to_rest(desk) {
             return;
         }

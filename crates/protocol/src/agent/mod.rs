@@ -193,6 +193,12 @@ impl Agent {
         self.open
     }
 
+    /// Whether it only waits for the end of a census that has ended, as the slot shows: what it was the agent of became
+    /// nobody's, and was granted to its node again. Who is adopted finds it handed over.
+    pub fn is_past(&self, (stamp, bits): (Stamp, SlotBits)) -> bool {
+        self.suspended && self.adopting.is_none() && self.stamp < stamp && !bits.transferred
+    }
+
     pub fn is_pending(&self) -> bool {
         self.pending.is_some()
     }

@@ -51,7 +51,11 @@ impl Node {
         let seen = stray.shows_slot().then(|| self.snapshot(&entry));
         let agent = self.agency.get(entry.slot).and_then(|book| book.agent.as_ref());
         match agent {
-            Some(agent) if agent.suspended && !self.config.is_broken(Mutant::IgnoreSuspension) => {}
+            Some(agent) if agent.suspended && !self.config.is_broken(Mutant::IgnoreSuspension) => {
+                if seen.is_some_and(|at| agent.is_past(at)) {
+                    self.keep_in_limbo(now, stray, seen);
+                }
+            }
             Some(agent) if !agent.is_pending() && seen.is_none_or(|(stamp, _)| stamp <= agent.stamp) => {
                 self.at_agent(now, stray);
             }
@@ -159,7 +163,8 @@ impl Node {
         if book.limbo.is_empty() {
             return;
         }
-        let agent = book.agent.as_ref().map(|a| (a.is_pending() || a.suspended, a.stamp));
+        let agent = book.agent.as_ref().filter(|agent| book.seen.is_none_or(|at| !agent.is_past(at)));
+        let agent = agent.map(|a| (a.is_pending() || a.suspended, a.stamp));
         match (agent, book.seen) {
             (Some((true, _)), _) => book.limbo_due = Some(now + retransmit),
             (Some((false, _)), None) => self.replay_limbo(now, slot),
@@ -216,7 +221,7 @@ impl Node {
             return;
         }
         let book = self.agency.book(entry.slot);
-        if book.agent.is_none() && book.claim.is_none() {
+        if book.agent.as_ref().is_none_or(|agent| agent.is_past((stamp, bits))) && book.claim.is_none() {
             if bits.transferred {
                 let gap = Entry { slot: entry.slot, tenure: stamp.tenure, ..Entry::default() };
                 self.send(0, kind::lock::GAP, 0, 0, gap);

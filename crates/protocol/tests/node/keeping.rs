@@ -172,6 +172,24 @@ fn readers_of_one_node_do_not_open_the_slot() {
     assert_eq!(bench.slot(NAME).state, SlotState::Open, "another's may let others in at the switch");
 }
 
+/// The switch would tell it that the lock is held, where its agent lets in whoever reads.
+#[test]
+fn a_reader_that_tries_is_let_in_beside_readers_who_keep_the_slot_at_home() {
+    let mut bench = keeping(2, 8);
+    let writer = bench.ask(0, NAME, Mode::Exclusive);
+    bench.run();
+    bench.granted(0, writer);
+    let reader = bench.ask(0, NAME, Mode::Shared);
+    bench.release(0, writer);
+    bench.run();
+    bench.granted(0, reader);
+    let word = bench.slot(NAME);
+    assert_eq!((word.state, word.agent, word.tryable), (SlotState::Managed, handle(0), false));
+    let trying = bench.ask_with(1, Acquire { mode: Mode::Shared, try_: true, ..exclusive(NAME) });
+    bench.run();
+    bench.granted(1, trying);
+}
+
 #[test]
 fn so_many_slots_are_kept_and_those_that_are_used() {
     let mut bench = keeping(1, 3);
@@ -301,7 +319,9 @@ fn an_heir_whose_grant_is_said_again_counts_who_joined_before_it_came() {
         bench.granted(1, heir);
     }
     let writer = bench.ask(1, NAME, Mode::Exclusive);
-    heirs.map(|heir| bench.release(1, heir));
+    for heir in heirs {
+        bench.release(1, heir);
+    }
     bench.run();
     bench.quiet(1);
     bench.release(2, reader);

@@ -85,6 +85,17 @@ fn is_answered(bench: &mut Bench, slot: u32, kind: u8, tenure: u32) -> bool {
     !bench.sent().is_empty()
 }
 
+/// The same of a slot that was handed over to node 0: who is no agent sends it back to the switch after a while.
+fn is_sent_back(bench: &mut Bench, slot: u32) -> bool {
+    bench.sent();
+    let epoch = bench.nodes[0].session().expect("a session").epoch;
+    let entry = Entry { name: slot.into(), request: 101 << 40 | 9, slot, holder: handle(1), ..Entry::default() };
+    let header = Header { source: handle(1), ..header(kind::lock::ACQUIRE, epoch) };
+    bench.tell(0, header, &[Entry { slot_bits: bits(true), ..entry }]);
+    bench.wait(2 * PAUSE);
+    bench.kinds_sent().contains(&kind::lock::ACQUIRE)
+}
+
 fn held(bench: &mut Bench, names: &[u64]) -> Vec<RequestId> {
     let held = names.iter().map(|&name| bench.ask(0, name, Mode::Exclusive)).collect();
     bench.run();
@@ -248,7 +259,38 @@ fn what_nobody_adopts_after_a_census_of_all_is_forgotten_in_two_leases_and_not_b
         }
         // Of an agent that it has forgotten the switch would have to say that it is one.
         for &slot in slots {
-            assert_eq!(is_answered(&mut bench, slot, kind::lock::ACQUIRE, 0), !is_known, "slot {slot}");
+            assert_eq!(is_sent_back(&mut bench, slot), !is_known, "slot {slot}");
+        }
+    }
+}
+
+/// Nobody adopted it, so what it was the agent of became nobody's; a slot that is this node's again, and was not handed
+/// over, is one that it was granted since and has not heard of.
+#[test]
+fn who_waits_for_the_end_of_a_census_claims_what_it_was_granted_after_it() {
+    for is_inspected in [false, true] {
+        let mut bench = Bench::new(2);
+        let tenure = books_of_node_1(&mut bench);
+        asked_of(&mut bench, CENSUS, SLOT, tenure).expect("a report");
+        let [before, after] = [tenure, tenure + 2].map(|tenure| Entry {
+            slot: SLOT,
+            tenure,
+            holder: handle(1),
+            request: 101 << 40 | 9,
+            name: NAME,
+            slot_bits: bits(false),
+            ..Entry::default()
+        });
+        let kind = if is_inspected { kind::lock::INSPECT } else { kind::lock::ACQUIRE };
+        for (entry, expected) in [(before, &[][..]), (after, &[kind::lock::RETENURE][..])] {
+            bench.sent();
+            bench.tell(0, Header { source: handle(1), ..header(kind, EPOCH) }, &[entry]);
+            let mut kinds = bench.kinds_sent();
+            if kinds.is_empty() {
+                bench.wait(PAUSE);
+                kinds = bench.kinds_sent();
+            }
+            assert_eq!(kinds, expected, "a claim; inspected: {is_inspected}");
         }
     }
 }

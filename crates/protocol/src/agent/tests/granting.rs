@@ -36,6 +36,26 @@ fn after_255_exclusive_grants_the_tenure_is_renewed_first() {
     assert_eq!(granted.token, Token::new(NEXT, 1));
 }
 
+/// A reader of another name that has joined: the switch lets nobody try by the first name's hash any more, and is not told to.
+#[test]
+fn a_tenure_that_is_renewed_under_two_names_is_not_tryable() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    scene.with(|agent, desk| agent.on_join(party(2, 20, OTHER, SHARED), STAMP, 1, false, desk));
+    scene.agent.sequence = limits::MAX_SEQUENCE;
+    scene.acquire(party(ME, 3, NAME, EXCLUSIVE));
+    scene.release(ME, 1);
+    assert!(!scene.one().bits().tryable);
+
+    // Where readers go first it is the agent that closes the slot.
+    let mut scene = Scene::held(SlotState::Open, party(ME, 1, NAME, SHARED));
+    scene.with(|agent, desk| agent.on_join(party(2, 20, OTHER, SHARED), STAMP, 1, false, desk));
+    let writer = urgent(7, party(3, 30, NAME, EXCLUSIVE));
+    let snapshot = Some((STAMP, bits(SlotState::Open, 1)));
+    scene.with(|agent, desk| agent.on_acquire(writer, snapshot, desk));
+    let said = scene.one();
+    assert_eq!((said.kind, said.bits().state, said.bits().tryable), (kind::lock::RETENURE, SlotState::Managed, false));
+}
+
 #[test]
 fn each_name_has_its_own_order() {
     let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, SHARED));

@@ -300,13 +300,36 @@ fn an_adopted_agent_has_time_while_somebody_holds_and_nobody_waits() {
 
     let mut scene = adopted(&[holder], 1);
     assert!(!scene.with(Agent::resume));
-    scene.is_silent();
-    assert_eq!(scene.agent.due(), scene.now + scene.config.gap_us, "a join is unknown");
+    let asked = scene.one();
+    assert_eq!((asked.kind, asked.bits().joins), (kind::lock::RETENURE, 0), "a join is unknown: to be refused");
 
     let mut scene = adopted(&[holder], 0);
     scene.dead.note(2, 1);
     assert!(!scene.with(Agent::resume));
     assert_eq!(scene.one().bits().state, SlotState::Unheld, "the holder died before the census was over");
+}
+
+/// A hand-over that is said again, to who has given the lock back since: the slot may be somebody else's by now, and then
+/// nobody else ever says so.
+#[test]
+fn an_heir_without_a_holder_asks_although_a_join_is_unknown_and_never_gets_what_it_asks_for() {
+    let heir = || {
+        let mut scene = Scene::new(SlotState::Open);
+        scene.agent.reset(SLOT, STAMP, bits(SlotState::Open, 2));
+        scene.agent.granted_with(party(ME, 1, NAME, SHARED), false);
+        scene.with(|agent, desk| agent.on_join(party(2, 20, NAME, SHARED), STAMP, 2, true, desk));
+        let asked = scene.one();
+        assert_eq!((asked.kind, asked.bits().state, asked.bits().joins), (kind::lock::RETENURE, SlotState::Unheld, 1));
+        scene
+    };
+    let mut scene = heir();
+    assert_eq!(scene.answer(header_flag::STALE_TENURE, NEXT, bits(SlotState::Unheld, 0), 0), After::Over);
+
+    let mut scene = heir();
+    assert_eq!(scene.answer(header_flag::REFUSED, STAMP, bits(SlotState::Open, 2), ME), After::Goes);
+    assert!(scene.agent.is_usable(), "it is the agent");
+    scene.is_silent();
+    assert_eq!(scene.agent.due(), scene.now + scene.config.gap_us, "of an unknown holder");
 }
 
 #[test]
