@@ -238,6 +238,9 @@ pub trait SwitchMemory {
     fn is_new(&self) -> bool {
         false
     }
+    /// Returns once every decision that had begun before has ended. One that looked at the epoch before the next was set
+    /// would take a slot of the next for its own: they begin with the same tenures.
+    fn await_decisions(&self) {}
     /// Whether slots are decided on; otherwise the answer is RECOVERING.
     fn serving(&self) -> bool;
     /// Starts or stops decisions on slots.
@@ -326,6 +329,9 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn is_new(&self) -> bool {
         (**self).is_new()
+    }
+    fn await_decisions(&self) {
+        (**self).await_decisions();
     }
 
     fn serving(&self) -> bool {

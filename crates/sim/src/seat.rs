@@ -263,6 +263,9 @@ impl SwitchMemory for SharedSwitch {
     fn is_new(&self) -> bool {
         self.with(SwitchMemory::is_new)
     }
+    fn await_decisions(&self) {
+        self.with(SwitchMemory::await_decisions);
+    }
     fn serving(&self) -> bool {
         self.with(SwitchMemory::serving)
     }

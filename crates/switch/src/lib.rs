@@ -8,6 +8,7 @@
 mod allowance;
 mod clock;
 mod counters;
+mod deciding;
 mod hash;
 mod layout;
 mod locks;
@@ -24,6 +25,7 @@ mod zeroed;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+pub use deciding::{Decider, Deciding};
 pub use memory::{Budget, RegionError, SwitchConfig};
 pub use queues::{QueueConfig, QueueError, QueueState, Queued};
 pub use store::StoreConfig;
@@ -42,6 +44,7 @@ pub struct Switch {
     queues: queues::Queues,
     counters: counters::Counters,
     traces: Zeroed<Traces>,
+    deciders: deciding::Deciders,
     /// Where all of these are: tables stay where they are when the switch moves. To look each of them up anew was a
     /// tenth of a decision's instructions.
     tables: View,
@@ -97,7 +100,14 @@ impl Switch {
             name_count: count(queues.names.len()),
             traces: traces.as_ptr(),
         };
-        Switch { memory, store, queues, counters, traces, tables }
+        Switch { memory, store, queues, counters, traces, deciders: deciding::Deciders::default(), tables }
+    }
+
+    /// A thread's that is to decide beside a controller: [`SwitchMemory::await_decisions`] waits for those alone.
+    ///
+    /// [`SwitchMemory::await_decisions`]: wayside_protocol::memory::SwitchMemory::await_decisions
+    pub fn decider(&self) -> Decider<'_> {
+        self.deciders.join()
     }
 
     /// Decides one packet (a UDP payload that came from `from`) and rewrites it in place. `now` was read after the

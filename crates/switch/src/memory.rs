@@ -348,6 +348,11 @@ impl Switch {
     }
 }
 
+/// Where the kernel can't tell when all runs at the hook have ended. They are over within some microseconds; nothing but
+/// the hypervisor stops a processor in one.
+#[cfg(feature = "xdp")]
+const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(100);
+
 impl SwitchMemory for Switch {
     fn epoch(&self) -> u32 {
         self.memory.globals[0].epoch.load(Acquire)
@@ -361,6 +366,14 @@ impl SwitchMemory for Switch {
 
     fn is_new(&self) -> bool {
         !self.memory.used.load(SeqCst)
+    }
+
+    fn await_decisions(&self) {
+        self.deciders.await_all();
+        #[cfg(feature = "xdp")]
+        if self.memory.ticks.is_some() && crate::xdp::await_decisions().is_err() {
+            std::thread::sleep(LONGEST_RUN);
+        }
     }
 
     fn serving(&self) -> bool {

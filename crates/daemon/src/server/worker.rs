@@ -42,6 +42,7 @@ impl Worker {
     pub fn run(self) -> std::io::Result<()> {
         let socket = self.socket.as_fd();
         let mut batch = Batch::new();
+        let mut decider = self.switch.decider();
         // An older kernel gives datagrams one by one.
         let _ = wayside_udp::take_trains(socket);
         let mut last = Instant::now();
@@ -59,10 +60,13 @@ impl Worker {
             if count == 0 {
                 continue;
             }
-            // After the packets came: what they ask for is judged by a clock that is not older.
-            let now = clock::now();
-            for index in 0..count {
-                self.decide(now, &mut batch, index);
+            {
+                let _deciding = decider.begin();
+                // After the packets came: what they ask for is judged by a clock that is not older.
+                let now = clock::now();
+                for index in 0..count {
+                    self.decide(now, &mut batch, index);
+                }
             }
             let sent = batch.send(socket);
             self.traffic.received.fetch_add(count as u64, Ordering::Relaxed);

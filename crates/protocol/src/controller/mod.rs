@@ -389,6 +389,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             self.install_sessions();
         }
         self.memory.set_epoch(counters.epoch);
+        if !is_new {
+            self.memory.await_decisions();
+        }
         self.booted = true;
         self.notices.push_back(Notice::EpochRaised(counters.epoch));
         self.recovery = Recovery::of_everything();

@@ -50,6 +50,8 @@ pub(super) struct Memory {
     servers: RefCell<BTreeMap<u16, LockServer>>,
     /// The epoch when an entry was written last.
     written_in: Cell<u32>,
+    /// When it was awaited that decisions end: the epoch by then, and the slots.
+    awaited: RefCell<Vec<(u32, BTreeMap<u32, SlotWord>)>>,
     /// Sessions that are over, by handle.
     overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }
@@ -81,6 +83,9 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn set_epoch(&self, epoch: u32) {
         self.epoch.set(epoch);
+    }
+    fn await_decisions(&self) {
+        self.awaited.borrow_mut().push((self.epoch(), self.slots.borrow().clone()));
     }
     fn serving(&self) -> bool {
         self.serving.get()

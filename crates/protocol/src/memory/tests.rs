@@ -79,6 +79,7 @@ methods! {
     fn epoch() -> u32 = |count, _| count;
     fn set_epoch(epoch: u32 = 7);
     fn is_new() -> bool = |_, yes| yes;
+    fn await_decisions();
     fn serving() -> bool = |_, yes| yes;
     fn authenticated() -> bool = |_, yes| yes;
     fn has_followed(handle: u16 = 1) -> bool = |_, yes| yes;

@@ -22,6 +22,23 @@ fn nothing_is_decided_on_in_an_epoch_before_all_have_reported() {
     assert_eq!(bench.notices(), [Notice::Serving(2)]);
 }
 
+/// A processor that began on a packet of the epoch before, and was stopped: it would free a slot that is granted in the
+/// next epoch at the same tenure.
+#[test]
+fn no_slot_is_written_for_an_epoch_while_something_of_the_epoch_before_is_decided_on() {
+    let mut bench = Bench::new();
+    bench.enrol(1);
+    bench.hold(9, 1, 5);
+    bench.memory.slots.borrow_mut().insert(3, SlotWord::unheld(limits::MAX_TENURE));
+    bench.memory.awaited.borrow_mut().clear();
+    let before = bench.memory.slots.borrow().clone();
+    bench.pass(config().poll_period);
+    assert_eq!(*bench.memory.awaited.borrow(), [(2, before.clone())]);
+    bench.report(1, 0, wayside_wire::header_flag::LAST);
+    assert_ne!(*bench.memory.slots.borrow(), before, "then they are");
+    assert_eq!(bench.memory.awaited.borrow().len(), 1);
+}
+
 #[test]
 fn a_session_that_ends_lets_no_switch_serve_whose_controller_died_over_its_epoch() {
     let mut bench = Bench::new();
