@@ -9,8 +9,6 @@ pub enum Mutant {
     KeepUnwantedGrant,
     /// The agent grants exclusively although joins are unknown.
     IgnoreGaps,
-    /// An heir takes it that nobody has joined yet, whatever its GRANT says.
-    HeirWithoutJoins,
     /// A claim gives authority without its answer.
     ClaimWithoutAnswer,
     /// A claim is made although the agency was transferred.

@@ -37,7 +37,7 @@ struct Mutants {
     rules: Vec<String>,
 
     /// Seeds to try at most
-    #[arg(long, value_name = "COUNT", default_value_t = 33_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 30_000)]
     seeds: u64,
 }
 

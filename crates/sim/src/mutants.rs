@@ -46,7 +46,6 @@ pub const RULES: &[Rule] = &[
     Rule::Machine(Mutant::ServeUnconfirmed),
     Rule::Machine(Mutant::ChangeOnce),
     Rule::Machine(Mutant::IgnoreGaps),
-    Rule::Machine(Mutant::HeirWithoutJoins),
     Rule::Machine(Mutant::SameSequence),
     Rule::Machine(Mutant::ForgetSequence),
     Rule::Machine(Mutant::RestThroughCensus),
@@ -198,7 +197,6 @@ pub const SECOND_LINES: &[Rule] = &[
 /// Those that take long, and a seed that has noticed each: a search that begins with it is over sooner, as long as
 /// seeds give the histories that they gave then. Otherwise it goes on with all.
 pub const LATE: &[(Rule, u64)] = &[
-    (Rule::Machine(Mutant::HeirWithoutJoins), 32_217),
     (Rule::Machine(Mutant::ForgetReports), 23_606),
     (Rule::Machine(Mutant::LeaveBehind), 15_677),
     (Rule::Machine(Mutant::AnyCeded), 13_444),
@@ -217,12 +215,12 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Core(CoreMutant::HandBusy), 820),
     (Rule::Machine(Mutant::OpenBehind), 708),
     (Rule::Machine(Mutant::DeadByHandle), 523),
-    (Rule::Machine(Mutant::KeepHanded), 481),
+    (Rule::Machine(Mutant::KeepHanded), 241),
     (Rule::Machine(Mutant::HastyFence), 470),
     (Rule::Core(CoreMutant::BatchGoesOn), 562),
     (Rule::Machine(Mutant::LeaseFromGrant), 426),
     (Rule::Machine(Mutant::HastyWatch), 409),
-    (Rule::Machine(Mutant::TakeTorn), 333),
+    (Rule::Machine(Mutant::TakeTorn), 562),
 ];
 
 impl Rule {

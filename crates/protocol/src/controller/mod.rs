@@ -38,7 +38,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-use crate::memory::{NodeEntry, NodeMemory, NodeWord, Part, SwitchMemory};
+use crate::memory::{Moment, NodeEntry, NodeMemory, NodeWord, Part, SwitchMemory};
 use crate::{Handle, Mutant, Time};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
@@ -118,6 +118,9 @@ pub struct Controller<M, S> {
     counters: Counters,
     /// Whether the epoch in the store is the switch's.
     booted: bool,
+    /// As long as this after that moment the switch may serve; without end, if it is alone. A memory that was emptied
+    /// does not say so any more.
+    lease: Option<(Moment, u64)>,
     sessions: Sessions,
     follow: Follow,
     patrol: Patrol,
@@ -168,6 +171,7 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
             store,
             counters,
             booted: false,
+            lease: None,
             sessions,
             follow: Follow::default(),
             patrol: Patrol::default(),
@@ -359,6 +363,12 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         }
     }
 
+    /// So long after that moment the switch may serve.
+    fn serve_for(&mut self, since: Moment, lease: u64) {
+        self.lease = Some((since, lease));
+        self.memory.serve_for(since, lease);
+    }
+
     /// A new epoch, under which every slot is recovered at once: the switch lost its memory, or a slot its tenures.
     fn raise_epoch(&mut self, now: Time) -> bool {
         // Empty, or of a time before another switch served.
@@ -380,6 +390,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         if foreign {
             // Nothing is decided on while the words are written.
             self.memory.set_epoch(0);
+            if let Some((since, lease)) = self.lease {
+                self.memory.serve_for(since, lease);
+            }
         }
         self.memory.set_authenticated(self.config.root.is_some());
         for handle in self.sessions.live_handles() {

@@ -4,7 +4,8 @@
 //! Invariants
 //! * There is a controller from the moment the post was taken until another has it, and none else. It is reached only
 //!   while the lease runs: what it would decide later, its successor may have decided otherwise.
-//! * The lease of the switch ([`SwitchMemory::serve_for`]) is never longer than that of the post.
+//! * The lease of the switch ([`SwitchMemory::serve_for`]) is never longer than that of the post, though its memory was
+//!   emptied, which then says that it has no end.
 //! * A switch that has no post has epoch 0: it decides on nothing, whatever its memory holds. What it held before is
 //!   overwritten when it is promoted.
 //! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that
@@ -13,7 +14,7 @@
 use super::hand_over::{Came, Copying, Handed, NamespaceShape, Obstacle, Reception, Shape, Unfit};
 use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 use super::{Config, Controller, Namespace, Notice, Store, StoreError, Unaddable};
-use crate::memory::SwitchMemory;
+use crate::memory::{Moment, SwitchMemory};
 use crate::{Mutant, Time};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
@@ -38,6 +39,8 @@ struct Shared<S> {
     config: Config,
     store: S,
     serving: Serving,
+    /// The latest of the switch.
+    lease: Option<(Moment, u64)>,
     /// The post is this switch's, and there is no controller yet: not before this time.
     begins: Option<Time>,
     /// What another switch hands over, as far as it has come.
@@ -62,7 +65,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         // Of an earlier life: it is renewed when the post turns out to be its own still.
         memory.serve_for(memory.moment(now), 0);
         let serving = Serving::new(serving, config.mutant);
-        let shared = Some(Shared { config, store, serving, begins: None, reception: None, handed: None });
+        let shared = Some(Shared { config, store, serving, lease: None, begins: None, reception: None, handed: None });
         Seat { memory, controller: None, shared, admitted: None, notices: VecDeque::new() }
     }
 
@@ -130,12 +133,17 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 let late = shared.config.is_broken(Mutant::TakeLate);
                 shared.handed.take_if(|handed| inquiry.question != Question::Take(handed.revision) && !late);
                 self.memory.serve_for(since, lease);
+                shared.lease = Some((since, lease));
                 shared.begins = Some(now);
                 self.notices.push_back(Notice::Promoted);
                 self.on_tick(now);
             }
             Some(Change::Renewed(since, lease)) => {
-                self.memory.serve_for(since, lease);
+                shared.lease = Some((since, lease));
+                match &mut self.controller {
+                    Some(controller) => controller.serve_for(since, lease),
+                    None => self.memory.serve_for(since, lease),
+                }
                 self.cut_off(now);
             }
             Some(Change::End) => {
@@ -326,6 +334,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         match Controller::new(shared.config.clone(), self.memory.clone(), shared.store.clone()) {
             Ok(mut controller) => {
                 shared.begins = None;
+                controller.lease = shared.lease;
                 controller.has_turn(shared.serving.post().map_or(0, |post| post.revision));
                 if let Some(handed) = shared.handed.take() {
                     controller.take_up(&handed);

@@ -288,8 +288,7 @@ impl Node {
         }
         let mut agent = self.agency.new_agent();
         // A hand-over that is said again shows the slot as it is by then: who joined it meanwhile counts.
-        let joins = if self.config.is_broken(Mutant::HeirWithoutJoins) { 0 } else { bits.joins };
-        agent.reset(slot, stamp, SlotBits { joins, ..bits });
+        agent.reset(slot, stamp, bits);
         agent.granted_with(Party { token, tries: false, ..Party::from_entry(&entry) }, wanted);
         let was_handed = handed.is_some();
         if wanted && !was_handed {

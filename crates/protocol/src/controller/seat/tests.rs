@@ -37,6 +37,27 @@ fn a_standby_has_no_controller_and_one_that_serves_has() {
     assert!(seat.controller(Time(1 + LEASE)).is_none(), "not once its lease is over");
 }
 
+/// What it acknowledged after the end of its lease would keep sessions alive that its successor takes for dead.
+#[test]
+fn a_memory_that_was_emptied_serves_no_longer_than_before() {
+    let (mut seat, memory) = seat();
+    promoted(&mut seat, Time(1));
+    for renewed in [false, true] {
+        let epoch = memory.epoch();
+        let until = memory.lease_end.get().expect("it shares the post");
+        memory.set_epoch(0);
+        memory.serve_without_end();
+        seat.on_tick(Time(2 + u64::from(renewed) * (LEASE / 4 + config().poll_period)));
+        assert_eq!((memory.epoch(), memory.lease_end.get()), (epoch + 1, Some(until)));
+        let at = Time(1 + LEASE / 4);
+        if !renewed {
+            let asked = seat.ask(at).expect("a renewal is due");
+            seat.on_answer(at, asked, Answer::Done(Post { holder: 1, revision: 2 }));
+            assert_eq!(memory.lease_end.get(), Some(at + LEASE));
+        }
+    }
+}
+
 /// What was due when the lease ended would be due at once for ever, and never done.
 #[test]
 fn a_lease_that_is_over_wakes_nobody_in_vain() {
