@@ -238,8 +238,8 @@ pub trait SwitchMemory {
     fn is_new(&self) -> bool {
         false
     }
-    /// Returns once every decision that had begun before has ended. One that looked at the epoch before the next was set
-    /// would take a slot of the next for its own: they begin with the same tenures.
+    /// Returns once every decision that had begun before has ended. One that looked at the epoch before the next was
+    /// set would take a slot of the next for its own: they begin with the same tenures.
     fn await_decisions(&self) {}
     /// Whether slots are decided on; otherwise the answer is RECOVERING.
     fn serving(&self) -> bool;

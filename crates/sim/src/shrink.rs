@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::schedule::{Filter, Kind, Mark, Marks};
 use crate::{Failure, Options, Outcome, run};
 
-/// After which it is what it is. A late failure has more than a thousand happenings, each of which is left out by itself
-/// once at the least, and each run may take as long as the first.
+/// After which it is what it is. A late failure has more than a thousand happenings, each of which is left out by
+/// itself once at the least, and each run may take as long as the first.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Microseconds of the world's time.
 const MARGIN: u64 = 100_000;
@@ -58,7 +58,8 @@ impl Shrinking<'_> {
             return false;
         }
         self.runs += 1;
-        // With less that happens it breaks a little later, or never: what promises that all ends well is looked at last.
+        // With less that happens it breaks a little later, or never: what promises that all ends well is looked at
+        // last.
         let at = self.best.1.failure.as_ref().map(|failure| 2 * failure.at + MARGIN);
         let until = at.filter(|_| !AT_THE_END.contains(&self.invariant));
         let options = Options { filter, until, chart: false, ..self.options.clone() };

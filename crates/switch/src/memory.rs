@@ -348,8 +348,8 @@ impl Switch {
     }
 }
 
-/// Where the kernel can't tell when all runs at the hook have ended. They are over within some microseconds; nothing but
-/// the hypervisor stops a processor in one.
+/// Where the kernel can't tell when all runs at the hook have ended. They are over within some microseconds; nothing
+/// but the hypervisor stops a processor in one.
 #[cfg(feature = "xdp")]
 const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(100);
 

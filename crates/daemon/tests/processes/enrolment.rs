@@ -719,8 +719,8 @@ fn on_the_network(mode: &str) {
     let _ = std::fs::remove_dir(&bpf);
 }
 
-/// Readers of both hosts join each other's locks: the GRANT is signed for the reader, its copy, the JOIN, for the agent.
-/// Of an agent that did not believe one, the writer after it would wait for a census.
+/// Readers of both hosts join each other's locks: the GRANT is signed for the reader, its copy, the JOIN, for the
+/// agent. Of an agent that did not believe one, the writer after it would wait for a census.
 fn join_while_keys_change(world: &World, one: &Session, other: &Session) {
     let before = [world.counter("wayside_key_rotations_total"), joins(world)];
     let mut rounds: u64 = 0;

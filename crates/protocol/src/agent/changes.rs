@@ -15,8 +15,8 @@ impl Agent {
         self.ask(change, self.joins.expected, desk);
     }
 
-    /// To be confirmed. With a gap it names fewer joins than there are, and so is told that it is the agent, or that it is
-    /// none any more, and never given what it asks for.
+    /// To be confirmed. With a gap it names fewer joins than there are, and so is told that it is the agent, or that it
+    /// is none any more, and never given what it asks for.
     pub(super) fn ask_whether(&mut self, desk: &mut Desk) {
         let idle = self.holders.is_empty() && !self.has_waiters() && self.heir_is_complete();
         let change = if idle { Change::Free } else { Change::Renew { tryable: false } };

@@ -253,8 +253,8 @@ impl Agent {
         let frees_by_name = desk.config.is_broken(Mutant::FreeUnderOthers);
         let is_idle = |p: &Party| frees_by_name && p.name != self.name;
         let (idle, stays) = (self.holders.iter().all(is_idle), self.stays(desk));
-        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer. Nor
-        // may it refuse others' tries: a reader is let in here.
+        // Readers of its own node alone need no switch that lets others in: it would have to hear of the next writer.
+        // Nor may it refuse others' tries: a reader is let in here.
         let at_home = shared_only && !self.open && stays;
         if !idle && !(shared_only && (!self.open && !stays || saturated)) && !(at_home && self.tryable) {
             return;

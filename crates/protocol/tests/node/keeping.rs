@@ -290,8 +290,8 @@ fn where_two_of_its_own_want_what_rests_both_have_it_in_turn() {
     assert!(bench.nodes[0].keeps(NAME as u32));
 }
 
-/// The switch repeats the hand-over with the slot as it is by then: a reader has joined it, of whom the heir never heard,
-/// and a writer has closed it. The heir stays, so it asks the switch nothing that would be refused.
+/// The switch repeats the hand-over with the slot as it is by then: a reader has joined it, of whom the heir never
+/// heard, and a writer has closed it. The heir stays, so it asks the switch nothing that would be refused.
 #[test]
 fn an_heir_whose_grant_is_said_again_counts_who_joined_before_it_came() {
     let mut bench = keeping(4, 8);

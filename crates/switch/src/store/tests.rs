@@ -81,7 +81,7 @@ fn write(switch: &Switch, mut packet: Vec<u8>) -> Outcome {
 
 /// The same memory, as another process finds it.
 fn reopened(switch: Switch) -> Switch {
-    let Switch { memory, store, queues, counters, traces, tables: _ } = switch;
+    let Switch { memory, store, queues, counters, traces, tables: _, deciders: _ } = switch;
     let Store { groups, buckets, items, lanes, journal, own, books: _ } = store;
     let store = Store::over(CONFIG, groups, buckets, items, lanes, journal, own);
     Switch::of(memory, store, queues, counters, traces)

@@ -36,7 +36,8 @@ fn after_255_exclusive_grants_the_tenure_is_renewed_first() {
     assert_eq!(granted.token, Token::new(NEXT, 1));
 }
 
-/// A reader of another name that has joined: the switch lets nobody try by the first name's hash any more, and is not told to.
+/// A reader of another name that has joined: the switch lets nobody try by the first name's hash any more, and is not
+/// told to.
 #[test]
 fn a_tenure_that_is_renewed_under_two_names_is_not_tryable() {
     let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));

@@ -309,8 +309,8 @@ fn an_adopted_agent_has_time_while_somebody_holds_and_nobody_waits() {
     assert_eq!(scene.one().bits().state, SlotState::Unheld, "the holder died before the census was over");
 }
 
-/// A hand-over that is said again, to who has given the lock back since: the slot may be somebody else's by now, and then
-/// nobody else ever says so.
+/// A hand-over that is said again, to who has given the lock back since: the slot may be somebody else's by now, and
+/// then nobody else ever says so.
 #[test]
 fn an_heir_without_a_holder_asks_although_a_join_is_unknown_and_never_gets_what_it_asks_for() {
     let heir = || {
