@@ -106,8 +106,9 @@ grant(n) ==
           ELSE agent' = [agent EXCEPT ![n] = a] /\ UNCHANGED <<netVars, req, history>>
   /\ UNCHANGED <<switchVars, claim, alive, epochs, downs, census>>
 
-(* What the agent asks the switch to change now, if anything. *)
-Change(a, op) == [NoChange EXCEPT !.op = op, !.joins = a.expected]
+(* What the agent asks the switch to change now, if anything. Who has yet to be confirmed and knows of a gap names fewer *)
+(* joins than there are: it is to be told whether it is the agent, not given what it asks for.                         *)
+Change(a, op) == [NoChange EXCEPT !.op = op, !.joins = IF Complete(a) THEN a.expected ELSE Cardinality(a.known)]
 Due(n, a) ==
   LET exhausted == \E r \in Range(a.queue) : Wish(r).mode = "X" /\ CanGrant(a, r) /\ a.sequence = MaxSequence
   IN IF ~a.confirmed /\ Use("Confirm") THEN {Change(a, IF a.holders = {} /\ a.queue = <<>> THEN "free" ELSE "renew")}

@@ -9,8 +9,9 @@ use crate::{Failure, Options, Outcome, run};
 /// After which it is what it is. A late failure has more than a thousand happenings, each of which is left out by
 /// itself once at the least, and each run may take as long as the first.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Microseconds of the world's time.
+/// In microseconds of the world's time: what is left out may let it break later.
 const MARGIN: u64 = 100_000;
+/// Invariants that are looked at when a run is over.
 const AT_THE_END: [&str; 4] = ["L1", "L2", "P4", "vacuous"];
 
 /// A failure with as few happenings as could be found.

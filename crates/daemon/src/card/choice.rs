@@ -28,7 +28,7 @@ pub fn attach(asked: Asked, kernel: (u32, u32), ports: &mut impl Ports) -> Resul
     match (asked, unfit) {
         (Asked::Native, Some(why)) => return Err(refused(&why)),
         (_, Some(why)) => return in_generic(ports, why),
-        // That comes and goes.
+        // There may be one by now, and none a moment later.
         (Asked::Auto, None) if let Some(veth) = veth => {
             let why = "is a veth: native XDP answers there only if the other end has an XDP program";
             return in_generic(ports, format!("{} {why}", veth.name));
@@ -40,8 +40,8 @@ pub fn attach(asked: Asked, kernel: (u32, u32), ports: &mut impl Ports) -> Resul
     let (mode, refused_for) = ports.attach(modes)?;
     if mode == Mode::Generic {
         // What is attached stays so: a change would drop packets.
-        let left = || "as the daemon before has left it".to_owned();
-        return Ok(Some(refused_for.filter(|_| !were_generic).unwrap_or_else(left)));
+        let refused_for = refused_for.filter(|_| !were_generic);
+        return Ok(Some(refused_for.unwrap_or_else(|| "as the daemon before has left it".to_owned())));
     }
     // Now they say all that they can do.
     let (veths, cards): (Vec<Card>, Vec<Card>) = ports.cards().into_iter().partition(Card::is_veth);

@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! * An agent acts only while it is confirmed, not suspended and has no pending change. Everything it tells the switch
-//!   is conditional on its own tenure and on the joins it knows; with a gap it tells it nothing, as a new tenure would
-//!   forget the gap and the holder in it.
+//!   is conditional on its own tenure and on the joins it knows; with a gap it asks for nothing that could be applied,
+//!   as a new tenure would forget the gap and the holder in it.
 //! * Every live holder of the slot is in `holders`, or is an unknown ordinal (`!joins.complete()`).
 //! * A (holder, request) is in at most one of `holders`, `queue` and `late`, and in none of them once retired.
 //! * In OPEN no exclusive request is in `queue`, but where readers go first: it waits there while its name is held.

@@ -150,6 +150,8 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 self.memory.serve_for(self.memory.moment(now), 0);
                 self.memory.set_serving(false);
                 self.memory.set_epoch(0);
+                // What another hands over next may have a slot as it was here.
+                self.memory.await_decisions();
                 self.controller = None;
                 self.admitted = None;
                 shared.begins = None;

@@ -51,7 +51,7 @@ pub(super) struct Memory {
     /// The epoch when an entry was written last.
     written_in: Cell<u32>,
     /// When it was awaited that decisions end: the epoch by then, and the slots.
-    awaited: RefCell<Vec<(u32, BTreeMap<u32, SlotWord>)>>,
+    pub(in crate::controller) awaited: RefCell<Vec<(u32, BTreeMap<u32, SlotWord>)>>,
     /// Sessions that are over, by handle.
     overs: RefCell<BTreeMap<Handle, Option<u64>>>,
 }

@@ -342,7 +342,10 @@ fn the_lease_of_the_switch_is_that_of_the_post_and_ends_with_it() {
     seat.on_answer(heard, asked, Answer::Done(Post { holder: 1, revision: 2 }));
     assert_eq!(leases(&seat), (Some(renewed + LEASE), renewed + LEASE));
     let asked = seat.ask(heard).expect("a renewal is due");
+    memory.awaited.borrow_mut().clear();
     seat.on_answer(Time(LEASE), asked, Answer::Is(Post { holder: 2, revision: 3 }));
+    let awaited: Vec<u32> = memory.awaited.borrow().iter().map(|(epoch, _)| *epoch).collect();
+    assert_eq!(awaited, [0], "nor goes anything on that had begun");
     assert_eq!(leases(&seat), (Some(Time(LEASE)), Time(0)), "nothing more is decided on");
     assert_eq!(told(&mut seat), [Notice::Promoted, Notice::Demoted]);
 }
