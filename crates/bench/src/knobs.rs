@@ -12,8 +12,10 @@ use std::time::Duration;
 pub(crate) const CLIENT_CORE: usize = 0;
 /// Core of the server, all its threads.
 pub(crate) const SERVER_CORE: usize = 1;
-/// For AF_XDP to take over: a thread that has just begun to use a session has sockets until then.
-pub(crate) const TAKES_OVER: Duration = Duration::from_secs(3);
+/// For AF_XDP to take over: a thread that has just begun to use a session has sockets until then. A tenth of a second
+/// mostly; where the kernel still has the socket of the session before, as once on a machine that compiled and tested
+/// beside it, more than three.
+pub(crate) const TAKES_OVER: Duration = Duration::from_secs(15);
 
 /// Binds the calling thread, and threads and processes that it starts later, to a core. False on a single core, and
 /// where it is not allowed: then nothing is bound.

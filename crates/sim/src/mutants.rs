@@ -199,7 +199,7 @@ pub const SECOND_LINES: &[Rule] = &[
 pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::ForgetReports), 23_606),
     (Rule::Machine(Mutant::LeaveBehind), 15_677),
-    (Rule::Machine(Mutant::AnyCeded), 13_444),
+    (Rule::Machine(Mutant::AnyCeded), 13_443),
     (Rule::Core(CoreMutant::NoServingLease), 5_385),
     (Rule::Machine(Mutant::OverGaps), 5_217),
     (Rule::Machine(Mutant::ServeUnconfirmed), 4_036),
