@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub(crate) const USAGE: &str = "\
 usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
-       wayside-bench --recovery [--short | --locks N] [--rounds N] [--record]
+       wayside-bench --recovery [--hook] [--short | --locks N] [--rounds N] [--record]
        wayside-bench --services [--short] [--workload NAME]... [--service NAME]... [--clients N] [--think US]...
                      [--rounds N] [--record]
        wayside-bench --keys [--short | --brief] [--service NAME]... [--clients N] [--rounds N] [--record]
@@ -17,6 +17,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
   --seconds N                how long to measure all in all; 75 without it
   --idle-latency held|free   keep idle processors awake (/dev/cpu_dma_latency, needs root), or not; held without it
   --recovery                 measure how long locks are away when a switch or a node dies, instead: several minutes
+  --hook                     the same with switches at the XDP hook, on hosts of their own: as root
   --services                 measure Wayside beside Redis, etcd, ZooKeeper and PostgreSQL, instead: over an hour
   --keys                     measure keys and values beside etcd and ZooKeeper, instead: some minutes
   --queues [PART]...         measure what the switch's memory, priorities and budgets do, as NetLock's figures 12 to 14
@@ -40,7 +41,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
                              every workload with each
   --rounds N                 so often, instead of three or five times
   --record                   keep the report as
-                             bench/runs/<date>-<commit>-<held|free|recovery|services|keys|queues|calibrated>.json, with its
+                             bench/runs/<date>-<commit>-<held|free|recovery|recovery-hook|services|keys|queues|calibrated>.json, with its
                              drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 
@@ -69,6 +70,7 @@ pub(crate) struct Arguments {
     pub(crate) hold_latency: bool,
     pub(crate) short: bool,
     pub(crate) brief: bool,
+    pub(crate) hook: bool,
     pub(crate) locks: Vec<u64>,
     pub(crate) workloads: Vec<String>,
     pub(crate) services: Vec<String>,
@@ -91,6 +93,7 @@ impl Arguments {
             hold_latency: true,
             short: false,
             brief: false,
+            hook: false,
             locks: Vec::new(),
             workloads: Vec::new(),
             services: Vec::new(),
@@ -119,6 +122,7 @@ impl Arguments {
                 "--calibrated" if arguments.what == What::Echoes => arguments.what = What::Calibrated,
                 "--growth" if arguments.what == What::Echoes => arguments.what = What::Growth,
                 "--short" => arguments.short = true,
+                "--hook" if arguments.what == What::Recovery => arguments.hook = true,
                 "--brief" => arguments.brief = true,
                 "--locks" => arguments.locks.push(words.next()?.parse().ok().filter(|&locks| locks > 0)?),
                 "--workload" => arguments.workloads.push(words.next()?),

@@ -3,8 +3,10 @@
 use crate::Error;
 use crate::report::{Mode, Report, Row};
 
-/// Between these a page has its figures.
+/// A page has its figures between this and [`END`].
 const BEGIN: &str = "<!-- figures: written by `wayside-bench --figures` -->\n";
+/// The same of a page that has others of the hook.
+pub(crate) const BEGIN_AT_HOOK: &str = "<!-- figures at the hook: written by `wayside-bench --figures` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
 /// Modes that have a column, with their heads, and by what the switch is reached.
@@ -41,9 +43,15 @@ pub fn put_figures(readme: &str, report: &Report, record: &str) -> Result<String
 
 /// The page with these figures in the place of those before.
 pub(crate) fn put_between(page: &str, figures: &str) -> Result<String, Error> {
-    let place = page.find(BEGIN).zip(page.find(END)).filter(|(begin, end)| begin < end);
-    let (begin, end) = place.ok_or_else(|| format!("there is no {} before {}", BEGIN.trim(), END.trim()))?;
-    Ok(format!("{}{figures}{}", &page[..begin + BEGIN.len()], &page[end..]))
+    put_after(BEGIN, page, figures)
+}
+
+/// The page with these figures in the place of those between this mark and the next end.
+pub(crate) fn put_after(mark: &str, page: &str, figures: &str) -> Result<String, Error> {
+    let begin = page.find(mark).map(|at| at + mark.len());
+    let place = begin.and_then(|begin| Some((begin, begin + page[begin..].find(END)?)));
+    let (begin, end) = place.ok_or_else(|| format!("there is no {} before {}", mark.trim(), END.trim()))?;
+    Ok(format!("{}{figures}{}", &page[..begin], &page[end..]))
 }
 
 fn figures(report: &Report, record: &str) -> String {

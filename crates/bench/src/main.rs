@@ -100,10 +100,11 @@ fn recover(arguments: &Arguments) -> Result<(), String> {
         options.locks.clone_from(&arguments.locks);
     }
     options.rounds = arguments.rounds.unwrap_or(options.rounds);
+    options.at_hook = arguments.hook;
     let recovery = wayside_bench::run_recovery(&options)?;
     print!("{recovery}");
     if arguments.record {
-        let stem = stem(recovery.commit(), "recovery")?;
+        let stem = stem(recovery.commit(), recovery.name())?;
         keep(&stem.with_extension("json"), &(recovery.to_json() + "\n"))?;
         keep(&stem.with_extension("csv"), &recovery.timelines_as_csv())?;
         keep(&stem.with_extension("svg"), &recovery.timelines_as_svg())?;

@@ -558,6 +558,10 @@ pub struct RecoveryArgs {
     #[arg(long)]
     pub short: bool,
 
+    /// Switches at the XDP hook, each on a host of its own in network namespaces: as root
+    #[arg(long)]
+    pub hook: bool,
+
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

@@ -1,7 +1,7 @@
 //! How long locks are away when something dies, against how many of them are held: a switch that is started again with
 //! an empty memory, a standby that takes its place, a switch that ends in order, a node that dies or stops.
 //!
-//! * `switches.rs`: switches, and their etcd, as processes. `locks.rs`: who holds locks, who waits for them, and a
+//! * `place.rs`: where they are, on loopback or at the hook. `switches.rs`: switches, and their etcd, as processes. `locks.rs`: who holds locks, who waits for them, and a
 //!   *bystander*, who acquires and releases names that nobody else wants and so feels every stall.
 //! * This file: what is broken in a trial, and what is looked at. `timeline.rs`: throughput while it happens.
 //! * `record.rs`: what comes out; `summary.rs` is the gist of it; `plot.rs` draws.
@@ -10,6 +10,7 @@
 //! what waits is served with a higher token, and all that is given back was held to the end.
 
 mod locks;
+mod place;
 mod plot;
 mod record;
 pub(crate) mod summary;
@@ -23,6 +24,7 @@ pub use summary::put_recovery;
 use crate::Error;
 use crate::knobs::{self, Machine};
 use locks::{Bystander, Granted, Holder, HoldingProcess, Taker, longest_gap, take_all, wait_for};
+use place::Place;
 use std::io::Write;
 use std::path::PathBuf;
 use std::thread;
@@ -40,19 +42,22 @@ pub struct RecoveryOptions {
     pub rounds: u32,
     /// Leaves out what is much like the rest.
     pub is_short: bool,
+    /// Switches at the XDP hook, each on a host of its own behind veth; else in userspace, on loopback.
+    pub at_hook: bool,
 }
 
 impl RecoveryOptions {
     /// From 1 to 100,000 locks five times, and a million once: several minutes.
     #[must_use]
     pub fn whole(wayside: PathBuf) -> RecoveryOptions {
-        RecoveryOptions { wayside, locks: vec![1, 1_000, 10_000, 100_000, 1_000_000], rounds: 5, is_short: false }
+        let locks = vec![1, 1_000, 10_000, 100_000, 1_000_000];
+        RecoveryOptions { wayside, locks, rounds: 5, is_short: false, at_hook: false }
     }
 
     /// 10,000, once: within 15 s.
     #[must_use]
     pub fn short(wayside: PathBuf) -> RecoveryOptions {
-        RecoveryOptions { wayside, locks: vec![10_000], rounds: 1, is_short: true }
+        RecoveryOptions { wayside, locks: vec![10_000], rounds: 1, is_short: true, at_hook: false }
     }
 
     /// Twice as many as are held at most: the upper half is the bystander's.
@@ -75,13 +80,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// If something does not start. What a trial finds broken is in its record.
 pub fn run_recovery(options: &RecoveryOptions) -> Result<Recovery, Error> {
+    let place = Place::find(options.at_hook)?;
+    place.among_clients(|| run_there(options, &place))
+}
+
+fn run_there(options: &RecoveryOptions, place: &Place) -> Result<Recovery, Error> {
     let began = Instant::now();
     let slots = options.slots();
     let etcd = Etcd::version();
-    let mut recovery = Recovery::new(Machine::look(), slots, options.rounds, etcd.clone());
+    let mut recovery = Recovery::new(Machine::look(), place.name(), slots, options.rounds, etcd.clone());
     for round in 0..options.rounds {
         for &locks in options.locks.iter().filter(|locks| round == 0 || **locks <= IN_EVERY_ROUND) {
-            let mut course = Course { options, slots, round, locks, trials: Vec::new() };
+            let mut course = Course { options, place, slots, round, locks, trials: Vec::new() };
             course.crashes()?;
             course.restart()?;
             if etcd.is_some() {
@@ -93,7 +103,7 @@ pub fn run_recovery(options: &RecoveryOptions) -> Result<Recovery, Error> {
     let timelines = [Fault::Restart, Fault::Failover, Fault::Drain].into_iter();
     let timelines = timelines.filter(|fault| *fault == Fault::Restart || etcd.is_some() && !options.is_short);
     for fault in timelines {
-        recovery.timelines.push(timeline::record(options, fault)?);
+        recovery.timelines.push(timeline::record(options, place, fault)?);
     }
     if etcd.is_none() {
         recovery.notes.push("Standbys are left out: etcd is not installed.".into());
@@ -105,6 +115,7 @@ pub fn run_recovery(options: &RecoveryOptions) -> Result<Recovery, Error> {
 /// All trials of a round with so many locks.
 struct Course<'o> {
     options: &'o RecoveryOptions,
+    place: &'o Place,
     slots: u64,
     round: u32,
     locks: u64,
@@ -115,11 +126,13 @@ impl Course<'_> {
     /// Nodes that hold the locks die, or stop; only what they held is away.
     fn crashes(&mut self) -> Result<(), Error> {
         for (fault, lifeline) in [(Fault::Killed, true), (Fault::KilledAway, false), (Fault::Stopped, true)] {
-            if fault == Fault::KilledAway && self.options.is_short {
+            // Beyond loopback no node is on the switch's host.
+            let is_elsewhere = fault == Fault::Killed && self.options.at_hook;
+            if is_elsewhere || fault == Fault::KilledAway && self.options.is_short && !self.options.at_hook {
                 continue;
             }
             // Another one each time: it would still be at work with what the last trial left.
-            let switch = Switch::start(&self.options.wayside, self.slots, None, "warn")?;
+            let switch = self.switch(0, None, "warn")?;
             let endpoint = switch.address.to_string();
             let mut trial = self.begin(fault);
             let began = Instant::now();
@@ -154,17 +167,19 @@ impl Course<'_> {
         }
     }
 
-    /// The switch is killed, and started again at once with nothing in its memory.
+    /// The switch is killed, and started again at once: in userspace with nothing in its memory. At the hook its program
+    /// goes on deciding meanwhile.
     fn restart(&mut self) -> Result<(), Error> {
-        let mut switch = Switch::start(&self.options.wayside, self.slots, None, "info")?;
+        let mut switch = self.switch(0, None, "info")?;
         let endpoint = switch.address.to_string();
         let mut trial = self.begin(Fault::Restart);
         let began = Instant::now();
         let mut holder = Holder::fill(&endpoint, self.locks)?;
         trial.fill_ms = ms(began.elapsed());
         let mut at = began;
-        let by_epoch = |_| None;
-        let outcome = self.change_switch(&mut trial, &endpoint, &mut holder, by_epoch, |began| {
+        let said = switch.said();
+        let serves = |began| said.first("serving", began);
+        let outcome = self.change_switch(&mut trial, &endpoint, &mut holder, serves, |began| {
             at = began;
             switch.kill();
             switch.restart()
@@ -177,12 +192,11 @@ impl Course<'_> {
 
     /// The switch that serves is killed; then the one that took its place ends in order.
     fn standby(&mut self) -> Result<(), Error> {
-        let etcd = Etcd::start()?;
-        let start = || Switch::start(&self.options.wayside, self.slots, Some(&etcd), "info");
+        let etcd = self.place.etcd()?;
         let began = Instant::now();
-        let mut first = start()?;
+        let mut first = self.switch(0, Some(&etcd), "info")?;
         first.await_saying("serving", began)?;
-        let mut second = start()?;
+        let mut second = self.switch(1, Some(&etcd), "info")?;
         let endpoints = format!("{},{}", first.address, second.address);
         let mut trial = self.begin(Fault::Failover);
         let began = Instant::now();
@@ -204,7 +218,8 @@ impl Course<'_> {
         first.restart()?;
         let mut trial = self.begin(Fault::Drain);
         // What is handed over goes on under the epoch that it had.
-        let serves = |began| first.said("serving", began);
+        let said = first.said();
+        let serves = |began| said.first("serving", began);
         let outcome = self.change_switch(&mut trial, &endpoints, &mut holder, serves, |began| {
             at = began;
             second.terminate();
@@ -249,6 +264,12 @@ impl Course<'_> {
         trial.first_grant_ms = Some(ms(first - began));
         gaps(trial, &grants, began, first, passed_on);
         Ok(())
+    }
+
+    /// The switch with this number, started.
+    fn switch(&self, number: usize, etcd: Option<&Etcd>, log: &'static str) -> Result<Switch, Error> {
+        let settings = format!("slots = {}", self.slots);
+        Switch::start_at(self.place.seat(number), &self.options.wayside, &settings, etcd, log)
     }
 
     fn begin(&self, fault: Fault) -> Trial {

@@ -1,5 +1,6 @@
 //! What comes out: every trial as it was, and under what.
 
+use super::place::PlaceName;
 use super::switches::Switch;
 use crate::Error;
 use crate::knobs::{self, Machine};
@@ -15,6 +16,9 @@ pub struct Recovery {
     pub(super) load_after: String,
     /// Of Wayside.
     pub(super) version: String,
+    /// Where switches and nodes were.
+    #[serde(default)]
+    pub(super) place: PlaceName,
     /// What etcd calls itself; None: there was none.
     pub(super) etcd: Option<String>,
     /// Slots of the switch while trials ran.
@@ -140,7 +144,7 @@ impl Trial {
 
     /// When the successor took the post, began its epoch, and served.
     pub(super) fn phases(&mut self, successor: &Switch, began: Instant) {
-        let said = |what| successor.said(what, began).map(|at| super::ms(at - began));
+        let said = |what| successor.said().first(what, began).map(|at| super::ms(at - began));
         self.promoted_ms = said("serves from now on");
         self.census_ms = said("new boot epoch");
         self.serving_ms = said("serving");
@@ -178,9 +182,10 @@ impl fmt::Display for Trial {
 }
 
 impl Recovery {
-    pub(super) fn new(machine: Machine, slots: u64, rounds: u32, etcd: Option<String>) -> Recovery {
+    pub(super) fn new(machine: Machine, place: PlaceName, slots: u64, rounds: u32, etcd: Option<String>) -> Recovery {
         Recovery {
             machine,
+            place,
             load_after: String::new(),
             version: env!("CARGO_PKG_VERSION").into(),
             etcd,
@@ -219,6 +224,15 @@ impl Recovery {
     /// If it is none, or of another version of this program.
     pub fn from_json(text: &str) -> Result<Recovery, Error> {
         serde_json::from_str(text).map_err(|error| format!("no record of recovery of this version: {error}"))
+    }
+
+    /// What its files are called, after date and commit.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.place {
+            PlaceName::Loopback => "recovery",
+            PlaceName::Hook => "recovery-hook",
+        }
     }
 
     /// Of the code that was measured, short; empty outside a repository.

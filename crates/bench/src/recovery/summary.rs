@@ -1,9 +1,10 @@
 //! The gist of a record: tables with medians, and how they grow. The page on recovery has them from a record, never by
 //! hand.
 
+use super::place::PlaceName;
 use super::record::{Fault, Recovery, Trial};
 use crate::Error;
-use crate::figures::put_between;
+use crate::figures::{BEGIN_AT_HOOK, put_after, put_between};
 use crate::fit::exponent;
 use std::fmt;
 
@@ -152,7 +153,10 @@ fn growth(curve: &[(u64, Spread)]) -> Option<(f64, f64)> {
 /// # Errors
 /// If it has no place for them.
 pub fn put_recovery(page: &str, recovery: &Recovery, record: &str) -> Result<String, Error> {
-    put_between(page, &figures(recovery, record))
+    match recovery.place {
+        PlaceName::Loopback => put_between(page, &figures(recovery, record)),
+        PlaceName::Hook => put_after(BEGIN_AT_HOOK, page, &figures(recovery, record)),
+    }
 }
 
 fn figures(recovery: &Recovery, record: &str) -> String {
@@ -250,7 +254,9 @@ mod tests {
     #[test]
     fn the_page_has_a_place_for_figures() {
         let page = include_str!("../../../../docs/recovery.md");
-        let recovery = Recovery::new(crate::knobs::Machine::look(), 0, 0, None);
-        assert!(put_recovery(page, &recovery, "bench/runs/one.json").is_ok());
+        for place in [PlaceName::Loopback, PlaceName::Hook] {
+            let recovery = Recovery::new(crate::knobs::Machine::look(), place, 0, 0, None);
+            assert!(put_recovery(page, &recovery, "bench/runs/one.json").is_ok());
+        }
     }
 }

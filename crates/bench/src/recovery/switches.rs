@@ -1,9 +1,10 @@
 //! Real switches in processes of their own, which can be killed, ended in order and started again; and their etcd.
 
+use super::place::Seat;
 use crate::Error;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -106,9 +107,14 @@ impl Etcd {
     }
 
     pub(crate) fn start() -> Result<Etcd, Error> {
+        Etcd::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// At an address of this host.
+    pub(super) fn start_at(address: Ipv4Addr) -> Result<Etcd, Error> {
         let directory = Directory::new()?;
         // Free now: whoever takes one meanwhile makes the start fail.
-        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let free = || TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
         let (address, peers) = (free().map_err(|error| error.to_string())?, free().map_err(|error| error.to_string())?);
         let (url, peers) = (format!("http://{address}"), format!("http://{peers}"));
         let mut command = Command::new("etcd");
@@ -125,12 +131,31 @@ impl Etcd {
 }
 
 /// What a switch says of itself, and when.
-type Said = Arc<Mutex<Vec<(Instant, String)>>>;
+#[derive(Clone, Default)]
+pub(super) struct Said(Arc<Mutex<Vec<(Instant, String)>>>);
 
-/// A switch in userspace on loopback; it keeps its address and its records when it is started again.
+impl Said {
+    /// Follows it to its end.
+    fn read(&self, said: Option<impl Read>) {
+        for line in said.into_iter().flat_map(|said| BufReader::new(said).lines()).map_while(Result::ok) {
+            let now = Instant::now();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push((now, line));
+        }
+    }
+
+    /// When this was first said after that moment.
+    pub(super) fn first(&self, what: &str, after: Instant) -> Option<Instant> {
+        let what = format!("\"message\":\"{what}\"");
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.iter().find(|(at, line)| *at >= after && line.contains(&what)).map(|(at, _)| *at)
+    }
+}
+
+/// A switch; it keeps its address and its records when it is started again.
 pub(crate) struct Switch {
     program: PathBuf,
     directory: Directory,
+    seat: Seat,
     pub(crate) address: SocketAddrV4,
     etcd: Option<String>,
     /// Level of what it says; at `info` it tells of its phases, and of every slot of a dead node.
@@ -140,13 +165,24 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Started and ready; `etcd`: of the shard that it shares with its standbys.
+    /// Started and ready, in userspace on loopback; `etcd`: of the shard that it shares with its standbys.
     pub(crate) fn start(program: &Path, slots: u64, etcd: Option<&Etcd>, log: &'static str) -> Result<Switch, Error> {
         Switch::start_with(program, &format!("slots = {slots}"), etcd, log)
     }
 
     /// The same, of a namespace with these settings.
     pub(crate) fn start_with(
+        program: &Path,
+        settings: &str,
+        etcd: Option<&Etcd>,
+        log: &'static str,
+    ) -> Result<Switch, Error> {
+        Switch::start_at(Seat::loopback(), program, settings, etcd, log)
+    }
+
+    /// The same, there.
+    pub(super) fn start_at(
+        seat: Seat,
         program: &Path,
         settings: &str,
         etcd: Option<&Etcd>,
@@ -159,7 +195,8 @@ impl Switch {
         let mut switch = Switch {
             program: program.to_owned(),
             directory,
-            address: SocketAddrV4::new([127, 0, 0, 1].into(), 0),
+            address: seat.address,
+            seat,
             etcd: etcd.map(|etcd| etcd.url.clone()),
             log,
             said: Said::default(),
@@ -172,24 +209,17 @@ impl Switch {
     /// Starts it at once, where it has ended.
     pub(super) fn restart(&mut self) -> Result<(), Error> {
         let at = |name| self.directory.path().join(name);
-        let mut command = Command::new(&self.program);
-        command.args(["--log", self.log, "--log-format", "json", "switch", "--mode", "userspace", "--threads", "1"]);
-        command.args(["--wait", "block", "--authentication", "off", "--admin-listen", "127.0.0.1:0"]);
-        command.args(["--listen", &self.address.to_string()]).arg("--config").arg(at("switch.toml"));
+        let mut command = self.command();
+        command.args(self.seat.arguments).args(["--authentication", "off", "--admin-listen", "127.0.0.1:0"]);
         command.arg("--state-dir").arg(at("state")).arg("--control-socket").arg(at("control.sock"));
         if let Some(url) = &self.etcd {
             command.args(["--etcd", url]);
         }
-        without_settings(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(command)?;
         let (out, err) = (process.child().stdout.take(), process.child().stderr.take());
         let said = self.said.clone();
-        thread::spawn(move || {
-            for line in err.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(Result::ok) {
-                let now = Instant::now();
-                said.lock().unwrap_or_else(PoisonError::into_inner).push((now, line));
-            }
-        });
+        thread::spawn(move || said.read(err));
         let ready = out.and_then(|out| BufReader::new(out).lines().next()).and_then(Result::ok).unwrap_or_default();
         self.address = ready
             .split([' ', ','])
@@ -197,6 +227,15 @@ impl Switch {
             .ok_or_else(|| format!("the switch did not say where it is, but {ready:?}"))?;
         self.process = Some(process);
         Ok(())
+    }
+
+    /// `wayside switch`, for its place.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["--log", self.log, "--log-format", "json", "switch", "--listen", &self.address.to_string()]);
+        command.arg("--config").arg(self.directory.path().join("switch.toml"));
+        self.seat.enter(without_settings(&mut command));
+        command
     }
 
     /// Its process, while it runs.
@@ -222,16 +261,30 @@ impl Switch {
         await_that("the switch ends", PATIENCE, || process.child().try_wait().is_ok_and(|status| status.is_some()))
     }
 
-    /// When it first said this after that moment.
-    pub(super) fn said(&self, what: &str, after: Instant) -> Option<Instant> {
-        let what = format!("\"message\":\"{what}\"");
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.iter().find(|(at, line)| *at >= after && line.contains(&what)).map(|(at, _)| *at)
+    /// What it says of itself.
+    pub(super) fn said(&self) -> Said {
+        self.said.clone()
     }
 
     /// Waits until it has said this.
     pub(super) fn await_saying(&self, what: &str, after: Instant) -> Result<(), Error> {
-        await_that(what, PATIENCE, || self.said(what, after).is_some())
+        await_that(what, PATIENCE, || self.said.first(what, after).is_some())
+    }
+}
+
+impl Drop for Switch {
+    /// At the hook, whoever comes next at the same place is to begin with nothing: it ends in order, and so takes its
+    /// program and memory with it; what one that was killed has left there is detached.
+    fn drop(&mut self) {
+        if !self.seat.is_at_hook() {
+            return;
+        }
+        self.terminate();
+        if self.process.is_some() {
+            let _ = self.await_end();
+        } else {
+            let _ = self.command().arg("--detach").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Throughput while a switch is away: acquires and releases of fresh names, counted in short bins.
 
 use super::locks::{Bystander, Holder, longest_gap};
+use super::place::Place;
 use super::record::{Fault, Timeline};
-use super::switches::{Etcd, Switch};
+use super::switches::Switch;
 use super::{RecoveryOptions, all_held_to_the_end};
 use crate::Error;
 use std::thread;
@@ -20,14 +21,15 @@ const THREADS: usize = 2;
 /// Locks that are held all the time.
 const HELD: u64 = 10_000;
 
-pub(super) fn record(options: &RecoveryOptions, fault: Fault) -> Result<Timeline, Error> {
+pub(super) fn record(options: &RecoveryOptions, place: &Place, fault: Fault) -> Result<Timeline, Error> {
     let slots = 65_536;
-    let etcd = if fault == Fault::Restart { None } else { Some(Etcd::start()?) };
-    let start = || Switch::start(&options.wayside, slots, etcd.as_ref(), "info");
+    let settings = format!("slots = {slots}");
+    let etcd = if fault == Fault::Restart { None } else { Some(place.etcd()?) };
+    let start = |number| Switch::start_at(place.seat(number), &options.wayside, &settings, etcd.as_ref(), "info");
     let began = Instant::now();
-    let mut first = start()?;
+    let mut first = start(0)?;
     first.await_saying("serving", began)?;
-    let second = if etcd.is_some() { Some(start()?) } else { None };
+    let second = if etcd.is_some() { Some(start(1)?) } else { None };
     let addresses = [Some(&first), second.as_ref()].into_iter().flatten().map(|switch| switch.address.to_string());
     let endpoints = addresses.collect::<Vec<_>>().join(",");
     let holder = Holder::fill(&endpoints, HELD)?;

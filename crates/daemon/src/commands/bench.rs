@@ -32,7 +32,8 @@ pub fn quick(args: &QuickArgs) -> Result<(), Failure> {
 /// `wayside bench recovery`: this very program is the switch that is killed.
 pub fn recovery(args: &RecoveryArgs) -> Result<(), Failure> {
     let kind = if args.short { RecoveryOptions::short } else { RecoveryOptions::whole };
-    let recovery = wayside_bench::run_recovery(&kind(own_file()?)).map_err(Failure::unavailable)?;
+    let options = RecoveryOptions { at_hook: args.hook, ..kind(own_file()?) };
+    let recovery = wayside_bench::run_recovery(&options).map_err(Failure::unavailable)?;
     match args.output {
         Output::Json => say(&recovery.to_json()),
         Output::Text => say(&recovery.to_string()),
