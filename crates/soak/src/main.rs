@@ -128,6 +128,10 @@ struct SoakArgs {
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
+    /// Say what is missing and do without it, where otherwise nothing begins: root, etcd, Porcupine
+    #[arg(long)]
+    skip_missing: bool,
+
     /// The program `wayside` [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     wayside: Option<PathBuf>,
@@ -170,13 +174,18 @@ fn worker_ends(done: Result<(), String>) -> ExitCode {
 
 /// What went wrong.
 fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
-    if let Some(why) = wayside_hosts::missing() {
+    if let Some(why) = missing() {
+        if !args.skip_missing {
+            return Err(io::Error::other(why));
+        }
         println!("skipped: soak: {why}");
         return Ok(Vec::new());
     }
-    if Command::new("etcd").arg("--version").output().is_err() {
-        println!("skipped: soak: etcd is not installed (Debian: etcd-server)");
-        return Ok(Vec::new());
+    if !args.skip_missing && !beside(PORCUPINE)?.exists() {
+        return Err(io::Error::other(format!(
+            "no program {PORCUPINE} beside this one to judge the histories by: scripts/soak.sh builds it, with Go; \
+             --skip-missing does without"
+        )));
     }
     if args.hook && !cfg!(feature = "xdp") {
         return Err(io::Error::other("built without XDP: add --features xdp"));
@@ -184,7 +193,7 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let wayside = match &args.wayside {
         Some(path) => path.clone(),
-        None => std::env::current_exe()?.with_file_name("wayside"),
+        None => beside("wayside")?,
     };
     if !wayside.exists() {
         return Err(io::Error::other(format!("no program {}: build wayside-daemon", wayside.display())));
@@ -210,6 +219,7 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
     progress.finish_and_clear();
     mishaps.heal(&mut world)?;
     let mut faults = after_healing(&mut world)?;
+    let kept = kept(&world);
     faults.extend(end_workers(&mut world)?);
     faults.extend(match service {
         Service::Locks => left_over(&world),
@@ -217,6 +227,9 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
     });
     let verdict = judge(service, &world.histories())?;
     table(&verdict, &mishaps.counts, &world);
+    if service == Service::Locks {
+        println!("kept by workers in the end, held by nobody: {kept}");
+    }
     faults.extend(verdict.violations);
     if verdict.answered == 0 {
         faults.push("nothing was answered at all".into());
@@ -225,6 +238,17 @@ fn soak(args: &SoakArgs) -> io::Result<Vec<String>> {
         keep(world, directory)?;
     }
     Ok(faults)
+}
+
+/// Without which nothing runs.
+fn missing() -> Option<String> {
+    let has_etcd = Command::new("etcd").arg("--version").output().is_ok();
+    wayside_hosts::missing().or((!has_etcd).then(|| "etcd is not installed (Debian: etcd-server)".into()))
+}
+
+/// A program that is built into the same directory as this one.
+fn beside(name: &str) -> io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(name))
 }
 
 /// A bar on a terminal, nothing in a pipe.
@@ -323,6 +347,16 @@ fn end_workers(world: &mut World) -> io::Result<Vec<String>> {
     Ok(faults)
 }
 
+/// Locks that workers keep though they do not hold them, as the switch that serves is told.
+fn kept(world: &World) -> u64 {
+    let answers = (0..world.switches.len()).filter_map(|switch| world.tells(switch, &["locks"]));
+    let of_each = |answer: serde_json::Value| {
+        let keepers = answer["keepers"].as_array().into_iter().flatten();
+        keepers.filter_map(|keeper| keeper["kept"].as_u64()).sum::<u64>()
+    };
+    answers.map(of_each).sum()
+}
+
 /// L2: what nobody wants becomes free.
 fn left_over(world: &World) -> Vec<String> {
     let begun = Instant::now();
@@ -380,7 +414,7 @@ fn judge(service: Service, directory: &Path) -> io::Result<Verdict> {
 const PORCUPINE: &str = "wayside-porcupine";
 
 fn porcupine(service: Service, operations: &Path) -> Option<Result<(), String>> {
-    let program = std::env::current_exe().ok()?.with_file_name(PORCUPINE);
+    let program = beside(PORCUPINE).ok()?;
     let output = Command::new(program).arg(service.name()).arg(operations).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     Some(if output.status.success() { Ok(()) } else { Err(said) })

@@ -27,6 +27,12 @@ pub struct WorkerArgs {
     pub seed: u64,
     #[arg(long)]
     pub names: u64,
+    /// A name that this worker asks for most often, and others now and then
+    #[arg(long)]
+    pub favourite: u64,
+    /// Locks that it keeps, though it does not hold them
+    #[arg(long)]
+    pub keep: usize,
     #[arg(long)]
     pub threads: u64,
     /// Lease of sessions, in milliseconds
@@ -47,7 +53,7 @@ pub fn run(args: &WorkerArgs) -> Result<(), String> {
         watched.store(true, Relaxed);
     });
     let session = loop {
-        match Session::builder().wait(Wait::Block).patience(PATIENCE).connect() {
+        match Session::builder().keep(args.keep).wait(Wait::Block).patience(PATIENCE).connect() {
             Ok(session) => break session,
             Err(Error::Unavailable { .. }) if !stop.load(Relaxed) => {}
             Err(_) if stop.load(Relaxed) => return Ok(()),

@@ -16,6 +16,8 @@ use wayside_hosts::Host;
 pub const CLIENTS: usize = 3;
 /// Of each such host.
 pub const WORKERS: usize = 2;
+/// Locks that every other worker keeps, though it does not hold them.
+const KEPT: usize = 8;
 /// Lock servers, each on another such host, where locks are queues.
 const SERVERS: usize = 2;
 
@@ -331,14 +333,21 @@ impl World {
             service: self.options.service,
             seed: self.options.seed << 20 | self.started,
             names: self.options.names,
+            favourite: self.options.names + 1 + worker as u64,
+            keep: if worker.is_multiple_of(2) { KEPT } else { 0 },
             threads: self.options.threads,
             lease_ms: self.options.lease.as_millis() as u64,
         };
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", "--name", &args.name, "--histories"]).arg(&args.histories);
-        for (flag, number) in
-            [("--seed", args.seed), ("--names", args.names), ("--threads", args.threads), ("--lease-ms", args.lease_ms)]
-        {
+        for (flag, number) in [
+            ("--seed", args.seed),
+            ("--names", args.names),
+            ("--favourite", args.favourite),
+            ("--keep", args.keep as u64),
+            ("--threads", args.threads),
+            ("--lease-ms", args.lease_ms),
+        ] {
             command.arg(flag).arg(number.to_string());
         }
         command.args(["--service", self.options.service.name()]);

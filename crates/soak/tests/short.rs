@@ -12,7 +12,7 @@ fn soak(arguments: &[&str]) -> Output {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     build_porcupine();
     let mut command = Command::new(env!("CARGO_BIN_EXE_wayside-soak"));
-    command.args(["--seconds", SECONDS, "--wayside"]).arg(wayside()).args(arguments);
+    command.args(["--seconds", SECONDS, "--skip-missing", "--wayside"]).arg(wayside()).args(arguments);
     command.output().expect("it starts")
 }
 

@@ -2,7 +2,8 @@
 
 use super::history::Event;
 use crate::history;
-use crate::worker::{Part, word_of};
+use crate::worker::{Part, WorkerArgs, word_of};
+use crate::world::{CLIENTS, WORKERS};
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl Held {
 pub fn one(part: &mut Part<'_>, operation: u64) -> io::Result<()> {
     let several = part.random.u8(..100) < 15;
     let exclusive = part.random.u8(..100) < 65;
-    let mut names: Vec<u64> = (0..if several { 3 } else { 1 }).map(|_| part.random.u64(1..=part.args.names)).collect();
+    let mut names: Vec<u64> = (0..if several { 3 } else { 1 }).map(|_| name(part)).collect();
     part.history.write(history::now(), operation, Event::Ask { names: names.clone(), exclusive })?;
     let asked = ask(part, &names, several, exclusive);
     let held_at = history::now();
@@ -77,6 +78,17 @@ pub fn one(part: &mut Part<'_>, operation: u64) -> io::Result<()> {
     part.history.write(at, operation, event)?;
     drop(held);
     Ok(())
+}
+
+/// One that all ask for, or a worker's favourite: mostly one's own. A worker that keeps locks takes that again and again
+/// without a packet, and loses it to whoever else asks.
+fn name(part: &mut Part<'_>) -> u64 {
+    let WorkerArgs { names, favourite, .. } = *part.args;
+    match part.random.u8(..100) {
+        ..25 => favourite,
+        25..28 => part.random.u64(names + 1..=names + (CLIENTS * WORKERS) as u64),
+        _ => part.random.u64(1..=names),
+    }
 }
 
 fn ask(part: &mut Part<'_>, names: &[u64], several: bool, exclusive: bool) -> Result<Held, Error> {
