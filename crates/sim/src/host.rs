@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+pub use wayside_judge::Process;
 use wayside_protocol::{Node, NodeConfig, Time};
 
 use crate::clock::Clock;
@@ -13,21 +14,6 @@ const SOCKET_QUEUE: usize = 256;
 const AGENT_PORT: u16 = 7_600;
 /// Host 0's; the others' follow.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-
-/// One process of a host: what crashes and is started again is another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Process {
-    /// Its host.
-    pub host: usize,
-    /// Processes that the host had before.
-    pub generation: u32,
-}
-
-impl std::fmt::Display for Process {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "h{}.{}", self.host, self.generation)
-    }
-}
 
 /// A process that runs, or is stopped.
 pub struct Running {

@@ -7,7 +7,6 @@
 //! ```
 
 mod books;
-mod checker;
 mod lines;
 mod rows;
 mod tasks;
@@ -26,6 +25,7 @@ use crate::world::World;
 use checker::{Checker, Owner, Verdict};
 use rows::{ANSWERER, Rows};
 use tasks::Task;
+use wayside_judge::locks as checker;
 use wishes::Habits;
 
 /// The applications of one process.

@@ -1,5 +1,5 @@
-//! Judges histories: S1 (conflicting holds of a name never overlap), S2 (exclusive tokens of a name rise), and that
-//! nobody was forgotten. The same holds again as operations for Porcupine, which knows nothing of this file's idea of
+//! Puts histories before the judge that the simulator has: S1 (conflicting holds of a name never overlap) and S2
+//! (exclusive tokens of a name rise). The same holds again as operations for Porcupine, which knows nothing of this file's idea of
 //! time.
 //!
 //! A hold lasts from when its grant was seen to when it was given back, as far as its owner knew it to be held then. Of
@@ -9,9 +9,11 @@ use super::history::Event;
 use crate::history::{self, Line};
 use crate::verdict::Verdict;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use wayside_judge::Process;
+use wayside_judge::locks::{self, Checker, Owner};
+use wayside_protocol::{Mode, Priority, RequestId, Token};
 
 /// One name, held once.
 #[derive(Clone, Debug, Serialize)]
@@ -92,50 +94,56 @@ pub fn judge(paths: &[PathBuf], verdict: &mut Verdict) -> io::Result<Vec<Hold>> 
     Ok(holds)
 }
 
+/// Puts all holds before the simulator's judge, in the order of time.
 fn look_at(holds: &[Hold], verdict: &mut Verdict) {
-    let mut by_name: BTreeMap<u64, Vec<&Hold>> = BTreeMap::new();
-    for hold in holds {
-        by_name.entry(hold.name).or_default().push(hold);
-    }
-    for holds in by_name.values_mut() {
-        holds.sort_by_key(|hold| (hold.from, hold.to));
-        overlaps(holds, verdict);
-        falls(holds, verdict);
-    }
-}
-
-/// In the order of their beginnings.
-fn overlaps(holds: &[&Hold], verdict: &mut Verdict) {
-    // Those that end last, of each mode: whoever begins before that conflicts.
-    let (mut exclusive, mut any): (Option<&Hold>, Option<&Hold>) = (None, None);
-    for hold in holds {
-        let before = if hold.exclusive { any } else { exclusive };
-        if let Some(other) = before.filter(|other| other.to > hold.from && hold.to > hold.from) {
-            verdict.complain(format!("S1: {hold:?} while {other:?}"));
-        }
-        let later = |former: Option<&Hold>| former.is_none_or(|former| former.to < hold.to);
-        if later(any) {
-            any = Some(hold);
-        }
-        if hold.exclusive && later(exclusive) {
-            exclusive = Some(hold);
+    let mut checker = Checker::default();
+    for moment in moments(holds) {
+        let hold = &holds[moment.hold];
+        let owner = Owner { process: process(hold), request: RequestId(moment.hold as u64) };
+        if moment.ends {
+            checker.gave_back(owner);
+        } else if let Err((rule, story)) = granted(&mut checker, owner, hold) {
+            verdict.complain(format!("{rule}: {story}: {hold:?}"));
         }
     }
 }
 
-fn falls(holds: &[&Hold], verdict: &mut Verdict) {
-    let (mut exclusive, mut any) = (0, 0);
-    // What a downgrade left has the token of before.
-    for hold in holds {
-        let good = if hold.exclusive { hold.token > any } else { hold.token >= exclusive };
-        if !good {
-            verdict.complain(format!("S2: {hold:?} after tokens {exclusive} (exclusive) and {any}"));
-        }
-        any = any.max(hold.token);
-        if hold.exclusive {
-            exclusive = exclusive.max(hold.token);
-        }
+/// A hold begins, or ends.
+struct Moment {
+    at: u64,
+    ends: bool,
+    hold: usize,
+}
+
+/// What ends at the same moment ends first. Of what lasts no time there is no end: `granted` sees to that.
+fn moments(holds: &[Hold]) -> Vec<Moment> {
+    let begin = |(hold, of): (usize, &Hold)| Moment { at: of.from, ends: false, hold };
+    let end = |(hold, of): (usize, &Hold)| Moment { at: of.to, ends: true, hold };
+    let lasting = holds.iter().enumerate().filter(|(_, hold)| lasts(hold));
+    let mut moments: Vec<Moment> = holds.iter().enumerate().map(begin).chain(lasting.map(end)).collect();
+    moments.sort_by_key(|moment| (moment.at, !moment.ends, holds[moment.hold].token));
+    moments
+}
+
+/// Somebody believed to hold for a while.
+fn lasts(hold: &Hold) -> bool {
+    hold.to > hold.from
+}
+
+fn process(hold: &Hold) -> Process {
+    Process { host: hold.who, generation: 0 }
+}
+
+fn granted(checker: &mut Checker, owner: Owner, hold: &Hold) -> locks::Verdict {
+    let mode = if hold.exclusive { Mode::Exclusive } else { Mode::Shared };
+    // Who learned of a grant when it was over, or died at once, believed in nothing.
+    let believes = |process| lasts(hold) || process != owner.process;
+    checker.asked(hold.asked, owner, (0, hold.name), Priority::default());
+    let said = checker.granted(hold.from, owner, mode, Token(hold.token), believes, || lasts(hold));
+    if !lasts(hold) {
+        checker.gave_back(owner);
     }
+    said
 }
 
 /// Operations for Porcupine, a line of JSON each: `name client exclusive token call return release`. An end that nobody
@@ -204,6 +212,14 @@ mod tests {
         assert_eq!(violations(&[hold(1, true, 2, 0, 1), hold(1, true, 2, 1, 2)]), ["S2"]);
         assert_eq!(violations(&[hold(1, true, 2, 0, 1), hold(1, false, 1, 1, 2)]), ["S2"]);
         assert_eq!(violations(&[hold(1, true, 2, 0, 1), hold(1, false, 2, 1, 2), hold(1, true, 3, 2, 3)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_grant_that_nobody_believed_in_harms_nobody() {
+        let killed = hold(1, true, 2, 5, 5);
+        assert_eq!(violations(&[hold(1, true, 1, 0, 10), killed.clone()]), [""; 0]);
+        assert_eq!(violations(&[hold(1, true, 3, 0, 4), killed.clone()]), [""; 0], "its session was over");
+        assert_eq!(violations(&[killed, hold(1, true, 1, 6, 7)]), ["S2"], "what it had was granted all the same");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use wayside_protocol::{Booked, Handle, Mode, Priority, RequestId, Token};
 
-use crate::host::Process;
+use crate::Process;
 
 /// A name: of which namespace (by its place), and its id.
 pub type NameOf = (usize, u64);
