@@ -5,6 +5,8 @@
 //! userspace.
 #![cfg(feature = "xdp")]
 
+mod engine;
+
 use libbpf_rs::libbpf_sys::{bpf_insn, bpf_program__set_log_buf};
 use libbpf_rs::{AsRawLibbpf, ObjectBuilder};
 
@@ -23,7 +25,8 @@ fn the_program_has_room_on_older_kernels_stack_and_in_newer_ones_verifiers() {
         return println!("skipped: the program's stack: loading BPF needs root");
     }
     let mut said = vec![0u8; 1 << 20];
-    let mut open = ObjectBuilder::default().open_memory(PROGRAM).unwrap();
+    let bytes = engine::bpf::object("wayside.bpf.o", PROGRAM);
+    let mut open = ObjectBuilder::default().open_memory(&bytes).unwrap();
     for mut program in open.progs_mut() {
         if program.name() == "wayside" {
             program.set_log_level(STATISTICS);

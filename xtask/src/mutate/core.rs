@@ -1,5 +1,6 @@
 //! Mutants of the data plane's core. Tests and simulator are built once, against the core as a shared library; a mutant
-//! is another library in its place, so that it costs a compilation of C and the tests' time.
+//! is another library in its place, so that it costs a compilation of C and the tests' time. Whatever survives that goes
+//! to the kernel's hook: hook.rs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::c::{self, Edit};
+use super::hook::{self, Hook};
 use super::judge::Judge;
 use super::ledger::{Fate, Ledger, Mutant};
 use super::{Wish, check_out, machines, told};
 
-/// What decides natively. `frame.h` and `ways.h` are in the BPF build alone.
+/// What decides natively. What is in the BPF build alone is the hook's.
 const FILES: &[&str] = &[
     "fission.h",
     "session.h",
@@ -59,35 +61,122 @@ const UNIT: &str = include_str!("quick.c");
 
 /// Tries those that are wished for. All mutants.
 pub fn run(root: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<Vec<Mutant>, String> {
+    if wish.by.as_deref().is_some_and(|by| by != hook::NAME) {
+        return Err(format!("the only judge of the core that can be alone is --by {}", hook::NAME));
+    }
     let tree = place.join("tree");
     check_out(root, &wish.commit, &tree, |_| Ok(()))?;
     let mut edits = Vec::new();
-    for file in FILES {
+    for file in FILES.iter().chain(hook::FILES) {
         let path = format!("dataplane/{file}");
         let source = fs::read_to_string(tree.join(&path)).map_err(|error| format!("{path}: {error}"))?;
         edits.extend(c::mutants(&path, &source));
     }
+    if !wish.list && !wish.report {
+        judge(&edits, &tree, place, wish, ledger)?;
+    }
+    Ok(edits.into_iter().map(|edit| edit.mutant).collect())
+}
+
+/// Tries those that are wished for.
+fn judge(edits: &[Edit], tree: &Path, place: &Path, wish: &Wish, ledger: &mut Ledger) -> Result<(), String> {
+    let has_hook = has_hook(tree, wish)?;
     let wanted: Vec<&Edit> = edits
         .iter()
         .enumerate()
-        .filter(|(index, edit)| wish.wants(*index, &edit.mutant, ledger))
+        .filter(|(index, edit)| wants(wish, *index, &edit.mutant, ledger, has_hook))
         .map(|(_, edit)| edit)
         .collect();
-    if !wanted.is_empty() && !wish.list && !wish.report {
-        let bench = Bench::new(&tree, place, wish)?;
-        for (index, edit) in wanted.iter().enumerate() {
-            let fate = bench.fate(edit)?;
-            println!("{}/{} {fate:?}: {}", index + 1, wanted.len(), told(&edit.mutant));
-            ledger.record(&edit.mutant, fate)?;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let court = Court::new(tree, place, wish, has_hook)?;
+    for (index, edit) in wanted.iter().enumerate() {
+        let fate = court.fate(edit)?;
+        println!("{}/{} {fate:?}: {}", index + 1, wanted.len(), told(&edit.mutant));
+        ledger.record(&edit.mutant, fate)?;
+    }
+    Ok(())
+}
+
+/// Whether the hook is one of the judges: not in a quick pass, and not where BPF cannot be loaded.
+fn has_hook(tree: &Path, wish: &Wish) -> Result<bool, String> {
+    match hook::missing(tree) {
+        _ if wish.quick && wish.by.is_none() => Ok(false),
+        Ok(()) => Ok(true),
+        Err(why) if wish.by.is_some() => Err(format!("the hook cannot judge: {why}")),
+        Err(why) => {
+            println!("the hook does not judge: {why}");
+            Ok(false)
         }
     }
-    Ok(edits.into_iter().map(|edit| edit.mutant).collect())
+}
+
+/// Whether a mutant is to be tried now. By the hook alone: its own, and of the others what nobody has noticed, whatever
+/// the reason, since most reasons are native ones.
+fn wants(wish: &Wish, index: usize, mutant: &Mutant, ledger: &Ledger, has_hook: bool) -> bool {
+    if hook::is_alone(&mutant.file) {
+        return has_hook && wish.wants(index, mutant, ledger);
+    }
+    match ledger.fate(mutant) {
+        _ if wish.by.is_none() => wish.wants(index, mutant, ledger),
+        Some(Fate::Survived) => wish.means(index, mutant),
+        Some(Fate::SurvivedHook) => wish.again && wish.means(index, mutant),
+        _ => false,
+    }
+}
+
+/// All judges, and a copy of the data plane for them, in which one file is another at a time.
+struct Court {
+    changed: PathBuf,
+    native: Option<Bench>,
+    hook: Option<Hook>,
+}
+
+impl Court {
+    fn new(tree: &Path, place: &Path, wish: &Wish, has_hook: bool) -> Result<Court, String> {
+        let changed = place.join("changed");
+        let _ = fs::remove_dir_all(&changed);
+        let script = "mkdir -p \"$1/wire\" && cp -r \"$0/dataplane\" \"$1/\" && cp -r \"$0/wire/gen\" \"$1/wire/\"";
+        let status = Command::new("sh").args(["-ec", script]).arg(tree).arg(&changed).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err("the data plane cannot be copied".to_string());
+        }
+        let native = wish.by.is_none().then(|| Bench::new(tree, &changed, place, wish)).transpose()?;
+        let hook = has_hook.then(|| Hook::new(tree, &changed, place)).transpose()?;
+        Ok(Court { changed, native, hook })
+    }
+
+    fn fate(&self, edit: &Edit) -> Result<Fate, String> {
+        let path = self.changed.join(&edit.mutant.file);
+        let source = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        let mut text = source.clone();
+        text.replace_range(edit.range.clone(), &edit.text);
+        fs::write(&path, text).map_err(|error| error.to_string())?;
+        let fate = self.judge(hook::is_alone(&edit.mutant.file));
+        fs::write(&path, source).map_err(|error| error.to_string())?;
+        fate
+    }
+
+    /// `alone`: it is the hook's matter.
+    fn judge(&self, alone: bool) -> Result<Fate, String> {
+        let native = self.native.as_ref().filter(|_| !alone);
+        let natively = native.map_or(Ok(Fate::Survived), Bench::judge)?;
+        match &self.hook {
+            Some(hook) if natively == Fate::Survived => match hook.judge()? {
+                // Natively it is another.
+                Fate::Same if !alone => Ok(Fate::SurvivedHook),
+                fate => Ok(fate),
+            },
+            _ => Ok(natively),
+        }
+    }
 }
 
 /// The tests, and where mutants are compiled for them.
 struct Bench {
     tree: PathBuf,
-    /// A copy of the data plane, in which one file is another at a time.
+    /// The data plane with a mutant in it.
     changed: PathBuf,
     library: PathBuf,
     quick: bool,
@@ -97,14 +186,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(tree: &Path, place: &Path, wish: &Wish) -> Result<Bench, String> {
+    fn new(tree: &Path, changed: &Path, place: &Path, wish: &Wish) -> Result<Bench, String> {
         let library = place.join("library");
-        let changed = place.join("changed");
         fs::create_dir_all(&library).map_err(|error| error.to_string())?;
-        let _ = fs::remove_dir_all(&changed);
-        let tree = tree.to_path_buf();
+        let (tree, changed) = (tree.to_path_buf(), changed.to_path_buf());
         let mut bench = Bench { tree, changed, library, quick: false, judges: Vec::new(), object: Vec::new() };
-        bench.copy()?;
         fs::write(bench.changed.join("quick.c"), UNIT).map_err(|error| error.to_string())?;
         fs::write(bench.changed.join("meanwhile.c"), format!("#define QUICK_MEANWHILE\n{UNIT}"))
             .map_err(|error| error.to_string())?;
@@ -122,12 +208,6 @@ impl Bench {
             judge.calibrate(&environment)?;
         }
         Ok(bench)
-    }
-
-    fn copy(&self) -> Result<(), String> {
-        let script = "mkdir -p \"$1/wire\" && cp -r \"$0/dataplane\" \"$1/\" && cp -r \"$0/wire/gen\" \"$1/wire/\"";
-        let status = Command::new("sh").args(["-ec", script]).arg(&self.tree).arg(&self.changed).status();
-        status.is_ok_and(|status| status.success()).then_some(()).ok_or("the data plane cannot be copied".to_string())
     }
 
     fn environment(&self) -> [(&'static str, OsString); 1] {
@@ -176,17 +256,6 @@ impl Bench {
         Ok(found)
     }
 
-    fn fate(&self, edit: &Edit) -> Result<Fate, String> {
-        let path = self.changed.join(&edit.mutant.file);
-        let source = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        let mut text = source.clone();
-        text.replace_range(edit.range.clone(), &edit.text);
-        fs::write(&path, text).map_err(|error| error.to_string())?;
-        let fate = self.judge();
-        fs::write(&path, source).map_err(|error| error.to_string())?;
-        fate
-    }
-
     fn judge(&self) -> Result<Fate, String> {
         if !self.compile()? {
             return Ok(Fate::Invalid);
@@ -229,7 +298,7 @@ impl Bench {
 }
 
 /// Whether a compiler takes what it is given.
-fn ran(command: &mut Command) -> Result<bool, String> {
+pub fn ran(command: &mut Command) -> Result<bool, String> {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     Ok(status.map_err(|error| format!("{:?}: {error}", command.get_program()))?.success())
 }

@@ -41,6 +41,8 @@ pub enum Fate {
     /// By this test.
     Killed(String),
     Survived,
+    /// The tests at the hook, too: hook.rs.
+    SurvivedHook,
     /// No compiler takes it: it is none.
     Invalid,
     /// The compiler makes the same of it: it is none.
@@ -50,6 +52,7 @@ pub enum Fate {
 /// In the repository's file.
 const KILLED: char = 'k';
 const SURVIVED: char = 'S';
+const SURVIVED_HOOK: char = 'H';
 const INVALID: char = 'i';
 const SAME: char = '=';
 const NOT_TRIED: char = '.';
@@ -59,6 +62,7 @@ impl Fate {
         match fate {
             Some(Fate::Killed(_)) => KILLED,
             Some(Fate::Survived) => SURVIVED,
+            Some(Fate::SurvivedHook) => SURVIVED_HOOK,
             Some(Fate::Invalid) => INVALID,
             Some(Fate::Same) => SAME,
             None => NOT_TRIED,
@@ -69,6 +73,7 @@ impl Fate {
         match letter {
             KILLED => Some(Fate::Killed("a test of before".to_string())),
             SURVIVED => Some(Fate::Survived),
+            SURVIVED_HOOK => Some(Fate::SurvivedHook),
             INVALID => Some(Fate::Invalid),
             SAME => Some(Fate::Same),
             _ => None,
@@ -97,6 +102,7 @@ impl Ledger {
             let Some((key, fate)) = line.split_once('\t') else { continue };
             let fate = match fate.split_once(' ').unwrap_or((fate, "")) {
                 ("killed", by) => Fate::Killed(by.to_string()),
+                ("survived", "hook") => Fate::SurvivedHook,
                 ("survived", _) => Fate::Survived,
                 ("invalid", _) => Fate::Invalid,
                 ("same", _) => Fate::Same,
@@ -132,6 +138,7 @@ impl Ledger {
         let told = match &fate {
             Fate::Killed(by) => format!("killed {by}"),
             Fate::Survived => "survived".to_string(),
+            Fate::SurvivedHook => "survived hook".to_string(),
             Fate::Invalid => "invalid".to_string(),
             Fate::Same => "same".to_string(),
         };
@@ -160,20 +167,20 @@ mod tests {
         let place = std::env::temp_dir().join(format!("wayside-ledger-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let [own, kept] = ["own.tsv", "kept.txt"].map(|name| place.join(name));
-        let mutants: Vec<Mutant> = (0..5).map(|ordinal| mutant("one two", 7, ordinal)).collect();
+        let mutants: Vec<Mutant> = (0..6).map(|ordinal| mutant("one two", 7, ordinal)).collect();
         let gone = mutant("gone", 1, 0);
         let mut ledger = Ledger::open(&own, &kept).unwrap();
-        let fates = [Fate::Killed("x y".to_string()), Fate::Survived, Fate::Invalid, Fate::Same];
+        let fates = [Fate::Killed("x y".to_string()), Fate::Survived, Fate::Invalid, Fate::Same, Fate::SurvivedHook];
         for (mutant, fate) in mutants.iter().zip(&fates) {
             ledger.record(mutant, fate.clone()).unwrap();
         }
         ledger.record(&gone, Fate::Survived).unwrap();
         ledger.keep(&mutants, &kept).unwrap();
-        assert_eq!(fs::read_to_string(&kept).unwrap(), "a.rs one two 0000000000000007 kSi=.\n");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "a.rs one two 0000000000000007 kSi=H.\n");
         let again = Ledger::open(&place.join("other.tsv"), &kept).unwrap();
         assert!(matches!(again.fate(&mutants[0]), Some(Fate::Killed(_))));
         let rest: Vec<_> = mutants[1..].iter().map(|mutant| again.fate(mutant)).collect();
-        assert_eq!(rest, [Some(&fates[1]), Some(&fates[2]), Some(&fates[3]), None]);
+        assert_eq!(rest, [Some(&fates[1]), Some(&fates[2]), Some(&fates[3]), Some(&fates[4]), None]);
         assert_eq!((again.fate(&gone), again.fate(&mutant("one two", 8, 0))), (None, None));
         fs::remove_dir_all(&place).unwrap();
     }

@@ -372,7 +372,7 @@ pub type Programs = Vec<(String, PathBuf)>;
 
 /// Builds programs of a tree: their names and where they are, or what the compiler complains of.
 pub fn build(tree: &Path, target: &Path, arguments: &[&str]) -> Result<Result<Programs, Vec<Complaint>>, String> {
-    let tests = arguments.contains(&"--tests");
+    let tests = arguments.iter().any(|argument| argument.starts_with("--test"));
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(if tests { &["test", "--no-run"][..] } else { &["build"] }).args(arguments);
     command.args(["--message-format", "json", "--quiet"]).current_dir(tree);

@@ -3,6 +3,7 @@
 
 mod c;
 mod core;
+mod hook;
 mod judge;
 mod ledger;
 mod machines;
@@ -28,7 +29,8 @@ pub const USAGE: &str = "\
          --commit COMMIT     mutate this one [default: the last]
          --seeds A..B        the simulator's seeds [default: 0..300]; 0..0: without it
          --by JUDGE          of the machines: by this test alone (allocation, node, ...), or by the simulator (wayside-sim),
-                             or its worlds of one service (hybrid, chain, ...), for what others have tried
+                             or its worlds of one service (hybrid, chain, ...), for what others have tried.
+                             Of the core: by the hook, for all that survived natively; needs root and clang
          --list              print the mutants, with what became of each
          --keep              put what became of them into xtask/outcomes-*.txt, for others to go on from
          --report            print what a full run found, as docs/mutation.md has it";
@@ -45,7 +47,7 @@ pub struct Wish {
     part: (usize, usize),
     /// Of the simulator, as it takes them.
     seeds: String,
-    /// The only judge: a test, the simulator, or one of its services.
+    /// The only judge: a test, the simulator, or one of its services; of the core the hook.
     by: Option<String>,
     /// What is mutated.
     commit: String,
@@ -96,13 +98,17 @@ impl Wish {
 
     /// Whether it is to be tried now.
     fn wants(&self, index: usize, mutant: &Mutant, ledger: &Ledger) -> bool {
-        self.speaks_of(mutant)
-            && index % self.part.1 == self.part.0
+        self.means(index, mutant)
             && match ledger.fate(mutant) {
                 None => true,
-                Some(Fate::Survived) => self.again && !self.reasons.excuse(mutant),
+                Some(Fate::Survived | Fate::SurvivedHook) => self.again && !self.reasons.excuse(mutant),
                 Some(_) => false,
             }
+    }
+
+    /// Whether it is of the files and of the part that were asked for.
+    fn means(&self, index: usize, mutant: &Mutant) -> bool {
+        self.speaks_of(mutant) && index % self.part.1 == self.part.0
     }
 
     fn speaks_of(&self, mutant: &Mutant) -> bool {
@@ -207,7 +213,7 @@ fn conclude(mutants: &[&Mutant], ledger: &Ledger, reasons: &Reasons, is_report: 
             None => row[3] += 1,
             Some(Fate::Invalid | Fate::Same) => {}
             Some(Fate::Killed(_)) => row[0] += 1,
-            Some(Fate::Survived) => match reasons.of(mutant, &explained) {
+            Some(Fate::Survived | Fate::SurvivedHook) => match reasons.of(mutant, &explained) {
                 Some(reason) => {
                     row[1] += 1;
                     explained.push((mutant, reason));

@@ -1,8 +1,10 @@
 //! The BPF build in this kernel: maps of its own, packets through BPF_PROG_TEST_RUN.
 
+use std::env;
 use std::fs;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::ptr::{null_mut, slice_from_raw_parts_mut};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
@@ -73,6 +75,14 @@ impl<T> Drop for Mapped<T> {
     }
 }
 
+/// An object as it was compiled with these tests. Where `WAYSIDE_OBJECTS` names a directory, the one of this name there:
+/// `cargo xtask mutate core` has a data plane tried that is not the one that the tests were built with.
+pub fn object(name: &str, built: &[u8]) -> Vec<u8> {
+    let Some(directory) = env::var_os("WAYSIDE_OBJECTS") else { return built.to_vec() };
+    let path = Path::new(&directory).join(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// One of the two programs, loaded.
 pub struct Bpf {
     object: Object,
@@ -114,7 +124,8 @@ impl Bpf {
         // Per-CPU maps are read for the CPU that ran the program.
         // SAFETY: reads a number.
         run_on(unsafe { libc::sched_getcpu() } as usize);
-        let mut open = ObjectBuilder::default().open_memory(if racing { RACING } else { PROGRAM }).unwrap();
+        let bytes = if racing { object("race.bpf.o", RACING) } else { object("observed.bpf.o", PROGRAM) };
+        let mut open = ObjectBuilder::default().open_memory(&bytes).unwrap();
         let of_keys = [("buckets", BUCKETS), ("items", ITEMS), ("lanes", CLIENT_LANES)];
         let of_queues = [("queues", QUEUES), ("cells", CELLS), ("names", NAMES)];
         for (name, count) in [("slots", SLOTS)].into_iter().chain(of_keys).chain(of_queues) {
