@@ -75,7 +75,7 @@ pub enum Command {
     /// further ones come
     Reload(QueryArgs),
     /// Check what this host offers Wayside, and say what to do about it
-    Doctor(QueryArgs),
+    Doctor(DoctorArgs),
     /// Let hosts join a switch whose packets are signed
     #[command(subcommand)]
     Node(Node),
@@ -706,6 +706,16 @@ pub struct QueryArgs {
     /// How the answer looks
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub query: QueryArgs,
+
+    /// Interfaces that a switch would use [default: those with the switch's address, or with any]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub interfaces: Vec<String>,
 }
 
 #[derive(Debug, Args)]

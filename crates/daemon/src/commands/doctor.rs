@@ -8,7 +8,7 @@ mod hook;
 use super::query::{Unanswered, ask};
 use super::text::{lasted, say, table};
 use crate::answers::{Authentication, Query, Status};
-use crate::cli::{EndpointArgs, Output, QueryArgs};
+use crate::cli::{DoctorArgs, EndpointArgs, Output};
 use crate::failure::{Failure, exit};
 use crate::kernel::release;
 use serde::Serialize;
@@ -68,7 +68,8 @@ fn problem(check: &'static str, finding: impl Into<String>, fix: impl Into<Strin
 }
 
 /// `wayside doctor`.
-pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
+pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let DoctorArgs { query: args, interfaces } = args;
     let mut findings = Vec::new();
     for (_, endpoints) in args.endpoint.of_each() {
         findings.extend(switch(endpoints)?);
@@ -88,7 +89,7 @@ pub fn doctor(args: &QueryArgs) -> Result<(), Failure> {
         locked_memory(),
     ]);
     findings.extend(mtus());
-    findings.extend(hook(&args.endpoint));
+    findings.extend(hook(&args.endpoint, interfaces)?);
     let problems = findings.iter().filter(|finding| finding.level == Level::Problem).count();
     let report = Report { findings, not_checked: NOT_CHECKED };
     match args.output {
@@ -294,20 +295,27 @@ fn kernel() -> Finding {
 
 /// What a switch of this host would find at the XDP hook.
 #[cfg(feature = "xdp")]
-fn hook(endpoints: &EndpointArgs) -> Vec<Finding> {
+fn hook(endpoints: &EndpointArgs, interfaces: &[String]) -> Result<Vec<Finding>, Failure> {
     let addresses: Vec<_> = endpoints.all().filter_map(|endpoint| Some(*endpoint.resolve().ok()?.ip())).collect();
-    match facts::ports(&addresses) {
-        Ok(ports) => hook::findings(&facts::host(release().1), &ports),
+    let all = match wayside_switch::xdp::interfaces::list() {
+        Ok(all) => all,
         Err(error) => {
-            vec![note("XDP", format!("the interfaces can't be listed: {error}"), "look at what forbids netlink")]
+            let finding = format!("the interfaces can't be listed: {error}");
+            return Ok(vec![note("XDP", finding, "look at what forbids netlink")]);
         }
-    }
+    };
+    let chosen = match interfaces {
+        [] => facts::likely(&all, &addresses),
+        names => facts::named(&all, names).map_err(Failure::usage)?,
+    };
+    let ports: Vec<hook::Port> = chosen.into_iter().map(facts::port).collect();
+    Ok(hook::findings(&facts::host(release().1), &ports))
 }
 
 #[cfg(not(feature = "xdp"))]
-fn hook(_: &EndpointArgs) -> Vec<Finding> {
+fn hook(_: &EndpointArgs, _: &[String]) -> Result<Vec<Finding>, Failure> {
     let fix = "cargo build --release -p wayside-daemon --features xdp, with clang, libelf and zlib";
-    vec![note("XDP", "this wayside was built without it: the switch stays in userspace", fix)]
+    Ok(vec![note("XDP", "this wayside was built without it: the switch stays in userspace", fix)])
 }
 
 fn privileges() -> Finding {

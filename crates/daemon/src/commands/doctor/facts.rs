@@ -1,10 +1,9 @@
 //! What the kernel tells of this host and its interfaces.
 
-use super::hook::{Host, Port, Program};
+use super::hook::{Bond, Host, Port, Program};
 use crate::card::Card;
 use crate::card::ethtool::Ethtool;
 use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 
@@ -32,20 +31,40 @@ pub fn host(kernel: (u32, u32)) -> Host {
 }
 
 /// The interfaces that a switch at one of `addresses` would use; those with an address, if none of them is here.
-pub fn ports(addresses: &[Ipv4Addr]) -> io::Result<Vec<Port>> {
-    let all = interfaces::list()?;
+pub fn likely<'a>(all: &'a [Interface], addresses: &[Ipv4Addr]) -> Vec<&'a Interface> {
     let has = |interface: &Interface| interface.addresses.iter().any(|address| addresses.contains(address));
     let chosen: Vec<&Interface> = match all.iter().find(|interface| has(interface) && !interface.is_loopback()) {
-        Some(found) if found.kind.as_deref() == Some("bridge") => {
-            all.iter().filter(|port| port.master == Some(found.index)).collect()
-        }
+        Some(found) if found.kind.as_deref() == Some("bridge") => members(all, found).collect(),
         Some(found) => vec![found],
         None => all.iter().filter(|one| !one.addresses.is_empty() && !one.is_loopback()).collect(),
     };
-    Ok(chosen.into_iter().map(port).collect())
+    with_members(all, chosen)
 }
 
-fn port(interface: &Interface) -> Port {
+/// The interfaces with these names, or which is not there.
+pub fn named<'a>(all: &'a [Interface], names: &[String]) -> Result<Vec<&'a Interface>, String> {
+    let mut chosen = Vec::new();
+    for name in names {
+        let found = all.iter().find(|interface| interface.name == *name);
+        chosen.push(found.ok_or_else(|| format!("--interfaces: there is no {name} here"))?);
+    }
+    Ok(with_members(all, chosen))
+}
+
+fn members<'a>(all: &'a [Interface], of: &Interface) -> impl Iterator<Item = &'a Interface> {
+    let index = of.index;
+    all.iter().filter(move |port| port.master == Some(index))
+}
+
+/// A bond hands the program on to its members: each has to take it.
+fn with_members<'a>(all: &'a [Interface], chosen: Vec<&'a Interface>) -> Vec<&'a Interface> {
+    let is_bond = |interface: &Interface| interface.kind.as_deref() == Some("bond");
+    let its = |interface: &'a Interface| is_bond(interface).then(|| members(all, interface)).into_iter().flatten();
+    chosen.into_iter().flat_map(|interface| std::iter::once(interface).chain(its(interface))).collect()
+}
+
+/// What is known of one.
+pub fn port(interface: &Interface) -> Port {
     let ethtool = Ethtool::new(&interface.name);
     let card = Card::of(interface);
     Port {
@@ -57,9 +76,19 @@ fn port(interface: &Interface) -> Port {
             name: interfaces::program_name(number),
             native: mode == Mode::Native,
         }),
+        bond: (card.kind.as_deref() == Some("bond")).then(|| bond(&interface.name)),
         host_offloads: card.driver.as_deref() == Some("virtio_net") && host_offloads(&interface.name),
         card,
     }
+}
+
+/// How a bond spreads packets: words of its files, each with a number behind it.
+fn bond(interface: &str) -> Bond {
+    let word = |file: &str| {
+        let text = fs::read_to_string(format!("/sys/class/net/{interface}/bonding/{file}")).unwrap_or_default();
+        text.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    Bond { mode: word("mode"), hash: word("xmit_hash_policy") }
 }
 
 /// Whether the hypervisor may join packets or leave their checksums out, and can't be told to stop: linux/virtio_net.h.

@@ -34,8 +34,16 @@ pub struct Port {
     pub channels: Option<Channels>,
     pub merges_received: bool,
     pub program: Option<Program>,
+    pub bond: Option<Bond>,
     /// A virtio card whose host may join or not checksum what it delivers, and can't be told not to.
     pub host_offloads: bool,
+}
+
+/// How a bond spreads packets over its members, in the kernel's words; empty where they are not told.
+#[derive(Clone, Debug, Default)]
+pub struct Bond {
+    pub mode: String,
+    pub hash: String,
 }
 
 /// What has the hook already.
@@ -103,7 +111,8 @@ fn of_port(host: &Host, port: &Port) -> Vec<Finding> {
         _ => {}
     }
     let limits = limits(port.card.driver.as_deref().unwrap_or_default());
-    let mut complaints: Vec<Finding> = [taken(port), ability(host, port, &limits)].into_iter().flatten().collect();
+    let mut complaints: Vec<Finding> =
+        [taken(port), bonded(port), ability(host, port, &limits)].into_iter().flatten().collect();
     // A program that runs has passed these, and what it took is in the counts.
     if port.program.is_none() {
         complaints.extend(mtu(port, &limits));
@@ -145,6 +154,21 @@ fn taken(port: &Port) -> Option<Finding> {
         ),
         format!("`bpftool prog show id {number}` tells whose it is; end it, or choose other --interfaces"),
     ))
+}
+
+/// A bond that spreads packets in a way that the kernel does not for XDP: `bond_xdp_check` in its driver.
+fn bonded(port: &Port) -> Option<Finding> {
+    let Bond { mode, hash } = port.bond.as_ref()?;
+    let name = &port.card.name;
+    let (how, fix) = match (mode.as_str(), hash.as_str()) {
+        ("balance-xor" | "802.3ad", "vlan+srcmac") => (
+            "that hashes by VLAN and source".to_owned(),
+            format!("ip link set dev {name} type bond xmit_hash_policy layer3+4"),
+        ),
+        ("balance-rr" | "active-backup" | "balance-xor" | "802.3ad" | "", _) => return None,
+        (mode, _) => (format!("in mode {mode}"), "make it one of mode 802.3ad or active-backup".to_owned()),
+    };
+    Some(note(CHECK, format!("{name}: a bond {how}, for which there is no native XDP: generic XDP"), fix))
 }
 
 /// What the driver can do at all: by its own word, or by what is known of it.

@@ -159,5 +159,11 @@ fn virtual_devices_have_rules_of_their_own() {
     expect(&host(), kind("veth"), &[(Note, "only if the other end has a program", "--mode native")]);
     let program = Some(Program { number: 1, name: Some("wayside".into()), native: true });
     expect(&host(), Port { program, ..kind("veth") }, &[(Fine, "own program", "")]);
-    expect(&host(), kind("bond"), &[(Fine, "eth0: bond", "")]);
+    let bond =
+        |mode: &str, hash: &str| Port { bond: Some(Bond { mode: mode.into(), hash: hash.into() }), ..kind("bond") };
+    for mode in ["balance-rr", "active-backup", "balance-xor", "802.3ad"] {
+        expect(&host(), bond(mode, "layer2"), &[(Fine, "eth0: bond", "")]);
+    }
+    expect(&host(), bond("802.3ad", "vlan+srcmac"), &[(Note, "hashes by VLAN and source", "layer3+4")]);
+    expect(&host(), bond("balance-alb", "layer2"), &[(Note, "a bond in mode balance-alb", "802.3ad")]);
 }
