@@ -8,8 +8,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Arm, Attribute, BinOp, Block, Expr, ExprMatch, ExprMethodCall, ImplItemFn, ItemFn, ItemMod, Pat, ReturnType,
-    Signature, Stmt, Type, UnOp,
+    Arm, Attribute, BinOp, Block, Expr, ExprBinary, ExprMatch, ExprMethodCall, ImplItemFn, ItemFn, ItemMod, Pat,
+    ReturnType, Signature, Stmt, Type, UnOp,
 };
 
 use super::ledger::{Mutant, hash};
@@ -215,11 +215,34 @@ fn lets(expression: &Expr) -> bool {
     }
 }
 
-/// Whether it asks for a rule that is broken on purpose: never, in a build for use.
+/// Whether it holds only where a rule is broken on purpose: never, in a build for use.
 fn never(expression: &Expr) -> bool {
     match expression {
         Expr::MethodCall(call) => call.method == "is_broken",
-        Expr::Binary(binary) => matches!(binary.op, BinOp::And(_)) && (never(&binary.left) || never(&binary.right)),
+        Expr::Macro(of) => of.mac.path.is_ident("cfg") && of.mac.tokens.to_string().contains("\"mutants\""),
+        Expr::Paren(inner) => never(&inner.expr),
+        Expr::Binary(binary) => match binary.op {
+            BinOp::And(_) => never(&binary.left) || never(&binary.right),
+            BinOp::Or(_) => never(&binary.left) && never(&binary.right),
+            BinOp::Eq(_) => names_a_rule(&binary.right),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// `Some(Mutant::...)`.
+fn names_a_rule(expression: &Expr) -> bool {
+    let Expr::Call(call) = expression else { return false };
+    matches!(call.args.first(), Some(Expr::Path(path)) if path.path.segments.iter().any(|part| part.ident == "Mutant"))
+}
+
+/// Whether it holds unless a rule is broken on purpose: always, in a build for use.
+fn always(expression: &Expr) -> bool {
+    match expression {
+        Expr::Unary(unary) => matches!(unary.op, UnOp::Not(_)) && never(&unary.expr),
+        Expr::Paren(inner) => always(&inner.expr),
+        Expr::Binary(binary) => matches!(binary.op, BinOp::And(_)) && always(&binary.left) && always(&binary.right),
         _ => false,
     }
 }
@@ -231,6 +254,16 @@ fn takes_all(pattern: &Pat) -> bool {
         Pat::Ident(name) => {
             name.subpat.is_none() && name.ident.to_string().starts_with(|c: char| c.is_ascii_lowercase())
         }
+        _ => false,
+    }
+}
+
+/// Whether `&&`, `||` or `==` of it is as good as its opposite, or of the question for a broken rule alone.
+fn is_question(binary: &ExprBinary) -> bool {
+    match binary.op {
+        BinOp::And(_) => never(&binary.left) && never(&binary.right) || always(&binary.left) && always(&binary.right),
+        BinOp::Or(_) => never(&binary.left) && never(&binary.right),
+        BinOp::Eq(_) => names_a_rule(&binary.right),
         _ => false,
     }
 }
@@ -337,6 +370,15 @@ impl Finder<'_> {
         self.function = outer;
     }
 
+    /// Those that follow are none, as they change nothing in a build for use. Their numbers are those of every other.
+    fn silently<R>(&mut self, is_so: bool, work: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.is_silent;
+        self.is_silent |= is_so;
+        let done = work(self);
+        self.is_silent = before;
+        done
+    }
+
     fn condition(&mut self, condition: &Expr, may_hold: bool) {
         if lets(condition) {
             return;
@@ -344,7 +386,9 @@ impl Finder<'_> {
         let range = condition.span().byte_range();
         self.push(range.clone(), Style::Expression, "false".into(), "the condition never holds".into());
         if may_hold {
-            self.push(range, Style::Expression, "true".into(), "the condition always holds".into());
+            self.silently(always(condition), |finder| {
+                finder.push(range, Style::Expression, "true".into(), "the condition always holds".into());
+            });
         }
     }
 }
@@ -420,15 +464,16 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                     let (left, right) = (self.text(binary.left.span()), self.text(binary.right.span()));
                     let text = format!("{left} {operator} {right}");
                     let what = format!("`{}` becomes `{operator}`", self.text(binary.op.span()));
-                    self.push(range.clone(), Style::Expression, text, what);
+                    self.silently(is_question(binary), |finder| {
+                        finder.push(range.clone(), Style::Expression, text, what)
+                    });
                 }
+                // Whatever else is asked for besides is of the broken rule.
+                return self.silently(never(expression), |finder| visit::visit_expr(finder, expression));
             }
             Expr::Unary(unary) if never(&unary.expr) => {
-                // Its numbers are those of every other.
-                let before = std::mem::replace(&mut self.is_silent, true);
                 let text = self.text(unary.expr.span()).to_string();
-                self.push(range, Style::Expression, text, String::new());
-                self.is_silent = before;
+                self.silently(true, |finder| finder.push(range, Style::Expression, text, String::new()));
             }
             Expr::Unary(unary) => {
                 let sign = match unary.op {
@@ -446,11 +491,11 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 self.push(range, Style::Expression, text, "`matches!` is negated".into());
             }
             Expr::If(choice) if never(&choice.cond) => {
-                let before = std::mem::replace(&mut self.is_silent, true);
-                self.condition(&choice.cond, true);
-                self.visit_expr(&choice.cond);
-                self.visit_block(&choice.then_branch);
-                self.is_silent = before;
+                self.silently(true, |finder| {
+                    finder.condition(&choice.cond, true);
+                    finder.visit_expr(&choice.cond);
+                    finder.visit_block(&choice.then_branch);
+                });
                 if let Some((_, other)) = &choice.else_branch {
                     self.visit_expr(other);
                 }
@@ -477,6 +522,11 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_expr_method_call(self, call);
     }
 
+    fn visit_arm(&mut self, arm: &'ast Arm) {
+        let is_so = arm.guard.as_ref().is_some_and(|(_, guard)| never(guard));
+        self.silently(is_so, |finder| visit::visit_arm(finder, arm));
+    }
+
     fn visit_expr_match(&mut self, choice: &'ast ExprMatch) {
         // Without its last arm, or with a guard there, a match need not be one any more.
         let has_rest = choice.arms.last().is_some_and(|arm| arm.guard.is_none() && takes_all(&arm.pat));
@@ -492,8 +542,12 @@ impl Finder<'_> {
         match &arm.guard {
             Some((_, guard)) if !lets(guard) => {
                 let range = guard.span().byte_range();
-                self.push(range.clone(), Style::Guard, String::new(), "the arm is left out".into());
-                self.push(range, Style::Expression, "true".into(), "the guard always holds".into());
+                self.silently(never(guard), |finder| {
+                    finder.push(range.clone(), Style::Guard, String::new(), "the arm is left out".into());
+                });
+                self.silently(always(guard), |finder| {
+                    finder.push(range, Style::Expression, "true".into(), "the guard always holds".into());
+                });
             }
             None if has_rest && !takes_all(&arm.pat) => {
                 let range = arm.pat.span().byte_range();
