@@ -202,6 +202,7 @@ impl SwitchMemory for Rc<Memory> {
 pub(super) struct Disk {
     records: Rc<RefCell<BTreeMap<u32, Vec<u8>>>>,
     pub(super) full: Rc<Cell<bool>>,
+    pub(super) unreadable: Rc<Cell<bool>>,
     /// Writes all, and says that it failed.
     fails_late: Rc<Cell<bool>>,
     /// More records than that are too many for it at once.
@@ -212,6 +213,9 @@ pub(super) struct Disk {
 impl Store for Disk {
     type Error = &'static str;
     fn load(&mut self) -> Result<Vec<Record>, Self::Error> {
+        if self.unreadable.get() {
+            return Err("no answer in time");
+        }
         Ok(self.records.borrow().iter().map(|(key, value)| (*key, value.clone())).collect())
     }
     fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error> {

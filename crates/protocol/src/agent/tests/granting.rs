@@ -216,6 +216,20 @@ fn an_open_agent_closes_the_slot_for_a_writer_whose_name_nobody_holds() {
     scene.is_silent();
 }
 
+/// A reader whom the switch let in, and whose JOIN is still on its way, would be forgotten with the tenure.
+#[test]
+fn an_open_agent_closes_no_slot_before_it_knows_who_has_joined() {
+    let mut scene = Scene::held(SlotState::Open, party(2, 20, NAME, SHARED));
+    scene.with(|agent, desk| agent.on_join(party(3, 30, NAME, SHARED), STAMP, 2, false, desk));
+    let open = Some((STAMP, bits(SlotState::Open, 2)));
+    scene.with(|agent, desk| agent.on_acquire(party(4, 40, OTHER, EXCLUSIVE), open, desk));
+    scene.is_silent();
+    assert_eq!(scene.agent.gap_due, Some(scene.now + scene.config.gap_us));
+    scene.with(|agent, desk| agent.on_join(party(5, 50, NAME, SHARED), STAMP, 1, false, desk));
+    let said = scene.one();
+    assert_eq!((said.kind, said.bits().state, said.bits().joins), (kind::lock::RETENURE, SlotState::Managed, 2));
+}
+
 #[test]
 fn a_request_that_is_known_is_answered_again_and_not_queued_twice() {
     let mut scene = Scene::held(SlotState::Managed, party(2, 20, NAME, EXCLUSIVE));

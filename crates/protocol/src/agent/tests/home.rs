@@ -12,6 +12,17 @@ fn at_home() -> Scene {
     scene
 }
 
+/// Others' tries are refused rightly while a writer holds: the switch need not be told of it.
+#[test]
+fn a_slot_that_a_writer_holds_at_home_stays_tryable() {
+    let mut scene = Scene::held(SlotState::Managed, party(ME, 1, NAME, EXCLUSIVE));
+    (scene.kept, scene.agent.home) = (Kept::new(8), Home::NEW);
+    scene.acquire(party(2, 20, NAME, EXCLUSIVE));
+    scene.release(2, 20);
+    scene.is_silent();
+    assert!(scene.agent.tryable);
+}
+
 /// Who has given up, or joined, may ask again, late: that he has is known for as long as the tenure lasts.
 #[test]
 fn an_agent_needs_few_words_where_nobody_else_has_had_to_do_with_its_tenure() {

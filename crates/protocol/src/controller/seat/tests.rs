@@ -58,6 +58,24 @@ fn a_memory_that_was_emptied_serves_no_longer_than_before() {
     }
 }
 
+/// It is renewed meanwhile, and that is what it serves by once it has read them.
+#[test]
+fn a_switch_whose_records_can_not_be_read_yet_keeps_its_latest_lease() {
+    let (disk, memory) = (Disk::default(), Rc::new(Memory::default()));
+    disk.unreadable.set(true);
+    let mut seat = Seat::sharing(Time(0), config(), memory.clone(), disk.clone(), SERVING);
+    promoted(&mut seat, Time(1));
+    assert!(seat.records().is_none());
+    let at = Time(1 + LEASE / 4);
+    let asked = seat.ask(at).expect("a renewal is due");
+    seat.on_answer(at, asked, Answer::Done(Post { holder: 1, revision: 2 }));
+    assert_eq!(memory.lease_end.get(), Some(at + LEASE));
+    disk.unreadable.set(false);
+    seat.on_tick(at + ATTEMPT);
+    assert!(seat.records().is_some());
+    assert_eq!((memory.epoch(), memory.lease_end.get()), (1, Some(at + LEASE)));
+}
+
 /// What was due when the lease ended would be due at once for ever, and never done.
 #[test]
 fn a_lease_that_is_over_wakes_nobody_in_vain() {
