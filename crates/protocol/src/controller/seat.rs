@@ -147,11 +147,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
                 self.cut_off(now);
             }
             Some(Change::End) => {
-                self.memory.serve_for(self.memory.moment(now), 0);
-                self.memory.set_serving(false);
-                self.memory.set_epoch(0);
-                // What another hands over next may have a slot as it was here.
-                self.memory.await_decisions();
+                let_go(&self.memory, now);
                 self.controller = None;
                 self.admitted = None;
                 shared.begins = None;
@@ -296,6 +292,10 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     pub fn receive(&mut self, now: Time, message: &[u8]) -> Result<bool, Unfit> {
         let shape = self.shape().ok_or(Unfit::Serves)?;
         let Some(shared) = &mut self.shared else { return Err(Unfit::Serves) };
+        // At the hook a memory outlives its daemon: this one's is of a life before another switch had the post.
+        if self.memory.epoch() != 0 && self.controller.is_none() && shared.serving.is_anothers() {
+            let_go(&self.memory, now);
+        }
         let serves = self.controller.is_some() || shared.begins.is_some() || self.memory.epoch() != 0;
         if serves || !shared.serving.stands_by() {
             return Err(Unfit::Serves);
@@ -349,6 +349,15 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
             }
         }
     }
+}
+
+/// Another switch has the post, or nobody: this memory is nobody's any more.
+fn let_go<M: SwitchMemory>(memory: &M, now: Time) {
+    memory.serve_for(memory.moment(now), 0);
+    memory.set_serving(false);
+    memory.set_epoch(0);
+    // What another hands over next may have a slot as it was here.
+    memory.await_decisions();
 }
 
 #[cfg(test)]

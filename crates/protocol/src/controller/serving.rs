@@ -218,6 +218,11 @@ impl Serving {
         self.phase == Phase::Watching && !self.abstains
     }
 
+    /// Whether another one had it when it was last seen.
+    pub fn is_anothers(&self) -> bool {
+        self.post().is_some_and(|post| post.holder != 0 && post.holder != self.config.own)
+    }
+
     /// Takes part again after it has resigned.
     pub fn stand(&mut self) {
         self.abstains = false;

@@ -197,6 +197,28 @@ fn what_is_handed_over_is_not_gone_on_with_where_it_is_not_there_any_more() {
     assert!(!told(second).iter().any(|notice| matches!(notice, Notice::TookOver(..))));
 }
 
+/// At the hook a memory outlives its daemon: it may have served before the other one did.
+#[test]
+fn a_standby_whose_memory_is_of_an_earlier_life_takes_what_is_handed_over() {
+    let mut seats = two();
+    let memory = seats[1].1.clone();
+    memory.set_epoch(1);
+    memory.set_serving(true);
+    let stale = SlotWord { state: SlotState::Managed, agent: 3, ..SlotWord::unheld(2) };
+    memory.write_slots(1, 4, &[[stale.pack(), 6]]);
+    let opening = Copying::new(seats[1].0.shape().expect("it shares"), 1, Time(1)).opening();
+    assert_eq!(seats[1].0.receive(Time(2), &opening), Err(Unfit::Serves), "the post may be its own still");
+    let taken = carried(&mut seats);
+    let (second, _) = &mut seats[1];
+    assert_eq!((memory.epoch(), memory.serving()), (0, false), "it is decided on by nobody while slots come");
+    let (epoch, slots) = memory.awaited.borrow().first().cloned().expect("who has looked at it before has ended");
+    assert!(epoch == 0 && slots.contains_key(&4), "before anything is written");
+    second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert!(told(second).contains(&Notice::TookOver(1, 1)));
+    let slot = |slot| memory.load_slot(1, slot);
+    assert_eq!((slot(9), slot(4)), (seats[0].1.load_slot(1, 9), SlotWord::unheld(0)));
+}
+
 /// Whoever forges them, or has a larger table.
 #[test]
 fn nodes_that_the_successor_has_no_room_for_are_not_taken_up() {
