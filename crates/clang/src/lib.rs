@@ -1,18 +1,18 @@
-//! For build scripts, and for `cargo xtask mutate`: compiles one C source of `dataplane/` for BPF. Crates ask for it only
-//! where their feature wants BPF, so that a plain build needs no clang.
+//! For build scripts, and for `cargo xtask mutate`: compiles one C source of `dataplane/` for BPF. Crates ask for it
+//! only where their feature wants BPF, so that a plain build needs no clang.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The compilers that are tried in turn: `$CLANG`, or the clang that the programs are known to pass the verifier with, or
-/// any.
+/// The compilers that are tried in turn: `$CLANG`, or the clang that the programs are known to pass the verifier with,
+/// or any.
 pub fn compilers() -> Vec<String> {
     env::var("CLANG").map_or_else(|_| vec!["clang-19".into(), "clang".into()], |asked| vec![asked])
 }
 
-/// How a compiler is called for BPF. What is compiled, into what and with which debugging information is the caller's to
-/// add.
+/// How a compiler is called for BPF. What is compiled, into what and with which debugging information is the caller's
+/// to add.
 pub fn command(compiler: &str) -> Command {
     let mut command = Command::new(compiler);
     command.args(["-target", "bpf", "-mcpu=v3", "-O2"]);

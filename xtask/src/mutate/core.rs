@@ -1,6 +1,6 @@
 //! Mutants of the data plane's core. Tests and simulator are built once, against the core as a shared library; a mutant
-//! is another library in its place, so that it costs a compilation of C and the tests' time. Whatever survives that goes
-//! to the kernel's hook: hook.rs.
+//! is another library in its place, so that it costs a compilation of C and the tests' time. Whatever survives goes to
+//! the kernel's hook: hook.rs.
 
 use std::ffi::OsString;
 use std::fs;

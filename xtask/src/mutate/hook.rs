@@ -1,6 +1,6 @@
-//! The kernel's hook as a judge of the core: a mutant is compiled for BPF, goes through the kernel's verifier and decides
-//! on packets in test runs. So what is there for the verifier is judged by the verifier. The tests are built once, and
-//! take their objects from a directory of ours.
+//! The kernel's hook as a judge of the core: a mutant is compiled for BPF, goes through the kernel's verifier and
+//! decides on packets in test runs. So what is there for the verifier is judged by the verifier. The tests are built
+//! once, and take their objects from a directory of ours.
 
 use std::ffi::OsString;
 use std::fs;

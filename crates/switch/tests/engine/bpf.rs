@@ -75,8 +75,8 @@ impl<T> Drop for Mapped<T> {
     }
 }
 
-/// An object as it was compiled with these tests. Where `WAYSIDE_OBJECTS` names a directory, the one of this name there:
-/// `cargo xtask mutate core` has a data plane tried that is not the one that the tests were built with.
+/// An object as it was compiled with these tests. Where `WAYSIDE_OBJECTS` names a directory, the one of this name
+/// there: `cargo xtask mutate core` tries data planes that the tests were not built with.
 pub fn object(name: &str, built: &[u8]) -> Vec<u8> {
     let Some(directory) = env::var_os("WAYSIDE_OBJECTS") else { return built.to_vec() };
     let path = Path::new(&directory).join(name);
