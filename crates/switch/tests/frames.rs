@@ -77,17 +77,40 @@ fn open_slot() -> State {
 
 fn acquire(flags: u8) -> Vec<u8> {
     let mut packet = vec![0; entry_at(1)];
-    let header = Header {
-        service: service::LOCK,
-        kind: kind::lock::ACQUIRE,
-        count: 1,
-        source: 1,
-        epoch: 1,
-        ..Header::default()
-    };
-    header.write(&mut packet);
+    header_of(1).write(&mut packet);
     Entry { holder: 1, flags, ..Entry::default() }.write(&mut packet, entry_at(0));
     packet
+}
+
+/// Of an ACQUIRE of node 1.
+fn header_of(count: u8) -> Header {
+    Header { service: service::LOCK, kind: kind::lock::ACQUIRE, count, source: 1, epoch: 1, ..Header::default() }
+}
+
+#[test]
+fn what_follows_a_packet_is_none_of_its_entries() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    let mut state = open_slot();
+    state.regions[0].count = 4;
+    state.slots[0] = Slot::default();
+    bpf.set(&state);
+    let mut packet = vec![0; entry_at(3)];
+    header_of(2).write(&mut packet);
+    for slot in 0..3 {
+        let index = slot as usize;
+        Entry { slot, holder: 1, ..Entry::default() }.write(&mut packet, entry_at(index));
+    }
+    let mut sent = frame(&to_switch(20_001), &packet[..entry_at(2)], true);
+    sent.extend(&packet[entry_at(2)..]);
+    let (code, out) = bpf.run(&sent);
+    assert_eq!((code, out[ENVELOPE + 4]), (XDP_TX, kind::lock::GRANT));
+    assert_eq!(out.len(), ENVELOPE + entry_at(2), "it is cut off");
+    let after = bpf.get();
+    assert!(after.slots[..2].iter().all(|slot| *slot != Slot::default()), "two were asked for: {:?}", after.slots);
+    assert_eq!(after.slots[2..], state.slots[2..], "and no more");
 }
 
 #[test]
