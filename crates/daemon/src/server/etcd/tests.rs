@@ -25,6 +25,15 @@ impl Server {
         self.child.wait().unwrap();
         self.child = started(&self.url, &self.peers, self.directory.path()).unwrap();
     }
+
+    /// Answers nothing from now on. A signal alone may find a thread that answers first.
+    fn pause(&self) {
+        let (id, mut status) = (self.child.id() as libc::pid_t, 0);
+        // SAFETY: a child that this test started and has not waited for keeps its id; it is looked at, not reaped.
+        let stopped =
+            unsafe { libc::kill(id, libc::SIGSTOP) == 0 && libc::waitpid(id, &mut status, libc::WUNTRACED) == id };
+        assert!(stopped && libc::WIFSTOPPED(status), "{status:#x}");
+    }
 }
 
 fn started(url: &str, peers: &str, directory: &Path) -> std::io::Result<Child> {
@@ -294,10 +303,10 @@ fn a_commit_leaves_of_the_posts_lease_what_it_takes_to_renew_it() {
     let least = shard.lease / LEAST;
     renewed(&shard, shard.lease - least / 4);
     assert_eq!(shard.patience_now(), least);
-    // SAFETY: a signal to a process that this test started.
-    assert_eq!(unsafe { libc::kill(server.child.id() as i32, libc::SIGSTOP) }, 0);
+    server.pause();
     let begun = Instant::now();
-    assert!(matches!(shard.commit(&[(0, vec![1])]), Err(Error::Silent(_))));
+    let outcome = shard.commit(&[(0, vec![1])]);
+    assert!(matches!(outcome, Err(Error::Silent(_))), "{outcome:?}");
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     let rest = least * 3 / 2;
     renewed(&shard, shard.lease - rest);
