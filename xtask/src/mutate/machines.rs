@@ -324,9 +324,9 @@ impl Program {
     }
 }
 
-/// Whether it is of the question if a rule is broken on purpose, in builds with the feature `mutants`: those rules have a
-/// table of their own. What is done where one is broken is no mutant either (`rust.rs`); what else stands in such a line
-/// is as good as any other.
+/// Whether it is of the question if a rule is broken on purpose, in builds with the feature `mutants`: those rules have
+/// a table of their own. What is done where one is broken is no mutant either (`rust.rs`); what else stands in such a
+/// line is as good as any other.
 fn breaks_a_rule(mutant: &Mutant) -> bool {
     mutant.function.ends_with("is_broken")
 }

@@ -1,8 +1,9 @@
 //! How long locks are away when something dies, against how many of them are held: a switch that is started again with
 //! an empty memory, a standby that takes its place, a switch that ends in order, a node that dies or stops.
 //!
-//! * `place.rs`: where they are, on loopback or at the hook. `switches.rs`: switches, and their etcd, as processes. `locks.rs`: who holds locks, who waits for them, and a
-//!   *bystander*, who acquires and releases names that nobody else wants and so feels every stall.
+//! * `place.rs`: where they are, on loopback or at the hook. `switches.rs`: switches, and their etcd, as processes.
+//!   `locks.rs`: who holds locks, who waits for them, and a *bystander*, who acquires and releases names that nobody
+//!   else wants and so feels every stall.
 //! * This file: what is broken in a trial, and what is looked at. `timeline.rs`: throughput while it happens.
 //! * `record.rs`: what comes out; `summary.rs` is the gist of it; `plot.rs` draws.
 //!
@@ -167,8 +168,8 @@ impl Course<'_> {
         }
     }
 
-    /// The switch is killed, and started again at once: in userspace with nothing in its memory. At the hook its program
-    /// goes on deciding meanwhile.
+    /// The switch is killed, and started again at once: in userspace with nothing in its memory. At the hook its
+    /// program goes on deciding meanwhile.
     fn restart(&mut self) -> Result<(), Error> {
         let mut switch = self.switch(0, None, "info")?;
         let endpoint = switch.address.to_string();

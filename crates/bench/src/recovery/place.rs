@@ -1,5 +1,5 @@
-//! Where switches and those who use them are: all on loopback, with switches in userspace; or at the XDP hook, each switch
-//! on a host of its own and clients and etcd on a third one, network namespaces that are joined by a bridge.
+//! Where switches and those who use them are: all on loopback, with switches in userspace; or at the XDP hook, each
+//! switch on a host of its own and clients and etcd on a third one, network namespaces that are joined by a bridge.
 
 use super::switches::Etcd;
 use crate::Error;

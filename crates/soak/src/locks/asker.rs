@@ -80,8 +80,8 @@ pub fn one(part: &mut Part<'_>, operation: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// One that all ask for, or a worker's favourite: mostly one's own. A worker that keeps locks takes that again and again
-/// without a packet, and loses it to whoever else asks.
+/// One that all ask for, or a worker's favourite: mostly one's own. A worker that keeps locks takes that again and
+/// again without a packet, and loses it to whoever else asks.
 fn name(part: &mut Part<'_>) -> u64 {
     let WorkerArgs { names, favourite, .. } = *part.args;
     match part.random.u8(..100) {

@@ -1,6 +1,6 @@
 //! Puts histories before the judge that the simulator has: S1 (conflicting holds of a name never overlap) and S2
-//! (exclusive tokens of a name rise). The same holds again as operations for Porcupine, which knows nothing of this file's idea of
-//! time.
+//! (exclusive tokens of a name rise). The same holds again as operations for Porcupine, which knows nothing of this
+//! file's idea of time.
 //!
 //! A hold lasts from when its grant was seen to when it was given back, as far as its owner knew it to be held then. Of
 //! who was killed nothing is known after the grant: its hold lasts no time.
