@@ -52,17 +52,25 @@ impl Drop for Server {
     }
 }
 
+/// One that answers. The ports were free when they were looked for: who finds one taken since has ended, and others are
+/// looked for.
 fn server() -> Option<Server> {
     use std::os::unix::fs::PermissionsExt;
     let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
-    let (url, peers) = (format!("http://{}", free()), format!("http://{}", free()));
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
-    match started(&url, &peers, directory.path()) {
-        Ok(child) => Some(Server { child, url, peers, directory }),
-        Err(_) => {
+    loop {
+        let (address, peers) = (free(), format!("http://{}", free()));
+        let (url, directory) = (format!("http://{address}"), tempfile::tempdir().unwrap());
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let Ok(child) = started(&url, &peers, directory.path()) else {
             println!("skipped: records in etcd: it is not installed (Debian: etcd-server)");
-            None
+            return None;
+        };
+        let mut server = Server { child, url, peers, directory };
+        while server.child.try_wait().unwrap().is_none() {
+            if TcpStream::connect(address).is_ok() {
+                return Some(server);
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
