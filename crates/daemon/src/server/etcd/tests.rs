@@ -3,10 +3,10 @@
 use super::fabric::{Changes, SILENCE};
 use super::*;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use tempfile::TempDir;
 use wayside_protocol::memory::Moment;
 
@@ -52,27 +52,31 @@ impl Drop for Server {
     }
 }
 
-/// One that answers. The ports were free when they were looked for: who finds one taken since has ended, and others are
-/// looked for.
+/// An address of loopback that no other test has, of this process or of another: a port of 127.0.0.1 that is free when
+/// it is looked for is somebody else's a moment later, now and then.
+fn own_address() -> Ipv4Addr {
+    static GIVEN: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 128, low, GIVEN.fetch_add(1, Relaxed))
+}
+
+/// One that answers.
 fn server() -> Option<Server> {
     use std::os::unix::fs::PermissionsExt;
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
-    loop {
-        let (address, peers) = (free(), format!("http://{}", free()));
-        let (url, directory) = (format!("http://{address}"), tempfile::tempdir().unwrap());
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
-        let Ok(child) = started(&url, &peers, directory.path()) else {
-            println!("skipped: records in etcd: it is not installed (Debian: etcd-server)");
-            return None;
-        };
-        let mut server = Server { child, url, peers, directory };
-        while server.child.try_wait().unwrap().is_none() {
-            if TcpStream::connect(address).is_ok() {
-                return Some(server);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    let address = own_address();
+    let (url, peers) = (format!("http://{address}:2379"), format!("http://{address}:2380"));
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let Ok(child) = started(&url, &peers, directory.path()) else {
+        println!("skipped: records in etcd: it is not installed (Debian: etcd-server)");
+        return None;
+    };
+    let mut server = Server { child, url, peers, directory };
+    while TcpStream::connect((address, 2379)).is_err() {
+        assert!(server.child.try_wait().unwrap().is_none(), "etcd has ended");
+        std::thread::sleep(Duration::from_millis(5));
     }
+    Some(server)
 }
 
 /// The switch with number 1, as this process of it.
