@@ -218,7 +218,11 @@ impl Marks {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{item:?}: {text:?}: {error}"));
                 let (first, last) = (number(first)?, number(last)?);
-                if last.saturating_sub(first) > 1_000_000 {
+                // None of a kind would be written as all of it.
+                if last < first {
+                    return Err(format!("{item:?}: {last} comes before {first}"));
+                }
+                if last - first > 1_000_000 {
                     return Err(format!("{item:?}: more than a million"));
                 }
                 if let Some(some) = some {
@@ -389,6 +393,7 @@ mod tests {
         assert_eq!(Marks::parse(text).map(|marks| marks.to_string()), Ok(text.to_string()));
         assert!(Marks::parse("loss:1").is_err_and(|error| error.contains("there are ask, lost")));
         assert!(Marks::parse("lost:x").is_err());
+        assert!(Marks::parse("lost:2-1").is_err_and(|error| error.contains("1 comes before 2")));
     }
 
     #[test]
