@@ -10,7 +10,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-targets="native wire node controller records settings lines faults"
+targets="native wire node controller records settings lines hand-over faults"
 clang=$(command -v clang-19 || command -v clang) || { echo "skipped: fuzzing: no clang" && exit 0; }
 runtime=$("$clang" -print-file-name="libclang_rt.fuzzer-$(uname -m).a")
 [ -e "$runtime" ] || runtime=$("$clang" -print-file-name=libclang_rt.fuzzer.a)
