@@ -2,6 +2,7 @@
 //! and by way of the switch.
 
 use crate::bytes::{Bytes, Known, packet};
+use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,13 +21,18 @@ const MAX_HANDLE: u16 = 5;
 /// Records in memory, which may not always be written.
 #[derive(Clone, Default)]
 pub struct Disk {
-    records: Vec<Record>,
-    is_full: Rc<std::cell::Cell<bool>>,
+    records: Rc<RefCell<Vec<Record>>>,
+    is_full: Rc<Cell<bool>>,
 }
 
 impl Disk {
     pub fn of(records: Vec<Record>) -> Disk {
-        Disk { records, ..Disk::default() }
+        Disk { records: Rc::new(RefCell::new(records)), ..Disk::default() }
+    }
+
+    /// Another one with the same on it.
+    pub fn copied(&self) -> Disk {
+        Disk::of(self.records.borrow().clone())
     }
 }
 
@@ -34,18 +40,49 @@ impl Store for Disk {
     type Error = &'static str;
 
     fn load(&mut self) -> Result<Vec<Record>, Self::Error> {
-        Ok(self.records.clone())
+        Ok(self.records.borrow().clone())
     }
 
     fn commit(&mut self, batch: &[Record]) -> Result<(), Self::Error> {
         if self.is_full.get() {
             return Err("no space");
         }
+        let mut records = self.records.borrow_mut();
         for (key, value) in batch {
-            self.records.retain(|(known, _)| known != key);
-            self.records.push((*key, value.clone()));
+            records.retain(|(known, _)| known != key);
+            records.push((*key, value.clone()));
         }
         Ok(())
+    }
+}
+
+/// A switch for the controller to work on.
+pub fn switch() -> Arc<Switch> {
+    let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: MAX_HANDLE }));
+    switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first one fits");
+    switch
+}
+
+/// What the controller is told.
+pub fn config(signs: bool) -> Config {
+    Config {
+        namespaces: vec![Namespace {
+            id: 1,
+            name: "default".into(),
+            policy: Policy::Fair,
+            patience: wayside_protocol::OVERTAKEN_MOST,
+            engine: Engine::Fission,
+            names: wayside_protocol::Names::default(),
+            allocation: Allocation::Fixed,
+            room: Room::default(),
+            servers: 1,
+            lease: 100_000,
+            longest_lease: LONGEST_LEASE,
+        }],
+        quarantine: 1_000_000,
+        root: signs.then_some(Secret([3; 32])),
+        rotation_period: 500_000,
+        ..Config::default()
     }
 }
 
@@ -53,7 +90,7 @@ impl Store for Disk {
 pub struct Desk {
     controller: Controller<Arc<Switch>, Disk>,
     switch: Arc<Switch>,
-    is_full: Rc<std::cell::Cell<bool>>,
+    is_full: Rc<Cell<bool>>,
     now: Time,
     /// Of sessions that began, and their incarnations.
     nonces: Vec<u64>,
@@ -65,29 +102,9 @@ pub struct Desk {
 impl Desk {
     /// With what a store has; None if it refuses that.
     pub fn open(disk: Disk, signs: bool) -> Option<Desk> {
-        let switch = Arc::new(Switch::new(SwitchConfig { slots: SLOTS, max_handle: MAX_HANDLE }));
-        switch.add_namespace(1, SLOTS, Policy::Fair).expect("the first one fits");
-        let config = Config {
-            namespaces: vec![Namespace {
-                id: 1,
-                name: "default".into(),
-                policy: Policy::Fair,
-                patience: wayside_protocol::OVERTAKEN_MOST,
-                engine: Engine::Fission,
-                names: wayside_protocol::Names::default(),
-                allocation: Allocation::Fixed,
-                room: Room::default(),
-                servers: 1,
-                lease: 100_000,
-                longest_lease: LONGEST_LEASE,
-            }],
-            quarantine: 1_000_000,
-            root: signs.then_some(Secret([3; 32])),
-            rotation_period: 500_000,
-            ..Config::default()
-        };
+        let switch = switch();
         let is_full = Rc::clone(&disk.is_full);
-        let controller = Controller::new(config, Arc::clone(&switch), disk).ok()?;
+        let controller = Controller::new(config(signs), Arc::clone(&switch), disk).ok()?;
         let mut desk =
             Desk { controller, switch, is_full, now: Time(1_000_000), nonces: vec![], incarnation: 1, ids: vec![] };
         desk.pass(0);

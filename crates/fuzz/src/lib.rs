@@ -13,6 +13,11 @@ mod controller;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../daemon/src/failure.rs"]
 mod failure;
+pub mod faults;
+mod hand_over;
+#[allow(dead_code, reason = "as above")]
+#[path = "../../daemon/src/server/hand_over_line.rs"]
+mod hand_over_line;
 mod lines;
 mod node;
 mod records;
@@ -23,13 +28,15 @@ mod wire;
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its corpus.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("wire", wire::run),
     ("node", node::run),
     ("controller", controller::run),
     ("records", records::run),
     ("settings", settings::run),
     ("lines", lines::run),
+    ("hand-over", hand_over::run),
+    ("faults", faults::run),
 ];
 
 /// The target of a name.

@@ -282,7 +282,8 @@ fn free(asked: &Asked, header: &Header, verdict: &Verdict, answer: &[u8]) -> Opt
     if Header::read(answer).ok()?.kind == kind::lock::RECOVERING {
         return Some(Line::FreeRecovering);
     }
-    let is_first_freed = asked.slot.held() && asked.slot.tenure + 1 == Entry::read(answer, BODY).tenure;
+    let is_first_freed =
+        asked.slot.held() && asked.slot.tenure.checked_add(1) == Some(Entry::read(answer, BODY).tenure);
     Some(match header.count {
         _ if !is_first_freed => Line::FreeOver,
         1 => Line::FreedOne,

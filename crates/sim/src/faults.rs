@@ -226,6 +226,7 @@ impl Mix {
                 schedule.set_rate(kind, Rate::NEVER);
             }
         }
+        schedule.tell(&[]);
         self.packet_time = 0;
     }
 }

@@ -31,6 +31,7 @@ mod service;
 mod setup;
 mod shards;
 pub mod shrink;
+mod small;
 mod story;
 mod tally;
 #[cfg(feature = "mutants")]
@@ -41,6 +42,7 @@ pub use batch::{processors, run_all};
 use clap::ValueEnum;
 pub use report::{BATCH, Counts, Failure, Outcome};
 pub use schedule::{Filter, Kind, Mark, Marks};
+pub use small::{Fault, Small};
 #[cfg(feature = "mutants")]
 pub use tamper::CoreMutant;
 use wayside_protocol::Mutant;
@@ -93,6 +95,8 @@ pub struct Options {
     pub filter: Filter,
     /// A large world.
     pub scale: Option<Scale>,
+    /// A small world, of locks, with these faults.
+    pub small: Option<Small>,
     /// What breaks later than this, in microseconds of the world's time, need not be found. Of locks.
     pub until: Option<u64>,
     /// Break a rule. Needs the feature `mutants`.

@@ -6,6 +6,7 @@ use crate::schedule::Kind;
 use crate::seat::Trouble;
 use crate::service::Service;
 use crate::setup::{MIXED_POLICIES, PATIENCES, wanted_queues};
+use crate::small::LEASE;
 use crate::story::Lane;
 use crate::world::{Happening, Phase};
 
@@ -279,7 +280,11 @@ impl<S: Service> Run<S> {
         // Whatever the last fault was, its recovery may begin with a lease that runs out.
         // Sometimes nobody asks for anything after the faults: what they left behind must go by itself.
         let idle = Dice::of(world.seed, &[ENDS]).percent(20);
-        let load = if idle { 0 } else { 2 * (world.setup.lease + world.setup.grace()) + HEALED_LOAD };
+        let load = match world.options.small {
+            _ if idle => 0,
+            Some(_) => LEASE,
+            None => 2 * (world.setup.lease + world.setup.grace()) + HEALED_LOAD,
+        };
         self.calm_by = world.now + load;
         self.calm_at = world.network.packets + HEALED_PACKETS + world.mix.packets / 10;
     }

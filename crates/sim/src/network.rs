@@ -144,7 +144,7 @@ impl Network {
                 fate(Fate::Arrives(now + mix.delay + dice.below(mix.jitter + 1), old));
             }
         }
-        if schedule.rate(Kind::Replayed).is_possible() || schedule.rate(Kind::Forged).is_possible() {
+        if schedule.may_happen(Kind::Replayed) || schedule.may_happen(Kind::Forged) {
             self.remember(&flight);
         }
         if let Some(mut dice) = schedule.happens(now, Kind::Forged) {

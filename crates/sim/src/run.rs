@@ -18,6 +18,8 @@ const OPERATIONS: u64 = 10;
 const LONGEST_SAFETY: u64 = 60_000_000;
 /// Events between two looks at whether all is calm, where there are many hosts.
 const LOOKS: u64 = 64;
+/// The same in a small world, which is calm after some dozens.
+const SMALL_LOOKS: u64 = 8;
 /// Pauses after which who has not heard of a policy is told again, twice.
 const POLICY_TOLD: u64 = 256;
 
@@ -80,7 +82,10 @@ impl<S: Service> Run<S> {
                 }
                 false
             }
-            Phase::Calm => self.world.now > self.calm_by || (self.events.is_multiple_of(LOOKS) && self.is_calm()),
+            Phase::Calm => {
+                let looks = if self.world.options.small.is_some() { SMALL_LOOKS } else { LOOKS };
+                self.world.now > self.calm_by || (self.events.is_multiple_of(looks) && self.is_calm())
+            }
         }
     }
 
@@ -106,6 +111,9 @@ impl<S: Service> Run<S> {
         let world = &self.world;
         if world.now > LONGEST_SAFETY {
             return true;
+        }
+        if let Some(small) = &world.options.small {
+            return world.now > small.heals_at();
         }
         // A run of chosen happenings goes on for a lease behind the last.
         if world.schedule.is_chosen() {
@@ -155,7 +163,8 @@ impl<S: Service> Run<S> {
             // agents do nearly all by themselves, from both.
             let few = world.mix.packets / 4;
             let is_quiet = packets < few && operations < few;
-            if !world.schedule.is_chosen() && (is_quiet || operations < OPERATIONS) {
+            let is_told = world.schedule.is_chosen() || world.options.small.is_some();
+            if !is_told && (is_quiet || operations < OPERATIONS) {
                 world.fail("vacuous", format!("{packets} packets, {operations} operations"));
             }
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::dice::Dice;
+use crate::small::Fault;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal)*) => {
@@ -218,7 +219,11 @@ impl Marks {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{item:?}: {text:?}: {error}"));
                 let (first, last) = (number(first)?, number(last)?);
-                if last.saturating_sub(first) > 1_000_000 {
+                // None of a kind would be written as all of it.
+                if last < first {
+                    return Err(format!("{item:?}: {last} comes before {first}"));
+                }
+                if last - first > 1_000_000 {
                     return Err(format!("{item:?}: more than a million"));
                 }
                 if let Some(some) = some {
@@ -293,6 +298,9 @@ pub struct Schedule {
     /// Of `only`, those that have not happened yet; asks do not count.
     left: Option<usize>,
     latest_fault: u64,
+    /// What is to happen without being drawn, and a bit for each kind of it.
+    told: Vec<Fault>,
+    told_kinds: u64,
 }
 
 impl Schedule {
@@ -311,6 +319,8 @@ impl Schedule {
             happened: Vec::new(),
             left,
             latest_fault: 0,
+            told: Vec::new(),
+            told_kinds: 0,
         }
     }
 
@@ -319,9 +329,15 @@ impl Schedule {
         self.streams[kind as usize].rate = rate;
     }
 
-    /// How often it does.
-    pub fn rate(&self, kind: Kind) -> Rate {
-        self.streams[kind as usize].rate
+    /// Whether it may happen at all from now on.
+    pub fn may_happen(&self, kind: Kind) -> bool {
+        self.streams[kind as usize].rate.is_possible() || self.told_kinds & 1 << kind as u64 != 0
+    }
+
+    /// These happen, and nothing instead of them: none, once all is healed.
+    pub fn tell(&mut self, faults: &[Fault]) {
+        self.told = faults.to_vec();
+        self.told_kinds = faults.iter().fold(0, |kinds, fault| kinds | 1 << fault.kind as u64);
     }
 
     /// An occasion: whether it happens, and then the dice for all that is to be drawn about it.
@@ -329,10 +345,29 @@ impl Schedule {
     pub fn happens(&mut self, now: u64, kind: Kind) -> Option<Dice> {
         let stream = &mut self.streams[kind as usize];
         stream.occasions += 1;
+        if self.told_kinds & 1 << kind as u64 != 0 {
+            return self.happens_as_told(now, kind);
+        }
         if !stream.rate.is_possible() || (stream.dice.any() >> 32) as u32 >= stream.rate.0 {
             return None;
         }
         self.happened(now, kind)
+    }
+
+    #[cold]
+    fn happens_as_told(&mut self, now: u64, kind: Kind) -> Option<Dice> {
+        let index = self.told.iter().position(|fault| fault.kind == kind && fault.at <= now)?;
+        let fault = &mut self.told[index];
+        fault.times -= 1;
+        let Fault { times, choice, .. } = *fault;
+        if times == 0 {
+            self.told.swap_remove(index);
+            if self.told.iter().all(|fault| fault.kind != kind) {
+                self.told_kinds &= !(1 << kind as u64);
+            }
+        }
+        self.happened(now, kind)?;
+        Some(Dice::of(choice.into(), &[TOLD, kind as u64, times.into()]))
     }
 
     fn happened(&mut self, now: u64, kind: Kind) -> Option<Dice> {
@@ -375,9 +410,13 @@ impl Schedule {
     }
 }
 
+// Each has a bit.
+const _: () = assert!(Kind::ALL.len() <= 64);
+
 /// Purposes of dice.
 const STREAMS: u64 = 1;
 const OCCASIONS: u64 = 2;
+const TOLD: u64 = 71;
 
 #[cfg(test)]
 mod tests {
@@ -389,6 +428,7 @@ mod tests {
         assert_eq!(Marks::parse(text).map(|marks| marks.to_string()), Ok(text.to_string()));
         assert!(Marks::parse("loss:1").is_err_and(|error| error.contains("there are ask, lost")));
         assert!(Marks::parse("lost:x").is_err());
+        assert!(Marks::parse("lost:2-1").is_err_and(|error| error.contains("1 comes before 2")));
     }
 
     #[test]

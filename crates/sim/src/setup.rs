@@ -295,7 +295,8 @@ impl Setup {
     }
 }
 
-fn name(namespace: u16) -> String {
+/// A namespace's.
+pub fn name(namespace: u16) -> String {
     format!("space{namespace}")
 }
 

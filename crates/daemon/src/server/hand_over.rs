@@ -5,7 +5,7 @@
 //!   standby                              who ends
 //!     nonce ───────────────────────────►
 //!           ◄─────────────────────────── nonce
-//!           ◄─────────────────────────── message: length, bytes, tag
+//!           ◄─────────────────────────── message (`hand_over_line.rs`)
 //!   outcome ───────────────────────────► ...
 //! ```
 //!
@@ -19,7 +19,7 @@
 use super::Server;
 use super::controller::Inbox;
 use super::etcd::Shard;
-use ring::hmac;
+use super::hand_over_line::{Line, NONCE_BYTES, PATIENCE};
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -27,91 +27,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use wayside_protocol::controller::LONGEST_MESSAGE;
 use wayside_protocol::seal::Secret;
 
-const NONCE_BYTES: usize = 16;
-const TAG_BYTES: usize = 16;
-
-/// What a standby says to a message.
-const TAKEN: u8 = 0;
-const ALL_TAKEN: u8 = 1;
-const REFUSED: u8 = 2;
-
-/// For a standby to be there, and to take a message.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two messages: all nodes are asked meanwhile whether they would follow.
-const SILENCE: Duration = Duration::from_secs(5);
 /// For all nodes to say that they would. One that does not know the question never does.
 const ANSWERS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(2);
 /// For a successor to take the post, before this switch vacates it.
 const TAKING: Duration = Duration::from_millis(500);
-
-/// One end of a connection.
-struct Line {
-    stream: TcpStream,
-    key: Option<hmac::Key>,
-    messages: u64,
-}
-
-impl Line {
-    /// `nonces`: the standby's, and that of who ends.
-    fn new(stream: TcpStream, secret: Option<Secret>, nonces: [[u8; NONCE_BYTES]; 2]) -> Line {
-        let key = secret.map(|Secret(secret)| {
-            let shared = hmac::Key::new(hmac::HMAC_SHA256, &secret);
-            let of_this_line = hmac::sign(&shared, &[b"wayside hand-over".as_slice(), &nonces.concat()].concat());
-            hmac::Key::new(hmac::HMAC_SHA256, of_this_line.as_ref())
-        });
-        Line { stream, key, messages: 0 }
-    }
-
-    fn tag(&mut self, message: &[u8]) -> [u8; TAG_BYTES] {
-        self.messages += 1;
-        let mut tag = [0; TAG_BYTES];
-        if let Some(key) = &self.key {
-            let mut context = hmac::Context::with_key(key);
-            context.update(&self.messages.to_be_bytes());
-            context.update(message);
-            tag.copy_from_slice(&context.sign().as_ref()[..TAG_BYTES]);
-        }
-        tag
-    }
-
-    /// True: that was all.
-    async fn send(&mut self, message: &[u8]) -> Result<bool, String> {
-        let tag = self.tag(message);
-        let exchange = async {
-            self.stream.write_all(&(message.len() as u32).to_be_bytes()).await?;
-            self.stream.write_all(message).await?;
-            self.stream.write_all(&tag).await?;
-            self.stream.read_u8().await
-        };
-        match timeout(PATIENCE, exchange).await {
-            Ok(Ok(TAKEN)) => Ok(false),
-            Ok(Ok(ALL_TAKEN)) => Ok(true),
-            Ok(Ok(_)) => Err("the standby refuses".into()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the standby does not answer".into()),
-        }
-    }
-
-    async fn receive(&mut self) -> Result<Vec<u8>, String> {
-        let text = |error: std::io::Error| error.to_string();
-        let length = timeout(SILENCE, self.stream.read_u32()).await.map_err(|_| "nothing comes")?.map_err(text)?;
-        let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST_MESSAGE);
-        let mut message = vec![0; length.ok_or("longer than any message")?];
-        let mut tag = [0; TAG_BYTES];
-        let rest = async {
-            self.stream.read_exact(&mut message).await?;
-            self.stream.read_exact(&mut tag).await
-        };
-        timeout(PATIENCE, rest).await.map_err(|_| "half a message")?.map_err(text)?;
-        let made = self.tag(&message);
-        let same = made.iter().zip(&tag).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0;
-        if same { Ok(message) } else { Err("not signed by a switch of this shard".into()) }
-    }
-}
 
 /// Takes what other switches of the shard hand over, one after the other. For ever. `number`: this switch's own; `at`:
 /// where they are to come, if that can be had.
@@ -146,12 +68,7 @@ async fn take(mut stream: TcpStream, secret: Option<Secret>, inbox: &Inbox) -> R
     loop {
         let message = line.receive().await?;
         let taken = inbox.receive(message).await;
-        let said = match &taken {
-            Ok(false) => TAKEN,
-            Ok(true) => ALL_TAKEN,
-            Err(_) => REFUSED,
-        };
-        line.stream.write_u8(said).await.map_err(text)?;
+        line.answer(&taken).await?;
         if taken? {
             return Ok(());
         }
@@ -159,7 +76,7 @@ async fn take(mut stream: TcpStream, secret: Option<Secret>, inbox: &Inbox) -> R
 }
 
 /// A standby that takes the first message.
-async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<Line, String> {
+async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<Line<TcpStream>, String> {
     let mut why = "no other switch stands by, or none that knows how".to_owned();
     for address in shard.successors().await.map_err(|error| error.to_string())? {
         match open(address, secret, opening).await {
@@ -170,7 +87,7 @@ async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<L
     Err(why)
 }
 
-async fn open(address: SocketAddrV4, secret: Option<Secret>, opening: &[u8]) -> Result<Line, String> {
+async fn open(address: SocketAddrV4, secret: Option<Secret>, opening: &[u8]) -> Result<Line<TcpStream>, String> {
     let text = |error: std::io::Error| error.to_string();
     let (own, mut other) = (nonce()?, [0; NONCE_BYTES]);
     let greeting = async {
@@ -267,7 +184,7 @@ mod tests {
     /// Whichever port the kernel chooses.
     const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
-    async fn pair(secrets: [Option<Secret>; 2]) -> (Line, Line) {
+    async fn pair(secrets: [Option<Secret>; 2]) -> (Line<TcpStream>, Line<TcpStream>) {
         let (listener, address) = listen(ANY).await.unwrap();
         let (one, other) = tokio::join!(TcpStream::connect(address), listener.accept());
         let nonces = [[1; NONCE_BYTES], [2; NONCE_BYTES]];

@@ -25,6 +25,7 @@ mod enrolment;
 mod etcd;
 mod gateway;
 mod hand_over;
+mod hand_over_line;
 mod home;
 mod keys;
 mod local;

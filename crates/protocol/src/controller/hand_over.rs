@@ -46,7 +46,8 @@ const FULL: usize = 64 << 10;
 /// No message is longer: 65,535 nodes in a closing.
 pub const LONGEST: usize = 4 << 20;
 const NODE_BYTES: usize = 38;
-const HEAD_BYTES: usize = 25;
+/// What every message begins with: its kind, and which one it is.
+pub const HEAD_BYTES: usize = 25;
 /// Of a closing, before its nodes.
 const CLOSING_BYTES: usize = 16;
 
@@ -228,10 +229,12 @@ impl Copying {
 
 /// What a successor goes on with besides the slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Handed {
+pub struct Handed {
+    /// Of the memory.
     pub epoch: u32,
     /// The post's, as whoever ends has left it.
     pub revision: u64,
+    /// All that the switch knows.
     pub nodes: Vec<(Handle, NodeMemory)>,
     /// Of the slots; not sent.
     mark: Option<Mark>,
@@ -239,11 +242,12 @@ pub(super) struct Handed {
 
 impl Handed {
     /// Whether the slots that came are still there.
-    pub fn is_kept<M: SwitchMemory>(&self, memory: &M) -> bool {
+    pub(super) fn is_kept<M: SwitchMemory>(&self, memory: &M) -> bool {
         self.mark.is_none_or(|mark| mark.is_kept(memory))
     }
 
-    fn encode(&self, bytes: &mut Vec<u8>) {
+    /// Writes it behind the head of a closing.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.reserve_exact(CLOSING_BYTES + NODE_BYTES * self.nodes.len());
         bytes.extend(self.epoch.to_be_bytes());
         bytes.extend(self.revision.to_be_bytes());
@@ -260,7 +264,8 @@ impl Handed {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Option<Handed> {
+    /// The reverse of [`Handed::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<Handed> {
         if bytes.len() < CLOSING_BYTES {
             return None;
         }

@@ -54,7 +54,8 @@ pub use config::{Allocation, Config, ConfigError, LONGEST_LEASE, Namespace, Room
 pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step};
 pub use enrolment::{Applicant, KNOWS_NAMES, is_enrol};
 pub use hand_over::{
-    Copying, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE, NamespaceShape, Obstacle, Shape, Unfit,
+    Copying, HEAD_BYTES as MESSAGE_HEAD, Handed, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE,
+    NamespaceShape, Obstacle, Shape, Unfit,
 };
 pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
@@ -64,7 +65,6 @@ pub use sessions::{Ending, SessionView};
 pub use store::{COUNTERS_KEY, Counters, Record, SessionRecord, Stage, Store, StoreError};
 
 use division::Follow;
-use hand_over::Handed;
 use lock_servers::Offers;
 use moves::Moves;
 use patrol::Patrol;

@@ -106,7 +106,16 @@ impl Habits {
             // Who is cut off so often should have something to lose.
             habits.stuck = habits.stuck.max(15);
         }
+        if world.options.small.is_some() {
+            habits.take_time(world.setup.hosts as u64);
+        }
         habits
+    }
+
+    /// A few dozen operations in the life of a small world, of which some meet.
+    fn take_time(&mut self, hosts: u64) {
+        self.tasks = self.tasks.div_ceil(3);
+        (self.hold, self.think) = (self.hold.clamp(500, 6_000), 5_000 * hosts * self.tasks);
     }
 
     /// Draws the next wish: one or several names, in an order in which nobody can wait for each other.

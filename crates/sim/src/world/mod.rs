@@ -26,6 +26,7 @@ use crate::report::{Counts, Failure};
 use crate::schedule::{Kind, Schedule};
 use crate::seat::{Disk, Office, Register, Seat, SharedSwitch};
 use crate::setup::Setup;
+use crate::small::Small;
 use crate::story::{Lane, Story};
 use crate::tally::Tally;
 use crate::{Options, ServiceKind};
@@ -135,8 +136,12 @@ impl World {
     /// Everything that the seed decides beforehand.
     pub fn new(seed: u64, options: Options) -> World {
         let mut schedule = Schedule::new(seed, options.filter.clone());
-        let setup = Setup::draw(seed, &options, &schedule);
+        let setup = match &options.small {
+            Some(small) => small.setup(options.mutant),
+            None => Setup::draw(seed, &options, &schedule),
+        };
         setup.mix.apply(&mut schedule);
+        schedule.tell(options.small.as_ref().map_or(&[], Small::faults));
         let spaces = setup.namespaces.len();
         let (seats, register) = (if setup.standby.is_some() { 2 } else { 1 }, Register::default());
         let mut world = World {
